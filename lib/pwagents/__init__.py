@@ -1,0 +1,1 @@
+"""Personalized web agents: the thin library behind the notebooks."""

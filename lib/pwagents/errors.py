@@ -1,0 +1,25 @@
+"""The errors a user of this library can meet, each with one clear message."""
+
+
+class DataError(ValueError):
+    """Input data are not what they should be.
+
+    The message names file, record and field, says what was found and what was expected.
+    """
+
+    def __init__(self, file, record, field, found, expected):
+        self.file, self.record, self.field = str(file), str(record), str(field)
+        super().__init__(
+            f"{self.file}, record {self.record}, field '{self.field}': found {found}; expected {expected}"
+        )
+
+
+class InfrastructureError(RuntimeError):
+    """An episode could not be finished for a reason outside the agent (endpoint down, disk full).
+
+    The runner counts it apart and tries the episode again at the next run.
+    """
+
+
+class NotEvaluableError(RuntimeError):
+    """An episode cannot be scored at all (for instance, a review task whose real review is empty)."""

@@ -1,0 +1,204 @@
+"""The vocabulary of the project as types: what a benchmark holds and what an agent does.
+
+A benchmark holds products, users' behaviours and tasks; an agent answers a task with a trajectory of
+steps, each an action and its observation. Records are immutable and validated once, when they are made.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from pwagents.errors import DataError
+
+TaskType = Literal["search", "recommend", "review"]
+Split = Literal["train", "test"]
+Protocol = Literal["leak_free", "as_published"]
+Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+TASK_TYPES: tuple[TaskType, ...] = ("search", "recommend", "review")
+
+
+class Record(BaseModel):
+    """Immutable and validated; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Product(Record):
+    """One item of the shop. ``category`` is what PersonalWAB's files call ``main_category``."""
+
+    parent_asin: Text
+    title: Text
+    category: Text
+    price: Annotated[float, Field(ge=0)] | None = None  # US dollars
+    store: str | None = None
+    average_rating: Annotated[float, Field(ge=0, le=5)] | None = None
+    rating_number: Annotated[int, Field(ge=0)] | None = None
+    features: tuple[str, ...] = ()
+    description: tuple[str, ...] = ()
+    details: dict[str, str] = {}
+
+
+class Review(Record):
+    """What a user said about a product: 1 to 5 stars, a title and a text (either may be empty)."""
+
+    rating: Annotated[float, Field(ge=1, le=5)]
+    title: str = ""
+    text: str = ""
+
+
+class Behavior(Record):
+    """One entry of a user's history: a purchase and the review that came with it."""
+
+    parent_asin: Text
+    timestamp: Annotated[int, Field(gt=0)]  # milliseconds since 1970
+    review: Review
+
+
+class Task(Record):
+    """One instruction of one user, with the truth it is graded against.
+
+    ``target`` is the product the user really bought at ``timestamp`` and ``review`` what they really
+    wrote about it. Agents never see a Task: they see what :class:`pwagents.web.environment` shows.
+    """
+
+    task_id: Text
+    user_id: Text
+    type: TaskType
+    timestamp: Annotated[int, Field(gt=0)]
+    instruction: Text
+    target: Text
+    review: Review
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Products, users' behaviours in time order, and tasks by split.
+
+    Args:
+        name: the source, for tables ("synthetic", "amazon", "personalwab").
+        products: parent_asin -> Product.
+        behaviors: user_id -> all behaviours of the user, the tasks' own purchases included, oldest first.
+        tasks: split -> tasks.
+        repairs: what was mended while reading, as "description" -> count.
+
+    Raises:
+        DataError: a behaviour or task names an unknown product or user, a history is not in time
+            order, or two tasks share an id.
+    """
+
+    name: str
+    products: Mapping[str, Product]
+    behaviors: Mapping[str, tuple[Behavior, ...]]
+    tasks: Mapping[Split, tuple[Task, ...]]
+    repairs: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for user, behaviors in self.behaviors.items():
+            previous = 0
+            for i, behavior in enumerate(behaviors):
+                where = (self.name, f"user {user}, behaviour {i}")
+                if behavior.parent_asin not in self.products:
+                    raise DataError(*where, "parent_asin", behavior.parent_asin, "the id of a known product")
+                if behavior.timestamp < previous:
+                    raise DataError(*where, "timestamp", behavior.timestamp, "behaviours oldest first")
+                previous = behavior.timestamp
+        seen = set()
+        for task in self.all_tasks():
+            where = (self.name, f"task {task.task_id}")
+            if task.user_id not in self.behaviors:
+                raise DataError(*where, "user_id", task.user_id, "a user with a history")
+            if task.target not in self.products:
+                raise DataError(*where, "target", task.target, "the id of a known product")
+            if task.task_id in seen:
+                raise DataError(*where, "task_id", "the same id twice", "unique ids")
+            seen.add(task.task_id)
+
+    def all_tasks(self) -> Iterator[Task]:
+        for tasks in self.tasks.values():
+            yield from tasks
+
+    @cached_property
+    def _first_task(self) -> dict[tuple[Split, str], int]:
+        first: dict[tuple[Split, str], int] = {}
+        for split, tasks in self.tasks.items():
+            for task in tasks:
+                key = (split, task.user_id)
+                first[key] = min(first.get(key, task.timestamp), task.timestamp)
+        return first
+
+    def before(self, user_id: str, timestamp: int) -> tuple[Behavior, ...]:
+        """The user's behaviours strictly before ``timestamp``, oldest first."""
+        return tuple(b for b in self.behaviors[user_id] if b.timestamp < timestamp)
+
+    def history(self, task: Task, split: Split, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
+        """What an agent may know of the user's past when it works on ``task``, oldest first.
+
+        ``leak_free``: only what lies before the user's first task of the split, so that no answer to one
+        task is seen in another. ``as_published``: everything before the task itself, as the code
+        published with PersonalWAB does; answers to the user's earlier tasks are then in sight.
+        """
+        if protocol == "as_published":
+            return self.before(task.user_id, task.timestamp)
+        return self.before(task.user_id, self._first_task[split, task.user_id])
+
+    def train_period(self, user_id: str) -> tuple[Behavior, ...]:
+        """What lies before the user's first test task: all a model may be trained on."""
+        end = self._first_task.get(("test", user_id))
+        return self.behaviors[user_id] if end is None else self.before(user_id, end)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 (first 16 hex digits) over products, behaviours and tasks, for journals and caches."""
+        digest = hashlib.sha256()
+        for asin in sorted(self.products):
+            digest.update(self.products[asin].model_dump_json().encode())
+        for user in sorted(self.behaviors):
+            digest.update(user.encode())
+            for behavior in self.behaviors[user]:
+                digest.update(behavior.model_dump_json().encode())
+        for task in self.all_tasks():
+            digest.update(task.model_dump_json().encode())
+        return digest.hexdigest()[:16]
+
+
+class Action(Record):
+    """One call of a web function."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Observation(Record):
+    """What the environment answers: a text, and the products it shows, best first."""
+
+    text: str
+    products: tuple[str, ...] = ()
+
+
+class Step(Record):
+    """One action, its observation, and how the environment judged it.
+
+    ``error`` is empty for a valid call. ``attempt`` is true for a valid call of the function that the
+    task asks for; only attempts have a result accuracy (0 to 1) other than 0.
+    """
+
+    action: Action
+    observation: Observation
+    error: str = ""
+    attempt: bool = False
+    result_accuracy: float = 0.0
+
+
+class Trajectory(Record):
+    """All steps of one episode on one task."""
+
+    task_id: str
+    user_id: str
+    type: TaskType
+    steps: tuple[Step, ...]
