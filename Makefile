@@ -1,0 +1,109 @@
+# Everything from a fresh clone (Linux, Python 3.11 or newer):
+#   make reproduce     the tables and figures of notebooks 01 to 06
+#   make test          the tests
+# `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke -j2`:
+
+# smoke (minutes), laptop, or paper (GPU box)
+PRESET ?= laptop
+# where results go: $(OUTPUTS)/$(PRESET)
+OUTPUTS ?= outputs
+# the environment, made where there is none, and the Python it is made with
+VENV ?= .venv
+PYTHON ?= python3
+# more options for installing torch, for instance another index
+TORCH_FLAGS ?=
+# the stamp of a finished environment; empty (READY=) for one you made yourself: it is used as it is
+READY ?= $(VENV)/.ready
+
+PRESETS := smoke laptop paper
+ifeq ($(and $(filter 1,$(words $(PRESET))),$(filter $(PRESETS),$(PRESET))),)
+  $(error PRESET is "$(PRESET)"; choose one of: $(PRESETS))
+endif
+
+OUT := $(OUTPUTS)/$(PRESET)
+NB := $(OUT)/notebooks
+NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
+LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv')
+executed = $(patsubst notebooks/%,$(NB)/%,$(1))
+run = $(VENV)/bin/python -m
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: setup lab test reproduce reproduce-full figures check data clean help
+
+help: ## list the targets
+	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
+
+reproduce: $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb)) ## run notebooks 01 to 06, as far as they are not up to date
+
+reproduce-full: $(call executed,$(NOTEBOOKS)) ## run all notebooks
+
+data: $(NB)/01_data.ipynb ## make or read the benchmark data and describe them (notebook 01)
+
+lab: $(READY) ## open JupyterLab on the notebooks
+	$(run) jupyter lab --notebook-dir=notebooks
+
+test: $(READY) ## run the tests
+	$(run) pytest -q
+
+check: $(READY) ## lint and format check, notebooks too; notebooks must be stripped of outputs
+	$(run) ruff check
+	$(run) ruff format --check
+	$(if $(NOTEBOOKS),$(run) nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" $(NOTEBOOKS))
+
+clean: ## remove the results of the preset (the environment and outputs/reference stay)
+	@echo "Removing $(OUT)"
+	@rm -rf "$(OUT)"
+
+# --- notebooks -------------------------------------------------------------------------------------
+
+# Threads of one notebook: the cores, shared out among the jobs of `make -jN`.
+CORES = $(shell nproc 2>/dev/null || echo 1)
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),$(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(CORES)),1)
+THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
+run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
+  $(run) pwagents.run_notebook --preset $(PRESET) --output-dir $(OUT)
+
+$(call executed,$(NOTEBOOKS)): $(NB)/%.ipynb: notebooks/%.ipynb \
+  params/$(PRESET)/common.yaml params/$(PRESET)/%.yaml $(LIBRARY) $(READY)
+	@$(run_notebook) $*
+
+# Notebooks that read what another one wrote, a line each:
+#   $(NB)/04_puma.ipynb: $(NB)/01_data.ipynb
+
+# `make figures` runs a notebook in its own folder, so that it never passes for a full run.
+STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(sort $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb)) \
+  $(filter $(call executed,$(NOTEBOOKS)),$(wildcard $(NB)/*.ipynb))))
+.PHONY: $(STORED)
+
+figures: $(STORED) ## make tables and figures again from stored runs alone (no GPU, no key)
+
+$(STORED): stored-%: $(READY)
+	@$(run_notebook) --stored-runs-only $*
+
+# --- environment -----------------------------------------------------------------------------------
+
+UV = $(shell command -v uv 2>/dev/null)
+PIP_INSTALL = $(run) pip install --disable-pip-version-check
+INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python,$(PIP_INSTALL))
+TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+
+# torch goes first and alone, so that nothing later brings another build of it. An install that was cut
+# off leaves .unfinished behind and is begun anew; the stamp is the last thing made.
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is \
+	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@! test -d $(VENV)/conda-meta || { echo "$(VENV) is a conda environment: add READY= to use it as it is" \
+	>&2; exit 1; }
+	@echo "Making the environment in $(VENV): about 3 minutes and 3 GB"
+	@$(PYTHON) -m venv $$(test ! -e $(VENV)/.unfinished || echo --clear) $(VENV)
+	@touch $(VENV)/.unfinished
+	@if nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) $(TORCH_FLAGS) $(TORCH); \
+	elif test -n "$(UV)"; then $(INSTALL) --torch-backend=cpu $(TORCH_FLAGS) $(TORCH) || \
+	  $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); \
+	else $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); fi
+	@$(INSTALL) -e ".[dev]"
+	@mv $(VENV)/.unfinished $@ && touch $@

@@ -1,0 +1,1 @@
+"""Agents: what turns a belief state into an action."""

@@ -1,0 +1,108 @@
+"""Memory strategies: which of a user's past behaviours an agent sees, and which fields of them.
+
+The five of PersonalWAB (6, A.2, 5.1): none, random, last, relevant, task-specific.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from pwagents.embedding import Embedder
+from pwagents.schema import Behavior, Benchmark, Product
+from pwagents.seeds import rng
+from pwagents.web.episode import BeliefState
+
+Strategy = Literal["none", "random", "last", "relevant", "task_specific"]
+Entry = dict[str, Any]  # one remembered behaviour: field name -> value
+
+FIELDS_OF = {  # the fields that task-specific memory keeps (PUMA, 5.1)
+    "search_product_by_query": ("title", "category", "price", "store"),
+    "get_recommendations_by_history": ("title", "category", "parent_asin"),
+    "add_product_review": ("rating", "text"),
+}
+
+
+class Memory:
+    """Recalls a user's past for an instruction.
+
+    Args:
+        strategy: which behaviours are recalled, and in which order. "last": latest first. "random": a sample,
+            seeded by user and instruction. "relevant": by MiniLM cosine of instruction and behaviour, best
+            first. "task_specific": the same, then only the fields of the function at hand; for
+            recommendations latest first.
+        products: the catalogue.
+        embedder: needed by the last two.
+        length: at most so many behaviours (PersonalWAB: 50 single-turn, 20 multi-turn).
+        seed: of the random strategy.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        products: Mapping[str, Product],
+        embedder: Embedder | None = None,
+        length: int = 50,
+        seed: int = 0,
+    ):
+        if strategy in ("relevant", "task_specific") and embedder is None:
+            raise ValueError(f"memory strategy {strategy!r} needs an embedder")
+        self.strategy, self.products, self.embedder = strategy, products, embedder
+        self.length, self.seed = length, seed
+
+    def recall(self, state: BeliefState, function: str) -> list[Entry]:
+        """The remembered behaviours, as fields.
+
+        Args:
+            function: the function at hand. Only the task-specific strategy looks at it.
+        """
+        chosen = self._choose(state)
+        entries = [self._entry(behavior) for behavior in chosen]
+        if self.strategy != "task_specific":
+            return entries
+        if function == "get_recommendations_by_history":
+            entries.sort(key=lambda entry: -entry["timestamp"])
+        return [{field: entry[field] for field in FIELDS_OF[function]} for entry in entries]
+
+    def _choose(self, state: BeliefState) -> list[Behavior]:
+        history = state.history
+        if self.strategy == "none" or not history:
+            return []
+        if self.strategy == "last":
+            return list(reversed(history))[: self.length]
+        if self.strategy == "random":
+            order = rng(self.seed, "memory", state.user_id, state.instruction).permutation(len(history))
+            return [history[i] for i in order[: self.length]]
+        texts = [behavior_text(b, self.products[b.parent_asin]) for b in history]
+        vectors = self.embedder.encode([state.instruction, *texts])
+        cosines = np.round(vectors[1:] @ vectors[0], 6)  # rounded, so that batch sizes cannot decide a tie
+        order = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))  # ties: the later behaviour
+        return [history[i] for i in order[: self.length]]
+
+    def _entry(self, behavior: Behavior) -> Entry:
+        product = self.products[behavior.parent_asin]
+        return {
+            "title": product.title,
+            "parent_asin": product.parent_asin,
+            "category": product.category,
+            "price": product.price,
+            "store": product.store,
+            "rating": behavior.review.rating,
+            "text": behavior.review.text,
+            "timestamp": behavior.timestamp,
+        }
+
+
+def behavior_text(behavior: Behavior, product: Product) -> str:
+    """What stands for a behaviour when it is compared with an instruction: the product, then the review."""
+    return f"{product.title}. {product.category}. {behavior.review.text}".strip()
+
+
+def embed_behaviors(benchmark: Benchmark, embedder: Embedder, instructions: Iterable[str]) -> None:
+    """Embed all behaviours and instructions in one batch, so that no episode has to wait for the model."""
+    texts = [
+        behavior_text(b, benchmark.products[b.parent_asin])
+        for behaviors in benchmark.behaviors.values()
+        for b in behaviors
+    ]
+    embedder.encode(sorted({*texts, *instructions}), show_progress=True)

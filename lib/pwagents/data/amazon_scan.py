@@ -1,0 +1,99 @@
+"""Scans of huge JSON-lines files by DuckDB in bounded memory, with errors that name the broken record."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import duckdb
+from tqdm.auto import tqdm
+
+from pwagents.data.amazon_clean import FIRST_TIME, ID_FIELDS, ID_PATTERN, LAST_TIME, find_broken_record
+from pwagents.errors import DataError
+
+T = TypeVar("T")
+Fields = Mapping[str, tuple[str, ...]]
+
+_FILE = 1 << 40  # a record's place is its file's number times this, plus its row in the file
+# Kind of JSON value (as amazon_clean names it) -> DuckDB's json_type, with "missing" for an absent field.
+_SQL_KINDS = {
+    "text": ("VARCHAR",),
+    "whole number": ("UBIGINT", "BIGINT"),
+    "decimal number": ("DOUBLE",),
+    "list": ("ARRAY",),
+    "object": ("OBJECT",),
+    "null": ("NULL",),
+    "missing": ("missing",),
+}
+
+
+def scan_columns(db, paths: list[Path], fields: Fields, table: str, columns: dict) -> None:
+    """Make ``table`` of the ``columns`` of all records, each with its place and whether it is sound."""
+    definitions = ", ".join(f"{name} {sql_type}" for name, sql_type in columns.items())
+    db.execute(f"CREATE TABLE {table} (place BIGINT, {definitions}, sound BOOL)")
+    values = ", ".join(
+        f"TRY_CAST(value[{i}] AS {sql_type})" for i, sql_type in enumerate(columns.values(), 1)
+    )
+    insert = f"""
+        INSERT INTO {table} SELECT place, {values}, {_soundness(fields, list(columns))}
+        FROM (
+            SELECT $first + row_number() OVER () AS place,
+                json_extract_string(json, {[f"$.{name}" for name in columns]}) AS value,
+                json_type(json, {[f"$.{name}" for name in fields]}) AS kind
+            FROM read_ndjson_objects($path))"""
+    for number, path in enumerate(tqdm(paths, f"checking {table}", unit="file", delay=3)):
+        first = number * _FILE
+        with _naming_broken_records(path, fields):
+            db.execute(insert, {"first": first, "path": str(path)})
+            broken = f"SELECT 1 FROM {table} WHERE place > ? AND sound IS NOT TRUE LIMIT 1"
+            if db.execute(broken, [first]).fetchone():
+                raise ValueError("a record that is not as expected")
+
+
+def _soundness(fields: Fields, columns: list[str]) -> str:
+    """The rules of :func:`pwagents.data.amazon_clean.find_broken_record` as one SQL condition."""
+    conditions = []
+    for i, (name, kinds) in enumerate(fields.items(), 1):
+        sql_kinds = tuple(sql_kind for kind in kinds for sql_kind in _SQL_KINDS[kind])
+        conditions.append(f"coalesce(kind[{i}], 'missing') IN {[*sql_kinds]}")
+        if name in ID_FIELDS:
+            conditions.append(f"regexp_full_match(value[{columns.index(name) + 1}], '{ID_PATTERN}')")
+        if name == "timestamp":
+            time = f"TRY_CAST(value[{columns.index(name) + 1}] AS BIGINT)"
+            conditions.append(f"{time} BETWEEN {FIRST_TIME} AND {LAST_TIME - 1}")
+    return " AND ".join(conditions)
+
+
+@contextmanager
+def _naming_broken_records(path: Path, fields: Fields) -> Iterator[None]:
+    """Turn a library's complaint about a file into a DataError that names the broken record."""
+    try:
+        yield
+    except (duckdb.Error, ValueError, RecursionError, OverflowError) as error:
+        find_broken_record(path, fields)
+        reason = str(error).strip().partition("\n")[0]
+        expected = "readable records, and memory and temporary disk space enough to scan them"
+        raise DataError(path, "-", "(file)", f"'{reason}'", expected) from None
+
+
+def read_records(
+    db: duckdb.DuckDBPyConnection, paths: list[Path], fields: Fields, chosen: str, clean: Callable[[dict], T]
+) -> list[T]:
+    """The whole records whose places are in the table ``chosen``, each turned into an object by ``clean``."""
+    query = f"""
+        SELECT json FROM (
+            SELECT $first + row_number() OVER () AS place, json FROM read_ndjson_objects($path))
+        WHERE place IN (SELECT place FROM {chosen})"""
+    found = []
+    for number, path in enumerate(tqdm(paths, f"reading {chosen}", unit="file", delay=3)):
+        with _naming_broken_records(path, fields):
+            rows = db.execute(query, {"first": number * _FILE, "path": str(path)})
+            while batch := rows.fetchmany(1000):
+                found += [clean(json.loads(text, object_pairs_hook=_first_wins)) for (text,) in batch]
+    return found
+
+
+def _first_wins(pairs: list[tuple[str, object]]) -> dict:
+    """Of two equal keys in an object the first counts, as in DuckDB."""
+    return dict(reversed(pairs))

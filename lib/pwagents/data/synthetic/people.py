@@ -1,0 +1,176 @@
+"""The people of the embedded world: who they are (latent truth) and what they buy because of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pwagents.data.synthetic.shop import Domain, Item, Shelf, domains, language
+
+DISLIKED_SLOTS = (
+    "material",
+    "style",
+    "flavor",
+    "diet",
+    "scent",
+    "color",
+)  # what people dislike in all domains
+
+
+@dataclass(frozen=True)
+class Interest:
+    """One of a user's interests: a domain, how often it comes up, and what the user prefers in it.
+
+    ``initial`` and ``current`` map each slot to the preferred value before and after the user's tastes
+    drift; they are the same where nothing drifts.
+    """
+
+    domain: Domain
+    weight: float
+    initial: dict[str, str]
+    current: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Latent truth about one user. For evaluation and the user simulator alone; no agent sees it."""
+
+    user_id: str
+    interests: tuple[Interest, ...]
+    dislikes: frozenset[str]  # values avoided in every domain
+    tone: str
+    sentences: int  # how many attributes a review talks about, 1 to 4
+    drift_at: float  # share of the history after which the current preferences hold
+
+    def preferences(self, interest: Interest, progress: float) -> dict[str, str]:
+        """What the user prefers in ``interest`` after a share ``progress`` (0 to 1) of all purchases."""
+        return interest.current if progress >= self.drift_at else interest.initial
+
+    @property
+    def averaged(self) -> dict[str, str]:
+        """One preference a slot over all interests, the weightiest value: the profile Orion argues against."""
+        weights: dict[str, dict[str, float]] = {}
+        for interest in self.interests:
+            for slot, value in interest.current.items():
+                by_value = weights.setdefault(slot, {})
+                by_value[value] = by_value.get(value, 0.0) + interest.weight
+        return {slot: max(sorted(by), key=by.__getitem__) for slot, by in weights.items()}
+
+
+def make_person(user_id: str, n_interests: int, drift: float, generator: np.random.Generator) -> Person:
+    """Draw one person with ``n_interests`` different interests.
+
+    Args:
+        drift: the probability that the preferences of an interest drift; then half of its slots change.
+    """
+    chosen = generator.choice(len(domains()), size=n_interests, replace=False)
+    dislikes = _draw_dislikes(generator)
+    weights = generator.dirichlet(np.full(n_interests, 2.0))
+    tiers = list(domains()[0].values["tier"])
+    generator.shuffle(tiers)
+    interests = []
+    for i, (index, weight) in enumerate(zip(chosen, weights, strict=True)):
+        domain = domains()[index]
+        initial = {slot: _draw_value(values, dislikes, generator) for slot, values in domain.values.items()}
+        initial["tier"] = tiers[i % len(tiers)]  # frugal here, premium there: preferences differ by interest
+        current = dict(initial)
+        if generator.random() < drift:
+            for slot in generator.choice(domain.slots, size=len(domain.slots) // 2, replace=False):
+                others = [v for v in domain.values[slot] if v != initial[slot]]
+                current[str(slot)] = _draw_value(others, dislikes, generator)
+        interests.append(Interest(domain, float(weight), initial, current))
+    return Person(
+        user_id=user_id,
+        interests=tuple(interests),
+        dislikes=dislikes,
+        tone=str(generator.choice(list(language()["tones"]))),
+        sentences=int(generator.integers(1, 5)),
+        drift_at=float(generator.uniform(0.35, 0.65)),
+    )
+
+
+def _draw_dislikes(generator: np.random.Generator, n: int = 3) -> frozenset[str]:
+    """``n`` values that occur in several domains."""
+    seen: dict[str, int] = {}
+    for domain in domains():
+        for slot in DISLIKED_SLOTS:
+            for value in domain.values.get(slot, ()):
+                seen[value] = seen.get(value, 0) + 1
+    shared = sorted(value for value, count in seen.items() if count >= 4)
+    return frozenset(map(str, generator.choice(shared, size=n, replace=False)))
+
+
+def _draw_value(values, avoid: frozenset[str], generator: np.random.Generator) -> str:
+    return str(generator.choice([v for v in values if v not in avoid]))
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """One purchase with the truth behind it: the interest it came from and what the user preferred then."""
+
+    asin: str
+    interest: Interest
+    preferences: dict[str, str]
+    rating: int
+
+
+class Shopper:
+    """Lets one person buy, one purchase at a time.
+
+    A purchase follows a mood (the interest, which tends to stay the same from one purchase to the next) and a
+    wish (each slot's preferred value, or with probability ``whim`` another one). Of the products of a type
+    the person takes the one that fits the wish best; popular ones win close calls. Groceries and care
+    products are often bought again. Now and then the person buys something they dislike, and says so.
+    """
+
+    whim = 0.15
+    same_mood = 0.3
+    rebuy = 0.35
+    mistake = 0.08
+
+    def __init__(self, person: Person, items: dict[str, Item], shelves: dict[str, Shelf], generator):
+        self.person, self.items, self.shelves, self.generator = person, items, shelves, generator
+        self.mood: Interest | None = None
+        self.liked: dict[str, str] = {}  # domain -> the last liked product
+
+    def buy(self, progress: float) -> Purchase:
+        """The next purchase, after a share ``progress`` of all purchases."""
+        interest = self._next_mood()
+        preferences = self.person.preferences(interest, progress)
+        asin = self._rebuy(interest) or self._choose(interest, preferences)
+        rating = self._rate(self.items[asin], preferences)
+        if rating >= 4:
+            self.liked[interest.domain.name] = asin
+        return Purchase(asin, interest, preferences, rating)
+
+    def _next_mood(self) -> Interest:
+        if self.mood is None or self.generator.random() >= self.same_mood:
+            weights = [interest.weight for interest in self.person.interests]
+            self.mood = self.person.interests[self.generator.choice(len(weights), p=weights)]
+        return self.mood
+
+    def _rebuy(self, interest: Interest) -> str | None:
+        if interest.domain.consumable and self.generator.random() < self.rebuy:
+            return self.liked.get(interest.domain.name)
+        return None
+
+    def _choose(self, interest: Interest, preferences: dict[str, str]) -> str:
+        values = interest.domain.values
+        types = list(interest.domain.types)
+        shelf = self.shelves[types[self.generator.integers(len(types))]]
+        wish = {
+            slot: values[slot][self.generator.integers(len(values[slot]))] if self._has_whim() else value
+            for slot, value in preferences.items()
+        }
+        dislike_cost = -2.0 if self.generator.random() < self.mistake else 4.0
+        scores = shelf.matches(wish) - dislike_cost * shelf.disliked(self.person.dislikes)
+        noise = self.generator.gumbel(0.0, 0.3, len(shelf.asins))
+        return shelf.asins[int(np.argmax(scores + 0.3 * shelf.log_popularity + noise))]
+
+    def _has_whim(self) -> bool:
+        return self.generator.random() < self.whim
+
+    def _rate(self, item: Item, preferences: dict[str, str]) -> int:
+        if any(value in self.person.dislikes for value in item.values.values()):
+            return int(self.generator.integers(1, 3))
+        matches = sum(item.values[slot] == value for slot, value in preferences.items())
+        return int(np.clip(1 + matches + self.generator.integers(0, 2), 3, 5))

@@ -1,0 +1,193 @@
+"""The embedded shop: domains, attributes and the seeded products made of them."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import yaml
+
+from pwagents.schema import Product
+from pwagents.seeds import rng
+
+BASIC_SLOTS = ("brand", "tier")  # the slots that every domain has, before its own four
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One possible interest of a user: a corner of the shop with its own attributes.
+
+    ``values`` maps each slot (brand, tier and four of the domain's own) to the values it can take;
+    ``types`` maps each product type to its usual price in dollars.
+    """
+
+    name: str
+    category: str
+    scenario: str
+    consumable: bool
+    types: dict[str, float]
+    values: dict[str, tuple[str, ...]]
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a product really is: its domain, its type and one value a slot. Agents see its text alone."""
+
+    domain: Domain
+    type: str
+    values: dict[str, str]
+    popularity: float  # positive, mean 1; how often people come across the product
+
+    @property
+    def head(self) -> str:
+        """The last word of the type, which other domains may use too ("mat", "brush")."""
+        return self.type.split()[-1]
+
+
+class Shelf:
+    """All items of one type, as arrays: what a shopper looks over at once.
+
+    Attributes:
+        asins: (n,) ids.
+        codes: (n, slots) integers, the index of each value in ``domain.values[slot]``.
+        log_popularity: (n,) floats.
+    """
+
+    def __init__(self, domain: Domain, items: dict[str, Item]):
+        self.domain = domain
+        self.asins = list(items)
+        self.codes = np.array(
+            [[domain.values[slot].index(value) for slot, value in i.values.items()] for i in items.values()]
+        )
+        self.log_popularity = np.log([i.popularity for i in items.values()])
+
+    def matches(self, wish: dict[str, str]) -> np.ndarray:
+        """(n,) in how many slots each item has the wished value."""
+        wished = [self.domain.values[slot].index(value) for slot, value in wish.items()]
+        return (self.codes == wished).sum(axis=1)
+
+    def disliked(self, dislikes: frozenset[str]) -> np.ndarray:
+        """(n,) how many values of each item are among ``dislikes``."""
+        flags = [np.isin(values, list(dislikes)) for values in self.domain.values.values()]
+        return sum(flag[codes] for flag, codes in zip(flags, self.codes.T, strict=True))
+
+
+def make_shelves(items: dict[str, Item]) -> dict[str, Shelf]:
+    """The shelf of each type that has items."""
+    by_type: dict[str, dict[str, Item]] = {}
+    for asin, item in items.items():
+        by_type.setdefault(item.type, {})[asin] = item
+    return {type_: Shelf(next(iter(group.values())).domain, group) for type_, group in by_type.items()}
+
+
+@cache
+def shared_heads() -> frozenset[str]:
+    """The heads that more than one product type has ("a new mat": for baking, for the bath, for yoga?)."""
+    heads = [type_.split()[-1] for domain in domains() for type_ in domain.types]
+    return frozenset(head for head in heads if heads.count(head) > 1)
+
+
+def _read_yaml(name: str) -> dict:
+    return yaml.safe_load(files(__package__).joinpath(name).read_text("utf-8"))
+
+
+@cache
+def language() -> dict:
+    """The phrases of ``language.yaml``."""
+    return _read_yaml("language.yaml")
+
+
+@cache
+def domains() -> tuple[Domain, ...]:
+    """The domains of ``shop.yaml``, in the order of the file."""
+    shop = _read_yaml("shop.yaml")
+    brands = dict(zip(shop["categories"], shop["brands"], strict=True))
+    return tuple(
+        Domain(
+            name=d["name"],
+            category=d["category"],
+            scenario=d["scenario"],
+            consumable=d.get("consumable", False),
+            types=d["types"],
+            values={
+                "brand": tuple(brands[d["category"]]),
+                "tier": tuple(shop["tiers"]),
+                **{slot: tuple(values) for slot, values in d["slots"].items()},
+            },
+        )
+        for d in shop["domains"]
+    )
+
+
+def make_items(n_products: int, seed: int) -> dict[str, Item]:
+    """``n_products`` different items, spread evenly over domains and types: parent_asin -> Item.
+
+    No two items agree in type and all values, so each product has a query that finds it.
+    Popularity is log-normal. Ids are words of three syllables ("B0KATOMI") in no order, so that an id
+    says nothing about its product and is a few tokens long.
+
+    Raises:
+        ValueError: more products than the shop has combinations.
+    """
+    kinds = [(domain, type_) for domain in domains() for type_ in domain.types]
+    capacity = min(int(np.prod([len(v) for v in domain.values.values()])) for domain in domains())
+    if n_products > len(kinds) * capacity:
+        raise ValueError(
+            f"n_products is {n_products}; the shop has at most {len(kinds) * capacity} different ones"
+        )
+    generator = rng(seed, "synthetic", "items")
+    asins = _ids(n_products, generator)
+    popularity = generator.lognormal(0.0, 1.0, n_products) / np.exp(0.5)
+    seen = set()
+    items = {}
+    for i, asin in enumerate(asins):
+        domain, type_ = kinds[i % len(kinds)]
+        while (key := (type_, *(values := _draw_values(domain, generator)).values())) in seen:
+            pass
+        seen.add(key)
+        items[asin] = Item(domain, type_, values, float(popularity[i]))
+    return items
+
+
+def _draw_values(domain: Domain, generator: np.random.Generator) -> dict[str, str]:
+    picks = generator.integers(0, [len(values) for values in domain.values.values()])
+    return {slot: values[i] for (slot, values), i in zip(domain.values.items(), picks, strict=True)}
+
+
+def _ids(n: int, generator: np.random.Generator) -> list[str]:
+    syllables = [c + v for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]
+    numbers = generator.choice(len(syllables) ** 3, size=n, replace=False)
+    base = len(syllables)
+    return [
+        "B0" + syllables[x // base**2] + syllables[x // base % base] + syllables[x % base] for x in numbers
+    ]
+
+
+def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
+    """The product page of an item: all that agents, and the search engine, ever see of it."""
+    tier_factor = _read_tiers()[item.values["tier"]]
+    price = item.domain.types[item.type] * tier_factor * generator.uniform(0.85, 1.15)
+    facts = language()["facts"] | (language()["care_facts"] if "scent" in item.values else {})
+    own = {slot: value for slot, value in item.values.items() if slot not in BASIC_SLOTS}
+    first, second, third, fourth = (f"{v} pack" if slot == "pack" else v for slot, v in own.items())
+    return Product(
+        parent_asin=asin,
+        title=f"{item.values['brand']} {fourth} {second} {item.type}, {first}, {third}",
+        category=item.domain.category,
+        price=round(price) - 0.01,
+        store=item.values["brand"],
+        average_rating=round(float(np.clip(generator.normal(4.2, 0.3), 1, 5)), 1),
+        rating_number=int(1 + item.popularity * generator.integers(20, 200)),
+        features=tuple(facts[slot].format(v=value) for slot, value in own.items()),
+        description=(f"A {item.values['tier']} {item.type} for {item.domain.scenario}.",),
+        details={"Department": item.domain.name} | {slot.capitalize(): value for slot, value in own.items()},
+    )
+
+
+@cache
+def _read_tiers() -> dict[str, float]:
+    return _read_yaml("shop.yaml")["tiers"]

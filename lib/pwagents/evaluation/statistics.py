@@ -1,0 +1,132 @@
+"""Means with intervals and paired tests for tasks that come in users.
+
+Tasks of one user resemble each other, so they are not independent draws. Every interval and test here is
+clustered by user: the variance is built from the sums of residuals within users (the cluster-robust
+estimator for a mean, with the factor G / (G - 1) for G users) and the quantile is Student's t with G - 1
+degrees of freedom. Intervals are not cut at the ends of a metric's range.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+
+class Interval(NamedTuple):
+    """A mean and its confidence interval; ``low`` and ``high`` are NaN with fewer than two clusters."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class PairedTest(NamedTuple):
+    """Mean difference a - b on the tasks both methods were scored on, its interval and two-sided p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    n_tasks: int
+    n_users: int
+    n_left_out: int  # tasks that only one of the two was scored on
+
+
+def mean_interval(values: Sequence[float], clusters: Sequence, level: float = 0.95) -> Interval:
+    """Mean of ``values`` with an interval clustered by ``clusters`` (one label per value).
+
+    Raises:
+        ValueError: the lengths differ, or a value is not finite (leave missing values out first).
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) != len(clusters):
+        raise ValueError(f"{len(values)} values but {len(clusters)} cluster labels")
+    if not np.isfinite(values).all():
+        raise ValueError("values must be finite; leave missing values out first")
+    if len(values) == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    mean, error, n_clusters = _mean_and_error(values, clusters)
+    from scipy.special import stdtrit
+
+    half = stdtrit(n_clusters - 1, (1 + level) / 2) * error if n_clusters > 1 else np.nan
+    return Interval(mean, mean - half, mean + half)
+
+
+def _mean_and_error(values: np.ndarray, clusters: Sequence) -> tuple[float, float, int]:
+    """Mean, its cluster-robust standard error (NaN for one cluster) and the number of clusters."""
+    codes, labels = pd.factorize(np.asarray(clusters, dtype=object))
+    n_clusters = len(labels)
+    mean = float(values.mean())
+    sums = np.bincount(codes, weights=values - mean)
+    if n_clusters < 2:
+        return mean, np.nan, n_clusters
+    variance = n_clusters / (n_clusters - 1) * (sums**2).sum() / len(values) ** 2
+    return mean, float(np.sqrt(variance)), n_clusters
+
+
+def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, level: float = 0.95) -> PairedTest:
+    """Compare methods ``a`` and ``b`` on the same tasks: difference a - b, interval, p.
+
+    Args:
+        frame: one row per episode with ``method``, ``task_id``, ``user_id`` and ``metric``
+            (:func:`pwagents.evaluation.runner.records_frame`). Several rows of one method on one task, as
+            from several seeds, are averaged first. Rows without the metric are left out.
+
+    p is 1 for a difference of exactly 0 without spread, 0 for any other without spread, and NaN with
+    fewer than two users.
+    """
+    scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
+    wide = scored.groupby(["user_id", "task_id", "method"])[metric].mean().unstack("method")
+    both = wide.reindex(columns=[a, b]).dropna()
+    users = both.index.get_level_values("user_id")
+    differences = (both[a] - both[b]).to_numpy()
+    interval = mean_interval(differences, users, level)
+    return PairedTest(
+        *interval, _p_value(differences, users), len(both), users.nunique(), len(wide) - len(both)
+    )
+
+
+def _p_value(differences: np.ndarray, users: Sequence) -> float:
+    if len(differences) == 0:
+        return np.nan
+    mean, error, n_clusters = _mean_and_error(differences, users)
+    if n_clusters < 2:
+        return np.nan
+    if error == 0:
+        return float(mean == 0)
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(n_clusters - 1, -abs(mean / error)))
+
+
+def summarise(
+    frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str], level: float = 0.95
+) -> pd.DataFrame:
+    """Means with intervals clustered by user, one row per group of ``by`` and metric.
+
+    Args:
+        frame: one row per episode with ``task_id``, ``user_id``, the columns of ``by`` and of ``metrics``.
+        by: columns to group by; groups keep the order of first appearance.
+
+    Returns:
+        The columns of ``by``, then ``metric, mean, low, high, n_tasks, n_users, n_missing``; the last is
+        the number of rows without a value (not scored), which enter no mean.
+    """
+    groups = frame.groupby(list(by), sort=False, dropna=False) if by else [((), frame)]
+    rows = []
+    for labels, group in groups:
+        for metric in metrics:
+            scored = group.dropna(subset=[metric])
+            rows.append(
+                {
+                    **dict(zip(by, labels, strict=True)),
+                    "metric": metric,
+                    **mean_interval(scored[metric], scored["user_id"], level)._asdict(),
+                    "n_tasks": scored["task_id"].nunique(),
+                    "n_users": scored["user_id"].nunique(),
+                    "n_missing": len(group) - len(scored),
+                }
+            )
+    columns = [*by, "metric", *Interval._fields, "n_tasks", "n_users", "n_missing"]
+    return pd.DataFrame(rows, columns=columns)

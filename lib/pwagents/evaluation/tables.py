@@ -1,0 +1,152 @@
+"""Tables as files (CSV, HTML, LaTeX) and as what a notebook shows.
+
+The CSV holds the numbers, HTML and LaTeX what a reader sees. Layout and escaping are great_tables'; product
+texts and other foreign strings in a table stay text. The same frame gives the same bytes at every run.
+"""
+
+import os
+from collections.abc import Mapping
+from numbers import Integral, Real
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+
+def save_table(
+    data: pd.DataFrame,
+    name: str,
+    *,
+    title: str,
+    note: str = "",
+    output_dir: Path | str,
+    shown: pd.DataFrame | None = None,
+    formats: Mapping[str, str] | None = None,
+    missing: str = "\N{EN DASH}",
+):
+    """Write ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``; return the table to be displayed.
+
+    Args:
+        data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
+            :func:`paper_beside`; the upper one becomes a heading over its columns. A named index becomes
+            the first columns, an unnamed one is dropped.
+        note: a line below the table.
+        shown: what HTML and LaTeX show when that is not ``data``, as with :func:`interval_cells`.
+        formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
+            get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
+        missing: how a missing value is shown, for instance "not run".
+
+    Returns:
+        A ``great_tables.GT``, which a notebook displays as the last expression of a cell.
+    """
+    folder = Path(output_dir) / "tables"
+    write_aside(folder / f"{name}.csv", _csv(_with_index(data)))
+    table = _layout(_with_index(data if shown is None else shown), name, title, note, formats or {}, missing)
+    write_aside(folder / f"{name}.html", table.as_raw_html(make_page=True))
+    write_aside(folder / f"{name}.tex", table.as_latex())
+    return table
+
+
+def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
+    """ "0.812 [0.790, 0.834]" from the columns ``mean, low, high``; only the mean where there is no interval.
+
+    A missing mean stays missing.
+    """
+
+    def cell(mean: float, low: float, high: float) -> str | None:
+        if pd.isna(mean):
+            return None
+        text = f"{mean:z.{decimals}f}"
+        return text if pd.isna(low) else f"{text} [{low:z.{decimals}f}, {high:z.{decimals}f}]"
+
+    cells = [cell(*row) for row in summary[["mean", "low", "high"]].itertuples(index=False)]
+    return pd.Series(cells, index=summary.index, dtype=object)
+
+
+def paper_beside(measured: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """Two frames with the same kind of rows (index) and columns, as one: a "paper" and a "here" column each.
+
+    Rows come in the paper's order, then those measured only; columns in the measured frame's order, then
+    those of the paper only. What one of the two lacks is missing.
+    """
+    rows = paper.index.append(measured.index.difference(paper.index, sort=False))
+    columns = measured.columns.append(paper.columns.difference(measured.columns, sort=False))
+    sides = {"paper": paper.reindex(rows, columns=columns), "here": measured.reindex(rows, columns=columns)}
+    both = pd.concat(sides, axis=1).swaplevel(axis=1)
+    return both[[(column, side) for column in columns for side in sides]].rename_axis(index=rows.name)
+
+
+def write_aside(path: Path, content: str | bytes) -> None:
+    """Write a file beside its place and move it there, so that no reader ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(aside, path)
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    named = any(name is not None for name in frame.index.names)
+    return frame.reset_index() if named else frame.reset_index(drop=True)
+
+
+def _levels(column: str | tuple[str, str]) -> tuple[str, str]:
+    """The heading above a column ("" for none) and its own."""
+    if not isinstance(column, tuple):
+        return "", str(column)
+    upper, lower = column
+    return (str(upper), str(lower)) if lower else ("", str(upper))
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    """The numbers with 6 significant digits; two-level headings joined as "upper: lower"."""
+    plain = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else value)
+    plain.columns = [": ".join(filter(None, _levels(column))) for column in frame.columns]
+    return plain.to_csv(index=False, lineterminator="\n")
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _is_fraction(value) -> bool:
+    return _is_number(value) and not isinstance(value, Integral) and not pd.isna(value)
+
+
+def _layout(frame: pd.DataFrame, name: str, title: str, note: str, formats: Mapping[str, str], missing: str):
+    from great_tables import GT
+
+    # great_tables wants unique column names, which lower headings need not be: number the columns.
+    ids = [f"column{i}" for i in range(frame.shape[1])]
+    headings = {id_: _levels(column) for id_, column in zip(ids, frame.columns, strict=True)}
+    cells, numeric, groups = {}, [], {}
+    for id_, (_, column) in zip(ids, frame.items(), strict=True):
+        upper, lower = headings[id_]
+        cells[id_] = _column_cells(column, formats.get(lower), missing)
+        if column.map(_is_number).all():
+            numeric.append(id_)
+        if upper:
+            groups.setdefault(upper, []).append(id_)
+
+    table = GT(pd.DataFrame(cells, columns=ids, dtype=object), id=name)
+    table = table.tab_header(title=title).cols_label({id_: lower for id_, (_, lower) in headings.items()})
+    table = table.cols_align("left").cols_align("right", numeric)
+    for upper, members in groups.items():
+        table = table.tab_spanner(upper, members)
+    table = table.tab_options(table_font_size="14px", data_row_padding="4px")
+    return table.tab_source_note(note) if note else table
+
+
+def _column_cells(column: pd.Series, spec: str | None, missing: str) -> list[str]:
+    # A count with gaps is a float column in pandas, yet shown as a count. Zeros and ones alone are shares.
+    fractions = [float(value) for value in column if _is_fraction(value)]
+    if spec is None and max(fractions, default=0) > 1 and all(map(float.is_integer, fractions)):
+        spec = ",.0f"
+    return [_cell(value, spec, missing) for value in column]
+
+
+def _cell(value, spec: str | None, missing: str) -> str:
+    if pd.isna(value):
+        return missing
+    if not _is_number(value):
+        return str(value)
+    return format(value, spec or (",d" if isinstance(value, Integral) else "z,.3f"))

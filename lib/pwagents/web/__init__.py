@@ -1,0 +1,1 @@
+"""The web environment: web functions, product search, recommender, rewards."""

@@ -1,0 +1,167 @@
+"""The web functions of PersonalWAB, and their JSON schemas made from their signatures."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Literal, Protocol
+
+from pydantic import ConfigDict, StringConstraints, ValidationError, validate_call
+
+from pwagents.embedding import Embedder
+from pwagents.schema import Benchmark, Observation, Product, TaskType
+from pwagents.web.search import SearchEngine
+
+RESULTS = 10  # products that a search or a recommendation shows
+
+# The function that each task asks for; only its calls are attempts at the task.
+FUNCTION_OF: dict[TaskType, str] = {
+    "search": "search_product_by_query",
+    "recommend": "get_recommendations_by_history",
+    "review": "add_product_review",
+}
+DETAILS_FUNCTION = "get_product_details_by_asin"  # RecMind's extra function (PersonalWAB, A.2)
+
+
+class ProductRecommender(Protocol):
+    def recommend(self, product_sequence: list[str], k: int = RESULTS) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What the web functions run on. Shared by all episodes and threads; nothing in it changes.
+
+    Args:
+        observation: how much of a product a result shows: "full", all fields as PersonalWAB does (ten
+            products of the published data are about 6,700 tokens), or "compact", one line each.
+    """
+
+    benchmark: Benchmark
+    search_engine: SearchEngine
+    recommender: ProductRecommender
+    embedder: Embedder
+    observation: Literal["full", "compact"] = "full"
+
+    def show(self, asins: list[str]) -> Observation:
+        """The products as an observation, in the given order."""
+        if not asins:
+            return Observation(text="No product was found.")
+        form = full_text if self.observation == "full" else compact_text
+        lines = [f"{i}. {form(self.benchmark.products[asin])}" for i, asin in enumerate(asins, start=1)]
+        return Observation(text="\n".join(lines), products=tuple(asins))
+
+
+def compact_text(product: Product) -> str:
+    """One line: id, title, price, rating."""
+    price = "no price" if product.price is None else f"${product.price:.2f}"
+    rating = "unrated" if product.average_rating is None else f"{product.average_rating:g} stars"
+    return f"{product.parent_asin} {product.title} ({price}, {rating})"
+
+
+def full_text(product: Product) -> str:
+    """All fields of a product, one a line."""
+    shown = {
+        "Title": product.title,
+        "Id": product.parent_asin,
+        "Average rating": product.average_rating,
+        "Ratings": product.rating_number,
+        "Price": None if product.price is None else f"${product.price:.2f}",
+        "Store": product.store,
+        "Features": " ".join(product.features),
+        "Description": " ".join(product.description),
+        "Details": json.dumps(product.details, ensure_ascii=False) if product.details else None,
+        "Category": product.category,
+    }
+    return "\n".join(f"{name}: {value}" for name, value in shown.items() if value not in (None, ""))
+
+
+NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_checked = validate_call(config=ConfigDict(strict=True))
+
+
+class WebFunctions:
+    """The functions an agent can call. Each returns what the shop answers.
+
+    ``respond`` and ``stop`` belong to the dialogue: the environment carries them out.
+    """
+
+    def __init__(self, shop: Shop):
+        self.shop = shop
+
+    @_checked
+    def search_product_by_query(self, query: NonEmpty) -> Observation:
+        """Search all products of the shop. Shows the ten that match best.
+
+        Args:
+            query: What to search for, such as "wireless headphones navy".
+        """
+        return self.shop.show([asin for asin, _ in self.shop.search_engine.search(query, RESULTS)])
+
+    @_checked
+    def get_recommendations_by_history(self, product_sequence: list[str]) -> Observation:
+        """Recommend ten products to somebody who bought the given ones.
+
+        Args:
+            product_sequence: Product ids, oldest first, at most 30; of more, the last 30 count.
+        """
+        return self.shop.show(self.shop.recommender.recommend(product_sequence, RESULTS))
+
+    @_checked
+    def add_product_review(self, review: NonEmpty) -> Observation:
+        """Publish a review of the product that the user bought.
+
+        Args:
+            review: The text of the review.
+        """
+        return Observation(text="The review is published.")
+
+    @_checked
+    def get_product_details_by_asin(self, asin: str) -> Observation:
+        """Look up one product.
+
+        Args:
+            asin: The id of the product.
+        """
+        product = self.shop.benchmark.products.get(asin)
+        if product is None:
+            raise ValueError(f"no product has the id {asin!r}")
+        return Observation(text=full_text(product), products=(asin,))
+
+    @_checked
+    def respond(self, content: NonEmpty) -> None:
+        """Say something to the user, for instance ask what is missing.
+
+        Args:
+            content: The message.
+        """
+
+    @_checked
+    def stop(self) -> None:
+        """End the task."""
+
+
+def call(functions: WebFunctions, allowed: tuple[str, ...], name: str, arguments: dict) -> Observation | None:
+    """Call one web function by name.
+
+    Raises:
+        ValueError: the function is unknown or not allowed, or its arguments are malformed; the message is
+            one line that says what was expected, fit to be shown to the agent.
+    """
+    if name not in allowed:
+        raise ValueError(f"unknown function {name!r}; the functions are {', '.join(allowed)}")
+    try:
+        return getattr(functions, name)(**arguments)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "arguments"
+        raise ValueError(f"{name}: {where}: {first['msg']}") from None
+
+
+def tool_schemas(names: tuple[str, ...]) -> list[dict]:
+    """The functions as OpenAI tools: JSON schemas made from their signatures and docstrings."""
+    from transformers.utils import get_json_schema
+
+    def schema(name: str) -> dict:
+        tool = get_json_schema(getattr(WebFunctions, name).raw_function)
+        tool["function"].pop("return", None)  # not part of OpenAI's format
+        return tool
+
+    return [schema(name) for name in names]

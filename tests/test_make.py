@@ -1,0 +1,239 @@
+"""What `make` promises about notebooks, shown on a copy of the project with two tiny notebooks."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+
+PARAMETERS = "preset = source = data_dir = output_dir = ''\nseed = 0\nstored_runs_only = False"
+WRITE = (
+    "from pathlib import Path\n"
+    "folder = Path(output_dir, 'tables'); folder.mkdir(parents=True, exist_ok=True)\n"
+    "(folder / f'{name}.csv').write_text(f'{preset},{source},{seed},{stored_runs_only}')"
+)
+ERROR = "raise ValueError('no such product')"
+KILL = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+WAIT = "import time\nopen('waiting', 'w').close()\ntime.sleep(60)"
+
+
+def write_notebook(root, name, *cells):
+    cells = [nbformat.v4.new_code_cell(cell) for cell in (PARAMETERS, f"name = {name!r}", *cells)]
+    cells[0].metadata["tags"] = ["parameters"]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(notebook, root / "notebooks" / f"{name}.ipynb")
+
+
+class Project:
+    """The copy, and `make` in it with the environment that runs these tests."""
+
+    def __init__(self, root):
+        self.root = root
+        self.notebooks = root / "outputs/smoke/notebooks"
+
+    def command(self, *arguments):
+        return ["make", *arguments, f"VENV={sys.prefix}", f"READY={self.root / 'ready'}"]
+
+    def environment(self):
+        # An outer `make test` must not hand its own settings down.
+        drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PRESET", "OUTPUTS", "OMP_NUM_THREADS")
+        return {key: value for key, value in os.environ.items() if key not in drop}
+
+    def make(self, *arguments):
+        return subprocess.run(
+            self.command(*arguments), cwd=self.root, env=self.environment(), capture_output=True, text=True
+        )
+
+    def would_run(self, *arguments):
+        """The notebooks that `make reproduce` would run now."""
+        done = self.make("--dry-run", "reproduce", "PRESET=smoke", *arguments)
+        assert done.returncode == 0, done.stderr
+        return re.findall(r"pwagents\.run_notebook .* (\w+)$", done.stdout, re.MULTILINE)
+
+
+@pytest.fixture
+def project(tmp_path, project_root):
+    shutil.copy(project_root / "Makefile", tmp_path)
+    shutil.copy(project_root / "pyproject.toml", tmp_path)
+    library = tmp_path / "lib" / "pwagents"
+    library.mkdir(parents=True)
+    (library / "module.py").write_text("")
+    (tmp_path / "notebooks").mkdir()
+    for preset in ("smoke", "laptop"):
+        folder = tmp_path / "params" / preset
+        folder.mkdir(parents=True)
+        (folder / "common.yaml").write_text("source: synthetic\nseed: 1\n")
+        (folder / "01_data.yaml").write_text("seed: 2\n")
+        (folder / "03_benchmark.yaml").write_text("{}\n")
+    write_notebook(tmp_path, "01_data", WRITE)
+    write_notebook(tmp_path, "03_benchmark", WRITE)
+    (tmp_path / "ready").touch()
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def reproduced(project):
+    """The project with finished notebooks, made by hand."""
+    project.notebooks.mkdir(parents=True)
+    for name in ("01_data", "03_benchmark"):
+        shutil.copy(project.root / "notebooks" / f"{name}.ipynb", project.notebooks)
+    past = time.time() - 60
+    for path in project.root.rglob("*"):
+        os.utime(path, (past, past) if project.notebooks in path.parents else (past - 60, past - 60))
+    return project
+
+
+def test_help_is_the_default_and_lists_every_target(project):
+    shown = project.make().stdout
+    assert shown == project.make("help").stdout
+    targets = "setup lab test reproduce reproduce-full figures check data clean help"
+    assert set(re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)) == set(targets.split())
+
+
+def test_an_unknown_preset_is_one_clear_error(project):
+    done = project.make("reproduce", "PRESET=huge")
+    assert done.returncode != 0
+    assert len(done.stderr.splitlines()) == 1
+    assert "huge" in done.stderr and "smoke laptop paper" in done.stderr
+
+
+def test_reproduce_runs_both_side_by_side_with_merged_parameters_and_then_has_nothing_to_do(project):
+    done = project.make("-j2", "reproduce", "PRESET=smoke")
+    assert done.returncode == 0, done.stderr
+    tables = project.root / "outputs/smoke/tables"
+    assert (tables / "01_data.csv").read_text() == "smoke,synthetic,2,False"
+    assert (tables / "03_benchmark.csv").read_text() == "smoke,synthetic,1,False"
+    assert "[01_data] done in 0 min" in done.stdout
+    assert "outputs/smoke/notebooks/03_benchmark.ipynb" in done.stdout
+    assert project.would_run() == []
+
+
+@pytest.mark.parametrize(
+    ("touched", "expected"),
+    [
+        ("params/smoke/01_data.yaml", ["01_data"]),
+        ("params/smoke/common.yaml", ["01_data", "03_benchmark"]),
+        ("params/laptop/common.yaml", []),
+        ("notebooks/03_benchmark.ipynb", ["03_benchmark"]),
+        ("lib/pwagents/module.py", ["01_data", "03_benchmark"]),
+        ("ready", ["01_data", "03_benchmark"]),
+    ],
+)
+def test_only_what_follows_from_a_change_runs_again(reproduced, touched, expected):
+    assert reproduced.would_run() == []
+    (reproduced.root / touched).touch()
+    assert reproduced.would_run() == expected
+
+
+def test_a_notebook_follows_those_declared_upstream(reproduced):
+    (reproduced.root / "upstream.mk").write_text("$(NB)/03_benchmark.ipynb: $(NB)/01_data.ipynb\n")
+    makefiles = ("-f", "Makefile", "-f", "upstream.mk")
+    assert reproduced.would_run(*makefiles) == []
+    (reproduced.root / "params/smoke/01_data.yaml").touch()
+    assert reproduced.would_run(*makefiles) == ["01_data", "03_benchmark"]
+
+
+def test_figures_come_from_stored_runs_and_never_pass_for_a_full_run(project):
+    (project.root / "notebooks/03_benchmark.ipynb").unlink()
+    done = project.make("figures", "PRESET=smoke")
+    assert done.returncode == 0, done.stderr
+    assert (project.root / "outputs/smoke/tables/01_data.csv").read_text() == "smoke,synthetic,2,True"
+    assert project.would_run() == ["01_data"]
+
+
+def test_a_notebook_edited_while_it_runs_runs_again(project):
+    edit = "import time; time.sleep(0.1); open('params/smoke/01_data.yaml', 'a').write('x: 1')"
+    write_notebook(project.root, "01_data", edit)
+    done = project.make("data", "PRESET=smoke")
+    assert done.returncode == 0, done.stderr
+    assert "01_data" in project.would_run()
+
+
+@pytest.mark.parametrize(("cell", "message"), [(ERROR, "no such product"), (KILL, "kernel died")])
+def test_a_failed_notebook_leaves_no_finished_output_and_says_why(project, cell, message):
+    write_notebook(project.root, "01_data", cell, WRITE)
+    done = project.make("data", "PRESET=smoke")
+    assert done.returncode != 0
+    assert message in done.stderr
+    partial = re.search(r"as far as it came: (\S+)", done.stderr).group(1)
+    assert (project.root / partial).exists()
+    assert not (project.notebooks / "01_data.ipynb").exists()
+    assert project.would_run() == ["01_data", "03_benchmark"]
+
+
+def test_a_failed_run_keeps_the_earlier_output_out_of_date(reproduced):
+    write_notebook(reproduced.root, "01_data", ERROR)
+    assert reproduced.make("data", "PRESET=smoke").returncode != 0
+    assert reproduced.would_run() == ["01_data"]
+
+
+def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
+    write_notebook(project.root, "01_data", WAIT)
+    process = subprocess.Popen(
+        project.command("data", "PRESET=smoke"),
+        cwd=project.root,
+        env=project.environment(),
+        start_new_session=True,
+    )
+    deadline = time.time() + 60
+    while not (project.root / "waiting").exists():
+        assert time.time() < deadline and process.poll() is None
+        time.sleep(0.1)
+    refused = project.make("data", "PRESET=smoke")
+    assert refused.returncode != 0
+    assert "another process is running this notebook" in refused.stderr
+
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (project.notebooks / "01_data.ipynb").exists()
+    write_notebook(project.root, "01_data", WRITE)
+    assert project.make("data", "PRESET=smoke").returncode == 0
+    assert (project.notebooks / "01_data.ipynb").exists()
+
+
+def test_a_broken_parameter_file_is_one_clear_error(project):
+    (project.root / "params/smoke/01_data.yaml").write_text("- a list\n")
+    done = project.make("data", "PRESET=smoke")
+    assert done.returncode != 0
+    assert "params/smoke/01_data.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("jobs", "share"), [([], 1), (["-j2"], 2), (["-j1000"], 1000)])
+def test_parallel_jobs_share_the_cores(project, jobs, share):
+    cores = len(os.sched_getaffinity(0))
+    done = project.make("--dry-run", "data", *jobs)
+    threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", done.stdout).group(1))
+    assert threads == max(1, cores // share)
+
+
+def test_clean_removes_the_results_of_its_preset_alone(reproduced):
+    kept = reproduced.root / "outputs/reference/table.csv"
+    kept.parent.mkdir()
+    kept.touch()
+    done = reproduced.make("clean", "PRESET=smoke")
+    assert "outputs/smoke" in done.stdout
+    assert not (reproduced.root / "outputs/smoke").exists()
+    assert kept.exists()
+
+
+def test_a_python_too_old_is_one_clear_error(project):
+    old = project.root / "old-python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = subprocess.run(
+        ["make", "setup", "VENV=venv", f"PYTHON={old}"],
+        cwd=project.root,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "Python 3.11 or newer is needed" in done.stderr
+    assert not (project.root / "venv").exists()

@@ -1,0 +1,40 @@
+"""A small shop that the tests of the environment and the agents share."""
+
+import pytest
+
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.web.functions import Shop
+from pwagents.web.recommender import Recommender
+from pwagents.web.sasrec import SasRecConfig
+from pwagents.web.search import build_search_engine
+
+
+class WordOverlap:
+    """Stands in for MiniLM where a test is not about embeddings: the share of words two texts have in common."""
+
+    def similarity(self, text, other):
+        a, b = set(text.lower().split()), set(other.lower().split())
+        return len(a & b) / len(a | b)
+
+
+@pytest.fixture(scope="session")
+def world():
+    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
+
+
+@pytest.fixture(scope="session")
+def benchmark(world):
+    return world.benchmark
+
+
+@pytest.fixture(scope="session")
+def shop(benchmark):
+    sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
+    recommender = Recommender.fit(sequences, SasRecConfig(epochs=1), seed=0, cache_dir=None)
+    return Shop(benchmark, build_search_engine(benchmark.products), recommender, WordOverlap())
+
+
+@pytest.fixture(scope="session")
+def task_of(benchmark):
+    """The first test task of each type."""
+    return {t.type: t for t in reversed(benchmark.tasks["test"])}
