@@ -25,11 +25,16 @@ NB := $(OUT)/notebooks
 NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
 LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv')
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
+REPRODUCE := $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb))
+REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
+# `make figures` takes the notebooks of `make reproduce`, and whatever else has been run
+STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(sort $(REPRODUCE) \
+  $(filter $(REPRODUCE_FULL),$(wildcard $(NB)/*.ipynb))))
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lab test reproduce reproduce-full figures check data clean help
+.PHONY: setup lab test reproduce reproduce-full figures check data clean help $(STORED)
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -37,9 +42,11 @@ help: ## list the targets
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
 
-reproduce: $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb)) ## run notebooks 01 to 06, as far as they are not up to date
+reproduce: $(REPRODUCE) ## run notebooks 01 to 06, as far as they are not up to date
 
-reproduce-full: $(call executed,$(NOTEBOOKS)) ## run all notebooks
+reproduce-full: $(REPRODUCE_FULL) ## run all notebooks
+
+figures: $(STORED) ## make tables and figures again from stored runs alone (no GPU, no key)
 
 data: $(NB)/01_data.ipynb ## make or read the benchmark data and describe them (notebook 01)
 
@@ -52,7 +59,7 @@ test: $(READY) ## run the tests
 check: $(READY) ## lint and format check, notebooks too; notebooks must be stripped of outputs
 	$(run) ruff check
 	$(run) ruff format --check
-	$(if $(NOTEBOOKS),$(run) nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" $(NOTEBOOKS))
+	$(if $(NOTEBOOKS),$(run) nbstripout --verify --keep-id --extra-keys "metadata.papermill cell.metadata.papermill" $(NOTEBOOKS))
 
 clean: ## remove the results of the preset (the environment and outputs/reference stay)
 	@echo "Removing $(OUT)"
@@ -67,32 +74,28 @@ THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
   $(run) pwagents.run_notebook --preset $(PRESET) --output-dir $(OUT)
 
-$(call executed,$(NOTEBOOKS)): $(NB)/%.ipynb: notebooks/%.ipynb \
+$(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb \
   params/$(PRESET)/common.yaml params/$(PRESET)/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
 # Notebooks that read what another one wrote, a line each:
 #   $(NB)/04_puma.ipynb: $(NB)/01_data.ipynb
 
-# `make figures` runs a notebook in its own folder, so that it never passes for a full run.
-STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(sort $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb)) \
-  $(filter $(call executed,$(NOTEBOOKS)),$(wildcard $(NB)/*.ipynb))))
-.PHONY: $(STORED)
-
-figures: $(STORED) ## make tables and figures again from stored runs alone (no GPU, no key)
-
+# In a folder of its own, so that it never passes for a full run.
 $(STORED): stored-%: $(READY)
 	@$(run_notebook) --stored-runs-only $*
 
 # --- environment -----------------------------------------------------------------------------------
 
+# uv where it is found, pip otherwise (or with UV=)
 UV = $(shell command -v uv 2>/dev/null)
 PIP_INSTALL = $(run) pip install --disable-pip-version-check
 INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python,$(PIP_INSTALL))
 TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 
-# torch goes first and alone, so that nothing later brings another build of it. An install that was cut
-# off leaves .unfinished behind and is begun anew; the stamp is the last thing made.
+# torch goes first and alone, so that nothing later brings another build of it: the CUDA build where there
+# is a GPU, else the CPU build, which uv knows where to find; pip takes what its configuration offers. An
+# install that was cut off leaves .unfinished behind and is begun anew; the stamp is the last thing made.
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is \
 	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -102,8 +105,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv $$(test ! -e $(VENV)/.unfinished || echo --clear) $(VENV)
 	@touch $(VENV)/.unfinished
 	@if nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) $(TORCH_FLAGS) $(TORCH); \
-	elif test -n "$(UV)"; then $(INSTALL) --torch-backend=cpu $(TORCH_FLAGS) $(TORCH) || \
-	  $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); \
+	elif test -n "$(UV)" && $(INSTALL) --torch-backend=cpu $(TORCH_FLAGS) $(TORCH); then :; \
 	else $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); fi
 	@$(INSTALL) -e ".[dev]"
 	@mv $(VENV)/.unfinished $@ && touch $@

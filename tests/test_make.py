@@ -221,19 +221,3 @@ def test_clean_removes_the_results_of_its_preset_alone(reproduced):
     assert "outputs/smoke" in done.stdout
     assert not (reproduced.root / "outputs/smoke").exists()
     assert kept.exists()
-
-
-def test_a_python_too_old_is_one_clear_error(project):
-    old = project.root / "old-python"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
-    done = subprocess.run(
-        ["make", "setup", "VENV=venv", f"PYTHON={old}"],
-        cwd=project.root,
-        env=project.environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode != 0
-    assert "Python 3.11 or newer is needed" in done.stderr
-    assert not (project.root / "venv").exists()

@@ -73,7 +73,7 @@ def test_notebooks_are_stripped_of_outputs():
     if not paths:
         pytest.skip("there is no notebook yet")
     keys = "metadata.papermill cell.metadata.papermill"
-    command = [sys.executable, "-m", "nbstripout", "--verify", "--extra-keys", keys, *paths]
+    command = [sys.executable, "-m", "nbstripout", "--verify", "--keep-id", "--extra-keys", keys, *paths]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -8,8 +8,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 DIMENSION = 384
+BATCH = 64
 MODEL_NAME = "all-MiniLM-L6-v2"
 
 
@@ -71,20 +73,28 @@ class Embedder:
                     self._memory[key] = np.frombuffer(vector, np.float32)
 
     def _compute(self, missing: dict[bytes, str], show_progress: bool) -> None:
-        vectors = self._load_model().encode(
-            list(missing.values()),
-            batch_size=32,
-            normalize_embeddings=True,
-            convert_to_numpy=True,
-            show_progress_bar=show_progress,
-        )
-        self._memory.update(zip(missing, vectors.astype(np.float32), strict=True))
-        if self._file is not None:
-            with self._connect() as db:
-                db.executemany(
-                    "INSERT OR IGNORE INTO embedding VALUES (?, ?)",
-                    [(key, self._memory[key].tobytes()) for key in missing],
+        """Embed in batches of texts of like length; each batch is stored when it is done."""
+        model = self._load_model()
+        keys = sorted(missing, key=lambda key: (len(missing[key]), key))
+        with tqdm(total=len(keys), desc="embed", unit="text", disable=not show_progress, mininterval=1) as bar:
+            for i in range(0, len(keys), BATCH):
+                part = keys[i : i + BATCH]
+                vectors = model.encode(
+                    [missing[key] for key in part],
+                    batch_size=BATCH,
+                    normalize_embeddings=True,
+                    convert_to_numpy=True,
+                    show_progress_bar=False,
                 )
+                self._memory.update(zip(part, vectors.astype(np.float32), strict=True))
+                self._write(part)
+                bar.update(len(part))
+
+    def _write(self, keys: list[bytes]) -> None:
+        if self._file is not None:
+            rows = [(key, self._memory[key].tobytes()) for key in keys]
+            with self._connect() as db:
+                db.executemany("INSERT OR IGNORE INTO embedding VALUES (?, ?)", rows)
 
     @contextmanager
     def _connect(self):

@@ -73,7 +73,7 @@ class Journal:
         row = self.row
         commit = (row["commit"] or "no commit")[:10] + (" with local changes" if row["local_changes"] else "")
         print(
-            f"{row['notebook']} finished in {row['minutes']:.1f} minutes and {row['peak_memory_mb']:,.0f} MB: "
+            f"{row['notebook']} finished in {row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB: "
             f"{row['preset']}, {row['source']}, seed {row['seed']}, data {data_hash}, {commit}"
         )
 

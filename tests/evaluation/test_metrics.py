@@ -26,7 +26,8 @@ IDS = [f"B{i:03}" for i in range(12)]
 
 
 @pytest.mark.parametrize(
-    ("target", "expected"), [("B000", 1.0), ("B001", 0.9), ("B009", 0.1), ("B010", 0.0), ("none", 0.0)]
+    ("target", "expected"),
+    [("B000", 1.0), ("B001", 0.9), ("B009", 0.1), ("B010", 0.0), ("B011", 0.0), ("none", 0.0)],
 )
 def test_rank_accuracy_follows_equation_1(target, expected):
     assert rank_accuracy(IDS, target) == pytest.approx(expected)
@@ -48,6 +49,7 @@ def test_empty_result_list():
 def test_rank_accuracy_is_a_tenth_step_and_positive_only_for_hits(products, target):
     value = rank_accuracy(products, target)
     assert value * 10 == pytest.approx(round(value * 10))
+    assert value >= 0
     assert (value > 0) == (target in products[:10])
 
 

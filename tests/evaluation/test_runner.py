@@ -179,8 +179,8 @@ def test_a_file_that_is_no_store_is_refused_and_kept(store):
 def test_the_last_of_two_lines_of_one_key_wins(store):
     run_episodes(make_tasks(1), solve, store, **NAMES)
     line = store.read_text()
-    store.write_text(line + line.replace('"seconds": ', '"seconds": 77'))
-    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds >= 77
+    store.write_text(line + json.dumps(json.loads(line) | {"seconds": 77}) + "\n")
+    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds == 77
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The papers' numbers: complete, consistent, and (where the papers' texts are at hand) as printed."""
 
-import os
 import re
 from pathlib import Path
 
@@ -8,8 +7,7 @@ import pytest
 
 from pwagents.evaluation.targets import load_targets, paper_table, target
 
-ROOT = Path(__file__).resolve().parents[2]
-PAPERS = Path(os.environ.get("PWAGENTS_PAPERS", ROOT / "../shared/papers"))
+PAPERS = Path(__file__).resolve().parents[2] / "../shared/papers"
 TEXTS = {"PersonalWAB": "001*.txt", "Orion": "000*.txt"}
 TEST_TASKS = {"search": 694, "recommend": 757, "review": 723}  # PersonalWAB's published test split
 # Torn apart by the conversion of the PDF: its numbers stand on lines of their own.

@@ -2,6 +2,7 @@
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def test_gbce_negatives_are_all_items_but_the_target():
 
 @pytest.mark.parametrize("loss", ["bce", "cross_entropy", "gbce"])
 def test_each_loss_learns_who_follows_whom(loss):
-    config = SasRecConfig(**{**vars(LEARNS), "loss": loss})
+    config = replace(LEARNS, loss=loss)
     scores = evaluate_leave_one_out(list(cycles().values()), config, 0, ks=(1, 10), show_progress=False)
     assert scores["sasrec"]["HR@10"] > 0.95
     if loss == "cross_entropy":  # the sampled losses hardly tell the next item from its neighbours
@@ -235,7 +236,7 @@ def test_training_refuses_what_it_cannot_learn_from(sequences):
 
 @pytest.fixture(scope="module")
 def recommender():
-    config = SasRecConfig(**{**vars(LEARNS), "loss": "cross_entropy"})
+    config = replace(LEARNS, loss="cross_entropy")
     return Recommender.fit(cycles(), config, seed=0, show_progress=False)
 
 
@@ -257,7 +258,7 @@ def test_every_product_is_ranked_by_score():
 
 def test_items_of_the_sequence_may_come_again():
     loyal = {f"u{u}": [f"p{u % 12}"] * 6 for u in range(36)}
-    config = SasRecConfig(**{**vars(LEARNS), "loss": "cross_entropy"})
+    config = replace(LEARNS, loss="cross_entropy")
     assert Recommender.fit(loyal, config, 0, show_progress=False).recommend(["p3", "p3"])[0] == "p3"
 
 
@@ -283,7 +284,7 @@ def test_batch_gives_what_single_calls_give(recommender):
 
 
 def test_threads_share_one_recommender(recommender):
-    sequences = [[f"p{i % 24:02d}", f"p{(i + 1) % 24:02d}"] for i in range(48)]
+    sequences = [[f"p{i % 24:02d}", f"p{(i + 1) % 24:02d}"] for i in range(24)]
     expected = [recommender.recommend(s) for s in sequences]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(recommender.recommend, sequences)) == expected
@@ -312,6 +313,17 @@ def test_a_published_map_with_gaps_is_used_as_it_is():
     assert sorted(result) == ["early", "late"]
 
 
+def test_fit_refuses_a_world_of_one_product():
+    with pytest.raises(DataError, match="two products"):
+        Recommender.fit({"u": ["a", "a"]}, TINY, 0, show_progress=False)
+
+
+@pytest.mark.parametrize("wrong", [{"loss": "ce"}, {"epochs": 0}, {"dropout": 1.0}, {"gbce_t": 2}])
+def test_a_wrong_setting_is_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        SasRecConfig(**wrong)
+
+
 @pytest.mark.parametrize(
     "sequences",
     [{}, {"u": []}, {"u": ["a"], "v": ["b"]}, {"u": ["a", 3]}, {"u": ["a", ""]}, {"u": [None, "a"]}],
@@ -322,8 +334,10 @@ def test_fit_refuses_bad_sequences(sequences):
 
 
 def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
-    def fit(sequences=None, config=TINY, seed=0, cache_dir=tmp_path):
-        return Recommender.fit(sequences or cycles(), config, seed, cache_dir, show_progress=False)
+    users = cycles(n_users=6)
+
+    def fit(sequences=users, config=TINY, seed=0, cache_dir=tmp_path):
+        return Recommender.fit(sequences, config, seed, cache_dir, show_progress=False)
 
     query = ["p01", "p02", "p03"]
     first = fit().recommend(query)
@@ -331,11 +345,11 @@ def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(service, "train_sasrec", lambda *args: pytest.fail("trained again"))
         assert fit().recommend(query) == first
-        assert fit(dict(reversed(cycles().items()))).recommend(query) == first  # users in another order
+        assert fit(dict(reversed(users.items()))).recommend(query) == first  # users in another order
     assert fit(cache_dir=None).recommend(query) == first
     fit(seed=1)
-    fit(config=SasRecConfig(**{**vars(TINY), "epochs": 3}))
-    fit({**cycles(), "new": ["p01", "p09"]})
+    fit(config=replace(TINY, epochs=3))
+    fit({**users, "new": ["p01", "p09"]})
     assert len(list(tmp_path.iterdir())) == 4
     file.write_bytes(file.read_bytes()[:100])  # a damaged file is replaced
     assert fit().recommend(query) == first and fit().recommend(query) == first

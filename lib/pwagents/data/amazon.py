@@ -66,8 +66,13 @@ def load_amazon(
     reviews, metas = _files(data_dir)
     repairs: Counter = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        config = {"memory_limit": memory_limit, "threads": 4, "temp_directory": folder}
+        config = {
+            "memory_limit": memory_limit,
+            "threads": 4,  # each holds a buffer of its own within the limit
+            "temp_directory": folder,
+        }
         with duckdb.connect(f"{folder}/scan.duckdb", config=config) as db:
+            db.execute("SET enable_progress_bar = false")  # tqdm shows the progress
             _scan_ids(db, metas, reviews)
             _keep_categories(db, data_dir, categories)
             _choose_users(db, data_dir, n_users, min_behaviors, seed, repairs)

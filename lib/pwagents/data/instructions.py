@@ -186,17 +186,16 @@ def _kind(product: Product) -> str:
 
 
 def _section(category: str) -> str:
-    if category == "Other":
-        return "the shop"
     name = _SECTIONS.get(category, category.replace("&", "and").lower())
-    return f"the {' '.join(name.split()[:6])} section"
+    words = re.findall(r"[\w,'-]+", name)[:6]
+    return f"the {' '.join(words)} section" if words and name != "other" else "the shop"
 
 
 def _clues(product: Product, rng: np.random.Generator) -> list[str]:
     """One or two telling words of the title, or of the first features, that do not just repeat the kind."""
-    kind = _kind(product)
-    for text in (product.title, " ".join(product.features[:3])):
-        words = [word for word in _content_words(text) if word[:4] != kind[:4]]
+    title = product.title if len(_words(product.title)) > 2 else ""  # all of a shorter one would be too much
+    for text in (title, " ".join(product.features[:3])):
+        words = [word for word in _content_words(text) if word[:4] != _kind(product)[:4]]
         if words:
             return _sample(words, 1 + int(rng.integers(2)), rng)
     return []
@@ -217,9 +216,9 @@ def _price_phrase(price: float, rng: np.random.Generator) -> str:
 
 
 def _short_store(store: str | None) -> str:
-    """A store's name without what stands in brackets or after a comma; empty when longer than three words."""
+    """A store's name up to a bracket or comma; empty when it is longer than three words or no plain text."""
     name = re.split(r"[,(\[]", store or "")[0].strip()
-    return name if len(name.split()) <= 3 else ""
+    return name if len(name.split()) <= 3 and re.fullmatch(r"[\w .&'-]+", name) else ""
 
 
 def _stars(rating: float) -> str:

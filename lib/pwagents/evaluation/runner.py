@@ -197,7 +197,7 @@ def _play_all(
 
     def play_and_store(task: Task) -> bytes:
         line = play(task)
-        with lock:
+        with lock:  # a failed write is cut off, and must not take another's line with it
             _append(file, line)
         return line
 

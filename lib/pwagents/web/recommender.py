@@ -6,8 +6,8 @@ Also its evaluation by leave-one-out with a full ranking, next to two floors tha
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from pwagents.errors import DataError
 from pwagents.web import sasrec
-from pwagents.web.sasrec import SasRec, SasRecConfig, check_items, pad, train_sasrec
+from pwagents.web.sasrec import SasRec, SasRecConfig, pad, train_sasrec
 
 BATCH = 256  # sequences scored at once: bounds memory, changes no result
 
@@ -44,7 +44,10 @@ class Recommender:
         candidates: Iterable[str] | None = None,
         pad_short: bool = False,
     ):
-        check_items([list(index.values())], model.item_emb.num_embeddings - 1)
+        n_items = model.item_emb.num_embeddings - 1
+        for product, item in index.items():
+            if not 1 <= item <= n_items:
+                raise DataError("recommender", product, "index", item, f"a number from 1 to {n_items}")
         chosen = index.keys() if candidates is None else index.keys() & set(candidates)
         if not chosen:
             raise DataError(
@@ -73,7 +76,7 @@ class Recommender:
         Candidates are by default all products of ``sequences``. The order of the users does not matter.
 
         Raises:
-            DataError: an id that is not a text, or no sequence of two products.
+            DataError: an id that is not a text, fewer than two products, or no sequence of two.
         """
         ordered = [sequences[user] for user in sorted(sequences)]
         index = number_items(ordered)
@@ -154,14 +157,11 @@ def load_or_train(
         return train_sasrec(rows, n_items, config, seed, show_progress)
     path = Path(cache_dir) / f"sasrec-{training_hash(rows, n_items, config, seed)}.safetensors"
     if path.exists():
-        try:
+        with suppress(SafetensorError, RuntimeError):  # damaged, or not the weights of this shape
             return load_sasrec(path, n_items, config)
-        except (SafetensorError, RuntimeError):  # damaged, or not the weights of this shape
-            path.unlink()
     model = train_sasrec(rows, n_items, config, seed, show_progress)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    os.close(handle)
+    aside = path.with_suffix(f".{os.getpid()}.part")
     save_file(model.state_dict(), aside)
     os.replace(aside, path)
     return model
@@ -196,11 +196,10 @@ def evaluate_leave_one_out(
     item first which occurs in what is left for training (nothing else can be learned from sequences alone).
     """
     ranks = leave_one_out_ranks(sequences, config, seed, cache_dir, show_progress)
-    return {method: {name: f(r, k) for k in ks for name, f in metrics_at(k)} for method, r in ranks.items()}
-
-
-def metrics_at(k: int):
-    return (f"HR@{k}", hit_rate), (f"NDCG@{k}", ndcg)
+    return {
+        method: {f"HR@{k}": hit_rate(r, k) for k in ks} | {f"NDCG@{k}": ndcg(r, k) for k in ks}
+        for method, r in ranks.items()
+    }
 
 
 def hit_rate(ranks: np.ndarray, k: int) -> float:
@@ -220,11 +219,11 @@ def leave_one_out_ranks(
     cache_dir: Path | None = None,
     show_progress: bool = True,
 ) -> dict[str, np.ndarray]:
-    """The rank of each sequence's last item among all items that occur: method -> (sequences of two or more,).
+    """The rank of each sequence's last item among all items that occur: method -> (sequences,), float.
 
     Methods: ``sasrec``, trained on what comes before the last items; ``popularity``, by count there;
     ``repeat_last``, the sequence's own earlier items, most recent first, and nothing else (rank infinite
-    otherwise); ``ceiling``. Ties go to the lower item number. Sequences of one item are left out.
+    otherwise); ``ceiling``. Ties go to the lower item number. Sequences of fewer than two items are left out.
 
     Raises:
         DataError: as :meth:`Recommender.fit`.

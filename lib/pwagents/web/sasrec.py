@@ -6,16 +6,17 @@ the paper in two places, kept for that reason: the residual goes around attentio
 input, and padding is not masked as a key (a padded position is a zero vector that is attended to). A short
 sequence must therefore always be padded to ``max_length``, as :func:`pad` does, in training and after it.
 
-Where our training departs from the published one: a sequence longer than ``max_length`` is cut into several
-windows instead of losing its beginning, and an epoch visits each window once instead of drawing users at random.
+Where our training departs from the published one: a sequence longer than ``max_length`` is cut into windows
+instead of losing its beginning, and an epoch visits each window once instead of drawing users at random.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm.auto import tqdm
@@ -37,19 +38,22 @@ class SasRecConfig:
             Macdonald, RecSys 2023), ``bce`` corrected for the overconfidence that negative sampling causes.
         negatives: sampled items a position, for ``bce`` (published: 1) and ``gbce`` (theirs: 256).
         gbce_t: calibration of ``gbce``: 0 is ``bce``, 1 is fully calibrated.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) naming the field, at an unknown loss or a value out of range.
     """
 
-    hidden: int = 50
-    blocks: int = 2
-    heads: int = 2
-    max_length: int = 30
-    dropout: float = 0.5
-    epochs: int = 1000
-    batch_size: int = 128
-    learning_rate: float = 0.001
+    hidden: PositiveInt = 50
+    blocks: PositiveInt = 2
+    heads: PositiveInt = 2
+    max_length: PositiveInt = 30
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    epochs: PositiveInt = 1000
+    batch_size: PositiveInt = 128
+    learning_rate: PositiveFloat = 0.001
     loss: Literal["bce", "cross_entropy", "gbce"] = "bce"
-    negatives: int = 1
-    gbce_t: float = 0.75
+    negatives: PositiveInt = 1
+    gbce_t: Annotated[float, Field(ge=0, le=1)] = 0.75
 
 
 class FeedForward(nn.Module):
@@ -118,7 +122,7 @@ class SasRec(nn.Module):
         return self.last_layernorm(x)
 
     def score(self, sequences: Tensor, items: Tensor) -> Tensor:
-        """How well each item continues each sequence: (batch, length), (n,) -> (batch, n), higher is better."""
+        """How well items continue sequences, higher is better: (batch, length), (n,) -> (batch, n)."""
         return self(sequences)[:, -1] @ self.item_emb(items).T
 
 
@@ -165,7 +169,7 @@ def sample_others(targets: Tensor, n: int, n_items: int) -> Tensor:
 
 
 def gbce_beta(n_items: int, negatives: int, t: float) -> float:
-    """The exponent of the positive's probability (Petrov & Macdonald 2023, equation 17)."""
+    """The exponent of the positive's probability (Petrov & Macdonald 2023)."""
     rate = negatives / (n_items - 1)
     return rate * (t * (1 - 1 / rate) + 1 / rate)
 
@@ -188,13 +192,14 @@ def sequence_loss(model: SasRec, windows: Tensor, config: SasRecConfig) -> Tenso
     return (beta * F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
 
 
-def check_items(sequences: Sequence[Sequence[int]], n_items: int) -> None:
+def check_sequences(sequences: Sequence[Sequence[int]], n_items: int) -> None:
     for row, sequence in enumerate(sequences):
         for item in sequence:
             if not 1 <= item <= n_items:
                 raise DataError("training sequences", row, "item", item, f"a number from 1 to {n_items}")
-    if not any(len(sequence) > 1 for sequence in sequences):
-        raise DataError("training sequences", "all", "length", "none of two items", "something to learn from")
+    if n_items < 2 or not any(len(sequence) > 1 for sequence in sequences):
+        found, expected = "nothing to tell apart", "two products, and one sequence of two or more"
+        raise DataError("training sequences", "all", "item", found, expected)
 
 
 def train_sasrec(
@@ -211,9 +216,9 @@ def train_sasrec(
     are left as they were found; both are the whole process's, so train one model at a time.
 
     Raises:
-        DataError: an item outside 1..n_items, or no sequence of two items.
+        DataError: an item outside 1..n_items, fewer than two items, or no sequence of two.
     """
-    check_items(sequences, n_items)
+    check_sequences(sequences, n_items)
     windows = training_windows(sequences, config.max_length)
     with torch.random.fork_rng(devices=[]), one_core():
         torch.manual_seed(seed)

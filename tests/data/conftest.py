@@ -1,0 +1,61 @@
+"""Small raw Amazon files: users and products whose every field is sound, for tests to spoil."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+FIRST = 1_600_000_000_000  # milliseconds
+DAY = 86_400_000
+
+
+class AmazonFiles:
+    """Two users with twelve behaviours each, and twelve products; ``write`` makes the files of them."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.metas = [self.meta(i) for i in range(12)]
+        self.reviews = [self.review(user, i) for user in ("UANN", "UBOB") for i in range(12)]
+
+    @staticmethod
+    def meta(i: int, **changes) -> dict:
+        meta = {
+            "main_category": "Amazon Home",
+            "title": f"Sturdy Wooden Kitchen Stool Number{i}, Oak",
+            "average_rating": 4.5,
+            "rating_number": 10 + i,
+            "features": ["Solid oak", "Four legs"],
+            "description": ["A stool."],
+            "price": "19.99",
+            "store": "Stoolworks",
+            "details": '{"Color": "Brown", "Ranks": {"Stools": 3}}',
+            "parent_asin": f"B00000000{i:x}",
+            "images": [],
+        }
+        return meta | changes
+
+    @staticmethod
+    def review(user: str, i: int, **changes) -> dict:
+        review = {
+            "rating": 5.0,
+            "title": "Fine",
+            "text": f"It holds me well and came on day {i}, no wobble.",
+            "user_id": user,
+            "parent_asin": f"B00000000{i:x}",
+            "timestamp": FIRST + i * DAY,
+            "verified_purchase": True,
+        }
+        return review | changes
+
+    def write(self) -> Path:
+        """Write both files; a record may be an object or the bytes of a line."""
+        for name, records in (("reviews", self.reviews), ("meta", self.metas)):
+            lines = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
+            (self.folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(b"".join(x + b"\n" for x in lines)))
+        return self.folder
+
+
+@pytest.fixture
+def amazon_files(tmp_path) -> AmazonFiles:
+    return AmazonFiles(tmp_path)

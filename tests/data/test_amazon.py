@@ -1,0 +1,232 @@
+"""Raw Amazon Reviews 2023 files become a benchmark: on small made files, a large made one, and real ones."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pwagents.data.amazon import load_amazon
+from pwagents.data.splits import chronological_split, split_by_time
+from pwagents.schema import TASK_TYPES, Benchmark
+
+DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
+REAL = DATA / "amazon_reviews_2023"
+
+needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real Amazon sample at {REAL}")
+
+
+# The split
+
+
+@given(st.integers(0, 500))
+def test_split_sizes(n):
+    n_history, n_train, n_test = chronological_split(n)
+    assert n_history + n_train + n_test == n
+    if n < 3:
+        assert n_history == n
+    else:
+        assert n_train == n_test == max(1, round(n / 10))
+        assert n_history >= 1
+
+
+@given(st.lists(st.integers(1, 30), max_size=60).map(sorted))
+def test_split_never_parts_equal_times(times):
+    n_history, n_train, n_test = split_by_time(times)
+    parts = times[:n_history], times[n_history : n_history + n_train], times[n_history + n_train :]
+    assert [time for part in parts for time in part] == times
+    assert len(parts[2]) == n_test
+    if len(set(times)) < 3:
+        assert n_history == len(times)
+    else:
+        assert max(parts[0]) < min(parts[1])
+        assert max(parts[1]) < min(parts[2])
+
+
+@given(st.sets(st.integers(1, 10_000), max_size=100).map(sorted))
+def test_split_by_time_is_by_count_when_no_times_are_equal(times):
+    if len(times) >= 3:
+        assert split_by_time(times) == chronological_split(len(times))
+
+
+def test_split_takes_the_nearest_change_of_time():
+    assert split_by_time([1, 2, 3, 4, 5, 6, 7, 8, 8, 10]) == (7, 2, 1)
+    assert split_by_time([1, 2, 2, 2, 2, 2, 2, 2, 2, 3]) == (1, 8, 1)
+
+
+# Small made files
+
+
+def test_benchmark_of_sound_files(amazon_files):
+    benchmark = load_amazon(amazon_files.write(), n_users=2)
+    assert benchmark.name == "amazon"
+    assert list(benchmark.behaviors) == ["UANN", "UBOB"]
+    assert len(benchmark.products) == 12
+    assert not benchmark.repairs
+    product = benchmark.products["B000000003"]
+    assert (product.category, product.price, product.store) == ("Home and Kitchen", 19.99, "Stoolworks")
+    assert product.details == {"Color": "Brown", "Ranks": "Stools: 3"}
+
+
+def test_tasks_of_the_last_behaviours_in_fixed_order(amazon_files):
+    benchmark = load_amazon(amazon_files.write(), n_users=2)
+    found = [
+        (split, t.user_id, t.target, t.type) for split in ("train", "test") for t in benchmark.tasks[split]
+    ]
+    items = {"train": "B00000000a", "test": "B00000000b"}
+    expected = [(s, user, items[s], kind) for s in items for user in ("UANN", "UBOB") for kind in TASK_TYPES]
+    assert found == expected
+
+
+def test_a_disliked_product_gets_a_review_task_alone(amazon_files):
+    amazon_files.reviews[11]["rating"] = 3
+    benchmark = load_amazon(amazon_files.write(), n_users=2)
+    assert [t.type for t in benchmark.tasks["test"] if t.user_id == "UANN"] == ["review"]
+
+
+def test_order_and_division_of_the_files_do_not_matter(amazon_files):
+    whole = load_amazon(amazon_files.write(), n_users=2).content_hash
+    metas, reviews = amazon_files.metas[::-1], amazon_files.reviews[::-1]
+    for name, records in (("reviews", reviews), ("meta", metas)):
+        (amazon_files.folder / f"{name}.jsonl.gz").unlink()
+        for part in (0, 1):
+            lines = "".join(json.dumps(record) + "\n" for record in records[part::2])
+            (amazon_files.folder / f"{name}_{part}.jsonl").write_text(lines, "utf-8")
+    assert load_amazon(amazon_files.folder, n_users=2).content_hash == whole
+
+
+def test_catalogue_holds_what_was_bought_whatever_its_size(amazon_files):
+    amazon_files.metas += [amazon_files.meta(i, parent_asin=f"BOTHER{i}") for i in range(30)]
+    folder = amazon_files.write()
+    for size, expected in ((1, 12), (20, 20), (1000, 42)):
+        products = load_amazon(folder, n_users=2, max_products=size).products
+        assert len(products) == expected
+        assert {f"B00000000{i:x}" for i in range(12)} <= set(products)
+
+
+def test_only_wanted_categories_count(amazon_files):
+    for meta in amazon_files.metas[:4]:
+        meta["main_category"] = "Grocery"
+    amazon_files.reviews = [r for r in amazon_files.reviews if r["user_id"] == "UANN" or r["timestamp"] % 7]
+    benchmark = load_amazon(
+        amazon_files.write(), n_users=2, min_behaviors=3, categories=["Grocery and Gourmet Food"]
+    )
+    assert {p.category for p in benchmark.products.values()} == {"Grocery and Gourmet Food"}
+    assert len(benchmark.behaviors["UANN"]) == 4
+    assert not benchmark.repairs
+
+
+def test_seed_chooses_the_users(amazon_files):
+    for n in range(30):
+        amazon_files.reviews += [amazon_files.review(f"USER{n}", i) for i in range(12)]
+    folder = amazon_files.write()
+    chosen = [set(load_amazon(folder, n_users=5, seed=seed).behaviors) for seed in (0, 0, 1)]
+    assert chosen[0] == chosen[1] != chosen[2]
+    assert len(chosen[0]) == 5
+
+
+def test_products_without_price_store_and_all_else(amazon_files):
+    amazon_files.metas = [
+        {"parent_asin": meta["parent_asin"], "title": meta["title"], "main_category": None}
+        for meta in amazon_files.metas
+    ]
+    benchmark = load_amazon(amazon_files.write(), n_users=2)
+    assert {p.category for p in benchmark.products.values()} == {"Other"}
+    assert len(list(benchmark.all_tasks())) == 12
+
+
+# A large made file
+
+LIMITED_LOAD = """
+import resource, sys
+from pathlib import Path
+from pwagents.data.amazon import load_amazon
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+benchmark = load_amazon(Path(sys.argv[1]), n_users=50, max_products=500, memory_limit="200MB")
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(len(benchmark.behaviors), (after - before) // 1024)
+"""
+
+
+def test_memory_stays_bounded_on_a_large_file(tmp_path, project_root):
+    """200 MB of reviews are read with a memory limit of 200 MB; unbounded reading would take over 1 GB."""
+    text = "A long tale of how this came, fitted and held. " * 20
+    line = json.dumps({"rating": 5.0, "title": "t", "text": text, "user_id": "U%d", "parent_asin": "B%d"})
+    line = line[:-1] + ', "timestamp": %d}\n'
+    with gzip.open(tmp_path / "reviews.jsonl.gz", "wt", compresslevel=1) as file:
+        for i in range(190_000):
+            file.write(line % (i % 15_000, i * 7919 % 5000, 1_600_000_000_000 + i))
+    meta = '{"parent_asin": "B%d", "title": "Thing", "main_category": "Books"}\n'
+    (tmp_path / "meta.jsonl").write_text("".join(meta % i for i in range(5000)), "utf-8")
+    environment = os.environ | {"PYTHONPATH": str(project_root / "lib")}
+    command = [sys.executable, "-c", LIMITED_LOAD, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    users, megabytes = map(int, result.stdout.split())
+    assert users == 50
+    assert megabytes < 500
+
+
+# The real sample
+
+
+@pytest.fixture(scope="module")
+def real() -> Benchmark:
+    return load_amazon(REAL)
+
+
+@needs_real_data
+def test_real_sizes(real):
+    assert len(real.behaviors) == 123
+    assert len(real.products) == 23_222
+    assert min(map(len, real.behaviors.values())) >= 10
+    for split in ("train", "test"):
+        assert all(count > 100 for count in Counter(t.type for t in real.tasks[split]).values())
+    assert real.repairs['product without title called "Untitled"'] == 76
+    assert all(count > 0 for count in real.repairs.values())
+
+
+@needs_real_data
+def test_real_histories_lie_before_tasks(real):
+    for split, tasks in real.tasks.items():
+        for task in tasks:
+            history = real.history(task, split)
+            assert history
+            assert all(b.timestamp < task.timestamp for b in history)
+    last_train = {task.user_id: task.timestamp for task in real.tasks["train"]}
+    assert all(last_train.get(task.user_id, 0) < task.timestamp for task in real.tasks["test"])
+
+
+@needs_real_data
+def test_real_split_is_80_10_10(real):
+    shares = [chronological_split(len(behaviors)) for behaviors in real.behaviors.values()]
+    found = [split_by_time([b.timestamp for b in behaviors]) for behaviors in real.behaviors.values()]
+    assert found == shares  # no two reviews of a user have the same time
+    total = sum(map(sum, shares))
+    assert 0.78 < sum(n_history for n_history, _, _ in shares) / total < 0.82
+
+
+@needs_real_data
+def test_real_search_targets_were_liked(real):
+    for task in real.all_tasks():
+        assert task.review.text if task.type == "review" else task.review.rating >= 4
+
+
+@needs_real_data
+def test_real_load_is_deterministic(real):
+    options = {"n_users": 40, "max_products": 1000}
+    hashes = [load_amazon(REAL, seed=seed, **options).content_hash for seed in (0, 0, 1)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@needs_real_data
+def test_real_users_of_one_category():
+    benchmark = load_amazon(REAL, min_behaviors=4, categories=["Electronics"])
+    assert {p.category for p in benchmark.products.values()} == {"Electronics"}
+    assert len(benchmark.behaviors) > 5

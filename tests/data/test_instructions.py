@@ -1,0 +1,137 @@
+"""Instructions for real products ask for the right thing and never give it away."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pwagents.data.instructions import write_instruction
+from pwagents.schema import TASK_TYPES, Behavior, Product, Review
+from pwagents.seeds import rng
+
+CHARGER = Product(
+    parent_asin="B08J6LZQZ6",
+    title="Anker (2 Pack) Foldable USB-C Charger, 20W for iPhone 12",
+    category="Electronics",
+    price=17.99,
+    store="Anker",
+)
+PRAISE = Review(
+    rating=4, text="Charges fast and feels sturdy in my hand. The price is right and it travels well."
+)
+WORDS = st.sampled_from(
+    ["I'm", "looking", "for", "a", "review", "the", "help", "find", "shop", "Anker", "20W"]
+)
+TEXTS = st.text(max_size=60) | st.lists(WORDS, max_size=12).map(" ".join)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def shared_run(text: str, source: str) -> int:
+    """The most consecutive words that two texts share."""
+    a, b = words(text), words(source)
+    best, previous = 0, [0] * (len(b) + 1)
+    for word in a:
+        current = [0] + [previous[j] + 1 if word == b[j] else 0 for j in range(len(b))]
+        best, previous = max(best, *current), current
+    return best
+
+
+def instructions(task_type, product=CHARGER, review=PRAISE, history=(), n=60) -> list[str]:
+    return [write_instruction(task_type, product, review, history, rng(seed)) for seed in range(n)]
+
+
+@given(
+    task_type=st.sampled_from(TASK_TYPES),
+    title=TEXTS.filter(str.strip),
+    category=st.sampled_from(["Electronics", "Digital Music", "Other", "Arts, Crafts & Sewing"])
+    | TEXTS.filter(str.strip),
+    store=st.none() | TEXTS,
+    price=st.none() | st.floats(0, 5000),
+    features=st.lists(TEXTS, max_size=2),
+    rating=st.floats(1, 5),
+    text=TEXTS,
+    seed=st.integers(0, 50),
+)
+def test_nothing_is_given_away(task_type, title, category, store, price, features, rating, text, seed):
+    product = Product(
+        parent_asin="B08J6LZQZ6", title=title, category=category, price=price, store=store, features=features
+    )
+    review = Review(rating=rating, text=text)
+    instruction = write_instruction(task_type, product, review, (), rng(seed))
+    assert instruction.strip()
+    assert len(instruction.split()) <= 40
+    assert "b08j6lzqz6" not in instruction.lower()
+    n_title, n_text = len(words(title)), len(words(text))
+    assert shared_run(instruction, title) < (min(3, n_title) or 1)
+    if task_type == "review":
+        assert shared_run(instruction, text) < (min(4, n_text) or 1)
+
+
+def test_id_in_title_and_store_is_not_repeated():
+    product = CHARGER.model_copy(update={"title": "Case B08J6LZQZ6 Charger", "store": "B08J6LZQZ6"})
+    for task_type in TASK_TYPES:
+        assert not any("b08j6lzqz6" in text.lower() for text in instructions(task_type, product))
+
+
+def test_search_names_the_kind_and_some_of_price_store_and_title():
+    texts = instructions("search")
+    assert all("charger" in text for text in texts)
+    assert any("20 dollars" in text for text in texts)
+    assert any("Anker" in text for text in texts)
+    assert any("foldable" in text for text in texts)
+
+
+def test_recommendation_is_short_and_about_the_category():
+    texts = instructions("recommend")
+    assert all("electronics" in text for text in texts)
+    assert not any("charger" in text.lower() for text in texts)
+    assert max(len(text.split()) for text in texts) <= 20
+
+
+@pytest.mark.parametrize(
+    ("rating", "expected"),
+    [(1, "one[ -]star"), (2, "two[ -]star"), (3.5, "three[ -]and[ -]a[ -]half[ -]star"), (5, "five[ -]star")],
+)
+def test_review_names_kind_stars_and_a_cue(rating, expected):
+    texts = instructions("review", review=PRAISE.model_copy(update={"rating": rating}))
+    assert all(re.search(expected, text) and "charger" in text for text in texts)
+    assert all(re.search("fast|sturdy|price", text) for text in texts)
+
+
+@pytest.mark.parametrize("task_type", TASK_TYPES)
+def test_phrasing_varies_and_follows_the_seed(task_type):
+    assert len(set(instructions(task_type))) > 15
+    assert instructions(task_type, n=5) == instructions(task_type, n=5)
+
+
+@pytest.mark.parametrize("task_type", TASK_TYPES)
+@pytest.mark.parametrize(
+    "title", ["Untitled", "Exiles", "Greatest Hits", "\u65b0\u6b3e\u624b\u673a", "-", "20"]
+)
+def test_odd_titles_with_only_a_category(task_type, title):
+    product = Product(parent_asin="B000000001", title=title, category="Grocery and Gourmet Food")
+    texts = instructions(task_type, product, Review(rating=5), n=20)
+    assert all(title.lower() not in text.lower().split() for text in texts)
+    assert all("grocery" in text or "hits" in text for text in texts)
+
+
+def test_users_of_few_words_get_short_instructions():
+    def mean_words(review_text: str) -> float:
+        history = [Behavior(parent_asin="B1", timestamp=1, review=Review(rating=5, text=review_text))]
+        texts = instructions("recommend", history=history)
+        return sum(len(text.split()) for text in texts) / len(texts)
+
+    assert mean_words("Good.") < mean_words("This is a long story of everything that happened to me. " * 3)
+
+
+def test_markup_in_a_product_stays_out():
+    product = CHARGER.model_copy(
+        update={"title": "Lamp {0} %s <script>alert(1)</script>", "store": "{store!r}"}
+    )
+    product = product.model_copy(update={"category": "<b>Lamps</b> %d"})
+    for task_type in TASK_TYPES:
+        assert not any(re.search("[<>%{]", text) for text in instructions(task_type, product))

@@ -1,0 +1,133 @@
+"""Tables: what the three files hold, and that foreign text stays text in them."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pwagents.evaluation.tables import interval_cells, paper_beside, save_table, write_aside
+
+EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Save a table; return its CSV, HTML body and LaTeX."""
+
+    def save(data, **options):
+        save_table(data, "t", **{"title": "A title", "output_dir": tmp_path} | options)
+        folder = tmp_path / "tables"
+        csv, html, tex = ((folder / f"t.{kind}").read_text() for kind in ("csv", "html", "tex"))
+        return csv, html[html.index("<table") :], tex
+
+    return save
+
+
+def cells(html):
+    return re.findall(r"<td[^>]*gt_row[^>]*>(.*?)</td>", html)
+
+
+def test_csv_has_the_numbers_and_html_and_latex_the_reading(saved):
+    data = pd.DataFrame({"method": ["a", "b"], "tasks": [12345, 7], "accuracy": [0.123456789, np.nan]})
+    csv, html, tex = saved(data, note="On nothing.")
+    assert csv == "method,tasks,accuracy\na,12345,0.123457\nb,7,\n"
+    assert cells(html) == ["a", "12,345", "0.123", "b", "7", "\N{EN DASH}"]
+    assert "A title" in html and "On nothing." in html
+    assert "a & 12,345 & 0.123 \\\\" in tex and "\\toprule" in tex and "On nothing." in tex
+
+
+def test_numbers_are_right_aligned_and_text_left(saved):
+    _, html, _ = saved(pd.DataFrame({"method": ["a"], "mean": [0.5]}))
+    assert re.findall(r"gt_row gt_(\w+)", html) == ["left", "right"]
+
+
+def test_counts_with_gaps_are_counts_and_shares_of_one_are_shares(saved):
+    _, html, _ = saved(pd.DataFrame({"count": [3.0, np.nan], "share": [1.0, 0.0]}))
+    assert cells(html) == ["3", "1.000", "\N{EN DASH}", "0.000"]
+
+
+def test_formats_and_missing_can_be_given(saved):
+    data = pd.DataFrame({"price": [3.14159, np.nan], "steps": [2.5, 3.5]})
+    _, html, _ = saved(data, formats={"price": ".1f"}, missing="not run")
+    assert cells(html) == ["3.1", "2.500", "not run", "3.500"]
+
+
+def test_no_minus_zero(saved):
+    _, html, _ = saved(pd.DataFrame({"gap": [-0.0001, 0.25]}))
+    assert cells(html) == ["0.000", "0.250"]
+
+
+def test_shown_replaces_the_numbers_for_the_reader_alone(saved):
+    data = pd.DataFrame({"mean": [0.5], "low": [0.4], "high": [0.6]})
+    csv, html, _ = saved(data, shown=pd.DataFrame({"accuracy": interval_cells(data)}))
+    assert csv.startswith("mean,low,high") and cells(html) == ["0.500 [0.400, 0.600]"]
+
+
+def test_foreign_text_stays_text(saved):
+    data = pd.DataFrame({EVIL: [EVIL], "{{<b>}}": ["<img src=x onerror=alert(1)>"]})
+    _, html, tex = saved(data, title=EVIL, note=EVIL)
+    assert "<script" not in html and "<img" not in html and "<b>" not in html
+    assert html.count("&lt;script&gt;") == 4
+    assert tex.count(r"50\% \& \$5\_x \#1 \{a\} \textbackslash{}b") == 4
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
+def test_any_text_is_escaped(saved, text):
+    _, html, _ = saved(pd.DataFrame({"title": [text]}))
+    (cell,) = re.findall(r"<td[^>]*gt_row[^>]*>(.*?)</td>", html, re.DOTALL)
+    assert "<" not in cell and ">" not in cell
+    assert not re.search(r"&(?!(amp|lt|gt|quot|#x27|#39);)", cell)
+
+
+def test_the_same_table_gives_the_same_bytes(saved):
+    data = pd.DataFrame({"method": ["a"], "mean": [1 / 3]})
+    assert saved(data, note="n") == saved(data, note="n")
+
+
+def test_a_named_index_is_shown_and_an_unnamed_one_is_not(saved):
+    named = pd.DataFrame({"x": [1]}, index=pd.Index(["row"], name="method"))
+    assert saved(named)[0] == "method,x\nrow,1\n"
+    assert saved(named.rename_axis(None))[0] == "x\n1\n"
+
+
+def test_the_table_is_displayed_by_a_notebook(tmp_path):
+    table = save_table(pd.DataFrame({"x": [1]}), "t", title="T", output_dir=tmp_path)
+    assert "<table" in table._repr_html_()
+
+
+def test_interval_cells():
+    summary = pd.DataFrame(
+        {"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, np.nan], "high": [0.6, np.nan, 1]}
+    )
+    assert interval_cells(summary, decimals=2).tolist() == ["0.50 [0.40, 0.60]", "0.25", None]
+
+
+def test_paper_stands_beside_what_was_measured(saved):
+    def frame(rows, **columns):
+        return pd.DataFrame(columns, index=pd.Index(rows, name="method"), dtype=float)
+
+    paper = frame(["PUMA", "ReAct"], accuracy=[0.4, 0.3], steps=[3, 5])
+    measured = frame(["ours", "PUMA"], accuracy=[0.2, 0.1])
+    both = paper_beside(measured, paper)
+    csv, html, tex = saved(both, missing="not run")
+    assert csv.splitlines() == [
+        "method,accuracy: paper,accuracy: here,steps: paper,steps: here",
+        "PUMA,0.4,0.1,3,",
+        "ReAct,0.3,,5,",
+        "ours,,0.2,,",
+    ]
+    assert html.count('<span class="gt_column_spanner">') == 2 and "not run" in html
+    assert "method & paper & here & paper & here" in tex
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    write_aside(path, "old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    with pytest.raises(OSError):
+        write_aside(path, "new")
+    assert path.read_text() == "old"

@@ -1,0 +1,125 @@
+"""How `make setup` builds an environment, shown with stand-ins that only note what they are asked."""
+
+import os
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+# Takes the place of python3 and, copied by "-m venv", of the environment's own Python.
+PYTHON = """#!/bin/sh
+case "$*" in
+  "-c "*) exit 0 ;;
+  "-m venv "*) for folder; do :; done; mkdir -p "$folder/bin"; cp "$0" "$folder/bin/python" ;;
+esac
+echo "python $*" >> "$LOG"
+case "$*" in *"$FAIL"*) exit 1 ;; esac
+"""
+UV = """#!/bin/sh
+echo "uv $*" >> "$LOG"
+case "$*" in *"$FAIL"*) exit 1 ;; esac
+"""
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+(TORCH,) = (package for package in PROJECT["dependencies"] if package.startswith("torch=="))
+TORCH_BY_PIP = f"python -m pip install --disable-pip-version-check {TORCH}"
+REST_BY_PIP = "python -m pip install --disable-pip-version-check -e .[dev]"
+UV_INSTALL = "uv pip install --python venv/bin/python"
+
+
+@pytest.fixture
+def setup(tmp_path, project_root):
+    """A function that runs `make setup`; it returns the exit status and what was asked for."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("make", "sh", "sed", "touch", "mv", "mkdir", "cp", "find"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    shutil.copy(project_root / "Makefile", tmp_path)
+    shutil.copy(project_root / "pyproject.toml", tmp_path)
+    (tmp_path / "lib/pwagents").mkdir(parents=True)
+    script(tmp_path / "python", PYTHON)
+
+    def make(*arguments, fail="nothing", with_tools=()):
+        for name, text in with_tools:
+            script(tools / name, text)
+        log = tmp_path / "log"
+        log.write_text("")
+        done = subprocess.run(
+            ["make", "setup", "VENV=venv", "PYTHON=./python", *arguments],
+            cwd=tmp_path,
+            env={"PATH": str(tools), "LOG": str(log), "FAIL": fail},
+            capture_output=True,
+            text=True,
+        )
+        return done, log.read_text().splitlines()
+
+    return make
+
+
+def script(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def test_torch_first_then_the_rest_and_nothing_the_second_time(setup, tmp_path):
+    done, asked = setup("-j2")
+    assert done.returncode == 0, done.stderr
+    assert asked == ["python -m venv venv", TORCH_BY_PIP, REST_BY_PIP]
+    assert setup()[1] == []
+    later = (tmp_path / "venv/.ready").stat().st_mtime + 10
+    os.utime(tmp_path / "pyproject.toml", (later, later))
+    assert setup()[1] == ["python -m venv venv", TORCH_BY_PIP, REST_BY_PIP]
+
+
+def test_an_install_cut_off_is_begun_anew(setup, tmp_path):
+    done, _ = setup(fail="-e .[dev]")
+    assert done.returncode != 0
+    assert not (tmp_path / "venv/.ready").exists()
+    done, asked = setup()
+    assert done.returncode == 0, done.stderr
+    assert asked[0] == "python -m venv --clear venv"
+    assert (tmp_path / "venv/.ready").exists()
+    assert not (tmp_path / "venv/.unfinished").exists()
+
+
+def test_uv_brings_the_cpu_build_where_there_is_no_gpu(setup):
+    _, asked = setup(with_tools=[("uv", UV)])
+    assert asked[1:] == [
+        f"{UV_INSTALL} --torch-backend=cpu {TORCH}",
+        f"{UV_INSTALL} -e .[dev]",
+    ]
+
+
+def test_pip_brings_torch_where_uv_cannot(setup):
+    done, asked = setup(with_tools=[("uv", UV)], fail="--torch-backend")
+    assert done.returncode == 0, done.stderr
+    assert asked[2:] == [TORCH_BY_PIP, f"{UV_INSTALL} -e .[dev]"]
+
+
+def test_the_cuda_build_where_there_is_a_gpu(setup):
+    gpu = ("nvidia-smi", "#!/bin/sh\nexit 0\n")
+    _, asked = setup(with_tools=[("uv", UV), gpu])
+    assert asked[1:] == [f"{UV_INSTALL} {TORCH}", f"{UV_INSTALL} -e .[dev]"]
+
+
+def test_uv_can_be_left_out_and_torch_given_options(setup):
+    _, asked = setup("UV=", "TORCH_FLAGS=--index-url x", with_tools=[("uv", UV)])
+    assert asked[1:] == [TORCH_BY_PIP.replace("torch==", "--index-url x torch=="), REST_BY_PIP]
+
+
+def test_a_python_too_old_is_one_clear_error(setup, tmp_path):
+    script(tmp_path / "old-python", "#!/bin/sh\nexit 1\n")
+    done, _ = setup("PYTHON=./old-python")
+    assert done.returncode != 0
+    assert "Python 3.11 or newer is needed" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_a_conda_environment_is_left_alone(setup, tmp_path):
+    (tmp_path / "venv/conda-meta").mkdir(parents=True)
+    done, asked = setup()
+    assert done.returncode != 0 and asked == []
+    assert "READY=" in done.stderr
+    done, asked = setup("READY=")
+    assert done.returncode == 0 and asked == []

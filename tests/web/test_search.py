@@ -1,0 +1,150 @@
+"""Product search: Lucene's analysis and BM25 by hand-checked cases and properties; no Java, no data."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pwagents.schema import Product
+from pwagents.web.analyzer import analyze, tokenize
+from pwagents.web.search import Bm25Engine, build_search_engine, lossy_length, product_text
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("The dogs are running to Sarah's house", ["dog", "run", "sarah", "hous"]),  # stop words, 's, Porter
+        ("JACK'S John’s O'Neil's", ["jack", "john", "o'neil"]),  # before lower-casing, any apostrophe
+        ("technology possibly trekking ponies", ["technolog", "possibl", "trek", "poni"]),  # Lucene's Porter
+        ("dermatologie as by us vs ws", ["dermatologi", "us", "vs", "ws"]),  # two letters are never stemmed
+        ("U.S.A. 3.5 1,000.50 a_b x.com", ["u.s.a", "3.5", "1,000.50", "a_b", "x.com"]),
+        ("foo-bar http://x.com/q?b=1 3:4", ["foo", "bar", "http", "x.com", "q", "b", "1", "3", "4"]),
+        ("naïve İstanbul ΣΑΣ ＡＢＣ", ["naïv", "istanbul", "σασ", "ａｂｃ"]),  # lower case as Java's
+        ("Levi® ★★ 👍🏽 👩\u200d⚕️ 🇺🇸 1️⃣", ["levi", "®", "★", "★", "👍🏽", "👩\u200d⚕️", "🇺🇸", "1️⃣"]),
+        ("日本 カタカナ 한국어 ไทย", ["日", "本", "カタカナ", "한국어", "ไทย"]),
+        ("", []),
+        (" .,!? the ", []),
+    ],
+)
+def test_analysis_is_lucenes(text, terms):
+    assert analyze(text) == terms
+
+
+def test_long_tokens_are_cut_at_255_characters():
+    assert [len(token) for token in tokenize("x" * 600 + " yy")] == [255, 255, 90, 2]
+
+
+def test_lengths_are_lucenes_one_byte_lengths():
+    lengths = np.array([0, 1, 23, 24, 39, 40, 41, 55, 56, 59, 60, 100, 585, 10_000])
+    stored = [0, 1, 23, 24, 39, 40, 40, 54, 56, 56, 60, 96, 536, 9_240]
+    assert lossy_length(lengths).tolist() == stored
+
+
+def test_score_by_hand():
+    engine = Bm25Engine({"a": "red shoe", "b": "red red sock warm", "c": "blue hat", "empty": "the"})
+    # Three documents have a term; their mean length is 8 / 3; "red" is in two of them.
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    norm = [1 / (0.9 * (0.6 + 0.4 * length / (8 / 3))) for length in (2, 4)]
+    expected = {"a": idf * (1 - 1 / (1 + norm[0])), "b": idf * (1 - 1 / (1 + 2 * norm[1]))}
+    assert dict(engine.search("red")) == pytest.approx(expected, rel=1e-6)
+    assert [docid for docid, _ in engine.search("red")] == ["b", "a"]
+
+
+def test_a_repeated_query_word_counts_twice():
+    engine = Bm25Engine({"a": "red shoe", "b": "blue shoe"})
+    once, twice = engine.search("red")[0][1], engine.search("red reds")[0][1]
+    assert twice == pytest.approx(2 * once)
+
+
+def test_ties_are_ordered_by_id_not_by_insertion():
+    documents = {f"d{i:04}": "same words" for i in reversed(range(3000))}
+    found = Bm25Engine(documents).search("words", k=12)
+    assert [docid for docid, _ in found] == [f"d{i:04}" for i in range(12)]
+    assert len({score for _, score in found}) == 1
+
+
+def test_fewer_hits_than_asked_for_and_none():
+    engine = Bm25Engine({"a": "red shoe", "b": "blue hat", "c": ""})
+    assert [docid for docid, _ in engine.search("red hat", k=10)] == ["a", "b"]
+    assert [docid for docid, _ in engine.search("red hat", k=1)] == ["a"]
+    assert engine.search("") == engine.search("the of") == engine.search("unheard") == []
+    assert len(engine.search("red hat", k=1000)) == 2
+    assert Bm25Engine({}).search("red") == []
+
+
+words = st.text("abcdé' ", max_size=30)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=3), words, max_size=400), words, st.integers(1, 300))
+def test_the_best_k_are_the_head_of_the_full_ranking(documents, query, k):
+    engine = Bm25Engine(documents)
+    everything = engine.search(query, k=max(len(documents), 1))
+    assert engine.search(query, k) == everything[:k]
+    assert everything == sorted(everything, key=lambda hit: (-hit[1], hit[0]))
+    matching = {docid for docid, text in documents.items() if set(analyze(text)) & set(analyze(query))}
+    assert {docid for docid, _ in everything} == matching
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(), max_size=300), st.text(st.characters(), max_size=300))
+def test_no_text_raises(document, query):
+    found = Bm25Engine({"a": document, "b": "shoe"}).search(query)
+    assert {docid for docid, _ in found} <= {"a", "b"}
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("abcdefgh", min_size=3, max_size=6), min_size=1, max_size=8), st.integers(1, 50))
+def test_a_documents_own_text_finds_it_first(own, others):
+    documents = {f"other{i}": f"zebra{i} giraffe" for i in range(others)} | {"own": " ".join(own)}
+    assert Bm25Engine(documents).search(" ".join(own))[0][0] == "own"
+
+
+@given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40))
+def test_texts_may_be_analysed_in_pieces_between_spaces(left, right):
+    assert analyze(f"{left} {right}") == analyze(left) + analyze(right)
+
+
+def _product(**fields) -> Product:
+    return Product(**({"parent_asin": "B01", "title": "Red Shoe", "category": "Fashion"} | fields))
+
+
+def test_product_text_holds_every_field_and_leaves_out_what_is_missing():
+    full = _product(
+        price=15.6,
+        store="Acme",
+        average_rating=4.5,
+        rating_number=12,
+        features=("soft", "light"),
+        description=("Made to walk.",),
+        details={"Color": "red"},
+    )
+    assert product_text(full) == "Red Shoe B01 4.5 12 15.6 Acme soft light Made to walk. Color: red Fashion"
+    assert product_text(_product()) == "Red Shoe B01 Fashion"
+    assert "0.0" in product_text(_product(price=0.0))
+
+
+def test_a_stored_index_gives_the_same_results_and_a_damaged_one_is_made_anew(tmp_path):
+    products = {f"B{i}": _product(parent_asin=f"B{i}", title=f"shoe {'red ' * i} naïve ★") for i in range(9)}
+    fresh = build_search_engine(products).search("red naïve ★ shoes")
+    built = build_search_engine(products, cache_dir=tmp_path)
+    (file,) = tmp_path.iterdir()
+    written = file.stat().st_mtime_ns
+    loaded = build_search_engine(products, cache_dir=tmp_path)
+    assert built.search("red naïve ★ shoes") == loaded.search("red naïve ★ shoes") == fresh
+    assert file.stat().st_mtime_ns == written
+    file.write_bytes(file.read_bytes()[:100])
+    assert build_search_engine(products, cache_dir=tmp_path).search("red naïve ★ shoes") == fresh
+    changed = products | {"B0": _product(parent_asin="B0", title="hat")}
+    assert build_search_engine(changed, cache_dir=tmp_path).search("hat")[0][0] == "B0"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_threads_get_the_same_results():
+    engine = Bm25Engine({f"d{i}": f"shoe{i % 7} running colour{i % 11}" for i in range(2000)})
+    queries = [f"shoe{i % 9} colour{i % 13} runs" for i in range(400)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(engine.search, queries)) == engine.search_batch(queries)
