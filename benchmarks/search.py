@@ -26,21 +26,24 @@ from pwagents.seeds import rng
 from pwagents.web.pyserini_search import PyseriniEngine, start_java
 from pwagents.web.search import Bm25Engine
 
-TEXT_FIELDS = "title parent_asin average_rating rating_number price store features description details main_category".split()
+TEXT_FIELDS = """
+title parent_asin average_rating rating_number price store features description details main_category
+"""
 ROUNDS = 5
 
 
 def measure_search(meta_path: Path, reviews_path: Path, n_queries: int = 500) -> dict[str, dict[str, float]]:
     """Speed, index time and memory of both engines on raw Amazon Reviews 2023 files.
 
-    Queries are review titles, drawn with a fixed seed. Each engine runs alone in a fresh process, so that
-    memory is its own and Java never meets a fork. Speeds are those of the fastest of ROUNDS rounds.
+    Queries are review titles, drawn with a fixed seed. Both engines run in one fresh process (so that Java
+    never meets a fork of the caller) and take turns, so that a busy machine slows both; speeds are those of
+    the fastest of ROUNDS rounds, one query at a time in one thread.
 
     Returns:
-        engine -> {"index_s", "load_s" (from the stored index), "queries_per_s", "p50_ms", "peak_mb"}, for
-        LuceneSearcher also "batch_2_threads_per_s"; under "ratio": "queries_per_s" (Python over
-        LuceneSearcher), "batch_2_threads_per_s" (Python, one thread, over LuceneSearcher's batch_search)
-        and "overlap_at_10" of the two engines' results.
+        engine -> {"index_s", "load_s" (from the stored index), "memory_mb" (growth of the peak),
+        "queries_per_s", "p50_ms"}, for LuceneSearcher also "batch_2_threads_per_s"; and under "ratio":
+        "queries_per_s" (Python over LuceneSearcher), "batch_2_threads_per_s" (Python in one thread over
+        LuceneSearcher's batch_search) and "overlap_at_10" of the results.
     """
     with gzip.open(meta_path, "rt", encoding="utf-8") as lines:
         documents = {row["parent_asin"]: _raw_text(row) for row in map(json.loads, lines)}
@@ -49,57 +52,63 @@ def measure_search(meta_path: Path, reviews_path: Path, n_queries: int = 500) ->
     queries = (
         rng(0, "benchmark", "search").choice(titles, min(n_queries, len(titles)), replace=False).tolist()
     )
-    python, ours = _in_fresh_process(_measure_python, documents, queries)
-    lucene, theirs = _in_fresh_process(_measure_lucene, documents, queries)
-    overlaps = [
-        len({*a} & {*b}) / max(len(a), len(b), 1) if a or b else 1.0
-        for a, b in zip(ours, theirs, strict=True)
-    ]
-    ratio = {
-        "queries_per_s": python["queries_per_s"] / lucene["queries_per_s"],
-        "batch_2_threads_per_s": python["queries_per_s"] / lucene["batch_2_threads_per_s"],
-        "overlap_at_10": statistics.mean(overlaps),
-    }
-    return {"Bm25Engine": python, "LuceneSearcher": lucene, "ratio": ratio}
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh_process:
+        return fresh_process.submit(_measure, documents, queries).result()
 
 
 def _raw_text(row: dict) -> str:
-    return " ".join(str(row[field]) for field in TEXT_FIELDS if row.get(field) is not None)
+    return " ".join(str(row[field]) for field in TEXT_FIELDS.split() if row.get(field) is not None)
 
 
-def _in_fresh_process(function: Callable, *arguments):
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(function, *arguments).result()
-
-
-def _measure_python(documents: Mapping[str, str], queries: Sequence[str]) -> tuple[dict, list[list[str]]]:
+def _measure(documents: Mapping[str, str], queries: Sequence[str]) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
-        (_, index_s), (engine, load_s) = (_timed(lambda: Bm25Engine(documents, folder)) for _ in range(2))
-    times = _query_times(engine.search, queries)
-    found = [[docid for docid, _ in hits] for hits in engine.search_batch(queries)]
-    return {"index_s": index_s, "load_s": load_s, **times, "peak_mb": _peak_mb()}, found
+        start = _peak_mb()
+        (_, index_s), (python, load_s) = (_timed(lambda: Bm25Engine(documents, folder)) for _ in range(2))
+        ours = {"index_s": index_s, "load_s": load_s, "memory_mb": _peak_mb() - start}
+
+        start = _peak_mb()
+        LuceneSearcher = _import_lucene_searcher()
+        engine, index_s = _timed(lambda: PyseriniEngine(documents, folder))
+        lucene, load_s = _timed(lambda: LuceneSearcher(str(engine.index_dir)))
+        theirs = {"index_s": index_s, "load_s": load_s, "memory_mb": _peak_mb() - start}
+
+        names = [str(i) for i in range(len(queries))]
+        rounds = [
+            (
+                [_timed(lambda q=query: python.search(q, 10))[1] for query in queries],
+                [_timed(lambda q=query: lucene.search(q, 10))[1] for query in queries],
+                _timed(lambda: lucene.batch_search(queries, names, 10, 2))[1],
+            )
+            for _ in range(ROUNDS)
+        ]
+        ours |= _speed([times for times, _, _ in rounds])
+        theirs |= _speed([times for _, times, _ in rounds])
+        theirs["batch_2_threads_per_s"] = len(queries) / min(seconds for _, _, seconds in rounds)
+        overlaps = [_overlap(python.search(query, 10), lucene.search(query, 10)) for query in queries]
+    ratio = {
+        "queries_per_s": ours["queries_per_s"] / theirs["queries_per_s"],
+        "batch_2_threads_per_s": ours["queries_per_s"] / theirs["batch_2_threads_per_s"],
+        "overlap_at_10": statistics.mean(overlaps),
+    }
+    return {"Bm25Engine": ours, "LuceneSearcher": theirs, "ratio": ratio}
 
 
-def _measure_lucene(documents: Mapping[str, str], queries: Sequence[str]) -> tuple[dict, list[list[str]]]:
+def _import_lucene_searcher():
     start_java()
     os.environ.setdefault("OPENAI_API_KEY", "not used")  # pyserini.search.lucene wants one to be imported
     from pyserini.search.lucene import LuceneSearcher
 
-    with tempfile.TemporaryDirectory() as folder:
-        engine, index_s = _timed(lambda: PyseriniEngine(documents, folder))
-        searcher, load_s = _timed(lambda: LuceneSearcher(str(engine.index_dir)))
-        times = _query_times(searcher.search, queries)
-        names = [str(i) for i in range(len(queries))]
-        batches = [_timed(lambda: searcher.batch_search(queries, names, 10, 2))[1] for _ in range(ROUNDS)]
-        times["batch_2_threads_per_s"] = len(queries) / min(batches)
-        found = [[hit.docid for hit in searcher.search(query, 10)] for query in queries]
-    return {"index_s": index_s, "load_s": load_s, **times, "peak_mb": _peak_mb()}, found
+    return LuceneSearcher
 
 
-def _query_times(search: Callable, queries: Sequence[str]) -> dict[str, float]:
-    rounds = [[_timed(lambda q=query: search(q, 10))[1] for query in queries] for _ in range(ROUNDS)]
+def _overlap(ours, theirs) -> float:
+    ours, theirs = {docid for docid, _ in ours}, {hit.docid for hit in theirs}
+    return len(ours & theirs) / max(len(ours), len(theirs)) if ours or theirs else 1.0
+
+
+def _speed(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
     fastest = min(rounds, key=sum)
-    return {"queries_per_s": len(queries) / sum(fastest), "p50_ms": 1000 * statistics.median(fastest)}
+    return {"queries_per_s": len(fastest) / sum(fastest), "p50_ms": 1000 * statistics.median(fastest)}
 
 
 def _timed(function: Callable) -> tuple:

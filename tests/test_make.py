@@ -11,7 +11,12 @@ import time
 import nbformat
 import pytest
 
-PARAMETERS = "preset = source = data_dir = output_dir = ''\nseed = 0\nstored_runs_only = False"
+PARAMETERS = """preset = ""
+source = ""
+data_dir = ""
+output_dir = ""
+seed = 0
+stored_runs_only = False"""
 WRITE = (
     "from pathlib import Path\n"
     "folder = Path(output_dir, 'tables'); folder.mkdir(parents=True, exist_ok=True)\n"

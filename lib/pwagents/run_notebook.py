@@ -80,7 +80,7 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
-    quiet_kernel = ["--log-level=ERROR"]
+    quiet_kernel = ["--log-level=CRITICAL"]
     try:
         execute_notebook(notebook, partial, parameters, kernel_name="python3", extra_arguments=quiet_kernel)
     except PapermillExecutionError as error:

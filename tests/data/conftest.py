@@ -48,6 +48,11 @@ class AmazonFiles:
         }
         return review | changes
 
+    def change(self, table: str, i: int, changes: dict) -> None:
+        """Change fields of one record of "reviews" or "metas"; ... takes a field away."""
+        records = getattr(self, table)
+        records[i] = {key: value for key, value in (records[i] | changes).items() if value is not ...}
+
     def write(self) -> Path:
         """Write both files; a record may be an object or the bytes of a line."""
         for name, records in (("reviews", self.reviews), ("meta", self.metas)):

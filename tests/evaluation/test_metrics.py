@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.evaluation.metrics import grade, rank_accuracy
+from pwagents.evaluation.metrics import grade
 from pwagents.schema import Action, Observation, Step, Trajectory
+from pwagents.web.reward import rank_accuracy
 
 
 def step(name, *, attempt=False, accuracy=0.0, error=""):

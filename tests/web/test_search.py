@@ -17,12 +17,15 @@ from pwagents.web.search import Bm25Engine, build_search_engine, lossy_length, p
     ("text", "terms"),
     [
         ("The dogs are running to Sarah's house", ["dog", "run", "sarah", "hous"]),  # stop words, 's, Porter
-        ("JACK'S John’s O'Neil's", ["jack", "john", "o'neil"]),  # before lower-casing, any apostrophe
+        ("JACK'S John\u2019s O'Neil's", ["jack", "john", "o'neil"]),  # before lower-casing, any apostrophe
         ("technology possibly trekking ponies", ["technolog", "possibl", "trek", "poni"]),  # Lucene's Porter
         ("dermatologie as by us vs ws", ["dermatologi", "us", "vs", "ws"]),  # two letters are never stemmed
         ("U.S.A. 3.5 1,000.50 a_b x.com", ["u.s.a", "3.5", "1,000.50", "a_b", "x.com"]),
         ("foo-bar http://x.com/q?b=1 3:4", ["foo", "bar", "http", "x.com", "q", "b", "1", "3", "4"]),
-        ("naïve İstanbul ΣΑΣ ＡＢＣ", ["naïv", "istanbul", "σασ", "ａｂｃ"]),  # lower case as Java's
+        (
+            "naïve İstanbul \u03a3\u0391\u03a3 \uff21\uff22",
+            ["naïv", "istanbul", "\u03c3\u03b1\u03c3", "\uff41\uff42"],
+        ),  # lower case as Java's
         ("Levi® ★★ 👍🏽 👩\u200d⚕️ 🇺🇸 1️⃣", ["levi", "®", "★", "★", "👍🏽", "👩\u200d⚕️", "🇺🇸", "1️⃣"]),
         ("日本 カタカナ 한국어 ไทย", ["日", "本", "カタカナ", "한국어", "ไทย"]),
         ("", []),

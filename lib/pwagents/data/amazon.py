@@ -65,14 +65,8 @@ def load_amazon(
     data_dir = Path(data_dir)
     reviews, metas = _files(data_dir)
     repairs: Counter = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        config = {
-            "memory_limit": memory_limit,
-            "threads": 4,  # each holds a buffer of its own within the limit
-            "temp_directory": folder,
-        }
-        with duckdb.connect(f"{folder}/scan.duckdb", config=config) as db:
-            db.execute("SET enable_progress_bar = false")  # tqdm shows the progress
+    try:
+        with tempfile.TemporaryDirectory() as folder, _open_database(folder, memory_limit) as db:
             _scan_ids(db, metas, reviews)
             _keep_categories(db, data_dir, categories)
             _choose_users(db, data_dir, n_users, min_behaviors, seed, repairs)
@@ -80,10 +74,22 @@ def load_amazon(
             _choose_catalogue(db, max_products, seed, repairs)
             behaviors = _read_behaviors(db, reviews, repairs)
             products = _read_products(db, metas, repairs)
+    except duckdb.Error as error:
+        expected = "a memory_limit and temporary disk space that suffice"
+        raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
     tasks = _make_tasks(products, behaviors, seed, repairs)
     if not any(tasks.values()):
-        raise DataError(data_dir, "-", "timestamp", "no user with behaviours at three times or more", "some")
+        expected = "users who liked or described something, with behaviours at three times or more"
+        raise DataError(data_dir, "-", "timestamp", "nothing to make a task of", expected)
     return Benchmark("amazon", products, behaviors, tasks, dict(sorted((+repairs).items())))
+
+
+def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:
+    # A file, not memory: tables are compressed there and leave memory when it gets tight.
+    config = {"memory_limit": memory_limit, "threads": 4, "temp_directory": folder}
+    db = duckdb.connect(f"{folder}/scan.duckdb", config=config)
+    db.execute("SET enable_progress_bar = false")  # tqdm shows the progress
+    return db
 
 
 def _files(data_dir: Path) -> tuple[list[Path], list[Path]]:

@@ -70,10 +70,12 @@ def _naming_broken_records(path: Path, fields: Fields) -> Iterator[None]:
     """Turn a library's complaint about a file into a DataError that names the broken record."""
     try:
         yield
+    except duckdb.OutOfMemoryException:
+        raise  # no record is to blame, and a search for one would take long
     except (duckdb.Error, ValueError, RecursionError, OverflowError) as error:
         find_broken_record(path, fields)
         reason = str(error).strip().partition("\n")[0]
-        expected = "readable records, and memory and temporary disk space enough to scan them"
+        expected = "readable records, a memory_limit and temporary disk space that suffice"
         raise DataError(path, "-", "(file)", f"'{reason}'", expected) from None
 
 
@@ -96,4 +98,7 @@ def read_records(
 
 def _first_wins(pairs: list[tuple[str, object]]) -> dict:
     """Of two equal keys in an object the first counts, as in DuckDB."""
-    return dict(reversed(pairs))
+    first: dict = {}
+    for key, value in pairs:
+        first.setdefault(key, value)
+    return first

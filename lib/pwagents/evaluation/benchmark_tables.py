@@ -22,6 +22,12 @@ def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
     return [tasks[i] for i in sorted(chosen)]
 
 
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows sorted by ``method``, in the order of first appearance, then by ``type`` in that of TASK_TYPES."""
+    order = {"method": list(frame["method"].unique()), "type": TASK_TYPES}
+    return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
+
+
 def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row a method, one column a task type and metric, "overall" over all tasks last: Table 3's shape.
 
@@ -58,7 +64,7 @@ def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
     lengths = [len(benchmark.history(tasks[task_id], "test")) for task_id in frame["task_id"]]
     labels = ["0-9", "10-19", "20-39", "40 and more"]
     bands = pd.cut(lengths, bins=HISTORY_BANDS, right=False, labels=labels)
-    return frame.assign(category=categories, history=bands.astype(str))
+    return in_order(frame.assign(category=categories, history=bands.astype(str)))
 
 
 def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.DataFrame:

@@ -84,6 +84,7 @@ def plot_intervals(
     hue: str | None = None,
     paper: str | None = None,
     xlabel: str = "",
+    xlim: tuple[float, float] | None = None,
 ):
     """Points with horizontal intervals, one line of the figure per ``label``, first at the top.
 
@@ -92,6 +93,7 @@ def plot_intervals(
             A missing ``low`` and ``high`` draws the point alone, a missing ``mean`` nothing.
         hue: column whose values get a colour and marker each, side by side within a line.
         paper: column with the value printed in the paper, drawn as a hollow diamond in the same place.
+        xlim: the range of a metric that has one; intervals of small groups may reach beyond it.
 
     Returns:
         The matplotlib figure, for :func:`save_figure`.
@@ -122,6 +124,9 @@ def plot_intervals(
     ax.set_yticks(range(len(labels)), [plain(name) for name in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.set_xlabel(xlabel)
+    if xlim is not None:
+        margin = 0.02 * (xlim[1] - xlim[0])  # room for points at the very ends
+        ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
     if hue is not None or paper is not None:
         fig.legend(loc="outside upper center", ncols=4)
     return fig

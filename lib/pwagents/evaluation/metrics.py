@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pwagents.schema import Record, Step, Trajectory
 
 GRADER_VERSION = "1"  # raise it when grade() changes: stored runs are then graded anew
-DEPTH = 10  # products a result list is judged on
 
 # Functions that are apt in every task as long as the call is valid.
 _HELPFUL = ("respond", "get_product_details_by_asin")
@@ -33,17 +32,6 @@ class Grade(Record):
 
 
 METRICS: tuple[str, ...] = tuple(name for name in Grade.model_fields if name != "grader_version")
-
-
-def rank_accuracy(products: Sequence[str], target: str) -> float:
-    """Result accuracy of a list of product ids, best first: 1 - (r - 1) / 10 at rank r <= 10, else 0.
-
-    PersonalWAB, equation 1. Ids must be equal as a whole; the code published with the paper looks for the
-    target as a substring of the result text, which also hits longer ids and mentions in descriptions. An
-    id that occurs twice counts where it occurs first.
-    """
-    top = list(products[:DEPTH])
-    return 1 - top.index(target) / DEPTH if target in top else 0.0
 
 
 def grade(trajectory: Trajectory) -> Grade:

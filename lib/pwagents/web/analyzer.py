@@ -12,10 +12,12 @@ import regex
 import Stemmer
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
-    "they this to was will with".split()
-)
+_STOP_WORDS = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they
+this to was will with
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+_POSSESSIVES = tuple(apostrophe + s for apostrophe in "'\u2019\uff07" for s in "sS")
 MAX_TOKEN = 255  # characters; StandardTokenizer cuts longer tokens
 _NEVER_IN_A_TOKEN = " \t\r\n!\"$%&'()+,-./:;<=>?@[\\]^`{|}~"  # at the ends of a text
 
@@ -75,7 +77,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def _without_possessive(token: str) -> str:
-    return token[:-2] if token[-1] in "sS" and token[-2:-1] in ("'", "’", "＇") else token
+    return token[:-2] if token.endswith(_POSSESSIVES) else token
 
 
 def _lower(token: str) -> str:

