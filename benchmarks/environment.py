@@ -71,7 +71,9 @@ def measure_environment(cache_dir: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", nargs="?", type=Path, help="folder of raw Amazon Reviews 2023 files")
     parser.add_argument("--cache", type=Path, default=Path("outputs/cache"))
     arguments = parser.parse_args()

@@ -76,7 +76,7 @@ class Embedder:
         """Embed in batches of texts of like length; each batch is stored when it is done."""
         model = self._load_model()
         keys = sorted(missing, key=lambda key: (len(missing[key]), key))
-        with tqdm(total=len(keys), desc="embed", unit="text", disable=not show_progress, mininterval=1) as bar:
+        with tqdm(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar:
             for i in range(0, len(keys), BATCH):
                 part = keys[i : i + BATCH]
                 vectors = model.encode(

@@ -68,7 +68,7 @@ def test_recommendation_ceiling_counts_targets_bought_in_the_train_period(world,
     bought = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
     targets = {task.task_id: task.target for task in benchmark.tasks["test"]}
     oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
-    assert all((targets[t] in bought) == bool(r) for t, r in zip(oracle["task_id"], oracle["result_accuracy"], strict=True))
+    assert list(oracle["result_accuracy"]) == [float(targets[t] in bought) for t in oracle["task_id"]]
 
 
 def test_review_bounds(world):
@@ -104,7 +104,8 @@ def test_by_task_has_a_column_for_each_task_and_overall():
     rows = [("a", "search", "u1", "1", 1.0), ("a", "search", "u2", "2", 0.0), ("a", "review", "u1", "3", 0.5)]
     values, cells = benchmark_tables.by_task(frame_of(rows), {"m": "metric"})
     assert values.loc["a", ("search", "metric")] == 0.5 and values.loc["a", ("overall", "metric")] == 0.5
-    assert pd.isna(values.loc["a", ("recommend", "metric")]) and cells.loc["a", ("search", "metric")].startswith("0.500 [")
+    assert pd.isna(values.loc["a", ("recommend", "metric")])
+    assert cells.loc["a", ("search", "metric")].startswith("0.500 [")
 
 
 def test_in_order_keeps_methods_and_sorts_tasks():
@@ -119,7 +120,8 @@ def test_sample_tasks_is_seeded_and_keeps_order(world):
     assert len(sample) == 20 == len({t.task_id for t in sample})
     assert sample == benchmark_tables.sample_tasks(tasks, 20, seed=1) == [t for t in tasks if t in sample]
     assert sample != benchmark_tables.sample_tasks(tasks, 20, seed=2)
-    assert benchmark_tables.sample_tasks(tasks, 0, seed=1) == benchmark_tables.sample_tasks(tasks, 10**6, 1) == list(tasks)
+    for all_of_them in (0, 10**6):
+        assert benchmark_tables.sample_tasks(tasks, all_of_them, seed=1) == list(tasks)
 
 
 def test_breakdowns_and_ranks(world):
@@ -128,12 +130,19 @@ def test_breakdowns_and_ranks(world):
 
     def record(task, products):
         name = "search_product_by_query"
-        step = Step(action=Action(name=name), observation=Observation(text="", products=products), attempt=True)
+        shown = Observation(text="", products=products)
+        step = Step(action=Action(name=name), observation=shown, attempt=True)
         fields = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
         trajectory = Trajectory(**fields, steps=(step,))
-        return EpisodeRecord(
-            key=task.task_id, **fields, method="m", model="none", params={}, outcome="scored", seconds=0, trajectory=trajectory
-        )
+        run = {
+            "key": task.task_id,
+            "method": "m",
+            "model": "none",
+            "params": {},
+            "outcome": "scored",
+            "seconds": 0,
+        }
+        return EpisodeRecord(**fields, **run, trajectory=trajectory)
 
     records = [record(tasks["search"], ("x", tasks["search"].target)), record(tasks["recommend"], ("x",))]
     ranks = benchmark_tables.target_ranks(records, benchmark).set_index(["type", "rank"])["share"]

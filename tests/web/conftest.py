@@ -10,7 +10,7 @@ from pwagents.web.search import build_search_engine
 
 
 class WordOverlap:
-    """Stands in for MiniLM where a test is not about embeddings: the share of words two texts have in common."""
+    """Stands in for MiniLM where a test is not about embeddings: the share of words in common."""
 
     def similarity(self, text, other):
         a, b = set(text.lower().split()), set(other.lower().split())

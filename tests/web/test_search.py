@@ -146,6 +146,11 @@ def test_a_stored_index_gives_the_same_results_and_a_damaged_one_is_made_anew(tm
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_stored_index_without_terms(tmp_path):
+    for _ in range(2):
+        assert Bm25Engine({"a": "the"}, tmp_path).search("shoe") == []
+
+
 def test_threads_get_the_same_results():
     engine = Bm25Engine({f"d{i}": f"shoe{i % 7} running colour{i % 11}" for i in range(2000)})
     queries = [f"shoe{i % 9} colour{i % 13} runs" for i in range(400)]

@@ -26,7 +26,8 @@ def load_benchmark(
     Args:
         source: "synthetic", the embedded world, or "amazon", raw Amazon Reviews 2023 files in ``data_dir``.
         data_dir: where the files of a source that has files are.
-        n_users, n_products: the size; for ``amazon`` at most so many.
+        n_users, n_products: the size. ``amazon`` takes at most so many users, and fills the catalogue up to
+            ``n_products`` with others than what the users bought.
         history: least and most behaviours a user; ``amazon`` heeds the least alone.
         interests, drift, completeness: of the embedded world, see :class:`WorldConfig`.
 

@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from pwagents.errors import DataError
 from pwagents.schema import Behavior, Product, Review

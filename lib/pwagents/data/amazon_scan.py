@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import duckdb
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from pwagents.data.amazon_clean import FIRST_TIME, ID_FIELDS, ID_PATTERN, LAST_TIME, find_broken_record
 from pwagents.errors import DataError

@@ -1,4 +1,4 @@
-"""The tables of the benchmark notebook, from runs' records: Table 3's shape, breakdowns, ranks of the target."""
+"""The tables of the benchmark notebook, made of runs' records: Table 3's shape, breakdowns, target's rank."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows sorted by ``method``, in the order of first appearance, then by ``type`` in that of TASK_TYPES."""
+    """The rows sorted by ``method``, as they first appear, then by ``type`` in the order of TASK_TYPES."""
     order = {"method": list(frame["method"].unique()), "type": TASK_TYPES}
     return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
 
@@ -58,7 +58,7 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
-    """The frame with what to break results down by: ``category`` of the target and ``history`` length band."""
+    """The frame with what to break results down by: the target's ``category`` and the ``history`` band."""
     tasks = {task.task_id: task for task in benchmark.all_tasks()}
     categories = [benchmark.products[tasks[task_id].target].category for task_id in frame["task_id"]]
     lengths = [len(benchmark.history(tasks[task_id], "test")) for task_id in frame["task_id"]]
@@ -68,8 +68,9 @@ def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
 
 
 def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.DataFrame:
-    """Where the target stood in the last attempt's list: ``method, type, rank`` ("1" to "10" or "not shown") and
-    ``share`` of the episodes. Search and recommend only; an episode without an attempt shows nothing.
+    """Where the target stood in the last attempt's list, as ``method, type, rank, share`` of the episodes.
+
+    ``rank`` is "1" to "10" or "not shown". Search and recommend only; without an attempt nothing is shown.
     """
     targets = {task.task_id: task.target for task in benchmark.all_tasks()}
     ranks = [str(r) for r in range(1, 11)] + ["not shown"]

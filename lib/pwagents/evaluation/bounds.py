@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from pwagents.embedding import Embedder
 from pwagents.schema import Benchmark, Task
 from pwagents.seeds import rng
-from pwagents.embedding import Embedder
 from pwagents.web.functions import RESULTS
 from pwagents.web.reward import rank_accuracy
 from pwagents.web.search import SearchEngine

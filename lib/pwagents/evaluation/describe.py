@@ -10,14 +10,13 @@ from pwagents.web.search import product_text
 def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
     """The rows of PersonalWAB's Table 2: index ``row``, columns "train" and "test".
 
-    Tokens are counted by MiniLM's tokenizer, which the paper does not name. A behaviour's text is the product
-    as the search engine sees it and the review; the paper's 237 tokens a behaviour suggest the same. What a user's
-    history holds depends on the split: for test tasks it includes the train purchases. Products are those of
-    the whole catalogue, and stand under both splits.
+    Tokens are counted by MiniLM's tokenizer; the paper does not name its own. A behaviour's text is the
+    product as the search engine sees it and the review; the paper's 237 tokens a behaviour suggest the
+    same. What a user's history holds depends on the split: for test tasks it includes the train purchases.
+    Products are those of the whole catalogue, and stand under both splits.
     """
-    product_tokens = dict(
-        zip(benchmark.products, count_tokens(map(product_text, benchmark.products.values())))
-    )
+    tokens_of = count_tokens([product_text(product) for product in benchmark.products.values()])
+    product_tokens = dict(zip(benchmark.products, tokens_of, strict=True))
     columns = {}
     for split, tasks in benchmark.tasks.items():
         histories = [benchmark.history(task, split) for task in {t.user_id: t for t in tasks}.values()]
@@ -37,7 +36,7 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
 
 
 def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
-    """Number and mean tokens of the instructions by task type (PersonalWAB, Figure 4(b)), both splits together."""
+    """Number and mean tokens of the instructions by task type, both splits (PersonalWAB, Figure 4(b))."""
     rows = []
     for task_type in TASK_TYPES:
         instructions = [t.instruction for t in benchmark.all_tasks() if t.type == task_type]

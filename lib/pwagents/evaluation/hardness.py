@@ -28,7 +28,7 @@ RUNGS = (
     "+ the user's answers",
     "oracle query",
 )
-# Three kinds of knowledge, each the gain of one rung over another: what should be worth nothing in which world.
+# Three kinds of knowledge, each the gain of one rung over another.
 GAINS = {
     "knowing the right interest": ("+ averaged profile", "+ right interest, up to date"),
     "updating the profile": ("+ right interest, before drift", "+ right interest, up to date"),

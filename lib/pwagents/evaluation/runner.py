@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.metrics import GRADER_VERSION, METRICS, Grade, grade

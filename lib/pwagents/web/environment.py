@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pwagents.errors import NotEvaluableError
-from pwagents.web.reward import rank_accuracy
 from pwagents.schema import Action, Observation, Task
 from pwagents.web.functions import DETAILS_FUNCTION, FUNCTION_OF, Shop, WebFunctions, call, full_text
+from pwagents.web.reward import rank_accuracy
 
 Track = Literal["single_turn", "multi_turn"]
 MAX_STEPS = 10  # of the multi-turn track
@@ -18,8 +18,8 @@ class WebEnvironment:
     """One agent's session with the shop. Make one for each thread; all may share one ``shop``.
 
     Single-turn track: the first call ends the task, whatever it is (a look-up of a product's details
-    excepted). Multi-turn track: up to ``MAX_STEPS`` calls; ``respond`` reaches the user simulator and ``stop``
-    ends the task.
+    excepted). Multi-turn track: up to ``MAX_STEPS`` calls; ``respond`` reaches the user simulator and
+    ``stop`` ends the task.
 
     Args:
         shop: what the web functions run on; it is shared, never copied.

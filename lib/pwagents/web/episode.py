@@ -48,7 +48,7 @@ class Episode:
         self.done = False
 
     def advance(self, action: Action) -> BeliefState:
-        """Carry out the agent's action: the next belief state. ``done`` then tells whether that was the end."""
+        """Carry out the agent's action: the next belief state. ``done`` tells whether it is the last."""
         observation, reward, self.done, info = self.environment.step(action)
         step = Step(action=action, observation=observation, result_accuracy=reward, **info)
         self.state = replace(self.state, session=(*self.state.session, step))

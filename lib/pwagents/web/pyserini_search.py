@@ -16,7 +16,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from pwagents.errors import InfrastructureError
 from pwagents.web.search import Hit, content_key

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from pwagents.schema import Product
 from pwagents.web import analyzer
@@ -219,7 +219,8 @@ def _read(file: Path) -> Index | None:
     """The index in ``file``; None where there is none or it is damaged, so that it is built anew."""
     try:
         with np.load(file) as stored:
-            terms = stored["terms"].tobytes().decode().split("\n")
+            text = stored["terms"].tobytes().decode()
+            terms = text.split("\n") if text else []
             return terms, stored["starts"], stored["rows"], stored["impacts"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -47,7 +47,7 @@ class Person:
 
     @property
     def averaged(self) -> dict[str, str]:
-        """One preference a slot over all interests, the weightiest value: the profile Orion argues against."""
+        """One value a slot over all interests, the weightiest one: the profile that Orion argues against."""
         weights: dict[str, dict[str, float]] = {}
         for interest in self.interests:
             for slot, value in interest.current.items():

@@ -32,7 +32,7 @@ class TaskTruth:
 
 
 def write_review(person: Person, item: Item, purchase: Purchase, generator: np.random.Generator) -> Review:
-    """A review in the person's tone and length: praise for what fits their taste, blame for what they dislike."""
+    """A review in the person's tone and length: praise for what fits, blame for what they dislike."""
     mood = "high" if purchase.rating >= 4 else "low"
     tone = language()["tones"][person.tone]
     sentences = [
@@ -51,7 +51,7 @@ def write_review(person: Person, item: Item, purchase: Purchase, generator: np.r
 
 
 def _topics(person: Person, item: Item, purchase: Purchase, mood: str) -> list[str]:
-    """The slots worth a sentence: what fits when happy; what is disliked, then what does not fit, when not."""
+    """The slots worth a sentence: what fits when happy; else what is disliked, then what does not fit."""
     fits = [slot for slot, value in purchase.preferences.items() if item.values[slot] == value]
     if mood == "high":
         return fits

@@ -17,8 +17,8 @@ from pwagents.data.synthetic.words import TaskTruth, ask_for_review, write_reque
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Split, Task
 from pwagents.seeds import rng
 
-# All users' histories, train and test purchases fall into the same three windows (milliseconds since 1970), so that
-# nobody's future is another one's past.
+# All users' histories, train and test purchases fall into the same three windows (milliseconds since 1970),
+# so that nobody's future is another one's past.
 WINDOWS = {"history": (1609459200000, 1682899200000), "train": (1682899200000, 1693526400000),
            "test": (1693526400000, 1704067200000)}  # fmt: skip
 
