@@ -91,11 +91,14 @@ $(STORED): stored-%: $(READY)
 UV = $(shell command -v uv 2>/dev/null)
 PIP_INSTALL = $(run) pip install --disable-pip-version-check
 INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python,$(PIP_INSTALL))
+# Only uv knows where to find the CPU build of torch; where there is no uv, pip fetches it.
+CPU_TORCH = $(if $(UV),$(UV),$(PIP_INSTALL) -q uv && $(VENV)/bin/uv) pip install \
+  --python $(VENV)/bin/python --torch-backend=cpu
 TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 
 # torch goes first and alone, so that nothing later brings another build of it: the CUDA build where there
-# is a GPU, else the CPU build, which uv knows where to find; pip takes what its configuration offers. An
-# install that was cut off leaves .unfinished behind and is begun anew; the stamp is the last thing made.
+# is a GPU, else the CPU build, or where that cannot be had the build that pip finds. An install that was
+# cut off leaves .unfinished behind and is begun anew; the stamp is the last thing made.
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is \
 	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -105,7 +108,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv $$(test ! -e $(VENV)/.unfinished || echo --clear) $(VENV)
 	@touch $(VENV)/.unfinished
 	@if nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) $(TORCH_FLAGS) $(TORCH); \
-	elif test -n "$(UV)" && $(INSTALL) --torch-backend=cpu $(TORCH_FLAGS) $(TORCH); then :; \
+	elif test -z "$(TORCH_FLAGS)" && $(CPU_TORCH) $(TORCH); then :; \
 	else $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); fi
 	@$(INSTALL) -e ".[dev]"
 	@mv $(VENV)/.unfinished $@ && touch $@

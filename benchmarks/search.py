@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -62,15 +61,15 @@ def _raw_text(row: dict) -> str:
 
 def _measure(documents: Mapping[str, str], queries: Sequence[str]) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
-        start = _peak_mb()
+        start = peak_mb()
         (_, index_s), (python, load_s) = (_timed(lambda: Bm25Engine(documents, folder)) for _ in range(2))
-        ours = {"index_s": index_s, "load_s": load_s, "memory_mb": _peak_mb() - start}
+        ours = {"index_s": index_s, "load_s": load_s, "memory_mb": peak_mb() - start}
 
-        start = _peak_mb()
+        start = peak_mb()
         LuceneSearcher = _import_lucene_searcher()
         engine, index_s = _timed(lambda: PyseriniEngine(documents, folder))
         lucene, load_s = _timed(lambda: LuceneSearcher(str(engine.index_dir)))
-        theirs = {"index_s": index_s, "load_s": load_s, "memory_mb": _peak_mb() - start}
+        theirs = {"index_s": index_s, "load_s": load_s, "memory_mb": peak_mb() - start}
 
         names = [str(i) for i in range(len(queries))]
         rounds = [
@@ -117,12 +116,12 @@ def _timed(function: Callable) -> tuple:
     return result, time.perf_counter() - start
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    folder = Path(next(islice(sys.argv, 1, None), "../shared/data/amazon_reviews_2023"))
+    folder = Path(sys.argv[1])
     result = measure_search(folder / "meta.jsonl.gz", folder / "reviews.jsonl.gz")
     print(pd.DataFrame(result).round(3).to_string(na_rep=""))
 

@@ -24,6 +24,7 @@ case "$*" in *"$FAIL"*) exit 1 ;; esac
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 (TORCH,) = (package for package in PROJECT["dependencies"] if package.startswith("torch=="))
 TORCH_BY_PIP = f"python -m pip install --disable-pip-version-check {TORCH}"
+UV_BY_PIP = "python -m pip install --disable-pip-version-check -q uv"
 REST_BY_PIP = "python -m pip install --disable-pip-version-check -e .[dev]"
 UV_INSTALL = "uv pip install --python venv/bin/python"
 
@@ -65,11 +66,11 @@ def script(path, text):
 def test_torch_first_then_the_rest_and_nothing_the_second_time(setup, tmp_path):
     done, asked = setup("-j2")
     assert done.returncode == 0, done.stderr
-    assert asked == ["python -m venv venv", TORCH_BY_PIP, REST_BY_PIP]
+    assert asked == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, REST_BY_PIP]
     assert setup()[1] == []
     later = (tmp_path / "venv/.ready").stat().st_mtime + 10
     os.utime(tmp_path / "pyproject.toml", (later, later))
-    assert setup()[1] == ["python -m venv venv", TORCH_BY_PIP, REST_BY_PIP]
+    assert setup()[1] == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, REST_BY_PIP]
 
 
 def test_an_install_cut_off_is_begun_anew(setup, tmp_path):
@@ -89,6 +90,13 @@ def test_uv_brings_the_cpu_build_where_there_is_no_gpu(setup):
         f"{UV_INSTALL} --torch-backend=cpu {TORCH}",
         f"{UV_INSTALL} -e .[dev]",
     ]
+
+
+def test_uv_is_fetched_for_the_cpu_build_where_there_is_none(setup, tmp_path):
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    script(tmp_path / "venv/bin/uv", UV)
+    _, asked = setup()
+    assert asked[1:] == [UV_BY_PIP, f"{UV_INSTALL} --torch-backend=cpu {TORCH}", REST_BY_PIP]
 
 
 def test_pip_brings_torch_where_uv_cannot(setup):
