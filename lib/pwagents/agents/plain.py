@@ -26,8 +26,12 @@ class FunctionClassifier:
         )
         self._pipeline.fit([t.instruction for t in train_tasks], [FUNCTION_OF[t.type] for t in train_tasks])
 
+        self._known: dict[str, str] = {}  # every memory strategy asks for the same instructions
+
     def __call__(self, instruction: str) -> str:
-        return str(self._pipeline.predict([instruction])[0])
+        if instruction not in self._known:
+            self._known[instruction] = str(self._pipeline.predict([instruction])[0])
+        return self._known[instruction]
 
 
 class PlainAgent:
