@@ -8,7 +8,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
+
+from pwagents.progress import progress
 
 DIMENSION = 384
 BATCH = 64
@@ -76,7 +77,7 @@ class Embedder:
         """Embed in batches of texts of like length; each batch is stored when it is done."""
         model = self._load_model()
         keys = sorted(missing, key=lambda key: (len(missing[key]), key))
-        with tqdm(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar:
+        with progress(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar:
             for i in range(0, len(keys), BATCH):
                 part = keys[i : i + BATCH]
                 vectors = model.encode(

@@ -65,6 +65,7 @@ def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False
         problem = _execute(Path("notebooks", f"{name}.ipynb"), partial, parameters)
         if problem:
             return _fail(name, f"{problem}\n[{name}] the notebook as far as it came: {partial}")
+        _settle_output(partial)
         # Dated by its start, so that what was edited during the run makes it run again.
         os.utime(partial, (start, start))
         os.replace(partial, finished)
@@ -88,6 +89,16 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     except DeadKernelError:
         return "the kernel died (killed, or out of memory)"
     return ""
+
+
+def _settle_output(path: Path) -> None:
+    """Keep of each progress bar only its last state; papermill stores every step of it."""
+    import nbformat
+    from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+
+    notebook = nbformat.read(path, as_version=4)
+    notebook, _ = CoalesceStreamsPreprocessor().preprocess(notebook, {})
+    nbformat.write(notebook, path)
 
 
 def _fail(name: str, message: str) -> int:

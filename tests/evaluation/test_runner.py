@@ -311,6 +311,12 @@ def test_frame_and_counts_of_nothing():
 
 def test_the_bar_counts_outcomes(store, capsys):
     names = NAMES | {"show_progress": True}
-    run_episodes(make_tasks(3), Flaky(InfrastructureError("down"), ["t1"]), store, **names)
-    shown = capsys.readouterr().err
+    flaky = Flaky(InfrastructureError("down"), ["t1"])
+
+    def slow(task):
+        time.sleep(0.6)  # bars are shown from one second on
+        return flaky(task)
+
+    run_episodes(make_tasks(3), slow, store, **names)
+    shown = capsys.readouterr().out
     assert "3/3" in shown and "scored=2" in shown and "infrastructure_error=1" in shown

@@ -108,6 +108,12 @@ def test_by_task_has_a_column_for_each_task_and_overall():
     assert cells.loc["a", ("search", "metric")].startswith("0.500 [")
 
 
+def test_no_overall_for_a_method_that_covers_fewer_tasks():
+    rows = [("a", "search", "u", "1", 1.0), ("a", "review", "u", "2", 0.0), ("b", "search", "u", "1", 1.0)]
+    values, _ = benchmark_tables.by_task(frame_of(rows), {"m": "metric"})
+    assert values.loc["a", ("overall", "metric")] == 0.5 and pd.isna(values.loc["b", ("overall", "metric")])
+
+
 def test_in_order_keeps_methods_and_sorts_tasks():
     rows = [("b", "review", "u", "1", 0), ("a", "search", "u", "2", 0), ("b", "search", "u", "3", 0)]
     ordered = benchmark_tables.in_order(frame_of(rows))

@@ -13,9 +13,8 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pwagents.errors import DataError
+from pwagents.progress import progress
 from pwagents.schema import Behavior, Product, Review
 
 # Field -> the kinds of JSON value it may hold. The same tables make the SQL check of amazon.py.
@@ -94,7 +93,7 @@ def find_broken_record(path: Path, fields: dict[str, tuple[str, ...]]) -> None:
     line_number = 0
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as lines:
-            for line_number, line in enumerate(tqdm(lines, f"checking {path.name}", delay=3), 1):
+            for line_number, line in enumerate(progress(lines, f"checking {path.name}"), 1):
                 if line.strip():
                     _check_line(path, line_number, line, fields)
     except (OSError, EOFError, zlib.error) as error:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import duckdb
-from tqdm import tqdm
 
 from pwagents.data.amazon_clean import FIRST_TIME, ID_FIELDS, ID_PATTERN, LAST_TIME, find_broken_record
 from pwagents.errors import DataError
+from pwagents.progress import progress
 
 T = TypeVar("T")
 Fields = Mapping[str, tuple[str, ...]]
@@ -42,7 +42,7 @@ def scan_columns(db, paths: list[Path], fields: Fields, table: str, columns: dic
                 json_extract_string(json, {[f"$.{name}" for name in columns]}) AS value,
                 json_type(json, {[f"$.{name}" for name in fields]}) AS kind
             FROM read_ndjson_objects($path))"""
-    for number, path in enumerate(tqdm(paths, f"checking {table}", unit="file", delay=3)):
+    for number, path in enumerate(progress(paths, f"checking {table}", unit="file")):
         first = number * _FILE
         with _naming_broken_records(path, fields):
             db.execute(insert, {"first": first, "path": str(path)})
@@ -88,7 +88,7 @@ def read_records(
             SELECT $first + row_number() OVER () AS place, json FROM read_ndjson_objects($path))
         WHERE place IN (SELECT place FROM {chosen})"""
     found = []
-    for number, path in enumerate(tqdm(paths, f"reading {chosen}", unit="file", delay=3)):
+    for number, path in enumerate(progress(paths, f"reading {chosen}", unit="file")):
         with _naming_broken_records(path, fields):
             rows = db.execute(query, {"first": number * _FILE, "path": str(path)})
             while batch := rows.fetchmany(1000):

@@ -35,12 +35,16 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
         frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
         metrics: column of ``frame`` -> its name in the table.
 
+    A method that was not scored on all the types of the frame has no "overall".
+
     Returns:
         The means, and the same as text with 95% intervals clustered by user.
     """
+    types = frame.groupby("method")["type"].nunique()
+    complete = types.index[types == frame["type"].nunique()]  # a mean over fewer tasks is no overall
     parts = []
     for task in TASKS:
-        part = frame if task == "overall" else frame[frame["type"] == task]
+        part = frame[frame["method"].isin(complete)] if task == "overall" else frame[frame["type"] == task]
         summary = summarise(part, by=["method"], metrics=list(metrics)).assign(task=task)
         parts.append(summary)
     summary = pd.concat(parts, ignore_index=True)

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
-from tqdm import tqdm
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.metrics import GRADER_VERSION, METRICS, Grade, grade
+from pwagents.progress import progress
 from pwagents.schema import Outcome, Record, Task, TaskType, Trajectory
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def run_episodes(
         finished = {key for key, record in records.items() if record.outcome != "infrastructure_error"}
         missing = [task for task in tasks if keys[task.task_id] not in finished]
         counts = Counter(records[key].outcome for key in finished)
-        bar = tqdm(
+        bar = progress(
             total=len(tasks), initial=len(finished), desc=method, unit="episode", disable=not show_progress
         )
         with bar:

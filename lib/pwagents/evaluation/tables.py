@@ -127,7 +127,8 @@ def _layout(frame: pd.DataFrame, name: str, title: str, note: str, formats: Mapp
         if upper:
             groups.setdefault(upper, []).append(id_)
 
-    table = GT(pd.DataFrame(cells, columns=ids, dtype=object), id=name)
+    # A letter first: a style sheet cannot name an id that begins with a digit.
+    table = GT(pd.DataFrame(cells, columns=ids, dtype=object), id=f"table-{name}")
     table = table.tab_header(title=title).cols_label({id_: lower for id_, (_, lower) in headings.items()})
     table = table.cols_align("left").cols_align("right", numeric)
     for upper, members in groups.items():

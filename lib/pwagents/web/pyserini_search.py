@@ -16,9 +16,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pwagents.errors import InfrastructureError
+from pwagents.progress import progress
 from pwagents.web.search import Hit, content_key
 
 JAVA_VERSION = 21
@@ -119,7 +118,7 @@ def _write_index(autoclass, documents: Mapping[str, str], folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
     indexer = autoclass("io.anserini.index.SimpleIndexer")(str(aside), 1)  # one thread keeps the order
-    for docid in tqdm(sorted(documents), "Lucene index", leave=False):
+    for docid in progress(sorted(documents), "Lucene index"):
         indexer.addRawDocument(json.dumps({"id": docid, "contents": _java_text(documents[docid])}))
     indexer.close()
     try:

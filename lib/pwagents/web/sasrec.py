@@ -19,9 +19,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from pwagents.errors import DataError
+from pwagents.progress import progress
 
 PADDING = 0  # item 0 is no item
 
@@ -224,9 +224,9 @@ def train_sasrec(
         torch.manual_seed(seed)
         model = SasRec(n_items, config).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
-        progress = tqdm(range(config.epochs), desc="SASRec", unit="epoch", disable=not show_progress)
-        for _ in progress:
-            progress.set_postfix(loss=f"{train_epoch(model, optimizer, windows, config):.3f}")
+        epochs = progress(range(config.epochs), desc="SASRec", unit="epoch", disable=not show_progress)
+        for _ in epochs:
+            epochs.set_postfix(loss=f"{train_epoch(model, optimizer, windows, config):.3f}")
     return model.eval()
 
 

@@ -17,8 +17,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from tqdm import tqdm
 
+from pwagents.progress import progress
 from pwagents.schema import Product
 from pwagents.web import analyzer
 
@@ -181,9 +181,9 @@ def _count_terms(texts: Sequence[str]) -> tuple[csc_array, list[str]]:
     """
     chunk_ids: dict[str, int] = defaultdict(count().__next__)
     term_ids: dict[str, int] = defaultdict(count().__next__)
-    split_texts = (text.split(" ") for text in tqdm(texts, "search index: texts", leave=False))
+    split_texts = (text.split(" ") for text in progress(texts, "search index: texts"))
     in_texts = _occurrences(split_texts, chunk_ids)
-    analyzed = (analyzer.analyze(chunk) for chunk in tqdm(chunk_ids, "search index: words", leave=False))
+    analyzed = (analyzer.analyze(chunk) for chunk in progress(chunk_ids, "search index: words"))
     in_chunks = _occurrences(analyzed, term_ids)
     in_texts.resize(len(texts), len(chunk_ids))
     in_chunks.resize(len(chunk_ids), len(term_ids))
