@@ -46,7 +46,7 @@ reproduce: $(REPRODUCE) ## run notebooks 01 to 06, as far as they are not up to 
 
 reproduce-full: $(REPRODUCE_FULL) ## run all notebooks
 
-figures: $(STORED) ## make tables and figures again from stored runs alone (no GPU, no key)
+figures: $(STORED) ## make tables and figures again from stored runs: no episode is played (no GPU, no key)
 
 data: $(NB)/01_data.ipynb ## make or read the benchmark data and describe them (notebook 01)
 

@@ -43,6 +43,20 @@ def test_each_text_is_embedded_once(monkeypatch):
     assert sorted(seen) == ["x", "y"]
 
 
+def test_alone_an_embedding_depends_on_its_text_only(cache):
+    one_by_one = Embedder()
+    singles = np.concatenate([one_by_one.encode([text]) for text in TEXTS])
+    assert (Embedder().encode(TEXTS[::-1])[::-1] == singles).all()
+    np.testing.assert_allclose(Embedder(batch_size=64).encode(TEXTS), singles, atol=1e-6)
+
+
+def test_a_damaged_file_is_set_aside_and_begun_anew(tmp_path):
+    (tmp_path / "embeddings.sqlite").write_text("no database" * 100)
+    assert Embedder(tmp_path).encode(TEXTS[:1]).shape == (1, DIMENSION)
+    assert (tmp_path / "embeddings.damaged").exists()
+    assert (Embedder(tmp_path).encode(TEXTS[:1]) == Embedder().encode(TEXTS[:1])).all()
+
+
 def test_other_cut_other_embedding(cache):
     embedder = Embedder(cache, max_tokens=4)
     with pytest.MonkeyPatch.context() as patch:

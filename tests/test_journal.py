@@ -10,7 +10,18 @@ from pwagents import journal as journal_module
 from pwagents.journal import Journal
 
 FIELDS = {
-    *("notebook", "status", "preset", "seed", "source", "data_hash", "started", "commit", "local_changes"),
+    *(
+        "notebook",
+        "status",
+        "preset",
+        "seed",
+        "source",
+        "stored_runs_only",
+        "data_hash",
+        "started",
+        "commit",
+        "local_changes",
+    ),
     *("versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
 }
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 
 DIMENSION = 384
-BATCH = 64
 MODEL_NAME = "all-MiniLM-L6-v2"
 
 
@@ -26,10 +26,17 @@ class Embedder:
         cache_dir: folder of the SQLite file that keeps the embeddings between runs; None keeps them in
             memory alone.
         max_tokens: longer texts are cut to this many tokens (the model's own limit is 256).
+        batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit,
+            as a metric's should. Larger batches are about three times faster, and the texts of a batch
+            change each other's embeddings by up to 2e-7.
+
+    Raises:
+        InfrastructureError: the file stays locked for a minute, or the disk is full.
     """
 
-    def __init__(self, cache_dir: Path | None = None, max_tokens: int = 256):
-        self.max_tokens = max_tokens
+    def __init__(self, cache_dir: Path | None = None, max_tokens: int = 256, batch_size: int = 1):
+        self.max_tokens, self.batch_size = max_tokens, batch_size
+        self._setting = f"{MODEL_NAME}\x1f{max_tokens}\x1f{batch_size}\x1f".encode()
         self._model = None
         self._lock = threading.Lock()
         self._memory: dict[bytes, np.ndarray] = {}
@@ -37,6 +44,7 @@ class Embedder:
         if cache_dir is not None:
             Path(cache_dir).mkdir(parents=True, exist_ok=True)
             self._file = Path(cache_dir) / "embeddings.sqlite"
+            self._make_file()
 
     def encode(self, texts: Sequence[str], show_progress: bool = False) -> np.ndarray:
         """Unit vectors of ``texts``: (len(texts), 384) float32."""
@@ -56,12 +64,10 @@ class Embedder:
         return float(np.clip(np.round(a @ b, 6), 0.0, 1.0))
 
     def _key(self, text: str) -> bytes:
-        return hashlib.sha256(
-            f"{MODEL_NAME}\x1f{self.max_tokens}\x1f{text}".encode("utf-8", "replace")
-        ).digest()
+        return hashlib.sha256(self._setting + text.encode("utf-8", "replace")).digest()
 
     def _read(self, wanted: dict[bytes, str]) -> None:
-        if self._file is None or not self._file.exists():
+        if self._file is None:
             return
         with self._connect() as db:
             keys = list(wanted)
@@ -78,11 +84,11 @@ class Embedder:
         model = self._load_model()
         keys = sorted(missing, key=lambda key: (len(missing[key]), key))
         with progress(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar:
-            for i in range(0, len(keys), BATCH):
-                part = keys[i : i + BATCH]
+            for i in range(0, len(keys), self.batch_size):
+                part = keys[i : i + self.batch_size]
                 vectors = model.encode(
                     [missing[key] for key in part],
-                    batch_size=BATCH,
+                    batch_size=self.batch_size,
                     normalize_embeddings=True,
                     convert_to_numpy=True,
                     show_progress_bar=False,
@@ -100,9 +106,22 @@ class Embedder:
     @contextmanager
     def _connect(self):
         """A connection that commits at the end and closes."""
-        with closing(sqlite3.connect(self._file, timeout=60)) as db, db:
-            db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB NOT NULL)")
-            yield db
+        try:
+            with closing(sqlite3.connect(self._file, timeout=60)) as db, db:
+                yield db
+        except sqlite3.OperationalError as error:
+            raise InfrastructureError(f"{self._file}: {error}") from error
+
+    def _make_file(self) -> None:
+        """Make the table where there is none; a damaged file is set aside, as it can be computed again."""
+        table = "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB NOT NULL)"
+        try:
+            with self._connect() as db:
+                db.execute(table)
+        except sqlite3.DatabaseError:
+            self._file.replace(self._file.with_suffix(".damaged"))
+            with self._connect() as db:
+                db.execute(table)
 
     def _load_model(self):
         if self._model is None:

@@ -37,7 +37,15 @@ class Journal:
     _begin: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def start(cls, notebook: str, preset: str, seed: int, source: str, output_dir: str | Path) -> "Journal":
+    def start(
+        cls,
+        notebook: str,
+        preset: str,
+        seed: int,
+        source: str,
+        output_dir: str | Path,
+        stored_runs_only: bool = False,
+    ) -> "Journal":
         """Begin a run: note commit, versions and parameters as they are now."""
         row = {
             "notebook": notebook,
@@ -45,6 +53,7 @@ class Journal:
             "preset": preset,
             "seed": seed,
             "source": source,
+            "stored_runs_only": stored_runs_only,
             "data_hash": None,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             **_commit(),

@@ -85,7 +85,9 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     try:
         execute_notebook(notebook, partial, parameters, kernel_name="python3", extra_arguments=quiet_kernel)
     except PapermillExecutionError as error:
-        return "\n".join([f"failed in cell In [{error.exec_count}]", *error.traceback])
+        told_whole = error.ename == "DataError"  # its message says all there is to say
+        reason = [f"{error.ename}: {error.evalue}"] if told_whole else error.traceback
+        return "\n".join([f"failed in cell In [{error.exec_count}]", *reason])
     except DeadKernelError:
         return "the kernel died (killed, or out of memory)"
     return ""

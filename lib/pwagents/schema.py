@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -21,6 +21,16 @@ Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 TASK_TYPES: tuple[TaskType, ...] = ("search", "recommend", "review")
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Refuse a value that is none of a Literal's: a misspelt setting must not pass for another one.
+
+    Raises:
+        ValueError: names the setting, what was found and what was expected.
+    """
+    if value not in get_args(choices):
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
 
 
 class Record(BaseModel):
@@ -154,16 +164,17 @@ class Benchmark:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 (first 16 hex digits) over products, behaviours and tasks, for journals and caches."""
+        """SHA-256 (16 hex digits) over products, behaviours and tasks by split, for journals and keys."""
         digest = hashlib.sha256()
-        for asin in sorted(self.products):
-            digest.update(self.products[asin].model_dump_json().encode())
-        for user in sorted(self.behaviors):
-            digest.update(user.encode())
-            for behavior in self.behaviors[user]:
-                digest.update(behavior.model_dump_json().encode())
-        for task in self.all_tasks():
-            digest.update(task.model_dump_json().encode())
+        groups = [
+            ("products", [self.products[asin] for asin in sorted(self.products)]),
+            *((f"user {user}", self.behaviors[user]) for user in sorted(self.behaviors)),
+            *((f"split {split}", tasks) for split, tasks in sorted(self.tasks.items())),
+        ]
+        for name, records in groups:
+            digest.update(f"\n{name}, {len(records)}\n".encode())
+            for record in records:
+                digest.update(record.model_dump_json().encode())
         return digest.hexdigest()[:16]
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pwagents.agents.memory import FIELDS_OF, Memory, behavior_text
+from pwagents.agents.memory import FIELDS_OF, Memory
 from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import DIMENSION, Embedder
 from pwagents.web.episode import BeliefState
 
 
@@ -56,14 +57,37 @@ def test_random_is_a_seeded_sample(benchmark, state):
 
 
 def test_relevant_is_by_cosine_ties_to_the_later(benchmark, state):
-    embedder = CountingEmbedder()
-    entries = Memory("relevant", benchmark.products, embedder, length=4).recall(
-        state, "search_product_by_query"
-    )
-    texts = [behavior_text(b, benchmark.products[b.parent_asin]) for b in state.history]
-    vectors = embedder.encode([state.instruction, *texts])
-    best = sorted(range(len(texts)), key=lambda i: (-round(float(vectors[i + 1] @ vectors[0]), 6), -i))[:4]
-    assert [e["timestamp"] for e in entries] == [state.history[i].timestamp for i in best]
+    class ByHand:
+        def encode(self, texts):
+            cosines = [0.1, 0.9, 0.5, 0.9] + [0.0] * (len(texts) - 5)  # the first text is the instruction
+            return np.array([[1.0, 0.0], *([c, (1 - c * c) ** 0.5] for c in cosines)])
+
+    memory = Memory("relevant", benchmark.products, ByHand(), length=4)
+    entries = memory.recall(state, "search_product_by_query")
+    assert [e["timestamp"] for e in entries] == [state.history[i].timestamp for i in (3, 1, 2, 0)]
+
+
+def test_each_behaviour_is_embedded_once_however_many_tasks_a_user_has(benchmark, monkeypatch):
+    embedder, seen = Embedder(), []
+
+    class Model:
+        def encode(self, texts, **_):
+            seen.extend(texts)
+            return np.eye(len(texts), DIMENSION, dtype=np.float32)
+
+    monkeypatch.setattr(embedder, "_load_model", Model)
+    memory = Memory("relevant", benchmark.products, embedder)
+    tasks = [t for t in benchmark.tasks["test"] if t.user_id == benchmark.tasks["test"][0].user_id]
+    assert len(tasks) > 1
+    for task in tasks:
+        history = benchmark.history(task, "test")
+        memory.recall(BeliefState(task.user_id, task.instruction, "", None, history), "add_product_review")
+    assert len(seen) == len(set(seen))
+
+
+def test_a_misspelt_strategy_is_refused(benchmark):
+    with pytest.raises(ValueError, match="memory strategy is 'relevent'; expected one of none, random"):
+        Memory("relevent", benchmark.products)
 
 
 @pytest.mark.parametrize("function", FIELDS_OF)

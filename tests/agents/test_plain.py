@@ -5,6 +5,7 @@ import pytest
 from pwagents.agents.memory import Memory
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
 from pwagents.schema import Action, Observation, Step
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
@@ -46,6 +47,17 @@ def test_calls_are_well_formed_and_depend_on_memory(benchmark, classifier):
             assert informed.arguments["product_sequence"] == [b.parent_asin for b in state.history[-10:]]
         else:
             assert informed.arguments["review"] == state.history[-1].review.text
+
+
+@pytest.mark.parametrize("strategy", ["random", "last", "task_specific"])
+def test_recommendations_are_asked_for_oldest_first(benchmark, classifier, strategy):
+    agent = PlainAgent(classifier, Memory(strategy, benchmark.products, Embedder()))
+    agent.identify = lambda instruction: "get_recommendations_by_history"
+    task = max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test")))
+    history = benchmark.history(task, "test")
+    sequence = agent(state_of(benchmark, task)).arguments["product_sequence"]
+    rest = iter([b.parent_asin for b in history])
+    assert len(sequence) == 10 and all(asin in rest for asin in sequence)  # a subsequence of the history
 
 
 def test_query_adds_the_words_that_recur_in_memory(benchmark, classifier):

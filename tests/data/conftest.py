@@ -53,11 +53,20 @@ class AmazonFiles:
         records = getattr(self, table)
         records[i] = {key: value for key, value in (records[i] | changes).items() if value is not ...}
 
-    def write(self) -> Path:
-        """Write both files; a record may be an object or the bytes of a line."""
-        for name, records in (("reviews", self.reviews), ("meta", self.metas)):
+    def change_reviews(self, positions, **changes) -> None:
+        """Change the reviews at these positions of both users' histories of twelve."""
+        for review in self.reviews:
+            if (review["timestamp"] - FIRST) // DAY in positions:
+                review.update(changes)
+
+    def write(self, reviews: str = "reviews.jsonl.gz", meta: str = "meta.jsonl.gz") -> Path:
+        """Write both files, gzipped where the name says so; a record may be an object or a line's bytes."""
+        for name, records in ((reviews, self.reviews), (meta, self.metas)):
             lines = [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
-            (self.folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(b"".join(x + b"\n" for x in lines)))
+            content = b"".join(line + b"\n" for line in lines)
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
         return self.folder
 
 

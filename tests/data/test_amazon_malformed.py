@@ -126,17 +126,65 @@ def test_gz_that_is_plain_text(amazon_files):
     assert "Not a gzipped file" in str(error_of(path.parent))
 
 
-@pytest.mark.parametrize("name", ["reviews.jsonl.gz", "meta.jsonl.gz"])
+MISSING_FILES = {
+    "reviews.jsonl.gz": "no review file; expected other files that end in .jsonl or .jsonl.gz",
+    "meta.jsonl.gz": "no metadata file; expected meta* files that end in .jsonl or .jsonl.gz",
+}
+
+
+@pytest.mark.parametrize("name", MISSING_FILES)
 def test_missing_file(amazon_files, name):
     folder = amazon_files.write()
     (folder / name).unlink()
     error = error_of(folder)
-    assert "no such file" in str(error)
-    assert name.split(".")[0].removesuffix("s") in str(error)
+    assert MISSING_FILES[name] in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", MISSING_FILES)
+def test_link_to_nowhere(amazon_files, name):
+    path = amazon_files.write() / name
+    path.unlink()
+    path.symlink_to("nowhere")
+    error = error_of(path.parent)
+    assert error.file == str(path)
+    assert "No such file" in str(error)
 
 
 def test_missing_folder(tmp_path):
-    assert "no such file" in str(error_of(tmp_path / "nowhere"))
+    error = error_of(tmp_path / "nowhere")
+    assert error.file == str(tmp_path / "nowhere")
+    assert "no such folder" in str(error)
+
+
+# Positions of twelve behaviours (10 is train, 11 is test) -> changes; then what has no task.
+SETS_WITHOUT_TASKS = {
+    "all ratings 3": (
+        [(range(12), {"rating": 3})],
+        "search in train, recommend in train, search in test, recommend in test;",
+    ),
+    "tasks only in train": (
+        [([11], {"rating": 2, "text": ""})],
+        "search in test, recommend in test, review in test;",
+    ),
+    "tasks only in test": (
+        [([10], {"rating": 2, "text": ""})],
+        "search in train, recommend in train, review in train;",
+    ),
+    "review texts only in test": ([(range(11), {"text": None})], "review in train;"),
+    "review texts only in train": ([([11], {"text": None})], "review in test;"),
+}
+
+
+@pytest.mark.parametrize("case", SETS_WITHOUT_TASKS)
+def test_split_without_a_type_of_task(amazon_files, case):
+    changes, missing = SETS_WITHOUT_TASKS[case]
+    for positions, values in changes:
+        amazon_files.change_reviews(positions, **values)
+    error = error_of(amazon_files.write())
+    assert f"found no task for {missing} expected tasks of every type in train and test" in str(error)
+    assert "take more users, categories or files" in str(error)
+    assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize("name", ["reviews.jsonl.gz", "meta.jsonl.gz"])
@@ -161,7 +209,7 @@ def test_nobody_with_enough_behaviours_says_what_to_lower(amazon_files):
 def test_nobody_with_three_times(amazon_files):
     for review in amazon_files.reviews:
         review["timestamp"] = 1_600_000_000_000 + (review["parent_asin"] > "B000000005")
-    assert "nothing to make a task of" in str(error_of(amazon_files.write()))
+    assert "users need three different times" in str(error_of(amazon_files.write()))
 
 
 @pytest.mark.parametrize("memory_limit", ["1KB", "plenty"])

@@ -105,7 +105,7 @@ def test_by_task_has_a_column_for_each_task_and_overall():
     values, cells = benchmark_tables.by_task(frame_of(rows), {"m": "metric"})
     assert values.loc["a", ("search", "metric")] == 0.5 and values.loc["a", ("overall", "metric")] == 0.5
     assert pd.isna(values.loc["a", ("recommend", "metric")])
-    assert cells.loc["a", ("search", "metric")].startswith("0.500 [")
+    assert cells.loc["a", ("search", "metric")].startswith("0.500 ±")
 
 
 def test_no_overall_for_a_method_that_covers_fewer_tasks():

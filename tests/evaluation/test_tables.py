@@ -63,7 +63,7 @@ def test_no_minus_zero(saved):
 def test_shown_replaces_the_numbers_for_the_reader_alone(saved):
     data = pd.DataFrame({"mean": [0.5], "low": [0.4], "high": [0.6]})
     csv, html, _ = saved(data, shown=pd.DataFrame({"accuracy": interval_cells(data)}))
-    assert csv.startswith("mean,low,high") and cells(html) == ["0.500 [0.400, 0.600]"]
+    assert csv.startswith("mean,low,high") and cells(html) == ["0.500 ±0.100"]
 
 
 def test_foreign_text_stays_text(saved):
@@ -103,7 +103,7 @@ def test_interval_cells():
     summary = pd.DataFrame(
         {"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, np.nan], "high": [0.6, np.nan, 1]}
     )
-    assert interval_cells(summary, decimals=2).tolist() == ["0.50 [0.40, 0.60]", "0.25", None]
+    assert interval_cells(summary, decimals=2).tolist() == ["0.50 ±0.10", "0.25", None]
 
 
 def test_paper_stands_beside_what_was_measured(saved):

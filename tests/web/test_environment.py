@@ -1,5 +1,6 @@
 """The web environment: functions, tracks, rewards, and the traps of the published code."""
 
+import copy
 import threading
 from dataclasses import replace
 
@@ -146,9 +147,45 @@ def test_review_task_without_a_real_review_cannot_be_evaluated(shop, task_of):
 
 
 def test_nothing_is_copied_at_reset(shop, task_of):
-    environment = WebEnvironment(shop)
+    class NeverCopied(dict):
+        def refuse(self, *_):
+            raise AssertionError("the data were copied")
+
+        __copy__ = __deepcopy__ = copy = __reduce_ex__ = refuse
+
+    products = NeverCopied(shop.benchmark.products)
+    environment = WebEnvironment(replace(shop, benchmark=replace(shop.benchmark, products=products)))
+    for task in task_of.values():
+        environment.reset(task)
+        environment.step(search("navy"))
+    with pytest.raises(AssertionError, match="copied"):
+        copy.deepcopy(products)
+
+
+def test_what_breaks_inside_the_shop_is_no_malformed_call(shop, task_of):
+    class Broken:
+        def search(self, query, k=10):
+            raise ValueError("the index is corrupt")
+
+    environment = WebEnvironment(replace(shop, search_engine=Broken()))
     environment.reset(task_of["search"])
-    assert environment.shop is shop and environment.shop.benchmark.products is shop.benchmark.products
+    with pytest.raises(ValueError, match="the index is corrupt"):
+        environment.step(search("navy"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda shop: replace(shop, observation="Full"),
+            "observation is 'Full'; expected one of full, compact",
+        ),
+        (lambda shop: WebEnvironment(shop, "single"), "track is 'single'; expected one of single_turn"),
+    ],
+)
+def test_misspelt_settings_are_refused(shop, make, message):
+    with pytest.raises(ValueError, match=message):
+        make(shop)
 
 
 def test_target_id_inside_another_products_text_is_no_hit(shop, benchmark, task_of):

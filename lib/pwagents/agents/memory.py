@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Behavior, Benchmark, Product
+from pwagents.schema import Behavior, Benchmark, Product, check_choice
 from pwagents.seeds import rng
 from pwagents.web.episode import BeliefState
 
@@ -45,6 +45,7 @@ class Memory:
         length: int = 50,
         seed: int = 0,
     ):
+        check_choice("memory strategy", strategy, Strategy)
         if strategy in ("relevant", "task_specific") and embedder is None:
             raise ValueError(f"memory strategy {strategy!r} needs an embedder")
         self.strategy, self.products, self.embedder = strategy, products, embedder

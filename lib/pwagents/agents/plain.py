@@ -61,7 +61,7 @@ class PlainAgent:
         if function == "search_product_by_query":
             return {"query": self._query(state.instruction, entries)}
         if function == "get_recommendations_by_history":
-            return {"product_sequence": [e["parent_asin"] for e in reversed(entries[: self.considered])]}
+            return {"product_sequence": [e["parent_asin"] for e in _oldest_first(entries[: self.considered])]}
         texts = [e["text"] for e in entries if e["text"]]
         return {"review": texts[0] if texts else state.instruction}
 
@@ -76,6 +76,12 @@ class PlainAgent:
             (word for word, n in counts.items() if n > 1), key=lambda word: (-counts[word], word)
         )
         return " ".join([instruction, *recurring[: self.added_words]])
+
+
+def _oldest_first(entries: list[Entry]) -> list[Entry]:
+    if entries and "timestamp" not in entries[0]:
+        return entries[::-1]  # task-specific memory keeps no times, but is latest first
+    return sorted(entries, key=lambda entry: entry["timestamp"])
 
 
 def _words(text: str) -> list[str]:

@@ -43,7 +43,8 @@ def load_amazon(
     """Sample users from raw Amazon Reviews 2023 files and make a benchmark of them.
 
     Args:
-        data_dir: holds ``*review*.jsonl`` and ``*meta*.jsonl`` files, plain or ``.gz``, any number of each.
+        data_dir: holds ``.jsonl`` or ``.jsonl.gz`` files, any number of them and in subfolders too. Those
+            whose name starts with "meta" are metadata, all others reviews: the names of the raw release.
         n_users: how many users to sample. Fewer are taken, and that is reported, where there are fewer.
         min_behaviors: how many behaviours a user needs, at least 3.
         categories: use only products of these categories (PersonalWAB's names where one fits, as
@@ -57,7 +58,8 @@ def load_amazon(
         what was mended in the records that it holds.
 
     Raises:
-        DataError: a file is missing or broken, or no user has enough behaviours.
+        DataError: a file is missing or broken, no user has enough behaviours, or a split has no task of
+            some type.
         ValueError: ``min_behaviors`` is below 3, with which no split into three can be made.
     """
     if min_behaviors < 3:
@@ -78,9 +80,7 @@ def load_amazon(
         expected = "a memory_limit and temporary disk space that suffice"
         raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
     tasks = _make_tasks(products, behaviors, seed, repairs)
-    if not any(tasks.values()):
-        expected = "users who liked or described something, with behaviours at three times or more"
-        raise DataError(data_dir, "-", "timestamp", "nothing to make a task of", expected)
+    _check_tasks(data_dir, tasks)
     return Benchmark("amazon", products, behaviors, tasks, dict(sorted((+repairs).items())))
 
 
@@ -88,18 +88,23 @@ def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:
     # A file, not memory: tables are compressed there and leave memory when it gets tight.
     config = {"memory_limit": memory_limit, "threads": 4, "temp_directory": folder}
     db = duckdb.connect(f"{folder}/scan.duckdb", config=config)
-    db.execute("SET enable_progress_bar = false")  # tqdm shows the progress
+    db.execute("SET enable_progress_bar = true")  # DuckDB keeps count, tqdm shows it
+    db.execute("SET enable_progress_bar_print = false")
     return db
 
 
 def _files(data_dir: Path) -> tuple[list[Path], list[Path]]:
-    """The review files and the metadata files of a folder, each in the order of their names."""
-    found = sorted(path for suffix in ("", ".gz") for path in data_dir.glob(f"*.jsonl{suffix}"))
-    metas = [path for path in found if "meta" in path.name]
-    reviews = [path for path in found if "review" in path.name and path not in metas]
-    for kind, paths in (("review", reviews), ("meta", metas)):
+    """The review files and the metadata files below a folder, each in the order of their paths."""
+    if not data_dir.is_dir():
+        expected = "a folder with review and metadata files, .jsonl or .jsonl.gz"
+        raise DataError(data_dir.absolute(), "-", "data_dir", "no such folder", expected)
+    found = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
+    metas = [path for path in found if path.name.startswith("meta")]
+    reviews = [path for path in found if not path.name.startswith("meta")]
+    for kind, names, paths in (("metadata", "meta*", metas), ("review", "other", reviews)):
         if not paths:
-            raise DataError(data_dir, "-", "(file)", "no such file", f"*{kind}*.jsonl or *{kind}*.jsonl.gz")
+            expected = f"{names} files that end in .jsonl or .jsonl.gz, here or in folders below"
+            raise DataError(data_dir.absolute(), "-", "(file)", f"no {kind} file", expected)
     return reviews, metas
 
 
@@ -148,7 +153,7 @@ def _choose_users(db, data_dir: Path, n_users: int, min_behaviors: int, seed: in
     (found,) = db.execute("SELECT count(*) FROM users").fetchone()
     if found == 0:
         (longest,) = db.execute("SELECT coalesce(max(n), 0) FROM counts").fetchone()
-        expected = f"users with {min_behaviors}; lower min_behaviors or take more categories"
+        expected = f"users with {min_behaviors}; lower min_behaviors (the least history) or take more categories or files"
         raise DataError(data_dir, "-", "user_id", f"at most {longest} behaviours of one user", expected)
     repairs[f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours"] = (
         n_users - found
@@ -218,6 +223,23 @@ def _make_tasks(products, behaviors, seed: int, repairs: Counter) -> dict[Split,
                 for task_type in _task_types(behavior):
                     tasks[split].append(_make_task(user, task_type, behavior, product, history[:start], seed))
     return {split: tuple(made) for split, made in tasks.items()}
+
+
+def _check_tasks(data_dir: Path, tasks: dict[Split, tuple[Task, ...]]) -> None:
+    """Every split needs tasks of every type: some to learn from, and some to score."""
+    missing = [
+        f"{task_type} in {split}"
+        for split, made in tasks.items()
+        for task_type in TASK_TYPES
+        if all(task.type != task_type for task in made)
+    ]
+    if missing:
+        expected = (
+            f"tasks of every type in train and test; search and recommend need purchases of {LIKED} stars or "
+            "more, review needs texts, and users need three different times: take more users, "
+            "categories or files"
+        )
+        raise DataError(data_dir, "-", "(tasks)", f"no task for {', '.join(missing)}", expected)
 
 
 def _task_types(behavior: Behavior) -> list[TaskType]:

@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import TypeVar
 
 import duckdb
+from tqdm import tqdm
 
 from pwagents.data.amazon_clean import FIRST_TIME, ID_FIELDS, ID_PATTERN, LAST_TIME, find_broken_record
 from pwagents.errors import DataError
@@ -42,13 +44,15 @@ def scan_columns(db, paths: list[Path], fields: Fields, table: str, columns: dic
                 json_extract_string(json, {[f"$.{name}" for name in columns]}) AS value,
                 json_type(json, {[f"$.{name}" for name in fields]}) AS kind
             FROM read_ndjson_objects($path))"""
-    for number, path in enumerate(progress(paths, f"checking {table}", unit="file")):
-        first = number * _FILE
-        with _naming_broken_records(path, fields):
-            db.execute(insert, {"first": first, "path": str(path)})
-            broken = f"SELECT 1 FROM {table} WHERE place > ? AND sound IS NOT TRUE LIMIT 1"
-            if db.execute(broken, [first]).fetchone():
-                raise ValueError("a record that is not as expected")
+    with _bytes_bar(paths, f"checking {table}") as bar:
+        for number, path in enumerate(paths):
+            first = number * _FILE
+            with _naming_broken_records(path, fields):
+                with _advancing(bar, path, db):
+                    db.execute(insert, {"first": first, "path": str(path)})
+                broken = f"SELECT 1 FROM {table} WHERE place > ? AND sound IS NOT TRUE LIMIT 1"
+                if db.execute(broken, [first]).fetchone():
+                    raise ValueError("a record that is not as expected")
 
 
 def _soundness(fields: Fields, columns: list[str]) -> str:
@@ -88,12 +92,41 @@ def read_records(
             SELECT $first + row_number() OVER () AS place, json FROM read_ndjson_objects($path))
         WHERE place IN (SELECT place FROM {chosen})"""
     found = []
-    for number, path in enumerate(progress(paths, f"reading {chosen}", unit="file")):
-        with _naming_broken_records(path, fields):
-            rows = db.execute(query, {"first": number * _FILE, "path": str(path)})
-            while batch := rows.fetchmany(1000):
-                found += [clean(json.loads(text, object_pairs_hook=_first_wins)) for (text,) in batch]
+    with _bytes_bar(paths, f"reading {chosen}") as bar:
+        for number, path in enumerate(paths):
+            with _naming_broken_records(path, fields), _advancing(bar, path, db):
+                rows = db.execute(query, {"first": number * _FILE, "path": str(path)})
+                while batch := rows.fetchmany(1000):
+                    found += [clean(json.loads(text, object_pairs_hook=_first_wins)) for (text,) in batch]
     return found
+
+
+def _bytes_bar(paths: list[Path], what: str) -> tqdm:
+    return progress(total=sum(map(_size, paths)), desc=what, unit="B", unit_scale=True)
+
+
+@contextmanager
+def _advancing(bar: tqdm, path: Path, db: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Move ``bar`` on while a query of ``db`` reads ``path``; one file can take many minutes."""
+    start, size, done = bar.n, _size(path), Event()
+
+    def follow():
+        while not done.wait(0.5):
+            share = db.query_progress() / 100  # below 0 while DuckDB does not know
+            bar.update(max(start + int(share * size) - bar.n, 0))
+
+    follower = Thread(target=follow, daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        follower.join()
+    bar.update(start + size - bar.n)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0  # a link to nowhere is told about when it is read
 
 
 def _first_wins(pairs: list[tuple[str, object]]) -> dict:

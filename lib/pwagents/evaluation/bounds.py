@@ -58,7 +58,7 @@ def popular_products(benchmark: Benchmark) -> list[str]:
 def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
     """Result accuracy of other real reviews in the place of the agent's, one row a task and method.
 
-    - random: a review by anybody; - same user: the user's latest review before the task;
+    - random: a review by anybody, where there is one; - same user: the user's latest review before the task;
     - same product: another user's review of the product (only where there is one);
     - oracle: the real review, 1 by definition. All but the oracle come from the train period.
     """
@@ -72,7 +72,8 @@ def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task
     for task in tasks:
         if task.type != "review":
             continue
-        pairs.append(("random", task, texts[rng(seed, "bounds", task.task_id).integers(len(texts))]))
+        if texts:
+            pairs.append(("random", task, texts[rng(seed, "bounds", task.task_id).integers(len(texts))]))
         own = [b.review.text for b in benchmark.history(task, "test") if b.review.text]
         if own:
             pairs.append(("same user", task, own[-1]))

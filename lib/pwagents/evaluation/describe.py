@@ -56,7 +56,7 @@ def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
                 "category": product.category,
                 "product": product.title,
                 "price ($)": product.price,
-                "stars": int(behavior.review.rating),
+                "stars": f"{behavior.review.rating:g}",
                 "review": behavior.review.text,
             }
         )

@@ -10,10 +10,9 @@ from typing import Any
 import pandas as pd
 
 from pwagents.data.synthetic import World, WorldConfig, make_world
-from pwagents.evaluation.bounds import COLUMNS, popular_products
+from pwagents.evaluation.bounds import COLUMNS, product_bounds
 from pwagents.evaluation.statistics import paired_test
 from pwagents.schema import Task
-from pwagents.seeds import rng
 from pwagents.web.functions import RESULTS
 from pwagents.web.reward import rank_accuracy
 from pwagents.web.search import SearchEngine, build_search_engine
@@ -38,38 +37,38 @@ GAINS = {
 
 def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
     """Result accuracy of each rung on the search tasks among ``tasks``, one row a task and rung."""
-    catalogue = sorted(world.benchmark.products)
-    popular = popular_products(world.benchmark)
+    searches = [task for task in tasks if task.type == "search"]
+    ends = product_bounds(world.benchmark, engine, searches, seed).replace(
+        {"method": {"oracle": "oracle query"}}
+    )
     rows = []
-    for task in tasks:
-        if task.type != "search":
-            continue
-        picks = rng(seed, "ladder", task.task_id).choice(len(catalogue), size=RESULTS, replace=False)
-        rankings = {"random": [catalogue[i] for i in picks], "popularity": popular}
+    for task in searches:
         for rung, query in _queries(world, task):
-            rankings[rung] = [asin for asin, _ in engine.search(query, RESULTS)]
-        for rung in RUNGS:
-            rows.append(
-                (rung, task.task_id, task.user_id, task.type, rank_accuracy(rankings[rung], task.target))
-            )
-    return pd.DataFrame(rows, columns=COLUMNS)
+            ranking = [asin for asin, _ in engine.search(query, RESULTS)]
+            rows.append((rung, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
+    ladder = pd.concat([ends, pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
+    return ladder.sort_values("method", key=lambda rungs: rungs.map(RUNGS.index), kind="stable")
 
 
 def _queries(world: World, task: Task) -> Iterator[tuple[str, str]]:
+    """The rungs between instruction and oracle: the instruction, and values for the slots that it leaves out.
+
+    Every rung knows which slots the target's domain has. They differ in the values they take for them, and
+    in the departments they name: all of the user's, or the right one.
+    """
     person, meaning = world.truth.people[task.user_id], world.truth.tasks[task.task_id]
     interest = next(i for i in person.interests if i.domain.name == meaning.interest)
+    averaged = {slot: person.averaged[slot] for slot in interest.domain.slots}
     departments = [i.domain.name for i in person.interests]
 
     def query(preferences: dict[str, str], names: list[str]) -> str:
         added = [value for slot, value in preferences.items() if slot not in meaning.stated]
         return " ".join([task.instruction, *added, *names])
 
-    yield "instruction alone", task.instruction
-    yield "+ averaged profile", query(person.averaged, departments)
+    yield "+ averaged profile", query(averaged, departments)
     yield "+ right interest, before drift", query(interest.initial, [meaning.interest])
     yield "+ right interest, up to date", query(interest.current, [meaning.interest])
     yield "+ the user's answers", query(meaning.wants, [])
-    yield "oracle query", world.benchmark.products[task.target].title
 
 
 def knowledge_gains(

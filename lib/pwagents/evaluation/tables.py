@@ -48,16 +48,17 @@ def save_table(
 
 
 def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
-    """ "0.812 [0.790, 0.834]" from the columns ``mean, low, high``; only the mean where there is no interval.
+    """ "0.812 ±0.022" from the columns ``mean, low, high``; only the mean where there is no interval.
 
-    A missing mean stays missing.
+    The intervals of :mod:`pwagents.evaluation.statistics` reach equally far to both sides. A missing mean
+    stays missing.
     """
 
     def cell(mean: float, low: float, high: float) -> str | None:
         if pd.isna(mean):
             return None
         text = f"{mean:z.{decimals}f}"
-        return text if pd.isna(low) else f"{text} [{low:z.{decimals}f}, {high:z.{decimals}f}]"
+        return text if pd.isna(low) else f"{text} ±{(high - low) / 2:.{decimals}f}"
 
     cells = [cell(*row) for row in summary[["mean", "low", "high"]].itertuples(index=False)]
     return pd.Series(cells, index=summary.index, dtype=object)

@@ -1,12 +1,14 @@
 """The numbers printed in the papers, one row a table cell, in ``targets.csv`` beside this module.
 
-``paper`` is PersonalWAB (which holds PUMA) or Orion, ``table`` the paper's own numbering, ``row`` the row's
-name without its citation number, ``task`` search, recommend, review, overall, or empty. Values stand as
-printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares (0 to 1), Orion in percent.
+``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering,
+``row`` the row's name without its citation number, ``task`` search, recommend, review, overall, or empty.
+Values stand as printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares (0 to 1), Orion in
+percent.
 
 Departures from the print: Table 2 of PersonalWAB has its unnamed token averages named (instruction, product)
 and cells that span train and test as ``all``; Table 2 of Orion heads its steps with (%), here they are steps.
-The check mark of PersonalWAB's Table 1 is ``yes``, its crosses ``no``.
+The check mark of PersonalWAB's Table 1 is ``yes``, its crosses ``no``. Persona2Web's row (table "summary")
+puts its text in the terms of that table: one query a task, real websites, users' own histories.
 """
 
 from functools import cache

@@ -4,8 +4,16 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pwagents.errors import NotEvaluableError
-from pwagents.schema import Action, Observation, Task
-from pwagents.web.functions import DETAILS_FUNCTION, FUNCTION_OF, Shop, WebFunctions, call, full_text
+from pwagents.schema import Action, Observation, Task, check_choice
+from pwagents.web.functions import (
+    DETAILS_FUNCTION,
+    FUNCTION_OF,
+    MalformedCallError,
+    Shop,
+    WebFunctions,
+    call,
+    full_text,
+)
 from pwagents.web.reward import rank_accuracy
 
 Track = Literal["single_turn", "multi_turn"]
@@ -31,6 +39,7 @@ class WebEnvironment:
     def __init__(
         self, shop: Shop, track: Track = "single_turn", user: UserSimulator | None = None, details=False
     ):
+        check_choice("track", track, Track)
         self.shop, self.track, self.user = shop, track, user
         self.functions = WebFunctions(shop)
         self.allowed = (*FUNCTION_OF.values(), "respond", "stop") + ((DETAILS_FUNCTION,) if details else ())
@@ -71,7 +80,7 @@ class WebEnvironment:
         error, attempt, reward = "", False, 0.0
         try:
             observation = call(self.functions, self.allowed, action.name, action.arguments)
-        except ValueError as problem:
+        except MalformedCallError as problem:
             error = str(problem)
             observation = Observation(text=f"Error: {error}")
         else:

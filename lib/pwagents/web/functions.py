@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Protocol
 from pydantic import ConfigDict, StringConstraints, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Benchmark, Observation, Product, TaskType
+from pwagents.schema import Benchmark, Observation, Product, TaskType, check_choice
 from pwagents.web.search import SearchEngine
 
+ObservationForm = Literal["full", "compact"]
 RESULTS = 10  # products that a search or a recommendation shows
 
 # The function that each task asks for; only its calls are attempts at the task.
@@ -38,7 +39,10 @@ class Shop:
     search_engine: SearchEngine
     recommender: ProductRecommender
     embedder: Embedder
-    observation: Literal["full", "compact"] = "full"
+    observation: ObservationForm = "full"
+
+    def __post_init__(self):
+        check_choice("observation", self.observation, ObservationForm)
 
     def show(self, asins: list[str]) -> Observation:
         """The products as an observation, in the given order."""
@@ -122,7 +126,7 @@ class WebFunctions:
         """
         product = self.shop.benchmark.products.get(asin)
         if product is None:
-            raise ValueError(f"no product has the id {asin!r}")
+            raise MalformedCallError(f"no product has the id {asin!r}")
         return Observation(text=full_text(product), products=(asin,))
 
     @_checked
@@ -138,21 +142,27 @@ class WebFunctions:
         """End the task."""
 
 
+class MalformedCallError(ValueError):
+    """A call that cannot be carried out, by the agent's fault; the message is one line for the agent."""
+
+
 def call(functions: WebFunctions, allowed: tuple[str, ...], name: str, arguments: dict) -> Observation | None:
     """Call one web function by name.
 
     Raises:
-        ValueError: the function is unknown or not allowed, or its arguments are malformed; the message is
-            one line that says what was expected, fit to be shown to the agent.
+        MalformedCallError: the function is unknown or not allowed, or its arguments are malformed. What goes
+            wrong inside the shop is no fault of the agent's and raises whatever it raises.
     """
     if name not in allowed:
-        raise ValueError(f"unknown function {name!r}; the functions are {', '.join(allowed)}")
+        raise MalformedCallError(f"unknown function {name!r}; the functions are {', '.join(allowed)}")
     try:
         return getattr(functions, name)(**arguments)
     except ValidationError as error:
+        if error.title != f"WebFunctions.{name}":  # not of the arguments: something inside the shop
+            raise
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "arguments"
-        raise ValueError(f"{name}: {where}: {first['msg']}") from None
+        raise MalformedCallError(f"{name}: {where}: {first['msg']}") from None
 
 
 def tool_schemas(names: tuple[str, ...]) -> list[dict]:

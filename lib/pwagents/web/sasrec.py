@@ -226,7 +226,8 @@ def train_sasrec(
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
         epochs = progress(range(config.epochs), desc="SASRec", unit="epoch", disable=not show_progress)
         for _ in epochs:
-            epochs.set_postfix(loss=f"{train_epoch(model, optimizer, windows, config):.3f}")
+            loss = train_epoch(model, optimizer, windows, config)
+            epochs.set_postfix(loss=f"{loss:.3f}", refresh=False)
     return model.eval()
 
 

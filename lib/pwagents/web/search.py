@@ -11,6 +11,7 @@ import zipfile
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
@@ -23,7 +24,7 @@ from pwagents.schema import Product
 from pwagents.web import analyzer
 
 K1, B = np.float32(0.9), np.float32(0.4)
-GROUPS = 256  # rows are looked through in this many groups
+PROBE = 256  # so many rows of a query's strongest term tell what score the best hits have at least
 Hit = tuple[str, float]
 
 
@@ -31,8 +32,6 @@ class SearchEngine(Protocol):
     """What the environment asks of a search engine; safe to call from several threads."""
 
     def search(self, query: str, k: int = 10) -> list[Hit]: ...
-
-    def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]: ...
 
 
 def product_text(product: Product) -> str:
@@ -68,7 +67,10 @@ def build_search_engine(
 
     Raises:
         InfrastructureError: "pyserini" is asked for and there is no Java 21 or no Pyserini.
+        ValueError: there is no engine of that name.
     """
+    if engine not in ("bm25", "pyserini"):
+        raise ValueError(f"search engine {engine!r}; expected 'bm25' or 'pyserini'")
     documents = {asin: product_text(product) for asin, product in products.items()}
     if engine == "pyserini":
         from pwagents.web.pyserini_search import PyseriniEngine
@@ -93,8 +95,8 @@ class Bm25Engine:
     score(d, q) = sum over terms t of q of idf(t) * (1 - 1 / (1 + tf(t, d) * norm(d)))
     norm(d) = 1 / (k1 * (1 - b + b * length(d) / mean length))
 
-    The impact of each term in each document is computed once, in float32 as Lucene does, and stored by term
-    (the columns of a sparse matrix). Lengths are rounded as Lucene rounds them (:func:`lossy_length`).
+    The impact of each term in each document is computed once, in float32 as Lucene does, and stored by term,
+    the highest first. Lengths are rounded as Lucene rounds them (:func:`lossy_length`).
     A term that occurs twice in the query counts twice. Documents of equal score are ordered by id, as
     Pyserini does. Scores are Lucene's own; Pyserini shows them rounded to four decimals.
     """
@@ -115,11 +117,17 @@ class Bm25Engine:
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """At most ``k`` (id, score), best first; documents without any term of the query are left out."""
-        scores = np.zeros(-(-len(self._ids) // GROUPS) * GROUPS)  # Lucene, too, adds in double precision
-        for term, times in Counter(analyzer.analyze(query)).items():
+        scores = np.zeros(len(self._ids))  # Lucene, too, adds in double precision
+        probe, strongest = self._rows[:0], 0.0
+        for term, times in Counter(query_terms(query)).items():
             if postings := self._postings.get(term):
-                np.add.at(scores, self._rows[postings], times * self._impacts[postings])
-        rows, best = top_rows(scores, k)
+                rows, weights = self._rows[postings], self._impacts[postings]
+                if times > 1:
+                    weights = times * weights
+                np.add.at(scores, rows, weights)
+                if len(rows) >= k and weights[0] > strongest:
+                    probe, strongest = rows[: max(k, PROBE)], weights[0]
+        rows, best = top_rows(scores, k, probe)
         return [(self._ids[row], score) for row, score in zip(rows.tolist(), best.tolist(), strict=True)]
 
     def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
@@ -137,25 +145,34 @@ def lossy_length(length: np.ndarray) -> np.ndarray:
     return np.where(length < 24, length, 24 + (rest >> dropped << dropped)).astype(np.float32)
 
 
-def top_rows(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and float32 values of the ``k`` highest scores above zero, best first, equal values by row.
+def top_rows(scores: np.ndarray, k: int, probe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and float32 values of the ``k`` highest ``scores`` (float64) above zero, best first, ties by row.
 
-    The k-th highest maximum of GROUPS groups of rows is a lower bound of the k-th score: few rows reach it,
-    and only these are sorted. (A partition of all scores takes several times as long.) ``scores``: float64,
-    its length a multiple of GROUPS.
+    ``probe``: different rows, of which many should be among the best. The k-th highest score of any rows is
+    a lower bound of the k-th highest of all; few rows reach it, and only these are sorted. With fewer than
+    ``k`` rows in it, all rows above zero are. (A partition of all scores takes several times as long.)
     """
     bound = 0.0
-    if scores.size and k <= GROUPS:
-        maxima = scores.reshape(-1, GROUPS).max(axis=0)
-        bound = np.partition(maxima, -k)[-k]
-    # One float32 lower: what is below the bound only in double precision still ties with it.
-    rows = np.flatnonzero(scores > np.nextafter(np.float32(bound), np.float32(0)))
+    if 0 < k <= len(probe):
+        bound = np.partition(scores[probe], -k)[-k].item()
+    # A millionth lower: what is below the bound only in double precision still ties with it in float32.
+    rows = np.flatnonzero(scores > bound * (1 - 1e-6))
     values = scores[rows].astype(np.float32)
     order = np.argsort(-values, kind="stable")[:k]
     return rows[order], values[order]
 
 
-Index = tuple[list[str], np.ndarray, np.ndarray, np.ndarray]  # terms, starts of columns, rows, impacts
+@lru_cache(maxsize=50_000)
+def _word_terms(word: str) -> tuple[str, ...]:
+    return tuple(analyzer.analyze(word))
+
+
+def query_terms(query: str) -> list[str]:
+    """:func:`pwagents.web.analyzer.analyze`, which tells words at spaces; frequent words are remembered."""
+    return [term for word in query.split(" ") for term in _word_terms(word)]
+
+
+Index = tuple[list[str], np.ndarray, np.ndarray, np.ndarray]  # terms, starts of postings, rows, impacts
 
 
 def _build(texts: Sequence[str]) -> Index:
@@ -170,7 +187,9 @@ def _build(texts: Sequence[str]) -> Index:
     weight = np.repeat(idf.astype(np.float32), document_frequency)
     rows = frequency.indices.astype(np.int32)
     impacts = weight - weight / (one + frequency.data.astype(np.float32) * norm[rows])
-    return terms, frequency.indptr.astype(np.int64), rows, impacts
+    term = np.repeat(np.arange(len(terms)), document_frequency)
+    highest_first = np.lexsort((rows, -impacts, term))
+    return terms, frequency.indptr.astype(np.int64), rows[highest_first], impacts[highest_first]
 
 
 def _count_terms(texts: Sequence[str]) -> tuple[csc_array, list[str]]:

@@ -1,5 +1,6 @@
 """What the people of the embedded world write: reviews and instructions."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ class TaskTruth:
         interest: the domain that the task was drawn from.
         wants: slot -> the value of the target, and "type" -> its type.
         stated: the slots that the instruction names.
-        in_history: slots left out whose wanted value is the user's current preference in this interest.
+        in_history: slots left out whose wanted value is the user's current preference in this interest, and
+            was bought in it before the first task of the split, so that an agent can find it.
         in_head: slots left out that only asking the user can tell.
     """
 
@@ -64,12 +66,14 @@ def write_request(
     person: Person,
     item: Item,
     purchase: Purchase,
+    bought: Set[tuple[str, str, str]],
     completeness: float,
     generator: np.random.Generator,
 ) -> tuple[str, TaskTruth]:
     """The instruction of a search or recommend task, and the truth about what it leaves out.
 
     Args:
+        bought: (domain, slot, value) of all that the user bought before the first task of the split.
         completeness: the probability that an attribute is named; at 1 every request is complete.
             Below 1 recommendations name no attribute: they are requests to explore.
     """
@@ -77,14 +81,15 @@ def write_request(
     wants = item.values | {"type": item.type}
     current = purchase.interest.current
     left_out = [slot for slot in item.values if slot not in stated]
+    found = [s for s in left_out if wants[s] == current[s] and (item.domain.name, s, wants[s]) in bought]
     type_is_stated = kind in ("incomplete", "complete")
     truth = TaskTruth(
         kind=kind,
         interest=item.domain.name,
         wants=wants,
         stated=(*stated, "type") if type_is_stated else tuple(stated),
-        in_history=tuple(s for s in left_out if wants[s] == current[s]),
-        in_head=tuple(s for s in left_out if wants[s] != current[s]) + (() if type_is_stated else ("type",)),
+        in_history=tuple(found),
+        in_head=tuple(s for s in left_out if s not in found) + (() if type_is_stated else ("type",)),
     )
     template = language()["tones"][person.tone]["ask" if task_type == "search" else "recommend"]
     return _pick(template, generator).format(want=_want(task_type, kind, item, stated)), truth

@@ -43,6 +43,8 @@ class WorldConfig:
     completeness: float = 0.2
 
     def __post_init__(self):
+        if self.n_users < 1:
+            raise ValueError(f"n_users is {self.n_users}; expected at least 1")
         for name, (low, high) in {"history": self.history, "interests": self.interests}.items():
             if not 1 <= low <= high:
                 raise ValueError(f"{name} is {(low, high)}; expected two numbers, 1 <= least <= most")
@@ -103,12 +105,16 @@ def make_world(config: WorldConfig, seed: int) -> World:
             )
             for p, t in zip(purchases, times, strict=True)
         )
-        for behavior, purchase, segment in zip(behaviors[user_id], purchases, segments, strict=True):
-            if segment != "history":
-                for task, truth in _make_tasks(person, behavior, purchase, items, config, generator):
-                    tasks[segment].append(task)
-                    if truth:
-                        truths[task.task_id] = truth
+        for split in ("train", "test"):
+            before = purchases[: segments.index(split)]
+            bought = {
+                (items[p.asin].domain.name, *pair) for p in before for pair in items[p.asin].values.items()
+            }
+            for behavior, purchase, segment in zip(behaviors[user_id], purchases, segments, strict=True):
+                if segment == split:
+                    made = _make_tasks(person, behavior, purchase, items, bought, config, generator)
+                    tasks[split] += [task for task, _ in made]
+                    truths |= {task.task_id: truth for task, truth in made if truth}
     benchmark = Benchmark("synthetic", products, behaviors, {s: tuple(ts) for s, ts in tasks.items()})
     return World(benchmark, Truth(items, people, truths))
 
@@ -132,17 +138,19 @@ def _timeline(length: int, generator: np.random.Generator) -> tuple[list[int], l
 
 
 def _make_tasks(
-    person: Person, behavior: Behavior, purchase: Purchase, items, config: WorldConfig, generator
-):
+    person: Person, behavior: Behavior, purchase: Purchase, items, bought, config: WorldConfig, generator
+) -> list[tuple[Task, TaskTruth | None]]:
     """Search and recommend tasks (with their truth) for purchases the user liked, a review task for each."""
     item = items[behavior.parent_asin]
+    made = []
     for task_type in TASK_TYPES:
         truth = None
         if task_type == "review":
             instruction = ask_for_review(person, item, purchase, generator)
         elif purchase.rating >= 4:
-            completeness = config.completeness
-            instruction, truth = write_request(task_type, person, item, purchase, completeness, generator)
+            instruction, truth = write_request(
+                task_type, person, item, purchase, bought, config.completeness, generator
+            )
         else:
             continue
         task = Task(
@@ -154,4 +162,5 @@ def _make_tasks(
             target=behavior.parent_asin,
             review=behavior.review,
         )
-        yield task, truth
+        made.append((task, truth))
+    return made
