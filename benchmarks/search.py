@@ -9,7 +9,7 @@ at least five times as many queries a second.
 import gzip
 import json
 import os
-import resource
+import re
 import statistics
 import sys
 import tempfile
@@ -39,7 +39,8 @@ def measure_search(meta_path: Path, reviews_path: Path, n_queries: int = 500) ->
     the fastest of ROUNDS rounds, one query at a time in one thread.
 
     Returns:
-        engine -> {"index_s", "load_s" (from the stored index), "memory_mb" (growth of the peak),
+        engine -> {"index_s", "load_s" (from the stored index), "memory_mb" (how far
+        the process's memory rose above what it held before, index building included),
         "queries_per_s", "p50_ms"}, for LuceneSearcher also "batch_2_threads_per_s"; and under "ratio":
         "queries_per_s" (Python over LuceneSearcher), "batch_2_threads_per_s" (Python in one thread over
         LuceneSearcher's batch_search) and "overlap_at_10" of the results.
@@ -61,11 +62,11 @@ def _raw_text(row: dict) -> str:
 
 def _measure(documents: Mapping[str, str], queries: Sequence[str]) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
-        start = peak_mb()
+        start = _forget_peak_mb()
         (_, index_s), (python, load_s) = (_timed(lambda: Bm25Engine(documents, folder)) for _ in range(2))
         ours = {"index_s": index_s, "load_s": load_s, "memory_mb": peak_mb() - start}
 
-        start = peak_mb()
+        start = _forget_peak_mb()
         LuceneSearcher = _import_lucene_searcher()
         engine, index_s = _timed(lambda: PyseriniEngine(documents, folder))
         lucene, load_s = _timed(lambda: LuceneSearcher(str(engine.index_dir)))
@@ -117,7 +118,18 @@ def _timed(function: Callable) -> tuple:
 
 
 def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The most memory this process has held, MB. (getrusage would count the process that started it, too.)"""
+    return _status_mb("VmHWM")
+
+
+def _forget_peak_mb() -> float:
+    """What the process holds now, MB; :func:`peak_mb` starts anew from there."""
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
+    return _status_mb("VmRSS")
+
+
+def _status_mb(field: str) -> float:
+    return int(re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text()).group(1)) / 1024
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pwagents.schema import Product
 from pwagents.web.analyzer import analyze, tokenize
-from pwagents.web.search import Bm25Engine, build_search_engine, lossy_length, product_text
+from pwagents.web.search import Bm25Engine, build_search_engine, lossy_length, product_text, top_rows
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,12 @@ def test_ties_are_ordered_by_id_not_by_insertion():
     found = Bm25Engine(documents).search("words", k=12)
     assert [docid for docid, _ in found] == [f"d{i:04}" for i in range(12)]
     assert len({score for _, score in found}) == 1
+
+
+def test_scores_that_differ_only_in_double_precision_tie():
+    rows, values = top_rows(np.array([0.0, 2.0, 1.0, 2.0 + 1e-9, 3.0]), k=2, probe=np.array([3, 4]))
+    assert rows.tolist() == [4, 1]
+    assert values.tolist() == [3.0, 2.0]
 
 
 def test_fewer_hits_than_asked_for_and_none():
@@ -144,6 +150,11 @@ def test_a_stored_index_gives_the_same_results_and_a_damaged_one_is_made_anew(tm
     changed = products | {"B0": _product(parent_asin="B0", title="hat")}
     assert build_search_engine(changed, cache_dir=tmp_path).search("hat")[0][0] == "B0"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_unknown_engine_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match="'bm52'.*'bm25'.*'pyserini'"):
+        build_search_engine({"B01": _product()}, engine="bm52")
 
 
 def test_a_stored_index_without_terms(tmp_path):

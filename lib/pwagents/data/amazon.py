@@ -153,7 +153,8 @@ def _choose_users(db, data_dir: Path, n_users: int, min_behaviors: int, seed: in
     (found,) = db.execute("SELECT count(*) FROM users").fetchone()
     if found == 0:
         (longest,) = db.execute("SELECT coalesce(max(n), 0) FROM counts").fetchone()
-        expected = f"users with {min_behaviors}; lower min_behaviors (the least history) or take more categories or files"
+        advice = "lower min_behaviors (the least history) or take more categories or files"
+        expected = f"users with {min_behaviors}; {advice}"
         raise DataError(data_dir, "-", "user_id", f"at most {longest} behaviours of one user", expected)
     repairs[f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours"] = (
         n_users - found

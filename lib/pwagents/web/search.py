@@ -154,11 +154,13 @@ def top_rows(scores: np.ndarray, k: int, probe: np.ndarray) -> tuple[np.ndarray,
     """
     bound = 0.0
     if 0 < k <= len(probe):
-        bound = np.partition(scores[probe], -k)[-k].item()
+        probed = scores[probe]
+        probed.partition(len(probed) - k)
+        bound = probed[-k].item()
     # A millionth lower: what is below the bound only in double precision still ties with it in float32.
-    rows = np.flatnonzero(scores > bound * (1 - 1e-6))
+    rows = (scores > bound * (1 - 1e-6)).nonzero()[0]
     values = scores[rows].astype(np.float32)
-    order = np.argsort(-values, kind="stable")[:k]
+    order = (-values).argsort(kind="stable")[:k]
     return rows[order], values[order]
 
 
