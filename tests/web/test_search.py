@@ -153,7 +153,7 @@ def test_a_stored_index_gives_the_same_results_and_a_damaged_one_is_made_anew(tm
 
 
 def test_an_unknown_engine_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match="'bm52'.*'bm25'.*'pyserini'"):
+    with pytest.raises(ValueError, match=r"'bm52'.*'bm25'.*'pyserini'"):
         build_search_engine({"B01": _product()}, engine="bm52")
 
 
