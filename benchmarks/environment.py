@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/environment.py <folder with meta.jsonl.gz and reviews.jsonl.gz>
 
-About five minutes on 2 cores the first time, three with warm caches. The folder holds raw Amazon Reviews 2023
+About eight minutes on 2 cores the first time, four with warm caches. The folder holds raw Amazon Reviews 2023
 files; without one, search is left out. Compare the ratios: they come from one run on one machine.
 """
 
@@ -86,7 +86,7 @@ def main() -> None:
         measured = measure_search(arguments.data / "meta.jsonl.gz", arguments.data / "reviews.jsonl.gz")
         print(pd.DataFrame(measured).round(3).to_string(na_rep=""), "\n")
     print("recommender, 1,000 users and 36,000 products")
-    print(pd.Series(measure_sasrec()).to_string())
+    print(pd.json_normalize(measure_sasrec()).T.round(3).to_string(header=False))
 
 
 if __name__ == "__main__":
