@@ -109,6 +109,6 @@ $(VENV)/.ready: pyproject.toml
 	@touch $(VENV)/.unfinished
 	@if nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) $(TORCH_FLAGS) $(TORCH); \
 	elif test -z "$(TORCH_FLAGS)" && $(CPU_TORCH) $(TORCH); then :; \
-	else $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); fi
+	else echo "Taking the build of torch that pip finds"; $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); fi
 	@$(INSTALL) -e ".[dev]"
 	@mv $(VENV)/.unfinished $@ && touch $@
