@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from pwagents.threads import one_core
 from pwagents.web.recommender import Recommender, evaluate_leave_one_out
-from pwagents.web.sasrec import SasRec, SasRecConfig, one_core, train_epoch, training_windows
+from pwagents.web.sasrec import SasRec, SasRecConfig, train_epoch, training_windows
 
 # Schedules that learn from a few hundred users; the published one takes thousands of small steps.
 PUBLISHED = SasRecConfig(epochs=200)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pwagents.embedding import DIMENSION, Embedder, count_tokens
+from pwagents.threads import one_core
 
 TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]
 
@@ -47,6 +48,8 @@ def test_alone_an_embedding_depends_on_its_text_only(cache):
     one_by_one = Embedder()
     singles = np.concatenate([one_by_one.encode([text]) for text in TEXTS])
     assert (Embedder().encode(TEXTS[::-1])[::-1] == singles).all()
+    with one_core():
+        assert (Embedder().encode(TEXTS) == singles).all()
     np.testing.assert_allclose(Embedder(batch_size=64).encode(TEXTS), singles, atol=1e-6)
 
 

@@ -4,13 +4,14 @@ import hashlib
 import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
+from pwagents.threads import one_core
 
 DIMENSION = 384
 MODEL_NAME = "all-MiniLM-L6-v2"
@@ -26,9 +27,9 @@ class Embedder:
         cache_dir: folder of the SQLite file that keeps the embeddings between runs; None keeps them in
             memory alone.
         max_tokens: longer texts are cut to this many tokens (the model's own limit is 256).
-        batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit,
-            as a metric's should. Larger batches are about three times faster, and the texts of a batch
-            change each other's embeddings by up to 2e-7.
+        batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit and
+            whatever the number of cores, as a metric's should. Larger batches are about three times faster,
+            and the texts of a batch change each other's embeddings by up to 2e-7.
 
     Raises:
         InfrastructureError: the file stays locked for a minute, or the disk is full.
@@ -83,7 +84,11 @@ class Embedder:
         """Embed in batches of texts of like length; each batch is stored when it is done."""
         model = self._load_model()
         keys = sorted(missing, key=lambda key: (len(missing[key]), key))
-        with progress(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar:
+        alone = self.batch_size == 1  # one text gains nothing from a second core
+        with (
+            one_core() if alone else nullcontext(),
+            progress(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar,
+        ):
             for i in range(0, len(keys), self.batch_size):
                 part = keys[i : i + self.batch_size]
                 vectors = model.encode(

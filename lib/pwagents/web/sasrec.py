@@ -10,8 +10,7 @@ Where our training departs from the published one: a sequence longer than ``max_
 instead of losing its beginning, and an epoch visits each window once instead of drawing users at random.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -22,6 +21,7 @@ from torch.nn import functional as F
 
 from pwagents.errors import DataError
 from pwagents.progress import progress
+from pwagents.threads import one_core
 
 PADDING = 0  # item 0 is no item
 
@@ -229,16 +229,6 @@ def train_sasrec(
             loss = train_epoch(model, optimizer, windows, config)
             epochs.set_postfix(loss=f"{loss:.3f}", refresh=False)
     return model.eval()
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def train_epoch(model: SasRec, optimizer, windows: Tensor, config: SasRecConfig) -> float:
