@@ -18,6 +18,8 @@ TaskType = Literal["search", "recommend", "review"]
 Split = Literal["train", "test"]
 Protocol = Literal["leak_free", "as_published"]
 Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
+# Why a reply of a model could not be carried out; empty where it could.
+ProblemKind = Literal["", "malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 TASK_TYPES: tuple[TaskType, ...] = ("search", "recommend", "review")
@@ -70,6 +72,28 @@ class Behavior(Record):
     review: Review
 
 
+class UserProfile(Record):
+    """The profile that PersonalWAB publishes for a user, in its own words (Figures 10 and 11).
+
+    Written by a language model; some values stray from the options of its prompt and are kept as they are. It
+    was made from the whole history, test purchases included: only as-published rows may look at it.
+    """
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    gender: str = Field(alias="Gender")
+    age: str = Field(alias="Age")
+    occupation: str = Field(alias="Occupation")
+    price_sensitivity: str = Field(alias="Price Sensitivity")
+    shopping_interest: str = Field(alias="Shopping Interest")
+    brand_preference: str = Field(alias="Brand Preference")
+    diversity_preference: str = Field(alias="Diversity Preference")
+    interaction_complexity: str = Field(alias="Interaction Complexity")
+    tone_and_style: str = Field(alias="Tone and Style")
+    item_reference: str = Field(alias="Item Reference")
+    focus_aspect: str = Field(alias="Focus Aspect")
+
+
 class Task(Record):
     """One instruction of one user, with the truth it is graded against.
 
@@ -95,6 +119,7 @@ class Benchmark:
         products: parent_asin -> Product.
         behaviors: user_id -> all behaviours of the user, the tasks' own purchases included, oldest first.
         tasks: split -> tasks.
+        profiles: user_id -> the profile published with the data, where there is one (``personalwab`` alone).
         repairs: what was mended while reading, as "description" -> count.
 
     Raises:
@@ -106,6 +131,7 @@ class Benchmark:
     products: Mapping[str, Product]
     behaviors: Mapping[str, tuple[Behavior, ...]]
     tasks: Mapping[Split, tuple[Task, ...]]
+    profiles: Mapping[str, UserProfile] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -142,6 +168,10 @@ class Benchmark:
                 first[key] = min(first.get(key, task.timestamp), task.timestamp)
         return first
 
+    def first_task(self, user_id: str, split: Split = "test") -> int:
+        """When the user's first task of the split begins (milliseconds); what lies before it may be known."""
+        return self._first_task[split, user_id]
+
     def before(self, user_id: str, timestamp: int) -> tuple[Behavior, ...]:
         """The user's behaviours strictly before ``timestamp``, oldest first."""
         return tuple(b for b in self.behaviors[user_id] if b.timestamp < timestamp)
@@ -164,12 +194,13 @@ class Benchmark:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 (16 hex digits) over products, behaviours and tasks by split, for journals and keys."""
+        """SHA-256 (16 hex digits) over products, behaviours, tasks and profiles, for journals and keys."""
         digest = hashlib.sha256()
         groups = [
             ("products", [self.products[asin] for asin in sorted(self.products)]),
             *((f"user {user}", self.behaviors[user]) for user in sorted(self.behaviors)),
             *((f"split {split}", tasks) for split, tasks in sorted(self.tasks.items())),
+            *((f"profile {user}", [self.profiles[user]]) for user in sorted(self.profiles)),
         ]
         for name, records in groups:
             digest.update(f"\n{name}, {len(records)}\n".encode())
@@ -178,11 +209,35 @@ class Benchmark:
         return digest.hexdigest()[:16]
 
 
-class Action(Record):
-    """One call of a web function."""
+class Usage(Record):
+    """What calls of a language model cost: how many, tokens, US dollars (0 where no price is known)."""
 
-    name: str
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
+
+class Action(Record):
+    """One call of a web function, and what a language model said beside it.
+
+    Args:
+        name, arguments: the call. Whether it is well-formed is for the environment to say.
+        thought: what the model wrote beside the call.
+        problem: why the model's reply holds no call at all (no JSON, empty, cut off at the token limit), in
+            one line for the model; empty for a call. ``problem_kind`` sorts the problems for counting.
+        usage: what the model's calls for this step cost; None without a model.
+    """
+
+    name: str = ""
     arguments: dict[str, Any] = {}
+    thought: str = ""
+    problem: str = ""
+    problem_kind: ProblemKind = ""
+    usage: Usage | None = None
 
 
 class Observation(Record):
@@ -195,15 +250,18 @@ class Observation(Record):
 class Step(Record):
     """One action, its observation, and how the environment judged it.
 
-    ``error`` is empty for a valid call. ``attempt`` is true for a valid call of the function that the
-    task asks for; only attempts have a result accuracy (0 to 1) other than 0.
+    ``error`` is empty for a valid call, ``error_kind`` its sort. ``attempt`` is true for a valid call of the
+    function that the task asks for; only attempts have a result accuracy (0 to 1) other than 0.
+    ``user_usage`` is what the user simulator's answer cost.
     """
 
     action: Action
     observation: Observation
     error: str = ""
+    error_kind: ProblemKind = ""
     attempt: bool = False
     result_accuracy: float = 0.0
+    user_usage: Usage | None = None
 
 
 class Trajectory(Record):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import NotEvaluableError
-from pwagents.schema import Action
-from pwagents.web.environment import MAX_STEPS, WebEnvironment
+from pwagents.schema import Action, Usage
+from pwagents.web.environment import MAX_STEPS, UserReply, WebEnvironment
 from pwagents.web.episode import BeliefState, Episode, run_episode
 from pwagents.web.functions import DETAILS_FUNCTION, FUNCTION_OF, Shop, tool_schemas
 from pwagents.web.reward import rank_accuracy
@@ -35,7 +35,8 @@ def test_search_for_the_title_finds_the_target_first(shop, benchmark, task_of):
     environment.reset(task_of["search"])
     observation, reward, done, info = environment.step(search(title_of(benchmark, task_of["search"])))
     assert observation.products[0] == task_of["search"].target and len(observation.products) == 10
-    assert (reward, done, info) == (1.0, True, {"error": "", "attempt": True})
+    fine = {"error": "", "error_kind": "", "attempt": True, "user_usage": None}
+    assert (reward, done, info) == (1.0, True, fine)
 
 
 def test_review_is_scored_against_the_real_one(shop, task_of):
@@ -102,14 +103,16 @@ def test_looking_up_details_does_not_end_the_single_turn_track_but_is_limited(sh
 def test_multi_turn_ends_at_stop_or_after_ten_steps_and_respond_reaches_the_user(shop, task_of):
     heard = []
 
-    def user(task, said):
-        heard.append((task.task_id, said))
-        return "navy, please"
+    def user(task, session, said):
+        heard.append((task.task_id, len(session), said))
+        return UserReply("navy, please", Usage(calls=1))
 
     environment = WebEnvironment(shop, "multi_turn", user)
     environment.reset(task_of["search"])
-    observation, *_ = environment.step(Action(name="respond", arguments={"content": "Which color?"}))
-    assert observation.text == "navy, please" and heard == [(task_of["search"].task_id, "Which color?")]
+    environment.step(search("mat"))
+    observation, *_, info = environment.step(Action(name="respond", arguments={"content": "Which color?"}))
+    assert observation.text == "navy, please" and info["user_usage"] == Usage(calls=1)
+    assert heard == [(task_of["search"].task_id, 1, "Which color?")]
     assert environment.step(Action(name="stop"))[2]
     environment.reset(task_of["search"])
     assert [environment.step(search("mat"))[2] for _ in range(MAX_STEPS)] == [False] * 9 + [True]

@@ -81,7 +81,7 @@ def load_amazon(
         raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
     tasks = _make_tasks(products, behaviors, seed, repairs)
     _check_tasks(data_dir, tasks)
-    return Benchmark("amazon", products, behaviors, tasks, dict(sorted((+repairs).items())))
+    return Benchmark("amazon", products, behaviors, tasks, repairs=dict(sorted((+repairs).items())))
 
 
 def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:

@@ -1,12 +1,14 @@
 """Floors and ceilings: how well nobody at all, and somebody who knows the answer, would do."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from heapq import nsmallest
 
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Benchmark, Task
+from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.web.functions import RESULTS
 from pwagents.web.reward import rank_accuracy
@@ -20,22 +22,28 @@ def product_bounds(
 ) -> pd.DataFrame:
     """Result accuracy of reference rankings on search and recommend tasks, one row a task and method.
 
-    - random: ten products at random; - popularity: the ten most bought in the train period;
+    - random: ten products at random; - popularity: the ten most bought;
     - repeat: the user's own last ten products (recommend);
     - instruction alone: the instruction as the query (search);
-    - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target in
-      the train period: a recommender that learns from purchases can know no other product.
+    - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
+      before: a recommender that learns from purchases can know no other product.
+
+    Bought means: in somebody's train period, and before the first test task of the task's own user.
     """
     catalogue = sorted(benchmark.products)
-    known = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
-    popular = popular_products(benchmark)
+    purchases = _train_purchases(benchmark)
+    first_bought: dict[str, int] = {}
+    for timestamp, _, behavior in purchases:
+        first_bought.setdefault(behavior.parent_asin, timestamp)
+    popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
     rows = []
     for task in tasks:
         if task.type == "review":
             continue
         generator = rng(seed, "bounds", task.task_id)
         picks = generator.choice(len(catalogue), size=min(RESULTS, len(catalogue)), replace=False)
-        rankings = {"random": [catalogue[i] for i in picks], "popularity": popular}
+        start = benchmark.first_task(task.user_id)
+        rankings = {"random": [catalogue[i] for i in picks], "popularity": popular[start]}
         if task.type == "search":
             title = benchmark.products[task.target].title
             rankings["instruction alone"] = [a for a, _ in engine.search(task.instruction, RESULTS)]
@@ -43,41 +51,63 @@ def product_bounds(
         else:
             past = [b.parent_asin for b in benchmark.history(task, "test")]
             rankings["repeat"] = list(dict.fromkeys(reversed(past)))[:RESULTS]
-            rankings["oracle"] = [task.target] if task.target in known else []
+            rankings["oracle"] = [task.target] if first_bought.get(task.target, start) < start else []
         for method, ranking in rankings.items():
             rows.append((method, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def popular_products(benchmark: Benchmark) -> list[str]:
-    """The ten products bought most often in the train period; ties by id."""
-    counts = Counter(b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user))
-    return sorted(counts, key=lambda asin: (-counts[asin], asin))[:RESULTS]
+def _train_purchases(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:
+    """(time, user, behaviour) of all train periods, earliest first, at the same time by user."""
+    purchases = [
+        (behavior.timestamp, user, behavior)
+        for user in sorted(benchmark.behaviors)
+        for behavior in benchmark.train_period(user)
+    ]
+    return sorted(purchases, key=lambda purchase: purchase[0])
+
+
+def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[str]]:
+    """The ten products bought most often in train periods before each date (milliseconds); ties by id."""
+    purchases = _train_purchases(benchmark)
+    counts: Counter[str] = Counter()
+    popular, seen = {}, 0
+    for date in sorted(dates):
+        new = purchases[seen : bisect_left(purchases, date, lo=seen, key=lambda purchase: purchase[0])]
+        if new or not popular:
+            counts.update(behavior.parent_asin for _, _, behavior in new)
+            best = nsmallest(RESULTS, counts, key=lambda asin: (-counts[asin], asin))
+        popular[date], seen = best, seen + len(new)
+    return popular
 
 
 def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
     """Result accuracy of other real reviews in the place of the agent's, one row a task and method.
 
     - random: a review by anybody, where there is one; - same user: the user's latest review before the task;
-    - same product: another user's review of the product (only where there is one);
-    - oracle: the real review, 1 by definition. All but the oracle come from the train period.
+    - same product: the first review of the product by another user (only where there is one);
+    - oracle: the real review, 1 by definition. All but the oracle come from train periods, and from the time
+      before the first test task of the task's own user.
     """
-    texts, by_product = [], defaultdict(list)
-    for user in sorted(benchmark.behaviors):
-        for b in benchmark.train_period(user):
-            if b.review.text:
-                texts.append(b.review.text)
-                by_product[b.parent_asin].append((user, b.review.text))
+    reviews = [(t, user, b) for t, user, b in _train_purchases(benchmark) if b.review.text]
+    by_product = defaultdict(list)
+    for review in reviews:
+        by_product[review[2].parent_asin].append(review)
     pairs = []
     for task in tasks:
         if task.type != "review":
             continue
-        if texts:
-            pairs.append(("random", task, texts[rng(seed, "bounds", task.task_id).integers(len(texts))]))
+        start = benchmark.first_task(task.user_id)
+        n_earlier = bisect_left(reviews, start, key=lambda review: review[0])
+        if n_earlier:
+            pick = reviews[rng(seed, "bounds", task.task_id).integers(n_earlier)]
+            pairs.append(("random", task, pick[2].review.text))
         own = [b.review.text for b in benchmark.history(task, "test") if b.review.text]
         if own:
             pairs.append(("same user", task, own[-1]))
-        others = [text for user, text in by_product[task.target] if user != task.user_id]
+        others = [
+            b.review.text for t, user, b in by_product[task.target] if t < start and user != task.user_id
+        ]
         if others:
             pairs.append(("same product", task, others[0]))
         pairs.append(("oracle", task, task.review.text))

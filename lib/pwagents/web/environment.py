@@ -1,10 +1,10 @@
 """The web environment: one task at a time, from the instruction to the reward."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pwagents.errors import NotEvaluableError
-from pwagents.schema import Action, Observation, Task, check_choice
+from pwagents.schema import Action, Observation, Task, Usage, check_choice
 from pwagents.web.functions import (
     DETAILS_FUNCTION,
     FUNCTION_OF,
@@ -19,7 +19,24 @@ from pwagents.web.reward import rank_accuracy
 Track = Literal["single_turn", "multi_turn"]
 MAX_STEPS = 10  # of the multi-turn track
 
-UserSimulator = Callable[[Task, str], str]  # (the task, what the agent said) -> what the user answers
+
+class Exchange(NamedTuple):
+    """One call of the agent and what it got for an answer, as the user looks on."""
+
+    action: Action
+    observation: Observation
+
+
+class UserReply(NamedTuple):
+    """What the user says, and what it cost where a language model speaks for them."""
+
+    text: str
+    usage: Usage | None = None
+
+
+# (the task, the session so far, what the agent says now) -> what the user answers. It keeps nothing of its
+# own, so that one simulator serves all episodes and threads.
+UserSimulator = Callable[[Task, tuple[Exchange, ...], str], UserReply]
 
 
 class WebEnvironment:
@@ -44,7 +61,7 @@ class WebEnvironment:
         self.functions = WebFunctions(shop)
         self.allowed = (*FUNCTION_OF.values(), "respond", "stop") + ((DETAILS_FUNCTION,) if details else ())
         self.task: Task | None = None
-        self.steps = 0
+        self.session: tuple[Exchange, ...] = ()
 
     def reset(self, task: Task) -> Observation:
         """Begin ``task``. The first observation holds user id and instruction, for a review task also the
@@ -55,7 +72,7 @@ class WebEnvironment:
         """
         if task.type == "review" and not task.review.text.strip():
             raise NotEvaluableError(f"task {task.task_id} has no real review to compare with")
-        self.task, self.steps, self.done = task, 0, False
+        self.task, self.session, self.done = task, (), False
         text = f"User {task.user_id}: {task.instruction}"
         if task.type != "review":
             return Observation(text=text)
@@ -67,35 +84,43 @@ class WebEnvironment:
 
         Returns:
             The observation; the reward, which is the result accuracy of an attempt and 0 otherwise; whether
-            the task has ended; and ``{"error": str, "attempt": bool}``, where an attempt is a valid call
-            of the function that the task asks for. A malformed call is no exception: its error is the
-            observation, which the agent can learn from.
+            the task has ended; and ``{"error", "error_kind", "attempt", "user_usage"}`` as in
+            :class:`pwagents.schema.Step`. A malformed call is no exception: its error is the observation,
+            which the agent can learn from.
 
         Raises:
             RuntimeError: there is no task, or it has ended.
         """
         if self.task is None or self.done:
             raise RuntimeError("no task is under way; call reset(task) first")
-        self.steps += 1
-        error, attempt, reward = "", False, 0.0
+        info = {"error": "", "error_kind": "", "attempt": False, "user_usage": None}
+        reward = 0.0
         try:
-            observation = call(self.functions, self.allowed, action.name, action.arguments)
+            observation = self._call(action)
         except MalformedCallError as problem:
-            error = str(problem)
-            observation = Observation(text=f"Error: {error}")
+            info |= {"error": str(problem), "error_kind": problem.kind}
+            observation = Observation(text=f"Error: {problem}")
         else:
-            attempt = action.name == FUNCTION_OF[self.task.type]
-            reward = self._result_accuracy(action, observation) if attempt else 0.0
-            observation = observation or Observation(text=self._talk(action))
-        self.done = self._has_ended(action, error)
-        return observation, reward, self.done, {"error": error, "attempt": attempt}
+            info["attempt"] = action.name == FUNCTION_OF[self.task.type]
+            reward = self._result_accuracy(action, observation) if info["attempt"] else 0.0
+            if observation is None:
+                observation, info["user_usage"] = self._talk(action)
+        self.session += (Exchange(action, observation),)
+        self.done = self._has_ended(action, info["error"])
+        return observation, reward, self.done, info
 
-    def _talk(self, action: Action) -> str:
+    def _call(self, action: Action) -> Observation | None:
+        if action.problem:
+            raise MalformedCallError(action.problem, action.problem_kind)
+        return call(self.functions, self.allowed, action.name, action.arguments)
+
+    def _talk(self, action: Action) -> tuple[Observation, Usage | None]:
         if action.name == "stop":
-            return "The task has ended."
+            return Observation(text="The task has ended."), None
         if self.user is None:
-            return "Nobody answers."
-        return self.user(self.task, action.arguments["content"])
+            return Observation(text="Nobody answers."), None
+        reply = self.user(self.task, self.session, action.arguments["content"])
+        return Observation(text=reply.text), reply.usage
 
     def _result_accuracy(self, action: Action, observation: Observation) -> float:
         if self.task.type == "review":
@@ -105,5 +130,5 @@ class WebEnvironment:
     def _has_ended(self, action: Action, error: str) -> bool:
         if self.track == "single_turn":
             looked_up = action.name == DETAILS_FUNCTION and not error
-            return not looked_up or self.steps >= MAX_STEPS
-        return (action.name == "stop" and not error) or self.steps >= MAX_STEPS
+            return not looked_up or len(self.session) >= MAX_STEPS
+        return (action.name == "stop" and not error) or len(self.session) >= MAX_STEPS

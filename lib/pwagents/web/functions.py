@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import ConfigDict, StringConstraints, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Benchmark, Observation, Product, TaskType, check_choice
+from pwagents.schema import Benchmark, Observation, ProblemKind, Product, TaskType, check_choice
 from pwagents.web.search import SearchEngine
 
 ObservationForm = Literal["full", "compact"]
@@ -145,6 +145,10 @@ class WebFunctions:
 class MalformedCallError(ValueError):
     """A call that cannot be carried out, by the agent's fault; the message is one line for the agent."""
 
+    def __init__(self, message: str, kind: ProblemKind = "wrong_arguments"):
+        super().__init__(message)
+        self.kind = kind
+
 
 def call(functions: WebFunctions, allowed: tuple[str, ...], name: str, arguments: dict) -> Observation | None:
     """Call one web function by name.
@@ -154,7 +158,8 @@ def call(functions: WebFunctions, allowed: tuple[str, ...], name: str, arguments
             wrong inside the shop is no fault of the agent's and raises whatever it raises.
     """
     if name not in allowed:
-        raise MalformedCallError(f"unknown function {name!r}; the functions are {', '.join(allowed)}")
+        message = f"unknown function {name!r}; the functions are {', '.join(allowed)}"
+        raise MalformedCallError(message, "unknown_function")
     try:
         return getattr(functions, name)(**arguments)
     except ValidationError as error:

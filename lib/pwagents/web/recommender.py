@@ -56,7 +56,7 @@ class Recommender:
         self.model = model.eval()
         self.index = dict(index)
         self.pad_short = pad_short
-        self._candidates = sorted(chosen, key=self.index.__getitem__)
+        self._candidates = sorted(chosen)  # so that equal scores are ordered by id
         with torch.inference_mode():
             self._embeddings = model.item_emb(torch.tensor([self.index[i] for i in self._candidates]))
 
@@ -85,7 +85,7 @@ class Recommender:
         return cls(model, index, candidates, pad_short)
 
     def recommend(self, product_sequence: Sequence[str], k: int = 10) -> list[str]:
-        """The ``k`` products most likely to follow, best first; ties go to the lower item number.
+        """The ``k`` products most likely to follow, best first; ties go to the lower id.
 
         ``product_sequence`` is oldest first; its last ``max_length`` (30) known ids count, unknown ones are
         ignored, and no known id gives an empty list. Products of the sequence itself may be recommended

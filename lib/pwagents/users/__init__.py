@@ -1,0 +1,1 @@
+"""User simulators: who answers when an agent asks."""

@@ -1,0 +1,80 @@
+"""Recommenders that do not know the future: one for each of several dates.
+
+Where users shop at different times, as in real data, what one user bought before their test tasks may lie
+after another user's test tasks. A recommender trained on all of it would tell the second user of a future. So
+several are trained, each on what lies before its date, and a user gets the latest one whose date is not after
+their first test task.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from pwagents.schema import Benchmark
+from pwagents.web.functions import RESULTS, ProductRecommender
+from pwagents.web.recommender import Recommender
+from pwagents.web.sasrec import SasRecConfig
+
+
+class NothingKnown:
+    """Before anybody has bought anything there is nothing to recommend."""
+
+    def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
+        return []
+
+
+class RecommendersByTime:
+    """Recommenders in the order of their dates.
+
+    Args:
+        dates: milliseconds, ascending.
+        recommenders: one a date, trained on purchases strictly before it.
+    """
+
+    def __init__(self, dates: Sequence[int], recommenders: Sequence[ProductRecommender]):
+        self.dates, self.recommenders = list(dates), list(recommenders)
+
+    @classmethod
+    def fit(
+        cls,
+        benchmark: Benchmark,
+        config: SasRecConfig,
+        seed: int,
+        n_dates: int,
+        cache_dir: Path | None = None,
+        show_progress: bool = True,
+    ) -> "RecommendersByTime":
+        """Train on the benchmark's train periods, at ``n_dates`` dates that part the users evenly.
+
+        Dates before which the same purchases lie share one training. Where, as in the embedded world, all
+        train periods end before the first test task of all, that is every date: one recommender is trained.
+        """
+        starts = sorted(benchmark.first_task(user) for user in {t.user_id for t in benchmark.tasks["test"]})
+        candidates = sorted({starts[len(starts) * i // n_dates] for i in range(n_dates)})
+        sequences = {date: training_sequences(benchmark, date) for date in candidates}
+        dates = [date for date in candidates if _can_learn(sequences[date])]
+        dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
+        fitted = [
+            Recommender.fit(sequences[date], config, seed, cache_dir, show_progress=show_progress)
+            for date in dates
+        ]
+        return cls(dates, fitted)
+
+    def at(self, timestamp: int) -> ProductRecommender:
+        """The latest recommender that knows nothing from ``timestamp`` on."""
+        i = bisect_right(self.dates, timestamp)
+        return self.recommenders[i - 1] if i else NothingKnown()
+
+
+def training_sequences(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
+    """User -> the products of their train period that were bought before ``date``, oldest first."""
+    return {
+        user: [b.parent_asin for b in benchmark.train_period(user) if b.timestamp < date]
+        for user in benchmark.behaviors
+    }
+
+
+def _can_learn(sequences: dict[str, list[str]]) -> bool:
+    products = {product for sequence in sequences.values() for product in sequence}
+    return len(products) > 1 and any(len(sequence) > 1 for sequence in sequences.values())

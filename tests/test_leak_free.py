@@ -1,0 +1,179 @@
+"""Nothing of the future reaches an agent: markers are planted in it, and looked for in all that agents see.
+
+The benchmark is one in which users shop at different times, so that the past of one lies in the future of
+another. Everything that happens from a user's first test task on carries a marker of its time: in the review,
+and in a product that is bought at no other time.
+"""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from pwagents.agents.memory import Memory
+from pwagents.agents.plain import FunctionClassifier, PlainAgent
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.evaluation import bounds
+from pwagents.schema import TASK_TYPES, Benchmark
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.episode import Episode
+from pwagents.web.functions import Shop
+from pwagents.web.recommenders_by_time import RecommendersByTime, training_sequences
+from pwagents.web.sasrec import SasRecConfig
+from pwagents.web.search import build_search_engine
+
+STRATEGIES = ("none", "random", "last", "relevant", "task_specific")
+MONTH = 30 * 86_400_000
+CONFIG = SasRecConfig(hidden=8, blocks=1, heads=1, epochs=2, dropout=0.0, loss="cross_entropy")
+
+
+def marker(timestamp):
+    return f"MARKER{timestamp}"
+
+
+def times_of_markers(text):
+    return {int(time) for time in re.findall(r"MARKER(\d+)", text)}
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Benchmark:
+    """The embedded world, each user moved in time, every behaviour marked with its own."""
+    world = make_world(WorldConfig(n_users=12, n_products=150, history=(15, 30)), seed=0).benchmark
+    users = sorted(world.behaviors)
+    shift = {user: i * 5 * MONTH for i, user in enumerate(users)}
+    products, behaviors, tasks = dict(world.products), {}, {}
+    for user in users:
+        marked = []
+        for b in world.behaviors[user]:
+            time = b.timestamp + shift[user]
+            asin = f"{b.parent_asin}-{marker(time)}"
+            products[asin] = world.products[b.parent_asin].model_copy(update={"parent_asin": asin})
+            review = b.review.model_copy(update={"text": f"{b.review.text} {marker(time)}"})
+            marked.append(b.model_copy(update={"parent_asin": asin, "timestamp": time, "review": review}))
+        behaviors[user] = tuple(marked)
+    for split, old in world.tasks.items():
+        tasks[split] = tuple(
+            task.model_copy(
+                update={
+                    "timestamp": task.timestamp + shift[task.user_id],
+                    "target": f"{task.target}-{marker(task.timestamp + shift[task.user_id])}",
+                    "review": task.review.model_copy(
+                        update={"text": f"{task.review.text} {marker(task.timestamp + shift[task.user_id])}"}
+                    ),
+                }
+            )
+            for task in old
+        )
+    return Benchmark("marked", products, behaviors, tasks)
+
+
+@pytest.fixture(scope="module")
+def recommenders(benchmark):
+    return RecommendersByTime.fit(benchmark, CONFIG, seed=0, n_dates=4, show_progress=False)
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return Embedder(max_tokens=16, batch_size=64)
+
+
+def search_and_recommend(benchmark):
+    return [task for task in benchmark.tasks["test"] if task.type != "review"]
+
+
+def test_the_benchmark_is_one_in_which_futures_overlap(benchmark):
+    starts = {user: benchmark.first_task(user) for user in benchmark.behaviors}
+    later = [
+        user
+        for user, start in starts.items()
+        if any(b.timestamp >= start for other in starts for b in benchmark.train_period(other))
+    ]
+    assert len(later) > len(starts) / 2
+
+
+def test_what_recommenders_learn_from_lies_before_their_date(benchmark, recommenders):
+    assert len(recommenders.dates) == 4
+    for date in recommenders.dates:
+        assert all(t < date for t in times_of_markers(json.dumps(training_sequences(benchmark, date))))
+    for user in benchmark.behaviors:
+        start = benchmark.first_task(user)
+        index = getattr(recommenders.at(start), "index", {})
+        assert all(time < start for time in times_of_markers(" ".join(index)))
+
+
+def test_a_user_gets_the_latest_recommender_that_knows_no_future(recommenders):
+    first, *_, last = recommenders.dates
+    assert recommenders.at(last + 1) is recommenders.at(last) is recommenders.recommenders[-1]
+    assert recommenders.at(last - 1) is recommenders.recommenders[-2]
+    assert recommenders.at(first - 1).recommend(["anything"]) == []
+
+
+def test_where_nobodys_past_is_anothers_future_one_recommender_serves_all():
+    world = make_world(WorldConfig(n_users=12, n_products=150), seed=0).benchmark
+    fitted = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4, show_progress=False)
+    assert len(fitted.recommenders) == 1
+    (date,) = fitted.dates
+    assert training_sequences(world, date) == {
+        user: [b.parent_asin for b in world.train_period(user)] for user in world.behaviors
+    }
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, embedder, strategy):
+    """Belief state, memory and the answers of the recommender; what an agent sends is made of these."""
+    engine = build_search_engine(benchmark.products)
+    shop = Shop(benchmark, engine, recommenders.at(0), embedder, "compact")
+    memory = Memory(strategy, benchmark.products, embedder, length=50)
+    agent = PlainAgent(FunctionClassifier(benchmark.tasks["train"]), memory)
+    seen = 0
+    for task in search_and_recommend(benchmark):
+        start = benchmark.first_task(task.user_id)
+        environment = WebEnvironment(replace(shop, recommender=recommenders.at(start)))
+        episode = Episode(environment, task, benchmark.history(task, "test"))
+        action = agent(episode.state)
+        recalled = [memory.recall(episode.state, function) for function in ("search_product_by_query",
+                    "get_recommendations_by_history", "add_product_review")]  # fmt: skip
+        inputs = [episode.state, action.arguments, recalled]
+        if action.name == "get_recommendations_by_history":
+            inputs.append(episode.advance(action).session)
+        times = set().union(*(times_of_markers(repr(part)) for part in inputs))
+        assert all(time < start for time in times), (task.task_id, strategy)
+        seen += len(times)
+    assert seen > 0
+
+
+def test_the_published_protocol_does_show_earlier_answers(benchmark):
+    """The test above could fail: under the published reading there is something to find."""
+    leaks = [
+        task
+        for task in benchmark.tasks["test"]
+        if any(
+            time >= benchmark.first_task(task.user_id)
+            for time in times_of_markers(repr(benchmark.history(task, "test", "as_published")))
+        )
+    ]
+    assert leaks
+
+
+def test_floors_know_no_future(benchmark, embedder):
+    tasks = benchmark.tasks["test"]
+    shown = []
+
+    class Spy(Embedder):
+        def similarity(self, text, other):
+            shown.append(text)
+            return 0.0
+
+        def encode(self, texts, show_progress=False):
+            return None
+
+    rows = bounds.review_bounds(benchmark, Spy(), tasks, seed=0)
+    for (method, user), text in zip(rows[["method", "user_id"]].itertuples(index=False), shown, strict=True):
+        if method != "oracle":
+            assert all(time < benchmark.first_task(user) for time in times_of_markers(text)), method
+    popular = bounds.popular_products(benchmark, {benchmark.first_task(user) for user in benchmark.behaviors})
+    for start, ranking in popular.items():
+        assert all(time < start for time in times_of_markers(" ".join(ranking)))
+    assert set(rows["method"]) == {"random", "same user", "oracle"} and set(TASK_TYPES) > {"review"}
