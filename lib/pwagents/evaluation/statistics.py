@@ -7,6 +7,7 @@ degrees of freedom. Intervals are not cut at the ends of a metric's range.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -130,3 +131,26 @@ def summarise(
             )
     columns = [*by, "metric", *Interval._fields, "n_tasks", "n_users", "n_missing"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """How far two runs of one and the same method differ when only the seed does, one row a method.
+
+    Args:
+        frame: one row per episode with ``method, seed, task_id, user_id`` and ``metric``; two seeds or more.
+
+    Returns:
+        ``method, seeds, mean, sd`` (standard deviation of the seeds' means), ``largest`` (largest difference
+        of two seeds' means) and ``must_exceed``: the largest 95% half-width among the paired differences of
+        two seeds. Two methods that differ by less than it differ no more than two runs of one method may.
+    """
+    rows = []
+    for method, group in frame.groupby("method", sort=False):
+        by_seed = group.assign(method=group["seed"].astype(str))
+        seeds = list(by_seed["method"].unique())
+        means = by_seed.groupby("method")[metric].mean()
+        tests = [paired_test(by_seed, metric, a, b) for a, b in combinations(seeds, 2)]
+        largest = max(abs(test.difference) for test in tests)
+        must_exceed = max((test.high - test.low) / 2 for test in tests)
+        rows.append((method, len(seeds), means.mean(), means.std(), largest, must_exceed))
+    return pd.DataFrame(rows, columns=["method", "seeds", "mean", "sd", "largest", "must_exceed"])

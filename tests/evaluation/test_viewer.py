@@ -1,0 +1,77 @@
+"""The trajectory viewer: readable, complete, and nothing it shows is taken for HTML."""
+
+import pytest
+
+from pwagents.evaluation.viewer import MAX_TEXT, show_episodes
+from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
+
+EVIL = "<script>alert('x')</script>"
+PRODUCTS = {
+    "B1": Product(parent_asin="B1", title=f"Stool {EVIL}", category="Home"),
+    "B2": Product(parent_asin="B2", title="Table {{ 7 * 7 }}", category="Home"),
+}
+TASK = Task(
+    task_id="t",
+    user_id="u",
+    type="search",
+    timestamp=1,
+    instruction=f"a stool {EVIL}",
+    target="B1",
+    review=Review(rating=5),
+)
+STEPS = (
+    Step(
+        action=Action(problem="no JSON", problem_kind="malformed_json"),
+        observation=Observation(text="Error"),
+        error=f"no JSON {EVIL}",
+        error_kind="malformed_json",
+    ),
+    Step(
+        action=Action(name="respond", arguments={"content": EVIL}, thought=f"hm {EVIL}"),
+        observation=Observation(text=f"Brown, please. {EVIL}"),
+    ),
+    Step(
+        action=Action(name="search_product_by_query", arguments={"query": "stool"}),
+        attempt=True,
+        observation=Observation(text="list", products=("B2", "B1")),
+        result_accuracy=0.9,
+    ),
+    Step(action=Action(name="stop"), observation=Observation(text="x" * 5000)),
+)
+EPISODE = Trajectory(task_id="t", user_id="u", type="search", steps=STEPS)
+
+
+def test_shows_the_whole_conversation():
+    page = show_episodes(TASK, {"ReAct": EPISODE}, PRODUCTS, {"ReAct": "likes oak"}).data
+    parts = [
+        "ReAct",
+        "likes oak",
+        "(no call)",
+        "respond",
+        "Brown, please.",
+        "search_product_by_query",
+        "0.90",
+        "Table {{ 7 * 7 }}",
+        "the target",
+        "4 steps, 1 attempts",
+    ]
+    assert [part for part in parts if part not in page] == []
+    assert page.count("the target") == 1
+    assert page.index("Table") < page.index("the target")
+    assert "x" * (MAX_TEXT - 1) in page and "x" * MAX_TEXT not in page
+
+
+def test_nothing_it_shows_is_html():
+    page = show_episodes(TASK, {EVIL: EPISODE}, PRODUCTS, {EVIL: EVIL}).data
+    assert "<script" not in page and page.count("&lt;script&gt;") >= 7
+
+
+def test_methods_stand_side_by_side():
+    page = show_episodes(TASK, {"A method": EPISODE, "Another": EPISODE}, PRODUCTS).data
+    assert page.count("search task of user u") == 2 and "contextual profile" not in page
+
+
+def test_an_episode_of_another_task_is_refused():
+    other = EPISODE.model_copy(update={"task_id": "other"})
+    with pytest.raises(ValueError, match="worked on task other, not on t"):
+        show_episodes(TASK, {"A": other}, PRODUCTS)
