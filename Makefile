@@ -7,6 +7,8 @@
 PRESET ?= laptop
 # where results go: $(OUTPUTS)/$(PRESET)
 OUTPUTS ?= outputs
+# where `make data` puts PersonalWAB's files
+DATA_DIR ?= data/personalwab
 # the environment, made where there is none, and the Python it is made with
 VENV ?= .venv
 PYTHON ?= python3
@@ -23,7 +25,7 @@ endif
 OUT := $(OUTPUTS)/$(PRESET)
 NB := $(OUT)/notebooks
 NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
-LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv')
+LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html')
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
 REPRODUCE := $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
@@ -48,7 +50,8 @@ reproduce-full: $(REPRODUCE_FULL) ## run all notebooks
 
 figures: $(STORED) ## make tables and figures again from stored runs: no episode is played (no GPU, no key)
 
-data: $(NB)/01_data.ipynb ## make or read the benchmark data and describe them (notebook 01)
+data: $(READY) ## download PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab)
+	@$(run) pwagents.data.download --data-dir "$(DATA_DIR)"
 
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(run) jupyter lab --notebook-dir=notebooks

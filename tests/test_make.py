@@ -22,6 +22,7 @@ WRITE = (
     "folder = Path(output_dir, 'tables'); folder.mkdir(parents=True, exist_ok=True)\n"
     "(folder / f'{name}.csv').write_text(f'{preset},{source},{seed},{stored_runs_only}')"
 )
+NOTEBOOK = "outputs/smoke/notebooks/01_data.ipynb"  # as a target: this notebook alone
 ERROR = "raise ValueError('no such product')"
 KILL = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
 WAIT = "import time\nopen('waiting', 'w').close()\ntime.sleep(60)"
@@ -47,8 +48,9 @@ class Project:
 
     def environment(self):
         # An outer `make test` must not hand its own settings down.
-        drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PRESET", "OUTPUTS", "OMP_NUM_THREADS")
-        return {key: value for key, value in os.environ.items() if key not in drop}
+        makes = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+        ours = ("PRESET", "OUTPUTS", "DATA_DIR", "OMP_NUM_THREADS")
+        return {key: value for key, value in os.environ.items() if key not in makes + ours}
 
     def make(self, *arguments):
         return subprocess.run(
@@ -155,7 +157,7 @@ def test_figures_come_from_stored_runs_and_never_pass_for_a_full_run(project):
 def test_a_notebook_edited_while_it_runs_runs_again(project):
     edit = "import time; time.sleep(0.1); open('params/smoke/01_data.yaml', 'a').write('x: 1')"
     write_notebook(project.root, "01_data", edit)
-    done = project.make("data", "PRESET=smoke")
+    done = project.make(NOTEBOOK, "PRESET=smoke")
     assert done.returncode == 0, done.stderr
     assert "01_data" in project.would_run()
 
@@ -163,7 +165,7 @@ def test_a_notebook_edited_while_it_runs_runs_again(project):
 @pytest.mark.parametrize(("cell", "message"), [(ERROR, "no such product"), (KILL, "kernel died")])
 def test_a_failed_notebook_leaves_no_finished_output_and_says_why(project, cell, message):
     write_notebook(project.root, "01_data", cell, WRITE)
-    done = project.make("data", "PRESET=smoke")
+    done = project.make(NOTEBOOK, "PRESET=smoke")
     assert done.returncode != 0
     assert message in done.stderr
     partial = re.search(r"as far as it came: (\S+)", done.stderr).group(1)
@@ -174,14 +176,14 @@ def test_a_failed_notebook_leaves_no_finished_output_and_says_why(project, cell,
 
 def test_a_failed_run_keeps_the_earlier_output_out_of_date(reproduced):
     write_notebook(reproduced.root, "01_data", ERROR)
-    assert reproduced.make("data", "PRESET=smoke").returncode != 0
+    assert reproduced.make(NOTEBOOK, "PRESET=smoke").returncode != 0
     assert reproduced.would_run() == ["01_data"]
 
 
 def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
     write_notebook(project.root, "01_data", WAIT)
     process = subprocess.Popen(
-        project.command("data", "PRESET=smoke"),
+        project.command(NOTEBOOK, "PRESET=smoke"),
         cwd=project.root,
         env=project.environment(),
         start_new_session=True,
@@ -190,7 +192,7 @@ def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
     while not (project.root / "waiting").exists():
         assert time.time() < deadline and process.poll() is None
         time.sleep(0.1)
-    refused = project.make("data", "PRESET=smoke")
+    refused = project.make(NOTEBOOK, "PRESET=smoke")
     assert refused.returncode != 0
     assert "another process is running this notebook" in refused.stderr
 
@@ -198,13 +200,13 @@ def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
     process.wait()
     assert not (project.notebooks / "01_data.ipynb").exists()
     write_notebook(project.root, "01_data", WRITE)
-    assert project.make("data", "PRESET=smoke").returncode == 0
+    assert project.make(NOTEBOOK, "PRESET=smoke").returncode == 0
     assert (project.notebooks / "01_data.ipynb").exists()
 
 
 def test_a_broken_parameter_file_is_one_clear_error(project):
     (project.root / "params/smoke/01_data.yaml").write_text("- a list\n")
-    done = project.make("data", "PRESET=smoke")
+    done = project.make(NOTEBOOK, "PRESET=smoke")
     assert done.returncode != 0
     assert "params/smoke/01_data.yaml" in done.stderr
     assert "Traceback" not in done.stderr
@@ -213,9 +215,23 @@ def test_a_broken_parameter_file_is_one_clear_error(project):
 @pytest.mark.parametrize(("jobs", "share"), [([], 1), (["-j2"], 2), (["-j1000"], 1000)])
 def test_parallel_jobs_share_the_cores(project, jobs, share):
     cores = len(os.sched_getaffinity(0))
-    done = project.make("--dry-run", "data", *jobs)
+    done = project.make("--dry-run", NOTEBOOK, "PRESET=smoke", *jobs)
     threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", done.stdout).group(1))
     assert threads == max(1, cores // share)
+
+
+@pytest.mark.parametrize(("arguments", "folder"), [([], "data/personalwab"), (["DATA_DIR=/a b"], "/a b")])
+def test_data_downloads_into_the_folder_of_choice(project, arguments, folder):
+    shown = project.make("--dry-run", "data", *arguments).stdout
+    assert shown.endswith(f'/python -m pwagents.data.download --data-dir "{folder}"\n')
+
+
+def test_data_shows_the_licence_and_one_clear_error_where_it_cannot_write(project):
+    in_the_way = project.root / "Makefile" / "data"
+    done = project.make("data", f"DATA_DIR={in_the_way}")
+    assert done.returncode != 0
+    assert "CC BY-NC 4.0" in done.stdout
+    assert str(in_the_way) in done.stderr and "Traceback" not in done.stderr
 
 
 def test_clean_removes_the_results_of_its_preset_alone(reproduced):

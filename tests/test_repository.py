@@ -19,7 +19,10 @@ COMMON = {"preset", "source", "data_dir", "output_dir", "seed", "stored_runs_onl
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "jnius")
 # Modules whose sole subject is torch.
-MAY_BE_HEAVY = {"pwagents.web.sasrec", "pwagents.web.recommender"}
+MAY_BE_HEAVY = {
+    f"pwagents.web.{name}"
+    for name in ("sasrec", "recommender", "recommenders_by_time", "published_recommender")
+}
 
 
 def parameters_of(notebook):
