@@ -1,0 +1,134 @@
+"""An agent behind an HTTP endpoint, in whatever language it is written, and a way to serve one.
+
+The protocol is one POST a step. The body is what an agent may know, as JSON:
+
+    {"user_id": ..., "instruction": ..., "observation": ..., "product": {...} or null,
+     "history": [{"parent_asin", "timestamp", "review": {"rating", "title", "text"}}, ...],
+     "session": [{"action": {...}, "observation": {...}, "error": ...}, ...]}
+
+and the answer is an action: ``{"name": "search_product_by_query", "arguments": {"query": "..."}}``. What the
+steps of the session earned is left out: no agent knows that.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from pydantic import ValidationError
+
+from pwagents.errors import InfrastructureError
+from pwagents.schema import Action, Behavior, Observation, Product, Record
+from pwagents.web.episode import Agent, BeliefState
+
+
+class SeenStep(Record):
+    """A step as an agent sees it."""
+
+    action: Action
+    observation: Observation
+    error: str = ""
+
+
+class SeenState(Record):
+    """A belief state as it is sent."""
+
+    user_id: str
+    instruction: str
+    observation: str
+    product: Product | None
+    history: tuple[Behavior, ...]
+    session: tuple[SeenStep, ...]
+
+
+class HttpAgent:
+    """Asks an endpoint for each action.
+
+    An answer that is no action becomes a malformed call, which the endpoint can learn from at the next step.
+
+    Args:
+        url: where to POST.
+        timeout_s: for an answer.
+        tries: requests a step, where the connection fails or the server says 429 or 5xx.
+
+    Raises (from a call):
+        InfrastructureError: the endpoint cannot be reached, or refuses.
+    """
+
+    def __init__(self, url: str, timeout_s: float = 60.0, tries: int = 4):
+        self.url, self.timeout_s, self.tries = url, timeout_s, tries
+
+    def __call__(self, state: BeliefState) -> Action:
+        text = self._post(state_json(state))
+        try:
+            return Action.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            problem = f"the answer is no action: {'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}"
+            return Action(thought=text[:1000], problem=problem, problem_kind="malformed_json")
+
+    def _post(self, body: str) -> str:
+        import requests
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        def may_pass(error: BaseException) -> bool:
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            return isinstance(error, requests.RequestException) and (
+                status is None or status == 429 or status >= 500
+            )
+
+        def post() -> str:
+            headers = {"Content-Type": "application/json"}
+            answer = requests.post(self.url, body.encode(), headers=headers, timeout=self.timeout_s)
+            answer.raise_for_status()
+            return answer.content.decode("utf-8", "replace")
+
+        retry = Retrying(
+            retry=retry_if_exception(may_pass),
+            stop=stop_after_attempt(self.tries),
+            wait=wait_random_exponential(multiplier=0.2, max=10),
+            reraise=True,
+        )
+        try:
+            return retry(post)
+        except requests.RequestException as error:
+            raise InfrastructureError(f"agent at {self.url}: {type(error).__name__}: {error}") from None
+
+
+def state_json(state: BeliefState) -> str:
+    """What an agent may know, as JSON text."""
+    session = [SeenStep(action=s.action, observation=s.observation, error=s.error) for s in state.session]
+    fields = {name: getattr(state, name) for name in SeenState.model_fields if name != "session"}
+    return SeenState(**fields, session=tuple(session)).model_dump_json()
+
+
+@contextmanager
+def serve_agent(agent: Agent, port: int = 0) -> Iterator[str]:
+    """Serve a Python agent on this machine while the block runs; yields its URL. Port 0 takes a free one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = agent(_read_state(body)).model_dump_json().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *arguments):
+            """Nothing: a notebook should not show a line a step."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _read_state(body: bytes) -> BeliefState:
+    seen = SeenState.model_validate(json.loads(body))
+    return BeliefState(**{name: getattr(seen, name) for name in SeenState.model_fields})

@@ -1,0 +1,113 @@
+"""An agent behind an endpoint: the same episodes as in Python, and failures that end in one clear error."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from pwagents.agents.http_agent import HttpAgent, serve_agent, state_json
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.errors import InfrastructureError
+from pwagents.schema import Action
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.episode import Episode, run_episode
+from pwagents.web.functions import Shop
+from pwagents.web.search import build_search_engine
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return make_world(WorldConfig(n_users=10, n_products=120), seed=0).benchmark
+
+
+@pytest.fixture(scope="module")
+def shop(benchmark):
+    return Shop(benchmark, build_search_engine(benchmark.products), None, None, "compact")
+
+
+@pytest.fixture
+def task(benchmark):
+    return next(task for task in benchmark.tasks["test"] if task.type == "search")
+
+
+def agent(state):
+    if len(state.session) == 2:
+        return Action(name="stop")
+    last = state.history[-1].parent_asin if state.history else ""
+    return Action(name="search_product_by_query", arguments={"query": f"{state.instruction} {last}"})
+
+
+def test_the_same_episode_as_in_python(shop, benchmark, task):
+    history = benchmark.history(task, "test")
+    with serve_agent(agent) as url:
+        remote = run_episode(WebEnvironment(shop, "multi_turn"), task, history, HttpAgent(url))
+    assert remote == run_episode(WebEnvironment(shop, "multi_turn"), task, history, agent)
+    assert len(remote.steps) == 3
+
+
+def test_what_is_sent_holds_no_reward_and_no_target(shop, benchmark, task):
+    title = benchmark.products[task.target].title
+    episode = Episode(WebEnvironment(shop, "multi_turn"), task, ())
+    episode.advance(Action(name="search_product_by_query", arguments={"query": title}))
+    sent = json.loads(state_json(episode.state))
+    assert set(sent) == {"user_id", "instruction", "observation", "product", "history", "session"}
+    assert set(sent["session"][0]) == {"action", "observation", "error"}
+
+
+class Scripted:
+    """A server that gives the given answers, (status, body) each, then repeats the last."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), 0
+        script = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                status, body = script.answers[min(script.asked, len(script.answers) - 1)]
+                script.asked += 1
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def state(shop, benchmark, task):
+    return Episode(WebEnvironment(shop), task, ()).state
+
+
+def test_a_busy_server_is_asked_again(state):
+    server = Scripted((503, b""), (429, b""), (200, b'{"name": "stop"}'))
+    assert HttpAgent(server.url)(state) == Action(name="stop") and server.asked == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_a_refusal_is_final(state, status):
+    server = Scripted((status, b""))
+    with pytest.raises(InfrastructureError, match=f"agent at http.*{status}"):
+        HttpAgent(server.url)(state)
+    assert server.asked == 1
+
+
+def test_nobody_there(state):
+    with pytest.raises(InfrastructureError, match=r"agent at http://127\.0\.0\.1:9"):
+        HttpAgent("http://127.0.0.1:9", tries=2)(state)
+
+
+@pytest.mark.parametrize("body", [b"", b"hello", b"[1]", b'{"name": 7}', b'{"tool": "stop"}', b"\xff"])
+def test_an_answer_that_is_no_action_is_a_malformed_call(shop, task, state, body):
+    action = HttpAgent(Scripted((200, body)).url)(state)
+    assert action.problem_kind == "malformed_json" and "the answer is no action" in action.problem
+    environment = WebEnvironment(shop)
+    environment.reset(task)
+    observation, _, _, info = environment.step(action)
+    assert "the answer is no action" in observation.text and info["error_kind"] == "malformed_json"

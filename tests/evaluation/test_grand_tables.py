@@ -1,0 +1,58 @@
+"""The papers' tables with ours beside: the right row, the right column, and nothing invented."""
+
+import pandas as pd
+import pytest
+
+from pwagents.evaluation import tables
+from pwagents.evaluation.grand_tables import orion_table_1, table_3, table_4
+
+METRICS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
+COLUMNS = ["method", "task_id", "user_id", "type", *METRICS]
+NOTHING = pd.DataFrame(columns=COLUMNS)
+
+
+def episodes(*methods):
+    rows = []
+    for i, method in enumerate(methods):
+        for task_type in ("search", "recommend", "review"):
+            for user in ("u", "v"):
+                values = (1.0, 0.5, 0.4 + 0.1 * i, 0.2, 3.0)
+                rows.append((method, f"{user}-{task_type}", user, task_type, *values))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+@pytest.mark.parametrize(("table", "rows"), [(table_3, 8), (table_4, 9), (orion_table_1, 15)])
+def test_what_was_not_run_stays_empty(table, rows, tmp_path):
+    frame = table(NOTHING, "gpt-4o")
+    here = frame.xs("here", axis=1, level=1)
+    assert len(frame) == rows and here.isna().all(axis=None)
+    assert frame.xs("paper", axis=1, level=1).notna().all(axis=None)
+    tables.save_table(frame, "t", title="T", output_dir=tmp_path, missing="not run")
+    assert (tmp_path / "tables" / "t.html").read_text().count("not run") == here.size
+
+
+def test_a_backbone_of_the_paper_fills_its_rows_and_another_gets_its_own():
+    frame = table_3(episodes("no_memory", "react", "chatshop"), "gpt-4o")
+    filled = frame.xs("here", axis=1, level=1).dropna()
+    assert list(filled.index) == ["No Memory (gpt-4o)", "ReAct (gpt-4o)"] and len(frame) == 8
+    assert frame.loc["ReAct (gpt-4o)", ("search, result accuracy", "here")] == pytest.approx(0.5)
+    assert frame.loc["ReAct (gpt-4o)", ("search, result accuracy", "paper")] == 0.605
+    other = table_3(episodes("no_memory"), "qwen")
+    assert list(other.index[8:]) == ["No Memory (qwen)"]
+    assert other.loc["No Memory (qwen)"].xs("paper", level=1).isna().all()
+
+
+def test_table_4_takes_the_appendix_at_its_word_on_the_backbone():
+    frame = table_4(episodes("no_memory", "puma_prompting"), "gpt-4o-mini")
+    filled = frame.xs("here", axis=1, level=1).dropna(how="all")
+    assert list(filled.index) == ["No Memory", "PUMA (gpt-4o-mini)"]
+    assert filled.loc["No Memory", "overall, steps"] == 3.0
+
+
+def test_orions_rows_are_in_percent_by_step_and_by_the_last_attempt():
+    frame = orion_table_1(episodes("raw", "cot"), "deepseek-v3")
+    row = frame.loc["DeepSeek-V3 (CoT)"]
+    assert row["search, function accuracy", "here"] == 50.0
+    assert row["search, result accuracy", "here"] == pytest.approx(20.0)
+    assert row["search, steps", "paper"] == 7.2
+    assert len(frame) == 15 and "Orion (Ours)" not in frame.index
