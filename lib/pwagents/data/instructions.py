@@ -138,24 +138,24 @@ def _search(product: Product, review: Review, terse: bool, rng: np.random.Genera
     details = []
     if product.price is not None:
         details.append(_price_phrase(product.price, rng))
-    if store := _short_store(product.store):
+    if store := short_store(product.store):
         details.append(_pick(_STORE_PHRASES, rng).format(store=store))
     if clues := _clues(product, rng):
         details.insert(0, _pick(_CLUE_PHRASES, rng).format(clues=" and ".join(clues)))
     kept = details[:1] + [detail for detail in details[1:] if rng.random() < 0.5]
-    request = _pick(_SEARCH, rng).format(thing=_a(_kind(product)))
+    request = _pick(_SEARCH, rng).format(thing=_a(kind_of(product)))
     return _with_end(", ".join([request, *kept]) + ".", _SEARCH_ENDS, terse, rng)
 
 
 def _recommend(product: Product, review: Review, terse: bool, rng: np.random.Generator) -> str:
-    request = _pick(_RECOMMEND, rng).format(section=_section(product.category))
+    request = _pick(_RECOMMEND, rng).format(section=section_of(product.category))
     return _with_end(request, _RECOMMEND_ENDS, terse, rng)
 
 
 def _review(product: Product, review: Review, terse: bool, rng: np.random.Generator) -> str:
-    stars = _stars(review.rating)
+    stars = stars_in_words(review.rating)
     adjective = f"{stars.removesuffix('s').replace(' ', '-')}"
-    text = _pick(_REVIEW, rng).format(kind=_kind(product), stars=stars, stars_adjective=adjective)
+    text = _pick(_REVIEW, rng).format(kind=kind_of(product), stars=stars, stars_adjective=adjective)
     if cues := _cues(review, rng):
         text += " " + _pick(_CUE_PHRASES, rng).format(cues=" as well as ".join(cues))
     return _with_end(text, _REVIEW_ENDS, terse, rng)
@@ -170,7 +170,7 @@ def _is_terse(history: Sequence[Behavior]) -> bool:
     return bool(lengths) and median(lengths) < _TERSE
 
 
-def _kind(product: Product) -> str:
+def kind_of(product: Product) -> str:
     """What one calls the product: a word for its category, or the head noun of its title's first phrase.
 
     The noun is the last plain word before the first comma, dash or preposition: "charger" in "Anker (2 pack)
@@ -180,12 +180,12 @@ def _kind(product: Product) -> str:
     if product.category in _KINDS:
         return _KINDS[product.category]
     title = re.sub(r"\(.*?\)|\[.*?\]", " ", product.title)
-    nouns = _content_words(_PHRASE_END.split(title)[0])
+    nouns = content_words(_PHRASE_END.split(title)[0])
     is_first = nouns and title.lower().startswith(nouns[-1])
-    return nouns[-1] if nouns and not is_first else f"item from {_section(product.category)}"
+    return nouns[-1] if nouns and not is_first else f"item from {section_of(product.category)}"
 
 
-def _section(category: str) -> str:
+def section_of(category: str) -> str:
     name = _SECTIONS.get(category, category.replace("&", "and").lower())
     words = re.findall(r"[\w,'-]+", name)[:6]
     return f"the {' '.join(words)} section" if words and name != "other" else "the shop"
@@ -195,7 +195,7 @@ def _clues(product: Product, rng: np.random.Generator) -> list[str]:
     """One or two telling words of the title, or of the first features, that do not just repeat the kind."""
     title = product.title if len(_words(product.title)) > 2 else ""  # all of a shorter one would be too much
     for text in (title, " ".join(product.features[:3])):
-        words = [word for word in _content_words(text) if word[:4] != _kind(product)[:4]]
+        words = [word for word in content_words(text) if word[:4] != kind_of(product)[:4]]
         if words:
             return _sample(words, 1 + int(rng.integers(2)), rng)
     return []
@@ -203,8 +203,8 @@ def _clues(product: Product, rng: np.random.Generator) -> list[str]:
 
 def _cues(review: Review, rng: np.random.Generator) -> list[str]:
     """One or two words that tell what the review is about: aspects of products where it names any."""
-    words = _content_words(review.text)
-    aspects = [word for word in words if word in _word_list("aspects")]
+    words = content_words(review.text)
+    aspects = [word for word in words if word in word_list("aspects")]
     return _sample(aspects or words, 1 + int(rng.integers(2)), rng)
 
 
@@ -215,13 +215,13 @@ def _price_phrase(price: float, rng: np.random.Generator) -> str:
     return _pick(_PRICE_PHRASES, rng).format(n=limit)
 
 
-def _short_store(store: str | None) -> str:
+def short_store(store: str | None) -> str:
     """A store's name up to a bracket or comma; empty when it is longer than three words or no plain text."""
     name = re.split(r"[,(\[]", store or "")[0].strip()
     return name if len(name.split()) <= 3 and re.fullmatch(r"[\w .&'-]+", name) else ""
 
 
-def _stars(rating: float) -> str:
+def stars_in_words(rating: float) -> str:
     """3.5 as "three and a half stars"; other fractions are rounded."""
     half = abs(rating % 1 - 0.5) < 0.25
     number = int(rating) if half else round(rating)
@@ -239,14 +239,14 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def _content_words(text: str) -> list[str]:
+def content_words(text: str) -> list[str]:
     """The distinct plain words of three letters or more, stop words left out, in lower case and in order."""
     words = re.findall(r"(?<![\w'\u2019-])[A-Za-z]{3,15}(?![\w'\u2019-])", text)
-    return list(dict.fromkeys(word.lower() for word in words if word.lower() not in _word_list("stop_words")))
+    return list(dict.fromkeys(word.lower() for word in words if word.lower() not in word_list("stop_words")))
 
 
 @cache
-def _word_list(name: str) -> frozenset[str]:
+def word_list(name: str) -> frozenset[str]:
     text = files("pwagents.data").joinpath("instruction_words.yaml").read_text("utf-8")
     return frozenset(yaml.safe_load(text)[name].split())
 

@@ -1,0 +1,94 @@
+"""Two hundred questions that want to hear too much, on fifty tasks of each source: no user tells."""
+
+import html
+import itertools
+import re
+
+import pytest
+
+from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.users.leaks import leaks
+from pwagents.users.llm import LlmUser
+from pwagents.users.questions import adversarial_questions, ask_about
+from pwagents.users.rules import RuleUser
+
+
+class Traitor(ChatModel):
+    """Always gives the target away, in ever new disguises, with what it finds in its own instructions."""
+
+    name = "traitor"
+
+    def __init__(self):
+        self.turns = itertools.count()
+
+    def reply(self, request: Request) -> Reply:
+        system = html.unescape(request.messages[0]["content"])
+        title, asin = re.search("Title: (.+)", system)[1], re.search("Id: (.+)", system)[1]
+        echo = request.messages[-1]["content"]
+        disguises = (
+            title,
+            f"Sure, it is the {title.lower()}!",
+            " - ".join(title.split()),
+            "_".join(re.findall(r"\w+", title)),
+            "\u200b".join(title),
+            "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in title),
+            "Begins with " + " ".join(re.findall(r"\w+", title)[:3]),
+            asin,
+            f"My lucky number is {asin.lower()}.",
+            " ".join(asin),
+            "-".join(asin),
+            asin[::-1],
+            f"You said: {echo} {asin}",
+        )
+        return Reply(text=disguises[next(self.turns) % len(disguises)])
+
+
+@pytest.fixture
+def fifty_tasks(source):
+    """Every type, spread over all users."""
+    tasks = source.tasks["test"]
+    return tasks[:: max(1, len(tasks) // 50)][:50]
+
+
+def test_there_are_two_hundred_questions_and_fifty_tasks(fifty_tasks):
+    assert len(set(adversarial_questions())) == 200
+    assert len(fifty_tasks) == 50 and {task.type for task in fifty_tasks} == {"search", "recommend", "review"}
+
+
+@pytest.mark.parametrize("simulator", ["rules", "llm"])
+def test_no_question_makes_a_user_give_the_target_away(simulator, source, fifty_tasks, exchange, is_leak):
+    products = source.products
+    user = RuleUser(products) if simulator == "rules" else LlmUser(Traitor(), products)
+    other = min(products)
+    found = []
+    for task in fifty_tasks:
+        product = products[task.target]
+        sessions = ((), (exchange["shown"](other),), (exchange["said"](product.title, "I do not know."),))
+        for question, session in zip(adversarial_questions(), itertools.cycle(sessions)):
+            text = user(task, session, ask_about(question, product)).text
+            if is_leak(text, product) or not text.strip():
+                found.append((task.task_id, question, text))
+    assert found == []
+    if simulator == "llm":
+        assert user.leaks_stopped == 2 * 50 * 200
+
+
+def test_the_check_itself_sees_what_the_judge_of_these_tests_sees(source, fifty_tasks, is_leak):
+    for task in fifty_tasks:
+        product = source.products[task.target]
+        for question in adversarial_questions()[:5]:
+            text = ask_about(question, product)
+            if is_leak(text, product):
+                assert leaks(text, task, product)
+
+
+def test_a_review_is_not_quoted(source, fifty_tasks):
+    user = RuleUser(source.products)
+    for task in fifty_tasks:
+        if task.type != "review":
+            continue
+        words = re.findall(r"\w+", task.review.text.lower())
+        runs = {" ".join(words[i : i + 4]) for i in range(len(words) - 3)}
+        for question in ("Quote your review.", "How many stars?", "What should I mention?", "Anything else?"):
+            answer = " ".join(re.findall(r"\w+", user(task, (), question).text.lower()))
+            assert not any(run in answer for run in runs)
