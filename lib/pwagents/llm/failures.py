@@ -1,0 +1,115 @@
+"""What goes wrong at an endpoint, sorted: what passes with time, what never will, what no score can come of.
+
+Texts of a server are shortened to one line, and the key is taken out of them: some servers send it back.
+"""
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from pwagents.errors import InfrastructureError, NotEvaluableError
+
+_TRANSIENT_STATUS = {408, 409, 425, 429}  # and all of 500 and above
+_CONTEXT = re.compile(
+    r"context.{0,30}(length|size|window)|(prompt|input|request) is too (long|large)|too many (input )?tokens",
+    re.IGNORECASE,
+)
+_FILTER = re.compile(
+    r"content.?(filter|management.policy|policy|exists.risk)|data.?inspection.?failed", re.IGNORECASE
+)
+_LOOKS_LIKE_A_KEY = re.compile(r"\bsk-[\w*-]{4,}")
+_SHORTEST_KEY = 8  # shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words
+
+
+class EndpointError(InfrastructureError):
+    """An endpoint gave no answer, however often it was asked."""
+
+
+class RefusedError(InfrastructureError):
+    """An endpoint refuses for good: a bad request, no or a wrong key, an unknown model, no money left."""
+
+
+class ContextTooLongError(NotEvaluableError):
+    """The request is longer than the model's context: this episode cannot be scored with this model.
+
+    An agent may catch it and ask again with less.
+    """
+
+
+class ContentFilterError(NotEvaluableError):
+    """The provider's content filter refused the request: this episode cannot be scored with this model."""
+
+
+class TransientError(Exception):
+    """A call failed for a reason that may pass. Never leaves this room.
+
+    Args:
+        retry_after: seconds the server asks to wait; 0 where it does not say.
+        congested: the server has more to do than it can: fewer calls at once may help.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0, congested: bool = False):
+        self.retry_after, self.congested = retry_after, congested
+        super().__init__(message)
+
+
+def sort_failure(error: Exception, key: str) -> Exception:
+    """What to raise for an error of the openai client, or for an answer that is no JSON."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return _sort_status(error, key)
+    if isinstance(error, openai.APITimeoutError):
+        return TransientError("no answer in time", congested=True)
+    if isinstance(error, openai.APIConnectionError):
+        reason = error.__cause__ or error
+        return TransientError(f"no connection ({one_line(str(reason) or type(reason).__name__, key)})")
+    return TransientError(f"the answer is no JSON ({one_line(str(error), key)})")
+
+
+def without_key(text: str, key: str) -> str:
+    """``text`` with "[key]" where the key stands."""
+    return text.replace(key, "[key]") if len(key) >= _SHORTEST_KEY else text
+
+
+def one_line(text: str, key: str, length: int = 300) -> str:
+    """``text`` on one line of at most ``length`` characters, without the key and what looks like one."""
+    text = " ".join(_LOOKS_LIKE_A_KEY.sub("[key]", without_key(text, key)).split())
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _sort_status(error, key: str) -> Exception:
+    status, message = error.status_code, _server_message(error)
+    text = one_line(f"HTTP {status}: {message}", key)
+    if error.code == "insufficient_quota":
+        return RefusedError(text)
+    if status in _TRANSIENT_STATUS or status >= 500:
+        wait = _retry_after(error.response.headers)
+        text = f"{text}; it asks to wait {wait:,.0f} s" if wait else text
+        return TransientError(text, wait, congested=status == 429)
+    if status != 401 and _CONTEXT.search(f"{error.code} {message}"):
+        return ContextTooLongError(text)
+    if status != 401 and _FILTER.search(f"{error.code} {message}"):
+        return ContentFilterError(text)
+    return RefusedError(text)
+
+
+def _server_message(error) -> str:
+    """The server's own words; servers wrap them in different ways."""
+    body = error.body
+    if isinstance(body, dict):
+        return str(body.get("message") or body.get("detail") or body.get("error") or body)
+    return str(body or error.message)
+
+
+def _retry_after(headers) -> float:
+    """Seconds to wait by the headers Retry-After-Ms or Retry-After (seconds or a date); 0 without one."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        text = headers.get("retry-after", "0")
+        if text.strip()[:1].isdigit():
+            return float(text)
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,56 @@
+"""How many calls are under way at an endpoint at once: as many as it bears."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pwagents.llm.failures import TransientError
+
+
+class Limiter:
+    """Slots for calls, shared by threads: additive increase, multiplicative decrease, as in TCP.
+
+    Starts at ``most`` slots. A congested call (rate limit, time-out) halves them, calls that began before the
+    last halving aside; as many good calls as there are slots add one.
+    """
+
+    def __init__(self, most: int):
+        self._most, self._slots = most, float(most)
+        self._under_way = 0
+        self._halvings = 0
+        self._freed = threading.Condition()
+
+    @property
+    def slots(self) -> int:
+        """Calls that may be under way now."""
+        return int(self._slots)
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Wait for a slot and hold it for one call, whose outcome decides on the number of slots."""
+        with self._freed:
+            while self._under_way >= self.slots:
+                self._freed.wait()
+            self._under_way += 1
+            halvings = self._halvings
+        try:
+            yield
+            self._grow()
+        except TransientError as failure:
+            if failure.congested:
+                self._halve(halvings)
+            raise
+        finally:
+            with self._freed:
+                self._under_way -= 1
+                self._freed.notify_all()
+
+    def _grow(self) -> None:
+        with self._freed:
+            self._slots = min(float(self._most), self._slots + 1 / self._slots)
+
+    def _halve(self, halvings_at_start: int) -> None:
+        with self._freed:
+            if halvings_at_start == self._halvings:
+                self._slots = max(1.0, self._slots / 2)
+                self._halvings += 1

@@ -1,0 +1,180 @@
+"""A transformers model in this process: greedy or sampled replies, one by one or in batches."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pwagents.errors import InfrastructureError
+from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.llm.failures import ContextTooLongError, RefusedError
+from pwagents.llm.generation import Loaded, Sampling, load, sampler
+from pwagents.llm.tool_text import parse_tool_calls
+from pwagents.schema import Usage
+from pwagents.seeds import derive_seed
+
+_loading = threading.Lock()  # the first calls of several threads load once
+
+# What decides a reply; checkpoints hold other files besides (optimizer state, logs).
+_MODEL_FILES = (
+    "*.safetensors",
+    "*config.json",
+    "*.jinja",
+    "tokenizer*",
+    "vocab*",
+    "merges*",
+    "*tokens*.json",
+)
+
+
+class LocalModel(ChatModel):
+    """A causal language model from a folder, loaded at the first call; on the GPU if there is one.
+
+    A reply depends on its request alone, sampled ones too: the noise of each comes from its own key. In a
+    batch, sums may differ in the last bit from those of a request alone, which can matter only where two
+    tokens are all but equally likely.
+
+    Of the model's generation_config only the end tokens count: what else stands there (top_k, repetition
+    penalty) is no part of a request and would change replies unseen.
+
+    :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
+    setting that is unknown or out of range; InfrastructureError when the memory does not suffice.
+
+    Args:
+        folder: config, weights (or a PEFT adapter) and a tokenizer with a chat template.
+        batch_size: requests that :meth:`replies` generates at once.
+    """
+
+    def __init__(self, folder: Path | str, batch_size: int = 16):
+        self.folder, self.batch_size = Path(folder), batch_size
+
+    @cached_property
+    def name(self) -> str:
+        """The folder's name and a hash of the model in it: another training, another name."""
+        digest = hashlib.sha256()
+        for path in sorted({path for pattern in _MODEL_FILES for path in self.folder.glob(pattern)}):
+            with open(path, "rb") as file:
+                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return f"{self.folder.resolve().name}@{digest.hexdigest()[:12]}"
+
+    def reply(self, request: Request) -> Reply:
+        return self.replies([request])[0]
+
+    def replies(self, requests: Sequence[Request]) -> list[Reply]:
+        jobs = [self._job(request) for request in requests]
+        # Requests of like settings and length share a batch.
+        order = sorted(range(len(jobs)), key=lambda i: (jobs[i].group, len(jobs[i].prompt), i))
+        replies: dict[int, Reply] = {}
+        while order:
+            group = jobs[order[0]].group
+            part = [i for i in order[: self.batch_size] if jobs[i].group == group]
+            order = order[len(part) :]
+            written = self._generate([jobs[i] for i in part])
+            replies |= {i: self._reply(jobs[i], ids) for i, ids in zip(part, written, strict=True)}
+        return [replies[i] for i in range(len(jobs))]
+
+    def _job(self, request: Request) -> "_Job":
+        try:
+            sampling = Sampling.model_validate(request.sampling)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
+        prompt = self._prompt(request)
+        space = self._loaded.context - len(prompt)
+        if space < 1:
+            raise ContextTooLongError(
+                f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {self._loaded.context:,}"
+            )
+        key = request.key(self.name)
+        return _Job(key, prompt, sampling, min(sampling.max_tokens, space), derive_seed(sampling.seed, key))
+
+    def _prompt(self, request: Request) -> list[int]:
+        """Token ids of the conversation in the model's chat template, up to where the model goes on."""
+        # A copy, without halves of surrogate pairs, which tokenizers refuse.
+        messages = json.loads(json.dumps(request.messages, ensure_ascii=False).encode("utf-8", "replace"))
+        for message in messages:
+            message["content"] = message.get("content") or ""
+            for call in message.get("tool_calls") or ():
+                call["function"]["arguments"] = _parsed(call["function"]["arguments"])
+        with self._loaded.lock:  # fast tokenizers are not safe to use from several threads
+            encoded = self._loaded.tokenizer.apply_chat_template(
+                messages, tools=list(request.tools) or None, add_generation_prompt=True
+            )
+        return encoded["input_ids"]
+
+    def _generate(self, jobs: "Sequence[_Job]") -> list[list[int]]:
+        """What the model writes after each prompt, token ids; jobs of one group."""
+        import torch
+
+        loaded, sampling = self._loaded, jobs[0].sampling
+        width = max(len(job.prompt) for job in jobs)
+        pads = [width - len(job.prompt) for job in jobs]
+        device = loaded.model.device
+        ids = [[loaded.pad] * pad + job.prompt for pad, job in zip(pads, jobs, strict=True)]
+        mask = [[0] * pad + [1] * (width - pad) for pad in pads]
+        try:
+            with loaded.lock, torch.inference_mode():
+                out = loaded.model.generate(
+                    torch.tensor(ids, device=device),
+                    attention_mask=torch.tensor(mask, device=device),
+                    max_new_tokens=max(job.space for job in jobs),
+                    do_sample=False,  # sampling is the noise of sampler
+                    logits_processor=sampler(sampling, [job.seed for job in jobs]),
+                    stop_strings=list(sampling.stops) or None,
+                    tokenizer=loaded.tokenizer,
+                )
+        except torch.OutOfMemoryError as error:
+            raise InfrastructureError(f"{self.name}: {error}; a smaller batch_size may do") from None
+        return [row[: job.space] for job, row in zip(jobs, out[:, width:].tolist(), strict=True)]
+
+    def _reply(self, job: "_Job", ids: list[int]) -> Reply:
+        loaded = self._loaded
+        end = next((i for i, token in enumerate(ids) if token in loaded.ends), None)
+        written = ids[:end]
+        # Special tokens stay: some tokenizers count <tool_call> among them.
+        text = loaded.tokenizer.decode(written, skip_special_tokens=False)
+        cut = min((i for stop in job.sampling.stops if (i := text.find(stop)) >= 0), default=None)
+        text, calls = parse_tool_calls(text[:cut], f"call_{job.key[:12]}")
+        finished = "tool_calls" if calls else "stop"
+        end_tokens = int(end is not None and cut is None)  # counted, as endpoints do
+        return Reply(
+            text=text,
+            tool_calls=calls,
+            finish_reason="length" if end is None and cut is None else finished,
+            usage=Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=len(written) + end_tokens),
+        )
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        with _loading:
+            return load(self.folder, self.name)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A request made ready: its key, prompt ids, settings, room for new tokens, and seed."""
+
+    key: str
+    prompt: list[int]
+    sampling: Sampling
+    space: int
+    seed: int
+
+    @property
+    def group(self) -> str:
+        """Jobs of the same group can be generated together."""
+        return self.sampling.model_dump_json(exclude={"seed"})
+
+
+def _parsed(arguments: str | dict) -> Any:
+    """Arguments as templates want them: an object; text that is no JSON stays text."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments

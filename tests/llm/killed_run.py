@@ -1,0 +1,136 @@
+"""A run of the runner over a model at an endpoint, killed at random moments and taken up again.
+
+``python tests/llm/killed_run.py URL FOLDER EPISODES STEPS WORKERS`` plays it once; :func:`kill_and_resume`
+starts and kills it.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from pwagents.evaluation.runner import run_episodes
+from pwagents.llm.budget import Budget
+from pwagents.llm.make import make_model
+from pwagents.llm.store import ResponseStore
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+
+MODEL = "gpt-4o-mini"
+
+
+def play(url: str, folder: Path, episodes: int, steps: int, workers: int) -> None:
+    """Episodes of some calls each, every call with the replies before it."""
+    store = ResponseStore(folder / "replies.sqlite")
+    model = make_model(
+        f"openai:{MODEL}", base_url=url, store=store, budget=Budget(max_usd=1000), workers=workers
+    )
+
+    def solve(task: Task) -> Trajectory:
+        messages, taken = [{"role": "user", "content": f"{task.instruction} {task.task_id}"}], []
+        for _ in range(steps):
+            reply = model.complete(messages, temperature=0)
+            messages += [
+                {"role": "assistant", "content": reply.text},
+                {"role": "user", "content": "And then?"},
+            ]
+            action = Action(name="respond", arguments={"content": reply.text}, usage=reply.usage)
+            taken.append(Step(action=action, observation=Observation(text="And then?")))
+        return Trajectory(task_id=task.task_id, user_id="u", type="search", steps=tuple(taken))
+
+    fields = {"user_id": "u", "type": "search", "timestamp": 1, "target": "B1", "review": Review(rating=5)}
+    tasks = [Task(task_id=f"t{i}", instruction="a coat", **fields) for i in range(episodes)]
+    run_episodes(tasks, solve, folder / "runs.jsonl", method="m", model=MODEL, params={}, workers=workers)
+
+
+def kill_and_resume(
+    url: str,
+    folder: Path,
+    counts: Callable[[], dict[str, dict[str, int]]],
+    *,
+    episodes: int,
+    steps: int,
+    workers: int,
+    kills: int,
+    seed: int = 0,
+) -> dict[str, int]:
+    """Start the run, kill it (SIGKILL) ``kills`` times at random moments, then let it end.
+
+    Args:
+        counts: the server's "calls" and "paid" (answered in full), each by request key.
+
+    Returns:
+        "episodes_stored"; "episodes_lost" (stored before a kill but not after it, or missing in the end);
+        "episodes_twice"; "requests" (different ones); "asked_though_stored" (requests sent again though the
+        reply was stored at a kill); "paid_twice" (calls answered in full whose request was answered in full
+        before); "most_under_way" (kills x workers: calls under way at a kill are paid for, and lost).
+    """
+    moments, kept, stored_calls, lost = random.Random(seed), b"", {}, 0
+    for kill in range(kills):
+        process = _start(url, folder, episodes, steps, workers)
+        _wait_for_lines(folder, episodes * (kill + moments.random()) / (kills + 1), process)
+        time.sleep(moments.random() * 0.2)
+        os.kill(process.pid, signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            raise RuntimeError("the run ended before it was killed; give it more episodes")
+        lost += not _whole_lines(folder).startswith(kept)
+        kept = _whole_lines(folder)
+        calls = counts()["calls"]
+        stored_calls |= {key: calls[key] for key in _stored_keys(folder) if key not in stored_calls}
+    if _start(url, folder, episodes, steps, workers).wait() != 0:
+        raise RuntimeError("the last run failed")
+
+    lost += not _whole_lines(folder).startswith(kept)
+    records = [json.loads(line) for line in _whole_lines(folder).splitlines()]
+    ended = Counter(record["task_id"] for record in records if record["outcome"] == "scored")
+    final = counts()
+    return {
+        "episodes_stored": len(ended),
+        "episodes_lost": lost + episodes - len(ended),
+        "episodes_twice": sum(ended.values()) - len(ended),
+        "requests": len(final["calls"]),
+        "asked_though_stored": sum(final["calls"][key] - count for key, count in stored_calls.items()),
+        "paid_twice": sum(final["paid"].values()) - len(final["paid"]),
+        "most_under_way": kills * workers,
+    }
+
+
+def _start(url: str, folder: Path, *numbers: int) -> subprocess.Popen:
+    command = [sys.executable, __file__, url, str(folder), *map(str, numbers)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def _whole_lines(folder: Path) -> bytes:
+    path = folder / "runs.jsonl"
+    content = path.read_bytes() if path.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def _wait_for_lines(folder: Path, count: float, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 120
+    while _whole_lines(folder).count(b"\n") < count:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the run did not get so far")
+        time.sleep(0.005)
+
+
+def _stored_keys(folder: Path) -> list[str]:
+    """The server's keys of the requests whose replies are stored."""
+    from .server import request_key
+
+    store = ResponseStore(folder / "replies.sqlite")
+    store.export(folder / "replies.jsonl")
+    store.close()
+    lines = (folder / "replies.jsonl").read_bytes().splitlines()
+    requests = [json.loads(line)["request"] for line in lines]
+    bodies = [{"model": MODEL, "messages": r["messages"], **r["sampling"]} for r in requests]
+    return [request_key(body) for body in bodies]
+
+
+if __name__ == "__main__":
+    play(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -1,0 +1,55 @@
+"""Prices of the papers' models, and the estimate of a run."""
+
+import pandas as pd
+import pytest
+
+from pwagents.llm.prices import Load, cost_usd, estimate, price_of
+
+
+def test_every_model_of_the_papers_is_there():
+    from importlib.resources import files
+
+    rows = pd.read_csv(files("pwagents.llm") / "models.csv")
+    assert list(rows.columns) == ["name", "prompt_usd_per_million", "completion_usd_per_million", "source"]
+    assert list(rows["name"]) == [
+        "gpt-4.1",
+        "gpt-4o",
+        "gpt-4o-mini",
+        "deepseek-v3",
+        "qwen2.5-72b-instruct",
+        "qwen2.5-7b-instruct",
+        "llama-2-7b",
+        "claude-3-5-sonnet",
+    ]
+    assert rows["source"].str.len().min() > 10
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-4o-mini", "GPT-4o-mini", "openai/gpt-4o-mini", "gpt-4o-mini-2024-07-18"]
+)
+def test_names_with_maker_and_date(name):
+    assert cost_usd(name, 2_000_000, 500_000) == pytest.approx(0.30 + 0.30)
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct", "my-model", ""])
+def test_a_model_without_a_known_price_costs_nothing(name):
+    assert price_of(name) is None
+    assert cost_usd(name, 1e6, 1e6) == 0.0
+
+
+def test_an_estimate_has_one_row_per_role():
+    table = estimate(
+        {
+            "policy": Load(
+                "openai:gpt-4o", tasks=100, calls_per_task=4, prompt_tokens=5000, completion_tokens=50
+            ),
+            "user": Load("openai:my-model", 100, 1.5, 1000, 20),
+            "judge": Load("local:outputs/judge", 100, 4, 500, 5),
+            "profiler": Load("offline", 100, 1, 500, 5),
+        }
+    )
+    assert list(table["role"]) == ["policy", "user", "judge", "profiler"]
+    assert list(table["calls"]) == [400, 150, 400, 0]
+    assert list(table["prompt_tokens"]) == [2_000_000, 150_000, 200_000, 0]
+    assert list(table["usd"]) == pytest.approx([5.0 + 0.2, 0, 0, 0])
+    assert list(table["price"]) == ["2.5 / 10 per million", "no price known", "runs here", "no model"]
