@@ -1,8 +1,11 @@
-"""Small raw Amazon files: users and products whose every field is sound, for tests to spoil."""
+"""Small files of each source that has files: every field is sound, for tests to spoil."""
 
 import gzip
 import json
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,13 +13,44 @@ FIRST = 1_600_000_000_000  # milliseconds
 DAY = 86_400_000
 
 
-class AmazonFiles:
+class SourceFiles:
+    """Files of one source in ``folder``. ``with_...`` spoil, write them and return the folder."""
+
+    folder: Path
+    records: dict[str, Any]
+
+    def put(self, path: str, value: Any) -> None:
+        """Set the value at a path such as "reviews.6.rating"; ... takes it away."""
+        *parents, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+        record = reduce(lambda found, key: found[key], parents, self.records)
+        if value is ...:
+            del record[last]
+        else:
+            record[last] = value
+
+    def with_value(self, path: str, value: Any) -> Path:
+        self.put(path, value)
+        return self.write()
+
+    def with_file(self, pattern: str, edit: Callable[[bytes], bytes] | None) -> Path:
+        """Edit the bytes of the files of this name; None takes them away."""
+        self.write()
+        for path in list(self.folder.glob(pattern)) or [self.folder / pattern]:
+            if edit is None:
+                path.unlink()
+            else:
+                path.write_bytes(edit(path.read_bytes() if path.exists() else b""))
+        return self.folder
+
+
+class AmazonFiles(SourceFiles):
     """Two users with twelve behaviours each, and twelve products; ``write`` makes the files of them."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.metas = [self.meta(i) for i in range(12)]
         self.reviews = [self.review(user, i) for user in ("UANN", "UBOB") for i in range(12)]
+        self.records = {"metas": self.metas, "reviews": self.reviews}
 
     @staticmethod
     def meta(i: int, **changes) -> dict:
@@ -48,6 +82,11 @@ class AmazonFiles:
         }
         return review | changes
 
+    def with_line(self, file: str, line: bytes) -> Path:
+        """Put in a line after the second one, with an empty line before it, which counts as a line."""
+        {"reviews.jsonl.gz": self.reviews, "meta.jsonl.gz": self.metas}[file][2:2] = [b"", line]
+        return self.write()
+
     def change(self, table: str, i: int, changes: dict) -> None:
         """Change fields of one record of "reviews" or "metas"; ... takes a field away."""
         records = getattr(self, table)
@@ -73,3 +112,93 @@ class AmazonFiles:
 @pytest.fixture
 def amazon_files(tmp_path) -> AmazonFiles:
     return AmazonFiles(tmp_path)
+
+
+class PersonalWabFiles(SourceFiles):
+    """Two users with six behaviours each, six products, and tasks for each user's last two behaviours."""
+
+    PROFILE = {  # noqa: RUF012
+        "Gender": "Female",
+        "Age": "35-44",
+        "Occupation": "Nurse",
+        "Price Sensitivity": "Medium",
+        "Shopping Interest": "Stools",
+        "Brand Preference": "Stoolworks",
+        "Diversity Preference": "Low",
+        "Interaction Complexity": "High",
+        "Tone and Style": "Terse",
+        "Item Reference": "Legs",
+        "Focus Aspect": "Comfort",
+    }
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        users = ("UANN", "UBOB")
+        self.records: dict[str, Any] = {
+            "profiles": {user: {"user_profile": dict(self.PROFILE)} for user in users},
+            "histories": {user: [self.purchase(i) for i in range(6)] for user in users},
+            "products": {f"B00000000{i}": self.product(i) for i in range(6)},
+            "instructions": {
+                split: [
+                    self.task(user, i, kind) for user in users for kind in ("search", "recommend", "review")
+                ]
+                for split, i in (("train", 4), ("test", 5))
+            },
+        }
+
+    @staticmethod
+    def product(i: int) -> dict:
+        return {
+            "main_category": "Home_and_Kitchen",
+            "title": f"Sturdy Wooden Kitchen Stool Number{i}, Oak",
+            "average_rating": 4.5,
+            "rating_number": 10 + i,
+            "features": ["Solid oak", "Four <b>legs</b>"],
+            "description": ["A stool."],
+            "price": "19.99",
+            "store": "Stoolworks",
+            "categories": ["Home", "Stools"],
+            "details": {"Color": "Brown", "Ranks": {"Stools": 3}},
+            "parent_asin": f"B00000000{i}",
+        }
+
+    def purchase(self, i: int) -> dict:
+        review = {
+            "rating": 5.0,
+            "title": "Fine",
+            "text": f"It holds me well.<br />It came on day {i}.",
+            "parent_asin": f"B00000000{i}",
+            "timestamp": FIRST + i * DAY,
+            "helpful_vote": 0,
+        }
+        return {"product_info": self.product(i), "review": review, "split": "history"}
+
+    def task(self, user: str, i: int, kind: str) -> dict:
+        return {
+            "user_id": user,
+            "task": f"Please {kind} a stool for me.",
+            "type": kind,
+            "timestamp": FIRST + i * DAY,
+            "target": self.purchase(i),
+        }
+
+    def write(self, place: str = ".") -> Path:
+        """Write all files, histories and products in two parts; the folder that ``place`` starts from."""
+        folder = self.folder / place
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {"user_profiles": "profiles", "user_instructions": "instructions"}
+        contents = {name: self.records[table] for name, table in files.items()}
+        for name, table, first in (("all_products", "products", 4), ("user_history", "histories", 1)):
+            entries = list(self.records[table].items())
+            contents[f"{name}_part_1"], contents[f"{name}_part_2"] = (
+                dict(entries[:first]),
+                dict(entries[first:]),
+            )
+        for name, content in contents.items():
+            (folder / f"{name}.json").write_text(json.dumps(content, indent=2))
+        return self.folder
+
+
+@pytest.fixture
+def personalwab_files(tmp_path) -> PersonalWabFiles:
+    return PersonalWabFiles(tmp_path)

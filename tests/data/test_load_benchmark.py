@@ -14,38 +14,6 @@ SIZES = {
     "drift": 0.5,
     "completeness": 0.2,
 }
-WRONG = {
-    "no users": ({"n_users": 0}, "n_users is 0; expected a whole number, 1 or more"),
-    "users as text": ({"n_users": "40"}, "n_users is '40'; expected a whole number"),
-    "users by halves": ({"n_users": 1.5}, "n_users is 1.5; expected a whole number"),
-    "users a boolean": ({"n_users": True}, "n_users is True; expected a whole number"),
-    "fewer than no products": ({"n_products": -1}, "n_products is -1; expected a whole number, 1 or more"),
-    "history as text": ({"history": "5,40"}, "history is '5,40'; expected two whole numbers [least, most]"),
-    "history of two letters": ({"history": "59"}, "history is '59'; expected two whole numbers"),
-    "history of one number": ({"history": [5]}, "history is [5]; expected two whole numbers"),
-    "history a number": ({"history": 5}, "history is 5; expected two whole numbers"),
-    "history of decimals": ({"history": [5.0, 40]}, "history is [5.0, 40]; expected two whole numbers"),
-    "history too short": (
-        {"history": [2, 40]},
-        "history is [2, 40]; expected two whole numbers [least, most], 3",
-    ),
-    "history reversed": ({"history": [40, 5]}, "history is [40, 5]; expected two whole numbers"),
-    "interests of three": ({"interests": [2, 5, 9]}, "interests is [2, 5, 9]; expected two whole numbers"),
-    "no interests": ({"interests": [0, 2]}, "interests is [0, 2]; expected two whole numbers"),
-    "interests absent": ({"interests": None}, "interests is None; expected two whole numbers"),
-    "one category as text": ({"categories": "Books"}, "categories is 'Books'; expected a list of names"),
-    "categories absent": ({"categories": None}, "categories is None; expected a list of names"),
-    "categories by number": ({"categories": [3]}, "categories is [3]; expected a list of names"),
-}
-
-
-@pytest.mark.parametrize("source", ["synthetic", "amazon"])
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_parameter_is_named(amazon_files, source, case):
-    changes, message = WRONG[case]
-    with pytest.raises(ValueError) as caught:
-        load_benchmark(source, str(amazon_files.write()), 0, **SIZES | changes)
-    assert message in str(caught.value)
 
 
 def test_amazon_files(amazon_files):
@@ -72,13 +40,33 @@ def test_synthetic_world_has_its_truth_and_needs_no_files():
     assert set(truth.people) == set(benchmark.behaviors)
 
 
-def test_amazon_needs_a_folder(tmp_path):
-    with pytest.raises(ValueError, match="data_dir is empty"):
-        load_benchmark("amazon", "", 0, **SIZES)
-    with pytest.raises(DataError, match=r"nowhere, .*found no such folder"):
-        load_benchmark("amazon", str(tmp_path / "nowhere"), 0, **SIZES)
+def test_personalwab_files(personalwab_files):
+    benchmark, truth = load_benchmark(
+        "personalwab", str(personalwab_files.write()), 0, **SIZES, categories=["x"]
+    )
+    assert truth is None
+    assert len(benchmark.behaviors) == len(benchmark.profiles) == 2
+    assert {task.type for task in benchmark.tasks["test"]} == set(TASK_TYPES)
+    one, _ = load_benchmark("personalwab", str(personalwab_files.folder), 0, **SIZES | {"n_users": 1})
+    assert len(one.behaviors) == 1
+
+
+@pytest.mark.parametrize("source", ["amazon", "personalwab"])
+def test_source_with_files_needs_a_folder(source):
+    with pytest.raises(
+        ValueError, match=f"data_dir is empty; source '{source}' needs the folder of its files"
+    ):
+        load_benchmark(source, "", 0, **SIZES)
+
+
+@pytest.mark.parametrize("source", ["amazon", "personalwab"])
+def test_relative_folder_starts_at_the_project_root(source, project_root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as caught:
+        load_benchmark(source, "no/such/folder", 0, **SIZES)
+    assert caught.value.file == str(project_root / "no/such/folder")
 
 
 def test_unknown_source():
-    with pytest.raises(ValueError, match="source is 'ebay'; expected one of synthetic, amazon"):
+    with pytest.raises(ValueError, match="source is 'ebay'; expected one of synthetic, amazon, personalwab"):
         load_benchmark("ebay", "", 0, **SIZES)

@@ -5,9 +5,10 @@ from numbers import Integral
 from pathlib import Path
 
 from pwagents.data.synthetic import Truth, WorldConfig, make_world
+from pwagents.project import project_path
 from pwagents.schema import Benchmark
 
-SOURCES = ("synthetic", "amazon")
+SOURCES = ("synthetic", "amazon", "personalwab")
 
 
 def load_benchmark(
@@ -26,12 +27,13 @@ def load_benchmark(
     """The benchmark of one source, and its latent truth where there is one (``synthetic`` alone).
 
     Args:
-        source: "synthetic", the embedded world, or "amazon", raw Amazon Reviews 2023 files in ``data_dir``.
-        data_dir: where the files of a source that has files are.
-        n_users, n_products: the size. ``amazon`` takes at most so many users, and fills the catalogue up to
-            ``n_products`` with others than what the users bought.
-        history: least and most behaviours a user; ``amazon`` heeds the least alone.
-        interests, drift, completeness: of the embedded world, see :class:`WorldConfig`.
+        source: "synthetic", the embedded world; "amazon", raw Amazon Reviews 2023 files in ``data_dir``; or
+            "personalwab", the files that PersonalWAB publishes, in ``data_dir``.
+        data_dir: where the files of a source that has files are, seen from the project's root.
+        n_users, n_products: the size. ``amazon`` and ``personalwab`` take at most so many users, and fill the
+            catalogue up to ``n_products`` with others than what the users bought.
+        history: least and most behaviours a user; ``amazon`` heeds the least alone, ``personalwab`` neither.
+        interests, drift, completeness: of the embedded world alone, see :class:`WorldConfig`.
         categories: names of the categories to use, none for all (``amazon`` alone).
 
     Raises:
@@ -48,21 +50,27 @@ def load_benchmark(
         config = WorldConfig(n_users, n_products, tuple(history), tuple(interests), drift, completeness)
         world = make_world(config, seed)
         return world.benchmark, world.truth
+    if source not in SOURCES:
+        raise ValueError(f"source is {source!r}; expected one of {', '.join(SOURCES)}")
+    if not data_dir:
+        raise ValueError(f"data_dir is empty; source {source!r} needs the folder of its files")
+    folder = project_path(Path(data_dir).expanduser())
     if source == "amazon":
         from pwagents.data.amazon import load_amazon
 
-        if not data_dir:
-            raise ValueError("data_dir is empty; source 'amazon' needs the folder of its raw files")
         benchmark = load_amazon(
-            Path(data_dir),
+            folder,
             n_users=n_users,
             min_behaviors=history[0],
             categories=categories or None,
             max_products=n_products,
             seed=seed,
         )
-        return benchmark, None
-    raise ValueError(f"source is {source!r}; expected one of {', '.join(SOURCES)}")
+    else:
+        from pwagents.data.personalwab import load_personalwab
+
+        benchmark = load_personalwab(folder, n_users=n_users, n_products=n_products, seed=seed)
+    return benchmark, None
 
 
 def _check_size(name: str, value) -> None:

@@ -116,10 +116,10 @@ def _check_line(path: Path, line_number: int, line: bytes, fields: dict[str, tup
     for name, kinds in fields.items():
         kind = _kind(record[name]) if name in record else "missing"
         if kind not in kinds:
-            found = "no such field" if kind == "missing" else f"{kind} {_short(record[name])}"
+            found = "no such field" if kind == "missing" else f"{kind} {shortened(record[name])}"
             raise DataError(*where, name, found, " or ".join(k for k in kinds if k != "missing"))
         if name in ID_FIELDS and not re.fullmatch(ID_PATTERN, record[name]):
-            raise DataError(*where, name, _short(record[name]), "an id without spaces")
+            raise DataError(*where, name, shortened(record[name]), "an id without spaces")
         if name == "timestamp":
             _check_time(where, record[name])
 
@@ -139,7 +139,7 @@ def _kind(value) -> str:
     return "null" if value is None else kinds.get(type(value), "boolean")
 
 
-def _short(value) -> str:
+def shortened(value) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -165,10 +165,10 @@ def clean_product(record: dict, repairs: Counter) -> Product:
         parent_asin=record["parent_asin"],
         title=title or "Untitled",
         category=category_name(record["main_category"]),
-        price=_price(record.get("price"), repairs),
+        price=price_of(record.get("price"), repairs),
         store=_plain(record.get("store"), "product store", repairs) or None,
-        average_rating=_bounded(record.get("average_rating"), 5, "average_rating", repairs),
-        rating_number=_whole(record.get("rating_number"), repairs),
+        average_rating=bounded(record.get("average_rating"), 5, "average_rating", repairs),
+        rating_number=whole_number(record.get("rating_number"), repairs),
         features=_texts(record.get("features"), "features", repairs),
         description=_texts(record.get("description"), "description", repairs),
         details=_details(record.get("details"), repairs),
@@ -186,7 +186,7 @@ def _plain(text: str | None, what: str, repairs: Counter) -> str:
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
-def _price(price: float | str | None, repairs: Counter) -> float | None:
+def price_of(price: float | str | None, repairs: Counter) -> float | None:
     if isinstance(price, str):
         number = _AMOUNT.search(price)
         if number is None:
@@ -195,25 +195,25 @@ def _price(price: float | str | None, repairs: Counter) -> float | None:
         if number[0] != price.strip().lstrip("$"):
             repairs["price that is a range or phrase: its first number taken"] += 1
         price = float(number[0].replace(",", ""))
-    return _bounded(price, math.inf, "price", repairs)
+    return bounded(price, math.inf, "price", repairs)
 
 
-def _bounded(value: float | None, highest: float, field: str, repairs: Counter) -> float | None:
+def bounded(value: float | None, highest: float, field: str, repairs: Counter) -> float | None:
     if value is None or (0 <= value <= highest and math.isfinite(value)):
         return value
     repairs[f"{field} that cannot be (negative, too high or NaN) taken as missing"] += 1
     return None
 
 
-def _whole(value: float | None, repairs: Counter) -> int | None:
-    value = _bounded(value, math.inf, "rating_number", repairs)
+def whole_number(value: float | None, repairs: Counter) -> int | None:
+    value = bounded(value, math.inf, "rating_number", repairs)
     return None if value is None else int(value)
 
 
 def _texts(value: list | str | None, field: str, repairs: Counter) -> tuple[str, ...]:
     """A field that is a list of texts, or one text: its texts, the empty ones left out."""
     parts = [value] if isinstance(value, str) else value or []
-    return tuple(text for part in parts if (text := _plain(_as_text(part), f"product {field}", repairs)))
+    return tuple(text for part in parts if (text := _plain(as_text(part), f"product {field}", repairs)))
 
 
 def _details(value: dict | str | None, repairs: Counter) -> dict[str, str]:
@@ -226,14 +226,14 @@ def _details(value: dict | str | None, repairs: Counter) -> dict[str, str]:
         if value is not None and not isinstance(value, dict):
             repairs["details that are no JSON object taken as missing"] += 1
             value = None
-    pairs = ((key, _plain(_as_text(part), "product details", repairs)) for key, part in (value or {}).items())
+    pairs = ((key, _plain(as_text(part), "product details", repairs)) for key, part in (value or {}).items())
     return {_plain(key, "product details", repairs): text for key, text in pairs if text}
 
 
-def _as_text(value) -> str:
+def as_text(value) -> str:
     """``[1, "b"]`` as "1, b" and ``{"a": 1}`` as "a: 1"; null is empty."""
     if isinstance(value, list):
-        return ", ".join(map(_as_text, value))
+        return ", ".join(map(as_text, value))
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_as_text(part)}" for key, part in value.items())
+        return ", ".join(f"{key}: {as_text(part)}" for key, part in value.items())
     return "" if value is None else str(value)

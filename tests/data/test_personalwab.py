@@ -1,0 +1,294 @@
+"""PersonalWAB's files become a benchmark: values as published, dirty ones mended, a part chosen by seed."""
+
+import copy
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pwagents.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
+from pwagents.errors import DataError
+
+DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
+REAL_PROFILES = DATA / "personalwab" / "user_profiles.json"
+
+
+# Sound files
+
+
+def test_benchmark_of_sound_files(personalwab_files):
+    benchmark = load_personalwab(personalwab_files.write())
+    assert (benchmark.name, dict(benchmark.repairs)) == ("personalwab", {})
+    assert list(benchmark.behaviors) == ["UANN", "UBOB"]
+    assert list(benchmark.products) == [f"B00000000{i}" for i in range(6)]
+    assert {split: len(tasks) for split, tasks in benchmark.tasks.items()} == {"train": 6, "test": 6}
+
+
+def test_values_stay_as_published(personalwab_files):
+    benchmark = load_personalwab(personalwab_files.write())
+    product = benchmark.products["B000000003"]
+    assert (product.category, product.price, product.store) == ("Home_and_Kitchen", 19.99, "Stoolworks")
+    assert product.features == ("Solid oak", "Four <b>legs</b>")
+    assert product.details == {"Color": "Brown", "Ranks": "Stools: 3"}
+    behavior = benchmark.behaviors["UANN"][3]
+    assert (behavior.parent_asin, behavior.timestamp) == ("B000000003", 1_600_259_200_000)
+    assert behavior.review.text == "It holds me well.<br />It came on day 3."
+    task = benchmark.tasks["test"][2]
+    assert (task.user_id, task.type, task.instruction) == ("UANN", "review", "Please review a stool for me.")
+    assert (task.target, task.timestamp) == ("B000000005", 1_600_432_000_000)
+    assert task.review == benchmark.behaviors["UANN"][5].review
+    profile = benchmark.profiles["UANN"]
+    assert (profile.occupation, profile.tone_and_style) == ("Nurse", "Terse")
+
+
+def test_task_ids_are_made_where_there_are_none(personalwab_files):
+    train = personalwab_files.records["instructions"]["train"]
+    train[1:1] = [train[0], train[0] | {"task_id": "mine"}, train[0]]
+    ids = [task.task_id for task in load_personalwab(personalwab_files.write()).tasks["train"]]
+    made = "UANN-1600345600000-B000000004-search"
+    assert ids[:4] == [made, f"{made}-2", "mine", f"{made}-3"]
+
+
+def test_clone_of_the_official_repository(personalwab_files):
+    folder = personalwab_files.write(FOLDER_IN_CLONE)
+    benchmark = load_personalwab(folder)
+    assert benchmark == load_personalwab(folder / FOLDER_IN_CLONE)
+    assert len(benchmark.behaviors) == 2
+
+
+def test_part_10_comes_after_part_9(personalwab_files):
+    folder = personalwab_files.write()
+    (folder / "all_products_part_1.json").rename(folder / "all_products_part_10.json")
+    assert next(iter(load_personalwab(folder).products)) == "B000000004"
+
+
+def test_history_and_tasks_alone_may_know_a_product(personalwab_files):
+    for i in (2, 5):
+        personalwab_files.put(f"products.B00000000{i}", ...)
+    for user in ("UANN", "UBOB"):
+        personalwab_files.records["histories"][user].pop()
+    benchmark = load_personalwab(personalwab_files.write())
+    assert list(benchmark.products)[-2:] == ["B000000002", "B000000005"]
+    assert benchmark.products["B000000002"].title == "Sturdy Wooden Kitchen Stool Number2, Oak"
+    assert list(benchmark.repairs.values()) == [2]
+
+
+@pytest.mark.skipif(not REAL_PROFILES.is_file(), reason=f"no published profiles at {REAL_PROFILES}")
+def test_published_profiles():
+    profiles = read_profiles(REAL_PROFILES)
+    assert len(profiles) == 1000
+    published = json.loads(REAL_PROFILES.read_text())
+    for user, profile in profiles.items():
+        assert {"user_profile": profile.model_dump(by_alias=True)} == published[user]
+    assert {"Nurse", "Chef"} <= {profile.occupation for profile in profiles.values()}
+
+
+def test_fields_of_profiles_that_nobody_knows_are_ignored(personalwab_files):
+    personalwab_files.put("profiles.UANN.user_profile.Shoe Size", 38)
+    profiles = read_profiles(personalwab_files.write() / "user_profiles.json")
+    assert profiles["UANN"] == profiles["UBOB"]
+
+
+# Dirty values: what is dirty -> path, value, where the benchmark has it, what it becomes, the repair counted
+
+PRODUCT, REVIEW = "products.B000000003", "histories.UANN.3.review"
+REPAIRS = {
+    "price a number": (f"{PRODUCT}.price", 12.5, "price", 12.5, None),
+    "price in dollars": (f"{PRODUCT}.price", "$1,299.00", "price", 1299.0, None),
+    "price None": (f"{PRODUCT}.price", "None", "price", None, "price that is text without a number"),
+    "price from": (f"{PRODUCT}.price", "from 9.99", "price", 9.99, "price that is a range or phrase"),
+    "price negative": (f"{PRODUCT}.price", -3, "price", None, "price that cannot be"),
+    "price NaN": (f"{PRODUCT}.price", float("nan"), "price", None, "NaN or Infinity taken as missing"),
+    "price infinite": (f"{PRODUCT}.price", -float("inf"), "price", None, "NaN or Infinity taken as missing"),
+    "price null": (f"{PRODUCT}.price", None, "price", None, None),
+    "stars too high": (
+        f"{PRODUCT}.average_rating",
+        7,
+        "average_rating",
+        None,
+        "average_rating that cannot be",
+    ),
+    "number negative": (
+        f"{PRODUCT}.rating_number",
+        -1,
+        "rating_number",
+        None,
+        "rating_number that cannot be",
+    ),
+    "number decimal": (f"{PRODUCT}.rating_number", 12.0, "rating_number", 12, None),
+    "title null": (f"{PRODUCT}.title", None, "title", "Untitled", 'product without title called "Untitled"'),
+    "title blank": (
+        f"{PRODUCT}.title",
+        " \n",
+        "title",
+        "Untitled",
+        'product without title called "Untitled"',
+    ),
+    "title NaN": (f"{PRODUCT}.title", float("nan"), "title", "Untitled", "NaN or Infinity taken as missing"),
+    "category null": (f"{PRODUCT}.main_category", None, "category", "Other", "product without main_category"),
+    "store null": (f"{PRODUCT}.store", None, "store", None, None),
+    "features null": (f"{PRODUCT}.features", None, "features", (), None),
+    "features text": (f"{PRODUCT}.features", "Oak", "features", ("Oak",), "features given as one text"),
+    "features empty": (f"{PRODUCT}.features", "", "features", (), "features given as one text"),
+    "features odd": (f"{PRODUCT}.features", ["a", None, 3], "features", ("a", "", "3"), None),
+    "description text": (
+        f"{PRODUCT}.description",
+        "Oak",
+        "description",
+        ("Oak",),
+        "description given as one",
+    ),
+    "details null": (f"{PRODUCT}.details", None, "details", {}, None),
+    "details nested": (f"{PRODUCT}.details", {"A": [1, {"b": True}]}, "details", {"A": "1, b: True"}, None),
+    "text null": (f"{REVIEW}.text", None, "text", "", "review text that is null taken as empty"),
+    "review title null": (f"{REVIEW}.title", None, "title", "", "review title that is null taken as empty"),
+}
+
+
+@pytest.mark.parametrize("case", REPAIRS)
+def test_dirty_value_is_mended_and_counted(personalwab_files, case):
+    path, dirty, field, value, repair = REPAIRS[case]
+    benchmark = load_personalwab(personalwab_files.with_value(path, dirty))
+    record = benchmark.behaviors["UANN"][3].review if REVIEW in path else benchmark.products["B000000003"]
+    assert getattr(record, field) == value
+    assert any(repair in name for name in benchmark.repairs) == bool(repair) == bool(benchmark.repairs)
+    assert set(benchmark.repairs.values()) <= {1}
+
+
+def repairs_of(personalwab_files) -> dict:
+    return dict(load_personalwab(personalwab_files.write()).repairs)
+
+
+def test_word_nan_in_a_text_is_left_alone(personalwab_files):
+    text = 'My "nan" says: NaN, \\"NaN\\", [NaN] and -Infinity'
+    personalwab_files.put(f"{PRODUCT}.price", float("nan"))
+    benchmark = load_personalwab(personalwab_files.with_value(f"{REVIEW}.text", text))
+    assert benchmark.behaviors["UANN"][3].review.text == text
+    assert dict(benchmark.repairs) == {"NaN or Infinity taken as missing": 1}
+
+
+def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_files):
+    history = personalwab_files.records["histories"]["UANN"]
+    history.reverse()
+    history[1]["review"]["timestamp"] = history[2]["review"]["timestamp"]
+    benchmark = load_personalwab(personalwab_files.write())
+    assert [b.parent_asin[-1] for b in benchmark.behaviors["UANN"]] == ["0", "1", "2", "4", "3", "5"]
+    assert dict(benchmark.repairs) == {"history put in time order": 1}
+
+
+def test_product_and_user_listed_twice_count_where_they_are_first(personalwab_files):
+    folder = personalwab_files.write()
+    second = personalwab_files.product(1) | {"title": "Second"}
+    (folder / "all_products_part_3.json").write_text(json.dumps({"B000000001": second}))
+    (folder / "user_history_part_3.json").write_text('{"UANN": []}')
+    benchmark = load_personalwab(folder)
+    assert benchmark.products["B000000001"].title != "Second"
+    assert len(benchmark.behaviors["UANN"]) == 6
+    assert dict(benchmark.repairs) == {
+        "history of a user listed again dropped (the first is kept)": 1,
+        "product listed again dropped (the first is kept)": 1,
+    }
+
+
+def test_missing_profile_is_counted_and_an_empty_one_is_none(personalwab_files):
+    personalwab_files.put("profiles.UANN", {"user_profile": {}})
+    personalwab_files.put("profiles.UBOB", ...)
+    benchmark = load_personalwab(personalwab_files.write())
+    assert not benchmark.profiles
+    assert dict(benchmark.repairs) == {"user without a published profile": 1}
+
+
+# A part of the users and products
+
+
+@pytest.fixture
+def many_users(personalwab_files):
+    """Twelve users: the first six know product 0, the others product 1; four products are nobody's."""
+    records = personalwab_files.records
+    records["histories"] = {f"U{i:02}": [personalwab_files.purchase(i // 6)] for i in reversed(range(12))}
+    tasks = [personalwab_files.task(f"U{i:02}", i // 6, "search") for i in reversed(range(12))]
+    records["instructions"] = {"train": tasks, "test": tasks[:5]}
+    records["profiles"] = dict.fromkeys(records["histories"], records["profiles"]["UANN"])
+    return personalwab_files.write()
+
+
+def test_with_room_for_all_everything_is_kept(many_users):
+    benchmark = load_personalwab(many_users, n_users=12, n_products=6)
+    assert list(benchmark.behaviors) == [f"U{i:02}" for i in range(12)]
+    assert [task.user_id for task in benchmark.tasks["train"]] == [f"U{i:02}" for i in reversed(range(12))]
+    assert benchmark == load_personalwab(many_users, seed=7)
+
+
+def test_seed_chooses_users_and_their_tasks_alone_stay(many_users):
+    parts = [load_personalwab(many_users, n_users=5, seed=seed) for seed in (0, 0, 1)]
+    assert parts[0] == parts[1]
+    assert len({tuple(part.behaviors) for part in parts}) == 2
+    for part in parts:
+        assert len(part.behaviors) == len(part.profiles) == 5
+        assert list(part.behaviors) == sorted(part.behaviors)
+        assert {task.user_id for task in part.tasks["train"]} == set(part.behaviors)
+        assert {task.user_id for task in part.tasks["test"]} <= set(part.behaviors)
+    fewer = load_personalwab(many_users, n_users=3, seed=0)
+    assert fewer.behaviors.keys() < parts[0].behaviors.keys()
+
+
+def test_catalogue_keeps_what_the_users_know_and_is_filled_up(many_users):
+    for n_products, size in ((1, 2), (2, 2), (4, 4), (5, 5), (6, 6), (9, 6)):
+        products = load_personalwab(many_users, n_products=n_products).products
+        assert {"B000000000", "B000000001"} <= products.keys()
+        assert len(products) == size
+        assert list(products) == sorted(products)
+    one = load_personalwab(many_users, n_users=1, n_products=1)
+    assert set(one.products) == {b.parent_asin for history in one.behaviors.values() for b in history}
+
+
+# Files that are no files, and values of any kind
+
+
+@pytest.mark.parametrize("name", ["user_profiles.json", "all_products_part_2.json", "user_instructions.json"])
+def test_folder_or_broken_link_in_the_place_of_a_file(personalwab_files, name):
+    path = personalwab_files.write() / name
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match=r"unreadable data \(.*Is a directory.*\); expected a JSON file"):
+        load_personalwab(path.parent)
+    path.rmdir()
+    path.symlink_to("nowhere")
+    with pytest.raises(DataError, match=rf"{name}, record \(first\).*No such file|found no {name}"):
+        load_personalwab(path.parent)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+PATHS = st.sampled_from(
+    [
+        f"{PRODUCT}.{field}"
+        for field in ("title", "main_category", "price", "rating_number", "details", "features")
+    ]
+    + [f"{REVIEW}.{field}" for field in ("rating", "text", "timestamp")]
+    + [
+        f"instructions.test.1.{field}"
+        for field in ("task", "type", "user_id", "timestamp", "task_id", "target")
+    ]
+    + ["histories.UANN.3.product_info", "histories.UANN", "profiles.UANN", "profiles.UANN.user_profile.Age"]
+)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=PATHS, value=JSON)
+def test_any_value_in_any_field_is_mended_or_named(personalwab_files, path, value):
+    files = copy.deepcopy(personalwab_files)
+    try:
+        benchmark = load_personalwab(files.with_value(path, value))
+    except DataError as error:
+        *_, field = path.split(".")
+        overflow = "integer overflow" in str(error)  # a number that no parser of this speed can hold
+        assert overflow or field in f"{error.record} {error.field}" or "history 3" in error.record
+    else:
+        assert set(benchmark.behaviors) == {"UANN", "UBOB"}
