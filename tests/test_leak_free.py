@@ -11,14 +11,18 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.agents.chat_agent import Setup
+from pwagents.agents.interec import InteRecAgent, play_task
 from pwagents.agents.memory import Memory
+from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation import bounds
+from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import TASK_TYPES, Benchmark
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
+from pwagents.web.episode import Episode, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommenders_by_time import RecommendersByTime, training_sequences
 from pwagents.web.sasrec import SasRecConfig
@@ -142,6 +146,43 @@ def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, em
         assert all(time < start for time in times), (task.task_id, strategy)
         seen += len(times)
     assert seen > 0
+
+
+class Recorder(ChatModel):
+    """Keeps what it is sent, names a function, and stops."""
+
+    name = "recorder"
+
+    def __init__(self):
+        self.sent = []
+
+    def reply(self, request):
+        self.sent.append(json.dumps(request.messages))
+        calls = (ToolCall(id="1", name="stop", arguments="{}"),) if request.tools else ()
+        return Reply(text="search_product_by_query", tool_calls=calls)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recommenders, embedder, name):
+    engine = build_search_engine(benchmark.products)
+    shop = Shop(benchmark, engine, recommenders.at(0), embedder, "compact")
+    seen = 0
+    for task in search_and_recommend(benchmark)[:12]:
+        start, model = benchmark.first_task(task.user_id), Recorder()
+        setup = Setup(model, benchmark.products, "multi_turn", embedder)
+        environment = WebEnvironment(
+            replace(shop, recommender=recommenders.at(start)), "multi_turn", details=name == "recmind"
+        )
+        history = benchmark.history(task, "test")
+        if METHODS[name] is InteRecAgent:
+            play_task(setup, environment, task, history, {})
+        else:
+            run_episode(environment, task, history, METHODS[name](setup))
+        assert model.sent
+        times = times_of_markers(" ".join(model.sent))
+        assert all(time < start for time in times), (task.task_id, name)
+        seen += len(times)
+    assert (seen > 0) == (name not in ("no_memory", "raw", "cot", "chatshop"))
 
 
 def test_the_published_protocol_does_show_earlier_answers(benchmark):

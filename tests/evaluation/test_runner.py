@@ -11,7 +11,13 @@ import pytest
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation import runner
-from pwagents.evaluation.runner import count_outcomes, episode_key, records_frame, run_episodes
+from pwagents.evaluation.runner import (
+    count_outcomes,
+    episode_key,
+    records_frame,
+    run_episodes,
+    run_user_episodes,
+)
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 
 NAMES = {"method": "m", "model": "none", "params": {"data": "h1", "memory": 20}, "show_progress": False}
@@ -320,3 +326,91 @@ def test_the_bar_counts_outcomes(store, capsys):
     run_episodes(make_tasks(3), slow, store, **names)
     shown = capsys.readouterr().out
     assert "3/3" in shown and "scored=2" in shown and "infrastructure_error=1" in shown
+
+
+# Methods with memory across tasks
+
+
+class Rememberer:
+    """Remembers the user's tasks so far; raises ``error`` on the tasks of ``bad``."""
+
+    def __init__(self, error=None, bad=()):
+        self.error, self.bad, self.calls = error, bad, []
+
+    def __call__(self, task, memory):
+        self.calls.append(task.task_id)
+        memory.setdefault("seen", []).append(task.task_id)
+        if task.task_id in self.bad:
+            raise self.error
+        return solve(task), memory
+
+
+def seen(records):
+    return {record.task_id: (record.memory or {}).get("seen") for record in records}
+
+
+# Users u0, u1, u2 take turns; their tasks in time order are t0 t3 t6 ..., t1 t4 t7 ..., t2 t5 t8 ...
+ALL_SEEN = {f"t{i}": [f"t{j}" for j in range(i % 3, i + 1, 3)] for i in range(9)}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_users_tasks_run_in_time_order_and_pass_the_memory_on(store, workers):
+    solver = Rememberer()
+    records = run_user_episodes(reversed(make_tasks(9)), solver, store, **NAMES, workers=workers)
+    assert [record.task_id for record in records] == [f"t{i}" for i in reversed(range(9))]
+    assert seen(records) == ALL_SEEN
+    assert [int(name[1:]) for name in solver.calls if int(name[1:]) % 3 == 1] == [1, 4, 7]
+    assert run_user_episodes(reversed(make_tasks(9)), never, store, **NAMES, stored_runs_only=True) == records
+
+
+def test_a_resumed_run_takes_up_the_stored_memory(tmp_path):
+    whole = tmp_path / "whole"
+    expected = run_user_episodes(make_tasks(9), Rememberer(), whole, **NAMES)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    for cut in (0, 1, 4, 8, 9):
+        store, again = tmp_path / f"cut{cut}", Rememberer()
+        store.write_bytes(b"".join(lines[:cut]))
+        assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == seen(expected)
+        done = {json.loads(line)["task_id"] for line in lines[:cut]}
+        assert sorted(again.calls) == sorted(set(ALL_SEEN) - done)
+
+
+def test_after_an_infrastructure_error_the_users_later_tasks_wait_for_the_next_run(store):
+    failing = Rememberer(InfrastructureError("503"), ["t3"])
+    records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
+    messages = {r.task_id: r.message for r in records if r.outcome == "infrastructure_error"}
+    assert list(messages) == ["t3", "t6"] and "t6" not in failing.calls
+    assert messages["t6"] == "InfrastructureError: waits for task t3 of the same user"
+    again = Rememberer()
+    assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
+    assert again.calls == ["t3", "t6"]
+
+
+def test_a_task_that_cannot_be_evaluated_leaves_the_memory_as_it_was(store):
+    failing = Rememberer(NotEvaluableError("no real review"), ["t3"])
+    records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
+    assert records[3].outcome == "not_evaluable" and records[3].memory == {"seen": ["t0"]}
+    assert records[6].memory == {"seen": ["t0", "t6"]}
+    assert run_user_episodes(make_tasks(9), never, store, **NAMES) == records
+
+
+def test_an_episode_with_other_tasks_before_it_is_another_episode(store):
+    run_user_episodes(make_tasks(9)[6:], Rememberer(), store, **NAMES)
+    again = Rememberer()
+    assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
+    assert len(again.calls) == 9
+    plain = run_episodes(make_tasks(9), solve, store, **NAMES)  # and one without memory is yet another
+    assert all(record.memory is None for record in plain)
+
+
+def test_what_is_remembered_must_be_plain_json(store):
+    with pytest.raises(RuntimeError, match="task t0: TypeError: Object of type set is not JSON"):
+        run_user_episodes(make_tasks(1), lambda task, memory: (solve(task), {"a": {1}}), store, **NAMES)
+
+
+def test_an_error_stops_all_users_and_keeps_what_is_finished(store):
+    failing = Rememberer(KeyError("price"), ["t9"])
+    with pytest.raises(RuntimeError, match="task t9: KeyError"):
+        run_user_episodes(make_tasks(300), failing, store, **NAMES, workers=3)
+    stored = {json.loads(line)["task_id"] for line in store.open()}
+    assert stored == set(failing.calls) - {"t9"}

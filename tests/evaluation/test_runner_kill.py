@@ -9,32 +9,42 @@ import sys
 import time
 from collections import Counter
 
+import pytest
+
 N_TASKS, WORKERS, KILLS = 300, 3, 3
 
-RUN = f"""
+COMMON = f"""
 import os, sys, time
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.runner import run_episodes, run_user_episodes
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 
 calls = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-common = dict(user_id="u", type="search")
+common = dict(type="search", instruction="a coat", target="B1", review=Review(rating=5))
 tasks = [
-    Task(task_id=f"t{{i}}", **common, timestamp=1, instruction="a coat", target="B1", review=Review(rating=5))
-    for i in range({N_TASKS})
+    Task(task_id=f"t{{i}}", user_id=f"u{{i % 10}}", timestamp=1 + i, **common) for i in range({N_TASKS})
 ]
 step = Step(action=Action(name="respond"), observation=Observation(text="x" * 20_000))
+options = dict(method="m", model="none", params={{}}, workers={WORKERS})
 
 def solve(task):
     os.write(calls, (task.task_id + "\\n").encode())
     time.sleep(0.002)
-    return Trajectory(task_id=task.task_id, **common, steps=(step,))
-
-run_episodes(tasks, solve, sys.argv[1], method="m", model="none", params={{}}, workers={WORKERS})
+    return Trajectory(task_id=task.task_id, user_id=task.user_id, type="search", steps=(step,))
 """
+TASKS = COMMON + "run_episodes(tasks, solve, sys.argv[1], **options)"
+USERS = (
+    COMMON
+    + """
+def solve_next(task, memory):
+    return solve(task), {"seen": [*memory.get("seen", []), task.task_id]}
+
+run_user_episodes(tasks, solve_next, sys.argv[1], **options)
+"""
+)
 
 
-def start(store, calls):
-    return subprocess.Popen([sys.executable, "-c", RUN, str(store), str(calls)])
+def start(store, calls, program):
+    return subprocess.Popen([sys.executable, "-c", program, str(store), str(calls)])
 
 
 def whole_lines(store):
@@ -53,11 +63,12 @@ def call_counts(calls):
     return Counter(calls.read_text().split())
 
 
-def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path):
+@pytest.mark.parametrize("program", [TASKS, USERS], ids=["tasks", "users"])
+def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path, program):
     store, calls = tmp_path / "episodes.jsonl", tmp_path / "calls"
     moments = random.Random(5)
     for _ in range(KILLS):
-        process = start(store, calls)
+        process = start(store, calls, program)
         lines = whole_lines(store).count(b"\n")
         wait_for_lines(store, lines + moments.randint(1, N_TASKS // (2 * KILLS)), process)
         time.sleep(moments.random() * 0.004)
@@ -68,13 +79,18 @@ def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path):
         finished = {json.loads(line)["task_id"] for line in kept.splitlines()}
         called = call_counts(calls)
         assert 0 < len(finished) < N_TASKS
-    last = start(store, calls)
+    last = start(store, calls, program)
     assert last.wait(timeout=60) == 0
 
-    stored = [json.loads(line)["task_id"] for line in store.read_bytes().splitlines()]
+    lines = [json.loads(line) for line in store.read_bytes().splitlines()]
+    stored = [line["task_id"] for line in lines]
     assert sorted(stored) == sorted(f"t{i}" for i in range(N_TASKS))
     assert store.read_bytes().startswith(kept)
     after = call_counts(calls)
     assert all(after[task_id] == called[task_id] for task_id in finished)
     # Only episodes under way at a kill were begun twice: at most one for each thread.
     assert sum(after.values()) - N_TASKS <= KILLS * WORKERS
+    if program is USERS:
+        for line in lines:
+            number = int(line["task_id"][1:])
+            assert line["memory"]["seen"] == [f"t{i}" for i in range(number % 10, number + 1, 10)]

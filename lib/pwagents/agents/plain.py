@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from pwagents.agents.memory import Entry, Memory
 from pwagents.schema import Action, Task
@@ -35,17 +36,10 @@ class FunctionClassifier:
 
 
 class PlainAgent:
-    """One call a task: function by classifier, parameters by simple rules from instruction and memory.
-
-    - search: the instruction and the words that recur in the first ``considered`` remembered products;
-    - recommend: those products, oldest first;
-    - review: the first remembered review; without memory, the instruction itself.
+    """One call a task: function by classifier, parameters by :func:`plain_arguments`.
 
     It does not look at observations, so in the multi-turn track it stops after its call.
     """
-
-    considered = 10
-    added_words = 3
 
     def __init__(self, identify: FunctionClassifier, memory: Memory):
         self.identify, self.memory = identify, memory
@@ -55,27 +49,37 @@ class PlainAgent:
             return Action(name="stop")
         function = self.identify(state.instruction)
         entries = self.memory.recall(state, function)
-        return Action(name=function, arguments=self._arguments(function, state, entries))
+        return Action(name=function, arguments=plain_arguments(function, state.instruction, entries))
 
-    def _arguments(self, function: str, state: BeliefState, entries: list[Entry]) -> dict:
-        if function == "search_product_by_query":
-            return {"query": self._query(state.instruction, entries)}
-        if function == "get_recommendations_by_history":
-            return {"product_sequence": [e["parent_asin"] for e in _oldest_first(entries[: self.considered])]}
-        texts = [e["text"] for e in entries if e["text"]]
-        return {"review": texts[0] if texts else state.instruction}
 
-    def _query(self, instruction: str, entries: list[Entry]) -> str:
-        said = set(_words(instruction))
-        counts = Counter(
-            word
-            for entry in entries[: self.considered]
-            for word in sorted({*_words(entry["title"]), *_words(entry["store"] or "")} - said)
-        )
-        recurring = sorted(
-            (word for word, n in counts.items() if n > 1), key=lambda word: (-counts[word], word)
-        )
-        return " ".join([instruction, *recurring[: self.added_words]])
+CONSIDERED = 10  # remembered products that the rules look at
+ADDED_WORDS = 3  # at most, to a query
+
+
+def plain_arguments(function: str, instruction: str, entries: list[Entry]) -> dict[str, Any]:
+    """Parameters by simple rules from instruction and memory.
+
+    - search: the instruction and the words that recur in the first ``CONSIDERED`` remembered products;
+    - recommend: those products, oldest first;
+    - review: the first remembered review; without memory, the instruction itself.
+    """
+    if function == "search_product_by_query":
+        return {"query": _query(instruction, entries)}
+    if function == "get_recommendations_by_history":
+        return {"product_sequence": [e["parent_asin"] for e in _oldest_first(entries[:CONSIDERED])]}
+    texts = [e["text"] for e in entries if e["text"]]
+    return {"review": texts[0] if texts else instruction}
+
+
+def _query(instruction: str, entries: list[Entry]) -> str:
+    said = set(words(instruction))
+    counts = Counter(
+        word
+        for entry in entries[:CONSIDERED]
+        for word in sorted({*words(entry["title"]), *words(entry["store"] or "")} - said)
+    )
+    recurring = sorted((word for word, n in counts.items() if n > 1), key=lambda word: (-counts[word], word))
+    return " ".join([instruction, *recurring[:ADDED_WORDS]])
 
 
 def _oldest_first(entries: list[Entry]) -> list[Entry]:
@@ -84,5 +88,6 @@ def _oldest_first(entries: list[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry["timestamp"])
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """The words of three letters and more, in lower case."""
     return re.findall(r"[^\W\d_]{3,}", text.lower())

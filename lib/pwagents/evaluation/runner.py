@@ -1,60 +1,43 @@
 """Run a method on tasks, one stored record per finished episode, and read the records again.
 
-A store is one file with one JSON object a line. Lines are only ever appended, each with an fsync, so a run
-may be killed at any moment and started again: what is finished is neither lost nor done twice. A line that
-a kill cut short has no line end; it is cut off and its episode runs again. Several methods may share a store.
+A store is one file with one JSON object a line (:mod:`pwagents.evaluation.episode_store`). Lines are only
+ever appended, so a run may be killed at any moment and started again: what is finished is neither lost nor
+done twice. Several methods may share a store.
 
 An episode is known by its key: SHA-256 of task id, method, model and params. Whatever decides the result
 must be in there, the hash of the data (``Benchmark.content_hash``) included; the caller puts it in params.
 The grader's version is not part of the key: a record of another version is graded anew from its stored
 trajectory when it is read, which costs nothing, in place of being run again.
+
+A method with memory across tasks (InteRecAgent) runs with :func:`run_user_episodes`: each user's tasks one
+after another in time order. What it remembers stands in the record, and the key holds the tasks before.
 """
 
-import errno
-import fcntl
+import copy
 import hashlib
 import json
 import math
 import os
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from io import FileIO
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import ValidationError
-
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation.metrics import GRADER_VERSION, METRICS, Grade, grade
+from pwagents.evaluation.episode_store import EpisodeRecord, append_all, open_locked, read_records
+from pwagents.evaluation.metrics import METRICS, grade
 from pwagents.progress import progress
-from pwagents.schema import Outcome, Record, Task, TaskType, Trajectory
+from pwagents.schema import Outcome, Task, Trajectory
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Memory = dict[str, Any] | None  # what a method remembers of a user, plain JSON; None without such a memory
+_Solve = Callable[[Task, Memory], tuple[Trajectory, Memory]]
+
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _FRAME_FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
-
-
-class EpisodeRecord(Record):
-    """One episode as it is stored; ``seconds`` is wall time, ``message`` says why it was not scored."""
-
-    key: str
-    task_id: str
-    user_id: str
-    type: TaskType
-    method: str
-    model: str
-    params: dict[str, Any]
-    outcome: Outcome
-    message: str = ""
-    seconds: float
-    trajectory: Trajectory | None = None
-    grade: Grade | None = None
 
 
 def run_episodes(
@@ -87,46 +70,60 @@ def run_episodes(
             or, with ``stored_runs_only``, episodes are missing.
         RuntimeError: another process is writing to the store, or ``solve`` failed (the task is named).
     """
-    tasks, store = list(tasks), Path(store)
-    keys = {task.task_id: episode_key(task.task_id, method, model, params) for task in tasks}
-    if len(keys) < len(tasks):
-        twice = next(name for name, n in Counter(task.task_id for task in tasks).items() if n > 1)
-        raise DataError("tasks", f"task {twice}", "task_id", "the same id twice", "unique ids")
+    tasks = list(tasks)
+    fields = {"method": method, "model": model, "params": params}
+    keys = {task.task_id: episode_key(task.task_id, **fields) for task in tasks}
 
-    if stored_runs_only:
-        records, _ = _read(store, set(keys.values()))
-        _require_all(records, keys, store, method, model)
-        return [records[key] for key in keys.values()]
+    def solve_alone(task: Task, _: Memory) -> tuple[Trajectory, Memory]:
+        return solve(task), None
 
-    def play(task: Task) -> bytes:
-        fields = {"key": keys[task.task_id], "method": method, "model": model, "params": params}
-        return _to_line(_episode(task, solve, fields))
-
-    with _open_locked(store) as file:
-        records, whole = _read(store, set(keys.values()))
-        if whole < os.path.getsize(store):
-            file.truncate(whole)
-        finished = {key for key, record in records.items() if record.outcome != "infrastructure_error"}
-        missing = [task for task in tasks if keys[task.task_id] not in finished]
-        counts = Counter(records[key].outcome for key in finished)
-        bar = progress(
-            total=len(tasks), initial=len(finished), desc=method, unit="episode", disable=not show_progress
-        )
-        with bar:
-            for line in _play_all(missing, play, file, workers):
-                # Read back from its line, so that a fresh and a resumed run give equal records.
-                record = _from_line(line, store, 0)
-                records[record.key] = record
-                counts[record.outcome] += 1
-                bar.set_postfix({name: counts[name] for name in OUTCOMES}, refresh=False)
-                bar.update()
-    return [records[key] for key in keys.values()]
+    chains, options = [[task] for task in tasks], (workers, stored_runs_only, show_progress)
+    return _run(tasks, chains, keys, solve_alone, None, Path(store), fields, *options)
 
 
-def episode_key(task_id: str, method: str, model: str, params: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of what identifies an episode; the order of ``params`` does not matter."""
+def run_user_episodes(
+    tasks: Iterable[Task],
+    solve: Callable[[Task, dict[str, Any]], tuple[Trajectory, dict[str, Any]]],
+    store: Path | str,
+    *,
+    method: str,
+    model: str,
+    params: Mapping[str, Any],
+    workers: int = 1,
+    stored_runs_only: bool = False,
+    show_progress: bool = True,
+) -> list[EpisodeRecord]:
+    """:func:`run_episodes` for a method that remembers a user from one task to the next.
+
+    Each user's tasks run one after another in time order (at the same time: in the order given); users run in
+    parallel. A task that cannot be evaluated leaves the memory as it was. After an infrastructure error the
+    user's later tasks wait, as infrastructure errors too, for the next run. A task's result depends on the
+    tasks before it: with others before it, it is another episode and runs again.
+
+    Args:
+        solve: (task, memory) -> (trajectory, memory afterwards). The memory is a dict of plain JSON values,
+            empty at a user's first task; what ``solve`` does to the one it is given changes nothing.
+    """
+    tasks = list(tasks)
+    fields = {"method": method, "model": model, "params": params}
+    chains, keys = _by_user(tasks), {}
+    for chain in chains:
+        key = "a user's tasks in time order"
+        for task in chain:
+            key = keys[task.task_id] = episode_key(task.task_id, **fields, after=key)
+    options = (workers, stored_runs_only, show_progress)
+    return _run(tasks, chains, keys, solve, {}, Path(store), fields, *options)
+
+
+def episode_key(task_id: str, method: str, model: str, params: Mapping[str, Any], after: str = "") -> str:
+    """SHA-256 (hex) of what identifies an episode; the order of ``params`` does not matter.
+
+    Args:
+        after: for a method with memory, the key of the user's task before this one.
+    """
+    parts = [task_id, method, model, dict(params)] + ([after] if after else [])
     try:
-        text = json.dumps([task_id, method, model, dict(params)], sort_keys=True, allow_nan=False)
+        text = json.dumps(parts, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise DataError("run_episodes", f"method {method}", "params", error, "plain JSON values") from None
     return hashlib.sha256(text.encode()).hexdigest()
@@ -156,20 +153,92 @@ def count_outcomes(frame: "pd.DataFrame", by: Sequence[str] = ("method",)) -> "p
     return counts.rename_axis(columns=None).reset_index()
 
 
-def _episode(task: Task, solve: Callable[[Task], Trajectory], fields: Mapping[str, Any]) -> EpisodeRecord:
-    """Play one episode and say how it ended."""
+def _by_user(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Each user's tasks in time order; users in the order of their first mention."""
+    chains: dict[str, list[Task]] = {}
+    for task in tasks:
+        chains.setdefault(task.user_id, []).append(task)
+    return [sorted(chain, key=lambda task: task.timestamp) for chain in chains.values()]
+
+
+def _run(
+    tasks: list[Task],
+    chains: Sequence[Sequence[Task]],
+    keys: Mapping[str, str],
+    solve: _Solve,
+    memory_at_first: Memory,
+    store: Path,
+    fields: Mapping[str, Any],
+    workers: int,
+    stored_runs_only: bool,
+    show_progress: bool,
+) -> list[EpisodeRecord]:
+    """Play what is missing: chains in parallel, the tasks of a chain one after another."""
+    if len(keys) < len(tasks):
+        twice = next(name for name, n in Counter(task.task_id for task in tasks).items() if n > 1)
+        raise DataError("tasks", f"task {twice}", "task_id", "the same id twice", "unique ids")
+
+    in_task_order = [keys[task.task_id] for task in tasks]
+    if stored_runs_only:
+        records, _ = read_records(store, set(in_task_order))
+        _require_all(records, keys, store, fields)
+        return [records[key] for key in in_task_order]
+
+    def play(chain: Sequence[Task]) -> Generator[EpisodeRecord, EpisodeRecord, None]:
+        """The chain's missing episodes, each played when it is asked for."""
+        memory, failed = memory_at_first, None
+        for task in chain:
+            key = keys[task.task_id]
+            record = finished.get(key)
+            if record is None:
+                record = yield _episode(task, solve, memory, failed, {"key": key, **fields})
+            if record.outcome == "infrastructure_error":
+                failed = failed or task
+            memory = record.memory
+
+    with open_locked(store) as file:
+        records, whole = read_records(store, set(in_task_order))
+        if whole < os.path.getsize(store):
+            file.truncate(whole)
+        finished = {key: r for key, r in records.items() if r.outcome != "infrastructure_error"}
+        counts = Counter(record.outcome for record in finished.values())
+        unfinished = [chain for chain in chains if any(keys[t.task_id] not in finished for t in chain)]
+        bar = progress(
+            total=len(tasks),
+            initial=len(finished),
+            desc=fields["method"],
+            unit="episode",
+            disable=not show_progress,
+        )
+        with bar:
+            for record in append_all(file, [play(chain) for chain in unfinished], workers):
+                records[record.key] = record
+                counts[record.outcome] += 1
+                bar.set_postfix({name: counts[name] for name in OUTCOMES}, refresh=False)
+                bar.update()
+    return [records[key] for key in in_task_order]
+
+
+def _episode(
+    task: Task, solve: _Solve, memory: Memory, failed: Task | None, fields: Mapping[str, Any]
+) -> EpisodeRecord:
+    """Play one episode and say how it ended. ``failed``: the task before it that has to come first."""
     start = time.perf_counter()
     trajectory, graded, message = None, None, ""
     outcome: Outcome = "scored"
+    after = memory
     try:
-        trajectory = solve(task)
+        if failed:
+            raise InfrastructureError(f"waits for task {failed.task_id} of the same user")
+        trajectory, after = solve(task, copy.deepcopy(memory))
+        json.dumps(after, allow_nan=False)
         graded = grade(trajectory)
         if trajectory.task_id != task.task_id:
             raise ValueError(f"solve returned the trajectory of task {trajectory.task_id}")
     except NotEvaluableError as error:
         outcome, message = "not_evaluable", str(error)
     except (InfrastructureError, OSError) as error:
-        outcome, message = "infrastructure_error", f"{type(error).__name__}: {error}"
+        outcome, message, after = "infrastructure_error", f"{type(error).__name__}: {error}", None
     except Exception as error:
         raise RuntimeError(f"task {task.task_id}: {type(error).__name__}: {error}") from error
     return EpisodeRecord(
@@ -182,115 +251,18 @@ def _episode(task: Task, solve: Callable[[Task], Trajectory], fields: Mapping[st
         seconds=time.perf_counter() - start,
         trajectory=trajectory,
         grade=graded,
+        memory=after,
     )
 
 
-def _play_all(
-    tasks: Sequence[Task], play: Callable[[Task], bytes], file: FileIO, workers: int
-) -> Iterator[bytes]:
-    """Play and store all tasks in threads; yield each stored line.
-
-    Each thread stores its own episode: an interrupt reaches only the main thread, so it cannot fall into a
-    write. On any exception no new episode begins, and those under way are finished and stored.
-    """
-    lock = threading.Lock()
-
-    def play_and_store(task: Task) -> bytes:
-        line = play(task)
-        with lock:  # a failed write is cut off, and must not take another's line with it
-            _append(file, line)
-        return line
-
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(play_and_store, task) for task in tasks]
-        for future in as_completed(futures):
-            yield future.result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _open_locked(store: Path) -> Iterator[FileIO]:
-    """The store open for appending, unbuffered, locked against a second writer until closed."""
-    store.parent.mkdir(parents=True, exist_ok=True)
-    with open(store, "ab", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f"{store} is being written by another run; wait for it to end or name another file"
-            ) from None
-        yield file
-
-
-def _append(file: FileIO, line: bytes) -> None:
-    """Append a line for good, or, when the disk refuses, nothing of it."""
-    start = file.seek(0, os.SEEK_END)
-    try:
-        if file.write(line) < len(line):
-            raise OSError(errno.ENOSPC, "the record could not be written whole", file.name)
-        os.fsync(file.fileno())
-    except OSError:
-        file.truncate(start)
-        raise
-
-
-def _to_line(record: EpisodeRecord) -> bytes:
-    # ASCII: what a model wrote may hold lone surrogates, which have no UTF-8 form.
-    return json.dumps(record.model_dump(mode="json")).encode("ascii") + b"\n"
-
-
-_LINE_START = b'{"key": "'
-
-
-def _read(store: Path, wanted: Set[str]) -> tuple[dict[str, EpisodeRecord], int]:
-    """Records of the wanted keys (the last of each key), and the length of all whole lines in bytes."""
-    records: dict[str, EpisodeRecord] = {}
-    whole = 0
-    if not store.exists():
-        return records, whole
-    with open(store, "rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n") and _LINE_START.startswith(line[: len(_LINE_START)]):
-                break  # a kill cut this one short
-            whole += len(line)
-            record = _from_line(line, store, number, wanted)
-            if record:
-                records[record.key] = record
-    return records, whole
-
-
-def _from_line(line: bytes, store: Path, number: int, wanted: Set[str] | None = None) -> EpisodeRecord | None:
-    """The record of a line, graded by the grader at hand; None when its key is not a wanted one."""
-    where = (store, f"line {number}")
-    try:
-        data = json.loads(line.decode())
-    except ValueError as error:
-        raise DataError(*where, "(whole line)", f"no JSON ({error})", "one episode record") from None
-    if not isinstance(data, dict) or "key" not in data:
-        raise DataError(*where, "key", "none", "one episode record with its key")
-    if wanted is not None and data["key"] not in wanted:
-        return None
-    try:
-        stored_grade = data.get("grade")
-        if stored_grade and stored_grade.get("grader_version") != GRADER_VERSION:
-            data["grade"] = grade(Trajectory.model_validate(data["trajectory"])).model_dump()
-        return EpisodeRecord.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "(whole record)"
-        raise DataError(*where, field, repr(first["input"])[:80], first["msg"]) from None
-
-
 def _require_all(
-    records: Mapping[str, EpisodeRecord], keys: Mapping[str, str], store: Path, method: str, model: str
+    records: Mapping[str, EpisodeRecord], keys: Mapping[str, str], store: Path, fields: Mapping[str, Any]
 ) -> None:
     missing = [task_id for task_id, key in keys.items() if key not in records]
     if missing:
         raise DataError(
             store,
-            f"method {method}, model {model}",
+            f"method {fields['method']}, model {fields['model']}",
             "episodes",
             f"{len(missing):,} of {len(keys):,} missing (the first is task {missing[0]})",
             "all of them stored; run once with stored_runs_only=False, same params, same data",

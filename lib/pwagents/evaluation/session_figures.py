@@ -4,6 +4,7 @@ import pandas as pd
 
 from pwagents.evaluation.figures import plain, use_style
 from pwagents.evaluation.session_tables import ACTIONS, END, START
+from pwagents.schema import TASK_TYPES
 
 
 def plot_transitions(transitions: pd.DataFrame):
@@ -21,7 +22,7 @@ def plot_transitions(transitions: pd.DataFrame):
     import seaborn as sns
 
     use_style()
-    types = list(transitions["type"].unique())
+    types = [name for name in TASK_TYPES if name in set(transitions["type"])]
     present = {*transitions["from"], *transitions["to"]}
     names = [name for name in ACTIONS.values() if name in present]
     height = 1.8 + 0.55 * len(names)
@@ -34,6 +35,7 @@ def plot_transitions(transitions: pd.DataFrame):
             grid, ax=ax, vmin=0, vmax=1, cmap="cividis_r", annot=True, fmt=".2f", cbar=False, square=True,
             linewidths=1, annot_kws={"size": 12},
         )  # fmt: skip
+        ax.grid(visible=False)
         ax.set_facecolor("#f4f4f4")  # what never happened
         ax.set(title=plain(task_type), xlabel="next action", ylabel="action")
         ax.tick_params(axis="x", rotation=45)
@@ -53,7 +55,7 @@ def plot_attempts(attempts: pd.DataFrame):
     import matplotlib.pyplot as plt
 
     use_style()
-    types = list(attempts["type"].unique())
+    types = [name for name in TASK_TYPES if name in set(attempts["type"])]
     size = (4.2 * len(types), 6.5)
     fig, axes = plt.subplots(
         2, len(types), figsize=size, sharex=True, sharey="row", squeeze=False, height_ratios=(1, 1.6)
@@ -61,7 +63,7 @@ def plot_attempts(attempts: pd.DataFrame):
     numbers = range(1, attempts["attempt"].max() + 1)
     for (upper, lower), task_type in zip(axes.T, types, strict=True):
         part = attempts[attempts["type"] == task_type]
-        upper.bar(part["attempt"], part["tasks"], color="C7")
+        upper.bar(part["attempt"], part["tasks"], color="0.65")
         upper.set(title=plain(task_type))
         upper.grid(axis="x", visible=False)
         lower.plot(part["attempt"], part["result_accuracy"], "o-", color="C0", label="this attempt")

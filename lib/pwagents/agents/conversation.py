@@ -1,0 +1,94 @@
+"""The pieces of a conversation: the task, past steps, and notes of an agent to itself, as messages."""
+
+import json
+import re
+from collections.abc import Sequence
+
+from pwagents.agents.prompting import fence
+from pwagents.llm.chat import Message
+from pwagents.schema import Action, Step
+from pwagents.web.episode import BeliefState
+from pwagents.web.functions import full_text
+
+
+def user(content: str) -> Message:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str) -> Message:
+    return {"role": "assistant", "content": content}
+
+
+def task_text(state: BeliefState) -> str:
+    """The first observation, the product in it (if any) fenced."""
+    if state.product is None:
+        return state.observation
+    product = full_text(state.product)
+    return state.observation.removesuffix(product) + fence(product)
+
+
+def answer_text(step: Step) -> str:
+    """What the environment answered; what it shows of products is fenced."""
+    return fence(step.observation.text) if step.observation.products else step.observation.text
+
+
+def call_messages(i: int, step: Step) -> list[Message]:
+    """Step ``i`` as a native tool call and its answer.
+
+    Talk is told as talk, also where ``respond`` was called as a function: the user's answer is the user's. A
+    reply that held no call is shown as it was written, and what was wrong with it as the answer.
+    """
+    action, answer = step.action, answer_text(step)
+    thought = without_notes(action.thought)
+    if action.problem:
+        return [assistant(thought or "(nothing)"), user(answer)]
+    if action.name == "respond" and not step.error:
+        return [assistant("\n".join(filter(None, [thought, action.arguments["content"]]))), user(answer)]
+    name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"  # what providers take for a name
+    function = {"name": name, "arguments": json.dumps(action.arguments)}
+    call = {"id": f"call_{i}", "type": "function", "function": function}
+    return [
+        {**assistant(thought), "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": answer},
+    ]
+
+
+def react_messages(step: Step) -> list[Message]:
+    """A step in ReAct's form and its answer."""
+    action = step.action
+    thought = without_notes(action.thought)
+    if action.problem:
+        return [assistant(thought or "(nothing)"), user(answer_text(step))]
+    written = f"Thought:\n{thought}\nAction:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
+    talk = action.name == "respond" and not step.error
+    return [assistant(written), user(answer_text(step) if talk else f"Result:\n{answer_text(step)}")]
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """Messages as text, a line "role: ..." each, for a model that looks back on a conversation."""
+    return "\n".join(f"{message['role']}: {_said(message)}" for message in messages)
+
+
+def _said(message: Message) -> str:
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    return " ".join(filter(None, [message["content"], *(f"{c['name']}({c['arguments']})" for c in calls)]))
+
+
+_NOTE = re.compile(r"<note:(\w+)>(.*?)</note>\n", re.DOTALL)
+
+
+def with_note(action: Action, name: str, text: str) -> Action:
+    """The action with a note at the head of its thought: what the agent wants to know at later steps."""
+    note = f"<note:{name}>{text.replace('</note>', '')}</note>\n"
+    return action.model_copy(update={"thought": note + action.thought})
+
+
+def read_note(action: Action, name: str) -> str:
+    """The text of a note that :func:`with_note` left, else an empty text."""
+    found = _NOTE.match(action.thought)
+    return found[2] if found and found[1] == name else ""
+
+
+def without_notes(thought: str) -> str:
+    found = _NOTE.match(thought)
+    return thought[found.end() :] if found else thought

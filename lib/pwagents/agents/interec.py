@@ -1,0 +1,141 @@
+"""InteRecAgent (PersonalWAB, A.2): what a user likes, dislikes and expects, kept from task to task."""
+
+import json
+from typing import Any
+
+from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Rules, Setup
+from pwagents.agents.conversation import transcript, user
+from pwagents.agents.memory import Memory
+from pwagents.agents.prompting import FENCE_NOTE, Prompt, fence, fill, tell_entries
+from pwagents.agents.replies import parse_arguments
+from pwagents.schema import Behavior, Task, Trajectory, Usage
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.episode import BeliefState, Episode
+
+# like, dislike: product ids; expect: what the user hopes for; unread: replies about them that made no sense.
+Profile = dict[str, Any]
+_PARTS = ("like", "dislike", "expect")
+EXPECTATIONS = 30  # the latest so many are kept (published code)
+FIRST_BEHAVIORS = 200  # at most, that the first profile is made from (published code)
+
+ENTRY = Prompt(
+    "INTEREC_MEMORY_PROMPT", "<TITLE> (id <PARENT_ASIN>, <MAIN_CATEGORY>): <RATING> stars. <TEXT>\n"
+)
+FIRST = """\
+From what a customer bought and wrote, tell which products they clearly like and which they clearly dislike;
+leave the others out. Reply with a JSON object and nothing else: {"like": [ids], "dislike": [ids]}
+
+{history}"""
+UPDATE = Prompt(
+    "INTEREC_UPDATE_MEM_PROMPT",
+    """\
+Read how a customer and an assistant talked, and tell what it shows of the customer's taste. Reply with a JSON
+object and nothing else: {"like": [ids of products they like], "dislike": [ids of products they do not like],
+"expect": [names or kinds of things they hope to find]}. Leave a list empty where nothing was said.
+
+{conversation}""",
+)
+
+
+class InteRecAgent(ChatAgent):
+    """Function calling with the latest behaviours and the user's profile, which :func:`play_task` keeps.
+
+    Departure from the published code: calls about the profile are made at temperature 0, as a user.
+    """
+
+    rules = Rules(multi_turn=Prompt("INTEREC_PROMPT", RULES_MULTI.text))
+    strategy = "last"
+    entry_form = ENTRY
+
+    def __init__(self, setup: Setup, profile: Profile | None = None):
+        super().__init__(setup)
+        self.profile = profile or {}
+
+    def tell_memory(self, state: BeliefState) -> str:
+        lists = [f"{part}: {', '.join(self.profile.get(part, [])) or '-'}" for part in _PARTS]
+        told = fence("\n".join(lists))
+        return (
+            f"{super().tell_memory(state)}\n\nWhat the customer likes, dislikes and expects:\n{told}".strip()
+        )
+
+
+def play_task(
+    setup: Setup, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], profile: Profile
+) -> tuple[Trajectory, Profile]:
+    """One task of a user and the profile after it: the ``solve`` that ``run_user_episodes`` wants.
+
+    An empty profile is first made from ``history``. Calls about the profile count to the last step's usage.
+    """
+    episode = Episode(environment, task, history)
+    profile, before = (profile, Usage()) if profile else first_profile(setup, episode.state)
+    agent = InteRecAgent(setup, profile)
+    while not episode.done:
+        episode.advance(agent(episode.state))
+    profile, after = update(agent, episode.state)
+    if setup.offline:
+        return episode.trajectory, profile
+    return _with_usage(episode.trajectory, before + after), profile
+
+
+def first_profile(setup: Setup, state: BeliefState) -> tuple[Profile, Usage]:
+    """Likes and dislikes from past behaviours, by the model; offline by the ratings: 4 and up, 2 and down."""
+    profile: Profile = {"like": [], "dislike": [], "expect": [], "unread": 0}
+    entries = Memory("last", setup.products, length=FIRST_BEHAVIORS).recall(state, "")
+    if setup.offline or not entries:
+        liked = [entry["parent_asin"] for entry in entries if entry["rating"] >= 4]
+        disliked = [entry["parent_asin"] for entry in entries if entry["rating"] <= 2]
+        return merge(profile, {"like": liked, "dislike": disliked}), Usage()
+    told = tell_entries(ENTRY.among(setup.prompts), entries, setup.products)
+    return _ask(setup, profile, fill(FIRST, {"{history}": fence(told)}))
+
+
+def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
+    """The profile after the task that ended in ``state``. Offline, what the user said is what they expect."""
+    if agent.setup.offline:
+        answers = [s.observation.text for s in state.session if s.action.name == "respond" and not s.error]
+        return merge(agent.profile, {"expect": answers}), Usage()
+    talk = transcript(agent.messages(state)[1:])
+    prompt = fill(UPDATE.among(agent.setup.prompts), {"{conversation}": talk})
+    return _ask(agent.setup, agent.profile, prompt)
+
+
+def merge(profile: Profile, news: Profile) -> Profile:
+    """The profile with what is new: the latest word on a product counts, as in the published code."""
+    like, dislike = news.get("like", []), news.get("dislike", [])
+    expect = _unique([*profile["expect"], *news.get("expect", [])])
+    return profile | {
+        "like": _unique([*(p for p in profile["like"] if p not in dislike), *like]),
+        "dislike": _unique([*(p for p in profile["dislike"] if p not in like), *dislike]),
+        "expect": expect[-EXPECTATIONS:],
+    }
+
+
+def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
+    """What the model says of the user, merged in. A reply without sense is counted and changes nothing."""
+    reply = setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
+    try:
+        start = reply.text.index("{")
+        _, end = json.JSONDecoder().raw_decode(reply.text, start)  # what stands around it does not matter
+        found, mistake = parse_arguments(reply.text[start:end])
+    except (ValueError, RecursionError):
+        found, mistake = {}, "no JSON"
+    if mistake or not _is_profile(found):
+        return profile | {"unread": profile["unread"] + 1}, reply.usage
+    return merge(profile, found), reply.usage
+
+
+def _is_profile(found: dict[str, Any]) -> bool:
+    """Whether each part is a list of texts, or left out."""
+    lists = [found.get(part, []) for part in _PARTS]
+    return all(isinstance(items, list) and all(isinstance(item, str) for item in items) for items in lists)
+
+
+def _unique(items: list[str]) -> list[str]:
+    return list(dict.fromkeys(items))
+
+
+def _with_usage(trajectory: Trajectory, usage: Usage) -> Trajectory:
+    *before, last = trajectory.steps
+    action = last.action.model_copy(update={"usage": usage + (last.action.usage or Usage())})
+    steps = (*before, last.model_copy(update={"action": action}))
+    return trajectory.model_copy(update={"steps": steps})

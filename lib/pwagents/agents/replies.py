@@ -1,0 +1,88 @@
+"""From what a model says to the action it means.
+
+As in the code published with PersonalWAB only the first call counts, and a reply without a call is said to
+the user. Whether the function exists and its arguments fit is for the environment to judge.
+"""
+
+import json
+import re
+from typing import Any
+
+from pwagents.llm.chat import Reply
+from pwagents.schema import Action, ProblemKind
+
+MOST_BRACKETS = 100  # in a call's arguments: what is nested deeper than some 250 cannot be stored
+
+
+def read_call(reply: Reply) -> Action:
+    """The action of a reply with native tool calls."""
+    if reply.tool_calls:
+        call = reply.tool_calls[0]
+        written = f"{reply.text}\n{call.name}({call.arguments})".strip()
+        arguments, mistake = parse_arguments(call.arguments)
+        if mistake:
+            return problem_of(reply, written, "malformed_json", f"the arguments of {call.name}: {mistake}")
+        return Action(name=call.name, arguments=arguments, thought=reply.text, usage=reply.usage)
+    if not reply.text.strip() or reply.finish_reason == "length":
+        return problem_of(reply, reply.text, "empty", "the reply is empty")
+    return Action(name="respond", arguments={"content": reply.text}, usage=reply.usage)
+
+
+_NOT_REACT = "the reply must be Thought:, Action: and Arguments:, in this order, each on a line of its own"
+_REACT = re.compile(
+    r"\A\s*(?:```\w*\s*)?Thought:(?P<thought>.*?)^Action:(?P<name>.*?)^Arguments:(?P<arguments>.*?)"
+    r"(?:^(?:Thought|Action|Observation|Result|API output):.*)?\Z",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def read_react(reply: Reply) -> Action:
+    """The action of a reply in ReAct's form: Thought, Action, Arguments (A.2).
+
+    What follows the first action is the model talking to itself and left out. The arguments of ``respond``
+    may be plain text.
+    """
+    found = _REACT.match(reply.text)
+    if not found:
+        return problem_of(reply, reply.text, "malformed_json" if reply.text.strip() else "empty", _NOT_REACT)
+    name, written = found["name"].strip(), found["arguments"].strip().removesuffix("```").strip()
+    arguments, mistake = parse_arguments(written)
+    plain_text = name == "respond" and written and not written.startswith("{")
+    if mistake and plain_text and reply.finish_reason != "length":
+        arguments, mistake = {"content": written}, ""
+    if mistake:
+        return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
+    return Action(name=name, arguments=arguments, thought=found["thought"].strip(), usage=reply.usage)
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
+    """The arguments that ``text`` holds as a JSON object, and what is wrong with it, else an empty text.
+
+    No text at all is a call without arguments. Half a surrogate pair, which no file can hold, becomes "?".
+    """
+    if text.count("[") + text.count("{") > MOST_BRACKETS:
+        return {}, f"more than {MOST_BRACKETS} opening brackets"
+    try:
+        arguments = json.loads(text, parse_constant=_refuse) if text.strip() else {}
+    except ValueError as error:
+        return {}, f"no valid JSON ({error})"
+    if not isinstance(arguments, dict):
+        return {}, "they must be a JSON object"
+    whole = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
+    return json.loads(whole), ""
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def problem_of(reply: Reply, written: str, kind: ProblemKind, message: str) -> Action:
+    """The action of a reply that holds no call.
+
+    Args:
+        written: all that the model wrote, for the thought.
+        kind, message: what is wrong. Of a reply at the token limit it is that, whatever else is wrong.
+    """
+    if reply.finish_reason == "length":
+        kind, message = "cut_off", "the reply was cut off at the token limit before its call was complete"
+    return Action(thought=written, problem=" ".join(message.split()), problem_kind=kind, usage=reply.usage)

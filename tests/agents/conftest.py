@@ -1,0 +1,124 @@
+"""A small shop, and a language model that says what a test wants."""
+
+import threading
+
+import pytest
+
+from pwagents.agents.chat_agent import Setup
+from pwagents.agents.offline import OfflinePolicy
+from pwagents.agents.plain import FunctionClassifier
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.llm.chat import ChatModel, Reply, ToolCall
+from pwagents.schema import Usage
+from pwagents.web.environment import UserReply, WebEnvironment
+from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.functions import Shop
+from pwagents.web.recommender import Recommender
+from pwagents.web.sasrec import SasRecConfig
+from pwagents.web.search import build_search_engine
+
+COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
+
+
+class ScriptedModel(ChatModel):
+    """Answers with ``script``: replies in order, or a function of the request. Notes every request."""
+
+    name = "scripted"
+
+    def __init__(self, script):
+        self.script, self.requests, self._lock = script, [], threading.Lock()
+
+    def reply(self, request):
+        with self._lock:
+            self.requests.append(request)
+            said = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
+        reply = Reply(text=said) if isinstance(said, str) else said
+        return reply.model_copy(update={"usage": COST})
+
+
+@pytest.fixture(scope="session")
+def scripted():
+    return ScriptedModel
+
+
+@pytest.fixture(scope="session")
+def calls():
+    """``calls(name, arguments as JSON text, text)``: a reply with a native tool call."""
+
+    def make(name, arguments="{}", text="", **fields):
+        call = ToolCall(id="x", name=name, arguments=arguments)
+        return Reply(text=text, tool_calls=(call,), finish_reason="tool_calls").model_copy(update=fields)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def benchmark():
+    return make_world(WorldConfig(n_users=30, n_products=240), seed=0).benchmark
+
+
+@pytest.fixture(scope="session")
+def classifier(benchmark):
+    return FunctionClassifier(benchmark.tasks["train"])
+
+
+@pytest.fixture(scope="session")
+def policy(classifier):
+    return OfflinePolicy(classifier)
+
+
+@pytest.fixture(scope="session")
+def embedder():
+    return Embedder()
+
+
+@pytest.fixture(scope="session")
+def shop(benchmark, embedder):
+    sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
+    recommender = Recommender.fit(sequences, SasRecConfig(epochs=1), seed=0, cache_dir=None)
+    return Shop(benchmark, build_search_engine(benchmark.products), recommender, embedder)
+
+
+@pytest.fixture(scope="session")
+def task_of(benchmark):
+    """The first test task of each type."""
+    return {t.type: t for t in reversed(benchmark.tasks["test"])}
+
+
+@pytest.fixture(scope="session")
+def setup_of(benchmark, embedder):
+    """``setup_of(model, track, ...)``: a setup over the small shop."""
+    return lambda model, track="multi_turn", **fields: Setup(
+        model, benchmark.products, track, embedder, **fields
+    )
+
+
+@pytest.fixture(scope="session")
+def brand_user(benchmark):
+    """Tells the brand of the product in mind, whatever is asked."""
+    return lambda task, session, said: UserReply(f"I prefer {benchmark.products[task.target].store}.")
+
+
+@pytest.fixture(scope="session")
+def play(shop, benchmark, brand_user):
+    """``play(agent, task, track)``: a whole episode, with a user to talk to."""
+
+    def run(agent, task, track="multi_turn"):
+        environment = WebEnvironment(shop, track, brand_user, details=True)
+        episode = Episode(environment, task, benchmark.history(task, "test"))
+        while not episode.done:
+            episode.advance(agent(episode.state))
+        return episode
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def state_of(benchmark, shop):
+    """``state_of(task)``: the belief state at the beginning of a task."""
+
+    def make(task) -> BeliefState:
+        return Episode(WebEnvironment(shop, "multi_turn"), task, benchmark.history(task, "test")).state
+
+    return make
