@@ -53,7 +53,9 @@ def benchmark() -> Benchmark:
         for b in world.behaviors[user]:
             time = b.timestamp + shift[user]
             asin = f"{b.parent_asin}-{marker(time)}"
-            products[asin] = world.products[b.parent_asin].model_copy(update={"parent_asin": asin})
+            product = world.products[b.parent_asin]
+            names = {"parent_asin": asin, "title": f"{product.title} {marker(time)}"}
+            products[asin] = product.model_copy(update=names)
             review = b.review.model_copy(update={"text": f"{b.review.text} {marker(time)}"})
             marked.append(b.model_copy(update={"parent_asin": asin, "timestamp": time, "review": review}))
         behaviors[user] = tuple(marked)
