@@ -26,7 +26,7 @@ class Embedder:
     Args:
         cache_dir: folder of the SQLite file that keeps the embeddings between runs; None keeps them in
             memory alone.
-        max_tokens: longer texts are cut to this many tokens (the model's own limit is 256).
+        max_tokens: longer texts are cut to this many tokens; the model can take 512.
         batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit and
             whatever the number of cores, as a metric's should. Larger batches are about three times faster,
             and the texts of a batch change each other's embeddings by up to 2e-7.

@@ -225,7 +225,8 @@ class Action(Record):
     """One call of a web function, and what a language model said beside it.
 
     Args:
-        name, arguments: the call. Whether it is well-formed is for the environment to say.
+        name, arguments: the call. Whether it is well-formed is for the environment to say. The arguments are
+            not copied: do not change a list after it was passed.
         thought: what the model wrote beside the call.
         problem: why the model's reply holds no call at all (no JSON, empty, cut off at the token limit), in
             one line for the model; empty for a call. ``problem_kind`` sorts the problems for counting.

@@ -19,6 +19,9 @@ def step(name, *, attempt=False, accuracy=0.0, error=""):
     )
 
 
+HELPFUL = ("respond", "get_product_details_by_asin")
+
+
 def episode(*steps):
     return Trajectory(task_id="t", user_id="u", type="search", steps=steps)
 
@@ -52,6 +55,18 @@ def test_rank_accuracy_is_a_tenth_step_and_positive_only_for_hits(products, targ
     assert value * 10 == pytest.approx(round(value * 10))
     assert value >= 0
     assert (value > 0) == (target in products[:10])
+
+
+@given(st.lists(st.sampled_from(IDS), unique=True), st.data())
+def test_of_the_list_only_the_place_of_the_target_matters(products, data):
+    """A place further down costs a tenth; what follows, and the order of what comes before, nothing."""
+    target = data.draw(st.sampled_from(IDS))
+    above = products[: products.index(target)] if target in products else products
+    shuffled, below = data.draw(st.permutations(above)), data.draw(st.lists(st.sampled_from(IDS)))
+    value = rank_accuracy([*shuffled, target, *below], target)
+    assert value == (1 - len(above) / 10 if len(above) < 10 else 0)
+    lower = rank_accuracy(["other", *shuffled, target, *below], target)
+    assert lower == pytest.approx(max(value - 0.1, 0))
 
 
 def test_official_takes_the_best_attempt_and_final_the_last():
@@ -97,3 +112,43 @@ def test_invalid_calls_are_steps_that_are_not_apt():
 def test_an_episode_without_steps_scores_zero():
     result = grade(episode())
     assert (result.function_accuracy, result.step_accuracy, result.result_official, result.steps) == (0,) * 4
+
+
+accuracies = st.floats(0, 1)
+attempts = st.builds(lambda a: step("search_product_by_query", attempt=True, accuracy=a), accuracies)
+right_or_wrong = st.sampled_from(["", "a mistake"])
+others = st.builds(
+    lambda name, accuracy, error: step(name, accuracy=accuracy, error=error),
+    st.sampled_from(["respond", "get_product_details_by_asin", "add_product_review", "stop", "buy"]),
+    accuracies,
+    right_or_wrong,
+)
+
+
+@given(st.lists(attempts | others, max_size=12))
+def test_only_attempts_have_results_and_every_call_is_a_step(steps):
+    results = [step.result_accuracy for step in steps if step.attempt]
+    result = grade(episode(*steps))
+    assert (result.steps, result.attempts) == (len(steps), len(results))
+    assert result.function_accuracy == (1 if results else 0)
+    assert result.result_official == max([0, *results]) >= result.result_final == [0, *results][-1]
+
+
+@given(st.lists(attempts | others, max_size=8), st.lists(attempts | others, max_size=8))
+def test_what_comes_later_can_only_raise_the_official_result(earlier, later):
+    before, after = grade(episode(*earlier)), grade(episode(*earlier, *later))
+    assert after.result_official >= before.result_official
+    assert after.function_accuracy >= before.function_accuracy
+    if not any(step.attempt for step in later):
+        assert after.result_final == before.result_final
+
+
+@given(st.lists(attempts | others, max_size=12))
+def test_step_accuracy_is_a_share_of_valid_steps(steps):
+    result = grade(episode(*steps))
+    valid = sum(not step.error for step in steps)
+    assert result.attempts <= round(result.step_accuracy * len(steps), 6) <= valid
+    without_stops = [step for step in steps if step.action.name != "stop"]
+    helpful = [s for s in without_stops if s.attempt or (not s.error and s.action.name in HELPFUL)]
+    if without_stops:
+        assert grade(episode(*without_stops)).step_accuracy == len(helpful) / len(without_stops)

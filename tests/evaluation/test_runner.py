@@ -298,6 +298,23 @@ def test_odd_text_survives_the_store(store):
     assert record.trajectory.steps[0].action.arguments == {"x": odd}
 
 
+@pytest.mark.parametrize("odd", [{"\ud800": 1}, {"query": [float("nan")]}, "nested"])
+def test_odd_arguments_survive_the_store(store, odd):
+    nested = []
+    for _ in range(300):
+        nested = [nested]
+    arguments = {"query": nested} if odd == "nested" else odd
+
+    def odd_solve(task):
+        step = Step(action=Action(name="x", arguments=arguments), observation=Observation(text=""), error="e")
+        return Trajectory(task_id=task.task_id, user_id=task.user_id, type=task.type, steps=(step,))
+
+    (record,) = run_episodes(make_tasks(1), odd_solve, store, **NAMES)
+    (again,) = run_episodes(make_tasks(1), never, store, **NAMES)
+    assert record.outcome == again.outcome == "scored"
+    assert repr(record.trajectory.steps[0].action.arguments) == repr(arguments)
+
+
 def test_frame_and_counts_keep_what_was_not_scored(store):
     records = run_episodes(make_tasks(4), Flaky(NotEvaluableError("empty"), ["t2"]), store, **NAMES)
     frame = records_frame(records)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.errors import NotEvaluableError
+from pwagents.errors import DataError, NotEvaluableError
 from pwagents.schema import Action, Usage
 from pwagents.web.environment import MAX_STEPS, UserReply, WebEnvironment
 from pwagents.web.episode import BeliefState, Episode, run_episode
@@ -283,3 +283,32 @@ def test_a_shop_is_immutable(shop):
     with pytest.raises(AttributeError):
         shop.observation = "compact"
     assert isinstance(shop, Shop)
+
+
+def test_a_refused_task_leaves_no_task_open(shop, task_of):
+    environment = WebEnvironment(shop)
+    environment.reset(task_of["search"])
+    empty = task_of["review"].review.model_copy(update={"text": " "})
+    with pytest.raises(NotEvaluableError):
+        environment.reset(task_of["review"].model_copy(update={"review": empty}))
+    with pytest.raises(RuntimeError, match="no task is under way"):
+        environment.step(search("red"))
+
+
+def test_an_error_is_one_line_whatever_the_argument_is_called(shop, task_of):
+    environment = WebEnvironment(shop)
+    environment.reset(task_of["search"])
+    arguments = {"query": "x", "a\nb": 1}
+    *_, info = environment.step(Action(name="search_product_by_query", arguments=arguments))
+    assert info["error"] == "search_product_by_query: a b: Unexpected keyword argument"
+
+
+def test_an_engine_that_knows_other_products_is_named(shop, task_of):
+    class Strange:
+        def search(self, query, k=10):
+            return [("B0ELSEWHERE", 1.0)]
+
+    environment = WebEnvironment(replace(shop, search_engine=Strange()))
+    environment.reset(task_of["search"])
+    with pytest.raises(DataError, match="found B0ELSEWHERE; expected products of the benchmark"):
+        environment.step(search("red"))

@@ -114,7 +114,7 @@ def append_all(file: FileIO, chains: Sequence[Chain], workers: int) -> Iterator[
 
 def _to_line(record: EpisodeRecord) -> bytes:
     # ASCII: what a model wrote may hold lone surrogates, which have no UTF-8 form.
-    return json.dumps(record.model_dump(mode="json")).encode("ascii") + b"\n"
+    return json.dumps(record.model_dump()).encode("ascii") + b"\n"
 
 
 _LINE_START = b'{"key": "'

@@ -70,6 +70,7 @@ class WebEnvironment:
         Raises:
             NotEvaluableError: a review task without a real review to compare with.
         """
+        self.task = None  # a refused task must not leave the last one open
         if task.type == "review" and not task.review.text.strip():
             raise NotEvaluableError(f"task {task.task_id} has no real review to compare with")
         self.task, self.session, self.done = task, (), False

