@@ -1,18 +1,8 @@
-"""What the tests of language models share: a server that fails on purpose, and tiny models."""
-
-from contextlib import ExitStack
+"""What the tests of language models share: tiny models."""
 
 import pytest
 
-from .server import ChatServer
 from .tiny import SEARCH, save_random_model, save_telling_model
-
-
-@pytest.fixture
-def chat_server():
-    """Start local servers: ``chat_server(faults=0.2)`` is a running :class:`ChatServer`."""
-    with ExitStack() as servers:
-        yield lambda **options: servers.enter_context(ChatServer(**options))
 
 
 @pytest.fixture(scope="session")
