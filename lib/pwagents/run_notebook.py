@@ -85,7 +85,7 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     try:
         execute_notebook(notebook, partial, parameters, kernel_name="python3", extra_arguments=quiet_kernel)
     except PapermillExecutionError as error:
-        told_whole = error.ename == "DataError"  # its message says all there is to say
+        told_whole = error.ename in ("DataError", "InfrastructureError")  # their message says all
         reason = [f"{error.ename}: {error.evalue}"] if told_whole else error.traceback
         return "\n".join([f"failed in cell In [{error.exec_count}]", *reason])
     except DeadKernelError:

@@ -9,10 +9,11 @@ import pytest
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.plain import FunctionClassifier
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.errors import DataError
-from pwagents.evaluation.method_runs import Stage, run_method
+from pwagents.errors import DataError, InfrastructureError
+from pwagents.evaluation.method_runs import Stage, require_played, run_method
 from pwagents.evaluation.runner import records_frame
 from pwagents.evaluation.session_tables import costs, problem_counts
+from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
 from pwagents.users.llm import LlmUser
@@ -136,5 +137,33 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
 
 
 def test_a_replay_that_lacks_a_reply_says_so(benchmark, tmp_path):
-    with pytest.raises((DataError, RuntimeError), match="none to .*expected every reply stored"):
+    with pytest.raises((DataError, RuntimeError), match=r"none to .*expected every reply stored"):
         play(tmp_path, benchmark, "replay:m")
+
+
+def test_a_spent_budget_stops_before_the_tables_and_a_larger_one_goes_on(chat_server, benchmark, tmp_path):
+    server = chat_server(reply=model_answer)
+    engine = build_search_engine(benchmark.products)
+    shop = Shop(benchmark, engine, Popular(benchmark.products), WordOverlap())
+
+    def run(max_tokens):
+        options = {"store": ResponseStore(tmp_path / "replies.sqlite"), "base_url": server.url}
+        model = make_model("openai:m", budget=Budget(max_tokens=max_tokens), **options)
+        stage = Stage(
+            environment=lambda task, details: WebEnvironment(shop),
+            history=lambda task: (),
+            store=tmp_path / "runs.jsonl",
+            model="m",
+            params={},
+        )
+        setup = Setup(model, benchmark.products, "single_turn")
+        return run_method("no_memory", benchmark.tasks["test"][:12], setup, stage)
+
+    stopped = run(1500)
+    message = r"of 12 episodes could not be played.*BudgetError.*run again"
+    with pytest.raises(InfrastructureError, match=message):
+        require_played(stopped)
+    finished = sum(record.outcome == "scored" for record in stopped)
+    assert 0 < finished < 12
+    require_played(run(10**9))
+    assert set(server.calls.values()) == {1}

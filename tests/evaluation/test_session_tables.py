@@ -84,6 +84,9 @@ def test_nothing_scored_gives_empty_tables():
     nothing = [record("d", [], outcome="not_evaluable")]
     for table in (action_transitions, attempts_by_number, problem_counts, costs):
         assert table(nothing).empty and len(table(nothing).columns)
+    for plot, table in ((plot_attempts, attempts_by_number), (plot_transitions, action_transitions)):
+        (text,) = plot(table(nothing)).axes[0].texts
+        assert text.get_text().startswith("no ")
 
 
 def test_figures_are_written(records, tmp_path):

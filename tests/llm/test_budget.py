@@ -45,7 +45,7 @@ def test_dollars_are_capped():
     told = ask_until_spent(BudgetedModel(inner, budget))
     assert inner.asked == 5
     assert budget.spent.usd == pytest.approx(0.05)
-    assert "0.05 US dollars is spent" in told and "5 calls" in told and "raise max_usd" in told
+    assert "0.05 US dollars is spent" in told and "5 calls" in told and "raise the budget" in told
     assert issubclass(BudgetError, InfrastructureError)
 
 

@@ -23,6 +23,8 @@ def plot_transitions(transitions: pd.DataFrame):
 
     use_style()
     types = [name for name in TASK_TYPES if name in set(transitions["type"])]
+    if not types:
+        return _nothing("no episode was scored")
     present = {*transitions["from"], *transitions["to"]}
     names = [name for name in ACTIONS.values() if name in present]
     height = 1.8 + 0.55 * len(names)
@@ -56,6 +58,8 @@ def plot_attempts(attempts: pd.DataFrame):
 
     use_style()
     types = [name for name in TASK_TYPES if name in set(attempts["type"])]
+    if not types:
+        return _nothing("no attempt was made")
     size = (4.2 * len(types), 6.5)
     fig, axes = plt.subplots(
         2, len(types), figsize=size, sharex=True, sharey="row", squeeze=False, height_ratios=(1, 1.6)
@@ -72,4 +76,14 @@ def plot_attempts(attempts: pd.DataFrame):
     axes[0, 0].set_ylabel("tasks that get there")
     axes[1, 0].set_ylabel("result accuracy")
     fig.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return fig
+
+
+def _nothing(why: str):
+    """A figure that says why there is nothing to be seen."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(6, 1.5))
+    ax.axis("off")
+    ax.text(0.5, 0.5, why, ha="center", va="center")
     return fig

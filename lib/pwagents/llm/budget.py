@@ -55,12 +55,12 @@ class Budget:
         if self.max_usd is not None and usd + usd * expected >= self.max_usd:
             raise BudgetError(
                 f"the budget of {self.max_usd:g} US dollars is spent ({usd:.4g} in {calls:,} calls); "
-                "raise max_usd and run again: finished episodes are stored"
+                "raise the budget and run again: finished episodes are stored"
             )
         if self.max_tokens is not None and tokens + round(tokens * expected) >= self.max_tokens:
             raise BudgetError(
                 f"the budget of {self.max_tokens:,} tokens is spent ({tokens:,} in {calls:,} calls); "
-                "raise max_tokens and run again: finished episodes are stored"
+                "raise the budget and run again: finished episodes are stored"
             )
 
 
