@@ -17,7 +17,7 @@ def project_path(path: str | Path) -> Path:
 
 
 def code_hash(*rooms: str) -> str:
-    """SHA-256 (16 hex digits) over the sources of these folders and modules of the library.
+    """SHA-256 (16 hex digits) over sources and data of these folders and modules of the library.
 
     Part of the key of a stored run, so that what other code made is not taken for the present code's.
 
@@ -27,7 +27,8 @@ def code_hash(*rooms: str) -> str:
     digest = hashlib.sha256()
     for room in rooms:
         path = _LIBRARY / room
-        files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+        in_folder = sorted(file for file in path.rglob("*") if file.suffix in (".py", ".yaml", ".csv"))
+        files = in_folder if path.is_dir() else [path.with_suffix(".py")]
         for file in files:
             digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -76,7 +76,8 @@ class UserProfile(Record):
     """The profile that PersonalWAB publishes for a user, in its own words (Figures 10 and 11).
 
     Written by a language model; some values stray from the options of its prompt and are kept as they are. It
-    was made from the whole history, test purchases included: only as-published rows may look at it.
+    was made from the whole history, test purchases included: only as-published rows may look at it, and user
+    simulators, which know the target anyway.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)

@@ -39,7 +39,7 @@ class Setup:
         identify: instruction -> function, for PUMA's first step; without one the model is asked.
         prompts: published prompts by the name of their constant; where one is missing, ours is used.
         sampling: of the agent's calls. Temperature 0 (PersonalWAB); no limit on tokens but the provider's.
-        seed: of the random memory.
+        seed: of the random memory; also which of a model's replies to the same request is taken.
     """
 
     model: ChatModel | OfflinePolicy
@@ -62,7 +62,8 @@ class Setup:
 
     def reply(self, messages: Sequence[Message], tools: tuple[Tool, ...] = ()) -> Reply:
         """What the language model answers."""
-        return self.model.reply(Request(messages=tuple(messages), tools=tools, sampling=dict(self.sampling)))
+        options = {"sampling": dict(self.sampling), "sample": self.seed}
+        return self.model.reply(Request(messages=tuple(messages), tools=tools, **options))
 
 
 RULES_SINGLE = Prompt(

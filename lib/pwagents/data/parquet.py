@@ -53,7 +53,8 @@ def write_parquet(benchmark: Benchmark, folder: Path, *, licence: str, source_no
     """Write ``benchmark`` into ``folder``, in place of a benchmark written there before.
 
     All is written into a hidden folder beside it first and renamed at the end; a killed process leaves that
-    folder behind, and ``folder`` as it was. One group of rows is in memory at a time.
+    folder behind, and ``folder`` as it was (between the last two renames: the earlier benchmark as ``old``
+    and this one as ``new`` in the hidden folder). One group of rows is in memory at a time.
 
     Args:
         licence: of the data, an identifier that the Hugging Face Hub knows: "mit", "cc-by-4.0", "other".

@@ -137,20 +137,22 @@ def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """How far two runs of one and the same method differ when only the seed does, one row a method.
 
     Args:
-        frame: one row per episode with ``method, seed, task_id, user_id`` and ``metric``; two seeds or more.
+        frame: one row per episode with ``method, seed, task_id, user_id`` and ``metric``. Tasks that were not
+            scored under all seeds are left out.
 
     Returns:
         ``method, seeds, mean, sd`` (standard deviation of the seeds' means), ``largest`` (largest difference
-        of two seeds' means) and ``must_exceed``: the largest 95% half-width among the paired differences of
-        two seeds. Two methods that differ by less than it differ no more than two runs of one method may.
+        of two seeds' means) and ``must_exceed``: the farthest end of any 95% interval of the paired
+        difference of two seeds, clustered by user. Two methods that differ by less than it differ no more
+        than two runs of one method may. The last three are NaN with one seed.
     """
     rows = []
     for method, group in frame.groupby("method", sort=False):
-        by_seed = group.assign(method=group["seed"].astype(str))
-        seeds = list(by_seed["method"].unique())
-        means = by_seed.groupby("method")[metric].mean()
-        tests = [paired_test(by_seed, metric, a, b) for a, b in combinations(seeds, 2)]
-        largest = max(abs(test.difference) for test in tests)
-        must_exceed = max((test.high - test.low) / 2 for test in tests)
-        rows.append((method, len(seeds), means.mean(), means.std(), largest, must_exceed))
+        wide = group.pivot(index=["user_id", "task_id"], columns="seed", values=metric).dropna()
+        users = wide.index.get_level_values("user_id")
+        tests = [mean_interval(wide[a] - wide[b], users) for a, b in combinations(wide.columns, 2)]
+        largest = np.max([abs(test.mean) for test in tests] or [np.nan])
+        must_exceed = np.max([max(-test.low, test.high) for test in tests] or [np.nan])
+        means = wide.mean()
+        rows.append((method, len(means), means.mean(), means.std(), largest, must_exceed))
     return pd.DataFrame(rows, columns=["method", "seeds", "mean", "sd", "largest", "must_exceed"])
