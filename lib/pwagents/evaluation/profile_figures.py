@@ -1,0 +1,166 @@
+"""Figures of profiles (PersonalWAB's Figures 3, 4(a) and 5), and of how ambiguous instructions are."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from pwagents.evaluation.figures import plain, use_style
+from pwagents.profiles.consistency import chance
+from pwagents.profiles.prompts import options
+from pwagents.schema import TASK_TYPES, UserProfile
+
+PEOPLE = ("Gender", "Age", "Occupation")  # Figure 3
+TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
+_RARE = 0.01  # a value of fewer users than this share has no bar of its own
+_FEW = 8  # a field of fewer options shows all of them, in their order
+
+
+def profile_counts(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> pd.DataFrame:
+    """How many users have which value: ``field, value, users, share``.
+
+    Fields of a few options (ages, levels) show each of them, also those that nobody has, in their order, then
+    what strays from them; other fields go by number of users. Values of fewer than 1% of the users, options
+    and strays alike, are counted together as "rarer (n kinds)".
+
+    Args:
+        profiles: user_id -> profile.
+        fields: names as published, such as :data:`PEOPLE`.
+    """
+    rows = []
+    for field in fields:
+        found = Counter(profile.model_dump(by_alias=True)[field] for profile in profiles.values())
+        fixed = _fixed_order(field)
+        others = sorted(found.keys() - set(fixed), key=lambda value: (-found[value], value))
+        shown = [*fixed, *(value for value in others if found[value] >= _RARE * len(profiles))]
+        rows += [(field, value, found[value]) for value in shown]
+        if rare := [value for value in others if value not in shown]:
+            kinds = f"rarer ({len(rare)} kind{'s' * (len(rare) > 1)})"
+            rows.append((field, kinds, sum(found[value] for value in rare)))
+    counts = pd.DataFrame(rows, columns=["field", "value", "users"])
+    return counts.assign(share=counts["users"] / len(profiles))
+
+
+def plot_people(counts: pd.DataFrame):
+    """Who the users are (Figure 3): bars of users, one panel a field.
+
+    Args:
+        counts: from :func:`profile_counts`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    fields = list(counts["field"].unique())
+    most = counts.groupby("field").size().max()
+    fig, axes = plt.subplots(1, len(fields), figsize=(4.6 * len(fields), 1.2 + 0.42 * most), squeeze=False)
+    for ax, field in zip(axes[0], fields, strict=True):
+        part = counts[counts["field"] == field]
+        bars = ax.barh([plain(value) for value in part["value"]], part["users"], color="C0")
+        ax.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=13)
+        ax.set(title=plain(field), xlabel="users", xlim=(0, 1.2 * part["users"].max()))
+        ax.set_ylim(max(len(part), most / 2) - 0.4, -0.6)  # no bar is much thicker than another
+        ax.grid(axis="y", visible=False)
+        ax.locator_params(axis="x", nbins=4)
+    return fig
+
+
+def plot_tendencies(counts: pd.DataFrame):
+    """How the users shop (Figure 4(a)): a group of bars a field, one bar a level.
+
+    Args:
+        counts: from :func:`profile_counts`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    wide = counts.pivot(index="field", columns="value", values="users")
+    wide = wide.reindex(index=counts["field"].unique(), columns=counts["value"].unique())
+    fig, ax = plt.subplots(figsize=(8, 4.5))
+    wide.rename(index=lambda field: plain(field).replace(" ", "\n"), columns=plain).plot.bar(
+        ax=ax, rot=0, width=0.85, legend=False
+    )
+    for bars in ax.containers:
+        ax.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=13)
+    ax.set(xlabel="", ylabel="users")
+    ax.margins(y=0.1)
+    ax.grid(axis="x", visible=False)
+    fig.legend(loc="outside upper center", ncols=4)
+    return fig
+
+
+def plot_consistency(summary: pd.DataFrame):
+    """How well profiles agree with what their users do (Figure 5): bars by evaluation, one a method.
+
+    Args:
+        summary: ``method, evaluation, mean, low, high`` of one judge, from
+            :func:`pwagents.evaluation.statistics.summarise` over a frame of
+            :mod:`pwagents.profiles.consistency`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`; a dashed line is chance.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    methods, evaluations = list(summary["method"].unique()), list(summary["evaluation"].unique())
+    fig, ax = plt.subplots(figsize=(10, 5.2))
+    width = 0.84 / len(methods)
+    for i, method in enumerate(methods):
+        part = summary[summary["method"] == method].set_index("evaluation").reindex(evaluations)
+        places = np.arange(len(evaluations)) + (i - (len(methods) - 1) / 2) * width
+        reach = np.nan_to_num([part["mean"] - part["low"], part["high"] - part["mean"]])
+        ax.bar(places, part["mean"], 0.9 * width, label=plain(method), color=f"C{i}")
+        ax.errorbar(places, part["mean"], yerr=reach, fmt="none", ecolor="black", elinewidth=1.2, capsize=3)
+    for place, evaluation in enumerate(evaluations):
+        line = ax.hlines(chance()[evaluation], place - 0.45, place + 0.45, "black", "dashed")
+    line.set_label("chance")
+    ax.set_xticks(range(len(evaluations)), [plain(name).replace(" ", "\n", 1) for name in evaluations])
+    ax.set(ylim=(0, 1), ylabel="mean over users (95% interval)")
+    ax.grid(axis="x", visible=False)
+    handles, labels = ax.get_legend_handles_labels()
+    last = labels.index("chance")
+    order = [*(i for i in range(len(labels)) if i != last), last]
+    fig.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside upper center", ncols=3)
+    return fig
+
+
+def plot_ambiguity(frame: pd.DataFrame):
+    """How many products fit an instruction: shares of instructions, one panel a task type, one line a writer.
+
+    Args:
+        frame: from :func:`pwagents.tasks.ambiguity.ambiguity`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(frame["type"])]
+    fig, axes = plt.subplots(1, len(types), figsize=(4.4 * len(types), 4.2), sharey=True, squeeze=False)
+    for ax, task_type in zip(axes[0], types, strict=True):
+        part = frame[frame["type"] == task_type]
+        for i, (writer, group) in enumerate(part.groupby("writer", sort=False)):
+            style = ("-", "--", "-.", ":")[i % 4]
+            ax.ecdf(group["fitting"], label=plain(writer), color=f"C{i}", linestyle=style, linewidth=2.5)
+        ax.set(title=plain(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
+        ax.set_xlim(0.8, 1.3 * frame["fitting"].max())
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+    axes[0, 0].set_ylabel("share of instructions")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return fig
+
+
+def _fixed_order(field: str) -> list[str]:
+    """The options of a field in the order that they are shown in; none where the number of users decides."""
+    choices = options()["choices"].get(field, [])
+    if field in options()["levels"]:
+        return choices[::-1]  # from low to high
+    return choices if len(choices) < _FEW else []

@@ -1,0 +1,77 @@
+"""All profiles of all users, in batches."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pwagents.embedding import Embedder
+from pwagents.profiles.clusters import ALPHA, adaptive_clusters, embed_items
+from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
+from pwagents.progress import progress
+from pwagents.schema import Behavior, Product
+from pwagents.seeds import rng
+
+L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
+_USERS = 64  # profiled at once
+
+History = tuple[Behavior, ...]  # oldest first
+
+
+class Profiler(Protocol):
+    """Makes profiles: :class:`pwagents.profiles.offline.OfflineProfiler` or
+    :class:`pwagents.profiles.llm.LlmProfiler`."""
+
+    def whole(self, histories: Sequence[History]) -> list[GlobalProfile]: ...
+
+    def micro(self, parts: Sequence[tuple[str, History]]) -> list[MicroProfile]: ...
+
+
+def profile_users(
+    histories: Mapping[str, History],
+    products: Mapping[str, Product],
+    embedder: Embedder,
+    profiler: Profiler,
+    seed: int,
+    alpha: int = ALPHA,
+    l_c: int = L_C,
+    cluster: Callable[..., tuple[Cluster, ...]] = adaptive_clusters,
+) -> dict[str, UserProfiles]:
+    """The global profile, interest clusters and micro-profiles of each user (Orion, section 4.1).
+
+    Args:
+        histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
+        products: the catalogue.
+        embedder: of item texts, and later of instructions.
+        seed: chooses the behaviours that micro-profiles are made from.
+        alpha: no clusters for histories of at most so many behaviours.
+        l_c: a micro-profile is made from at most so many behaviours of its cluster, drawn at random.
+        cluster: the bucketing; another of :mod:`pwagents.profiles.clusters` for comparison.
+    """
+    if l_c < 1:
+        raise ValueError(f"l_c is {l_c}; a micro-profile needs at least one behaviour")
+    long = [history for history in histories.values() if len(history) > alpha]
+    vectors = embed_items(long, products, embedder, show_progress=True)
+    users = list(histories)
+    profiles: dict[str, UserProfiles] = {}
+    with progress(total=len(users), desc="profiles", unit="user") as bar:
+        for i in range(0, len(users), _USERS):
+            batch = users[i : i + _USERS]
+            clusters = {user: cluster(histories[user], products, vectors, alpha) for user in batch}
+            parts = [
+                (found.name, _sample(user, found, histories[user], seed, l_c))
+                for user in batch
+                for found in clusters[user]
+            ]
+            micro = iter(profiler.micro(parts))
+            whole = profiler.whole([histories[user] for user in batch])
+            for user, profile in zip(batch, whole, strict=True):
+                own = tuple(next(micro) for _ in clusters[user])
+                profiles[user] = UserProfiles(user, profile, clusters[user], own)
+            bar.update(len(batch))
+    return profiles
+
+
+def _sample(user: str, cluster: Cluster, history: History, seed: int, l_c: int) -> History:
+    """At most ``l_c`` behaviours of a cluster, oldest first."""
+    order = rng(seed, "micro", user, cluster.name).permutation(len(cluster.members))
+    chosen = sorted(cluster.members[i] for i in order[:l_c])
+    return tuple(history[i] for i in chosen)

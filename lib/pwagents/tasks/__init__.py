@@ -1,0 +1,1 @@
+"""Instructions made from users, products and profiles."""

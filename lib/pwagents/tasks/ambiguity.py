@@ -1,0 +1,115 @@
+"""How ambiguous an instruction is: how many products of the shop fit what it says.
+
+What an instruction says of its target are those of its words that the target's page holds; a product fits
+when its page holds all of them. So the number is 1 where the instruction singles the target out, and the
+size of the catalogue where it says nothing. It is read off texts alone and costs a few look-ups.
+
+The plainer count, products that hold *all* words of the instruction, does not do on real products: every
+second instruction has a word that no page needs to hold ("honest and to the point, please"), and then no
+product fits, the target included. A word that does not hold of the target tells nothing about it.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache, lru_cache
+
+import numpy as np
+import pandas as pd
+
+from pwagents.progress import progress
+from pwagents.schema import Benchmark, Product, Split
+from pwagents.web.analyzer import analyze
+from pwagents.web.search import product_text
+
+# What people say to a shop whatever they want, beside English function words.
+_ASKING = """
+ask bought browse buy choose days dollars enjoy exploring feel feeling fits good great happy hello help hey
+hi idea ideas item items kind know like little look looking looks lot love mention mind mood need new nice
+opinion order please prefer preferably price product products purchase rate ready really recommend
+recommendation remember review right search section shop shopping similar sort stars style suggest
+suggestion suggestions suit surprise take taste tell thank thanks thing things think thoughts try trying use
+usual usually want wish words worth would write don't i'd i'll i'm i've it's that's what's
+"""
+
+
+class WordIndex:
+    """Which products hold which word: index terms of :func:`pwagents.web.search.product_text`. Built once.
+
+    Args:
+        products: the catalogue.
+    """
+
+    def __init__(self, products: Mapping[str, Product]):
+        self._row = {asin: row for row, asin in enumerate(products)}
+        terms_of = lru_cache(maxsize=None)(lambda word: frozenset(analyze(word)))
+        holders: dict[str, array] = defaultdict(lambda: array("i"))
+        for row, product in enumerate(progress(products.values(), "index of words")):
+            words = set(product_text(product).split())
+            for term in set().union(*map(terms_of, words)):
+                holders[term].append(row)
+        self._holders = {term: np.frombuffer(rows, np.intc) for term, rows in holders.items()}
+
+    def said(self, instruction: str, target: str) -> list[str]:
+        """The terms of an instruction that describe its target, the rarest first."""
+        row, found = self._row[target], []
+        for term in dict.fromkeys(content_terms(instruction)):
+            rows = self._holders.get(term)
+            if rows is not None and _holds(rows, row):
+                found.append(term)
+        return sorted(found, key=lambda term: (len(self._holders[term]), term))
+
+    def fitting(self, instruction: str, target: str) -> int:
+        """How many products fit what the instruction says of its target: 1 to all of them."""
+        terms = self.said(instruction, target)
+        if not terms:
+            return len(self._row)
+        rows = self._holders[terms[0]]
+        for term in terms[1:]:
+            rows = rows[_holds(self._holders[term], rows)]
+        return len(rows)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+
+def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Split = "test") -> pd.DataFrame:
+    """How ambiguous the instructions of each benchmark are, one row a task.
+
+    In a review task the agent is shown the product; there the number says how much of it is repeated.
+
+    Args:
+        benchmarks: who wrote the instructions -> the benchmark with them, all over the products of ``index``.
+
+    Returns:
+        ``writer, type, task_id, user_id, words`` (of the instruction), ``said`` (terms that describe the
+        target), ``fitting`` (products that fit them, the target included) and ``share`` (of all products).
+    """
+    rows = []
+    for writer, benchmark in benchmarks.items():
+        for task in benchmark.tasks[split]:
+            said = len(index.said(task.instruction, task.target))
+            fitting = index.fitting(task.instruction, task.target)
+            words = len(task.instruction.split())
+            rows.append((writer, task.type, task.task_id, task.user_id, words, said, fitting))
+    columns = ["writer", "type", "task_id", "user_id", "words", "said", "fitting"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.assign(share=frame["fitting"] / len(index))
+
+
+def content_terms(text: str) -> list[str]:
+    """Index terms of a text, but for numbers, single letters, function words and words of asking."""
+    return [term for term in analyze(text) if len(term) > 1 and not term.isdigit() and term not in _empty()]
+
+
+@cache
+def _empty() -> frozenset[str]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(term for word in [*ENGLISH_STOP_WORDS, *_ASKING.split()] for term in analyze(word))
+
+
+def _holds(rows: np.ndarray, wanted):
+    """Whether ``wanted``, a row or several, are among ``rows``, which ascend."""
+    places = np.searchsorted(rows, wanted)
+    return rows[np.minimum(places, len(rows) - 1)] == wanted

@@ -1,0 +1,126 @@
+"""A small world with its catalogue, real Amazon users where there are any, and a scripted language model."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pwagents.data.amazon import load_amazon
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.llm.chat import ChatModel, Reply
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.schema import Action, Behavior, Observation, Product, Review, Step, Usage
+
+COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
+
+
+class ScriptedModel(ChatModel):
+    """Answers with ``script``: replies in order, or a function of the request. Notes every request."""
+
+    name = "scripted"
+
+    def __init__(self, script):
+        self.script, self.requests, self._lock = script, [], threading.Lock()
+
+    def reply(self, request):
+        with self._lock:
+            self.requests.append(request)
+            said = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
+        reply = Reply(text=said) if isinstance(said, str) else said
+        return reply.model_copy(update={"usage": COST})
+
+
+@pytest.fixture(scope="session")
+def scripted():
+    return ScriptedModel
+
+
+@pytest.fixture(scope="session")
+def world():
+    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
+
+
+@pytest.fixture(scope="session")
+def benchmark(world):
+    return world.benchmark
+
+
+@pytest.fixture(scope="session")
+def histories(benchmark):
+    """What lies before each user's first test task."""
+    return {user: benchmark.train_period(user) for user in benchmark.behaviors}
+
+
+@pytest.fixture(scope="session")
+def catalogue(benchmark):
+    return Catalogue(benchmark.products)
+
+
+@pytest.fixture(scope="session")
+def embedder():
+    return Embedder(max_tokens=48, batch_size=32)
+
+
+@pytest.fixture(scope="session")
+def amazon(project_root):
+    """Real users; raw Amazon files are not part of the repository."""
+    folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
+    if not folder.is_dir():
+        pytest.skip("no raw Amazon Reviews 2023 files here")
+    return load_amazon(folder, n_users=200, max_products=2500)
+
+
+@pytest.fixture(scope="session")
+def product_of():
+    """``product_of(n, ...)``: a product of a shop of lamps, with changes."""
+
+    def make(n, **changes):
+        fields = {
+            "parent_asin": f"B{n:03}",
+            "title": f"Lumo reading lamp {'navy' if n % 2 else 'white'}",
+            "category": "Home and Kitchen",
+            "store": "Lumo",
+            "price": 10.0 + n,
+            "details": {"Color": "navy" if n % 2 else "white"},
+        }
+        return Product(**(fields | changes))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bought():
+    """``bought(product, rating, text, day)``: a behaviour."""
+
+    def make(product, rating=5, text="", day=1):
+        return Behavior(
+            parent_asin=product.parent_asin,
+            timestamp=day * 86_400_000,
+            review=Review(rating=rating, text=text),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def talk():
+    """``talk(question, answer)``: a step of conversation."""
+
+    def make(question, answer, **fields):
+        action = Action(name="respond", arguments={"content": question})
+        return Step(action=action, observation=Observation(text=answer), **fields)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def results():
+    """``results(products)``: a search and what it shows."""
+
+    def make(products):
+        action = Action(name="search_product_by_query", arguments={"query": "lamp"})
+        asins = tuple(product.parent_asin for product in products)
+        return Step(action=action, observation=Observation(text="\n".join(asins), products=asins))
+
+    return make

@@ -1,0 +1,76 @@
+"""Benchmarks of every source, profiles for their users, and a model that says what it is told."""
+
+from pathlib import Path
+
+import pytest
+
+from pwagents.data.amazon import load_amazon
+from pwagents.data.personalwab import load_personalwab
+from pwagents.data.personalwab_export import write_personalwab
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.schema import Usage, UserProfile
+
+FACTS = {
+    "gender": "Female",
+    "age": "25-34",
+    "occupation": "Writer",
+    "price_sensitivity": "Medium",
+    "shopping_interest": "Home, Kitchen",
+    "brand_preference": "Acme",
+    "diversity_preference": "High",
+    "interaction_complexity": "High",
+    "tone_and_style": "Positive, detailed",
+    "item_reference": "Purchase history",
+    "focus_aspect": "Price, Material",
+}
+
+
+@pytest.fixture(scope="session")
+def facts():
+    """A profile, its fields as given: ``facts(interaction_complexity="Low")``."""
+    return lambda **changes: UserProfile(**FACTS | changes)
+
+
+@pytest.fixture(scope="session")
+def world():
+    return make_world(WorldConfig(n_users=20, n_products=240), seed=0).benchmark
+
+
+@pytest.fixture(scope="session", params=["synthetic", "amazon", "personalwab"])
+def source(request, world, project_root, tmp_path_factory):
+    """A benchmark of each source; raw Amazon files are not part of the repository."""
+    if request.param == "synthetic":
+        return world
+    if request.param == "personalwab":
+        folder = tmp_path_factory.mktemp("personalwab")
+        write_personalwab(world, folder)
+        return load_personalwab(folder)
+    folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
+    if not folder.is_dir():
+        pytest.skip("no raw Amazon Reviews 2023 files here")
+    return load_amazon(folder, n_users=60, min_behaviors=5, max_products=100)
+
+
+class Teller(ChatModel):
+    """Answers by a function of the request, and keeps what it was asked."""
+
+    name = "teller"
+    workers = 2
+
+    def __init__(self, answer):
+        self.answer, self.requests = answer, []
+
+    def reply(self, request: Request) -> Reply:
+        self.requests.append(request)
+        answer = self.answer(request)
+        if isinstance(answer, Exception):
+            raise answer
+        usage = Usage(calls=1, prompt_tokens=100, completion_tokens=10)
+        return answer if isinstance(answer, Reply) else Reply(text=answer, usage=usage)
+
+
+@pytest.fixture(scope="session")
+def teller():
+    """A model that answers every request with ``answer(request)``."""
+    return Teller

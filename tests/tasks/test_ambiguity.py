@@ -1,0 +1,98 @@
+"""How many products fit an instruction: against a slow count, and on cases whose answer is plain."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pwagents.schema import Product
+from pwagents.tasks.ambiguity import WordIndex, ambiguity, content_terms
+from pwagents.tasks.briefs import with_instructions
+from pwagents.tasks.offline import OfflineAmbiguousWriter
+from pwagents.web.analyzer import analyze
+from pwagents.web.search import product_text
+
+WORDS = [
+    "lamp",
+    "lamps",
+    "red",
+    "blue",
+    "oak",
+    "chair",
+    "folding",
+    "please",
+    "find",
+    "me",
+    "the",
+    "20",
+    "teapot",
+]
+
+
+def shop(*titles):
+    return {
+        f"B{i}": Product(parent_asin=f"B{i}", title=title, category="Home") for i, title in enumerate(titles)
+    }
+
+
+SHOP = shop("Red oak lamp", "Blue oak lamp", "Red chair", "Folding chair in oak", "Teapot")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "target", "fitting"),
+    [
+        ("A red lamp", "B0", 1),
+        ("I am looking for lamps!", "B0", 2),
+        ("Something made of oak", "B3", 3),
+        ("Something cosy, under 20 dollars", "B0", 5),  # nothing that a page holds
+        ("A blue lamp", "B0", 2),  # not blue: that word tells nothing of it
+        ("Find me some great products, please", "B4", 5),
+    ],
+)
+def test_plain_cases(instruction, target, fitting):
+    assert WordIndex(SHOP).fitting(instruction, target) == fitting
+
+
+def slow_count(products, instruction, target):
+    pages = {asin: set(analyze(product_text(product))) for asin, product in products.items()}
+    said = set(content_terms(instruction)) & pages[target]
+    return sum(said <= page for page in pages.values())
+
+
+@given(
+    titles=st.lists(
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=12
+    ),
+    instruction=st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join),
+    data=st.data(),
+)
+def test_the_index_counts_as_the_slow_way_does(titles, instruction, data):
+    products = shop(*titles)
+    target = data.draw(st.sampled_from(sorted(products)))
+    index = WordIndex(products)
+    fitting = index.fitting(instruction, target)
+    assert fitting == slow_count(products, instruction, target)
+    assert 1 <= fitting <= len(index)
+    assert index.fitting(f"{instruction} lamp", target) <= fitting  # more said, fewer fit
+
+
+def test_the_index_agrees_on_every_source(source):
+    index = WordIndex(source.products)
+    for task in source.tasks["test"][:40]:
+        expected = slow_count(source.products, task.instruction, task.target)
+        assert index.fitting(task.instruction, task.target) == expected
+
+
+def test_a_frame_holds_a_row_for_each_writer_and_task(source):
+    generic = with_instructions(source, OfflineAmbiguousWriter(source.products))
+    frame = ambiguity({"own": source, "ambiguous": generic}, WordIndex(source.products))
+    tasks = source.tasks["test"]
+    assert list(frame["task_id"]) == [task.task_id for task in tasks] * 2
+    assert (frame["fitting"] == len(source.products))[frame["said"] == 0].all()
+    assert frame["share"].between(0, 1).all()
+    means = frame.groupby(["type", "writer"])["share"].mean().unstack()
+    assert (means["ambiguous"] > means["own"]).all()
+
+
+def test_an_unknown_target_is_an_error():
+    with pytest.raises(KeyError):
+        WordIndex(SHOP).fitting("A lamp", "B9")
