@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 FOLDER = Path(os.environ.get("PWAGENTS_OUTPUTS", Path(__file__).parents[1] / "outputs" / "smoke"))
-NAMES = ("01_data", "03_benchmark")
+NAMES = ("01_data", "02_profiles", "03_benchmark")
 pytestmark = pytest.mark.skipif(
     not all((FOLDER / "notebooks" / f"{name}.ipynb").exists() for name in NAMES),
     reason=f"no finished smoke run in {FOLDER}; make reproduce PRESET=smoke",
@@ -70,9 +70,42 @@ def test_no_memory_is_the_same_under_both_protocols():
     assert (differences["Plain, no memory"] == 0).all()
 
 
-def test_both_notebooks_ran_on_the_same_data():
+def test_all_notebooks_ran_on_the_same_data():
     rows = [json.loads(line) for line in (FOLDER / "timings" / "journal.jsonl").read_text().splitlines()]
     last = {row["notebook"]: row for row in rows}
     assert {row["status"] for row in last.values()} == {"finished"}
     assert len({last[name]["data_hash"] for name in NAMES}) == 1
     assert all(row["peak_memory_mb"] > 0 and row["versions"]["torch"] for row in last.values())
+
+
+def test_the_offline_policy_stays_out_of_the_papers_tables():
+    for name in ("03_table_3", "03_table_4", "03_orion_table_1"):
+        frame = table(name)
+        assert frame[[column for column in frame if column.endswith(": here")]].isna().all(axis=None)
+        assert frame[[column for column in frame if column.endswith(": paper")]].notna().all(axis=None)
+    for name in ("03_methods_single_turn", "03_methods_multi_turn"):
+        assert "Plumbing check" in (FOLDER / "tables" / f"{name}.html").read_text()
+
+
+def test_every_method_ran_in_its_tracks_and_asking_takes_steps():
+    single, multi = table("03_methods_single_turn"), table("03_methods_multi_turn").set_index("method")
+    assert len(single) == 7 and len(multi) == 12
+    assert (multi["overall: steps"] > 2).all() and (
+        multi["overall: official"] >= multi["overall: final"]
+    ).all()
+    outcomes = table("03_methods_outcomes")
+    assert (outcomes[["infrastructure_error", "not_evaluable"]] == 0).all(axis=None)
+
+
+def test_nobody_was_led_astray_and_the_simulated_user_gave_nothing_away():
+    assert (table("03_adversarial")["sum"] == 0).all()
+    assert (table("03_simulator")["leak_rate"] == 0).all()
+
+
+def test_profiles_tell_users_apart_and_cost_less_than_memory():
+    top1 = table("02_consistency_gain").set_index("evaluation").loc["profile-behavior top-1"]
+    assert top1["difference"] > 0
+    tokens = table("02_retrieval_tokens").set_index("retrieval")["tokens"]
+    assert 5 * tokens["contextual profile"] < tokens["PUMA memory"]
+    nearest = table("02_retrieval")["nearest"].dropna()
+    assert (nearest > 0.6).all()
