@@ -50,7 +50,7 @@ def methods(model, embedder, names, **fields):
 
 def test_the_cases_are_about_every_place_and_do_not_say_themselves_what_they_ask_for():
     cases = adversarial_cases()
-    assert len({case.name for case in cases}) == len(cases) == 12
+    assert len({case.name for case in cases}) == len(cases) == 13
     assert {case.place for case in cases} == {"title", "feature", "description", "details", "store", "review"}
     for case in cases:
         assert case.function or case.says
@@ -67,7 +67,7 @@ def test_a_gullible_model_follows_what_it_sees_and_one_that_heeds_the_fences_doe
             methods(model, embedder, ["last_memory", "recmind", "no_memory"]), embedder=embedder
         )
         assert list(frame.columns) == ["method", "case", "place", "task", "followed", "steps"]
-        assert len(frame) == 3 * 12
+        assert len(frame) == 3 * 13
         rates[deaf] = frame.groupby("method")["followed"].mean()
     assert rates[True]["last_memory"] == 1
     assert 0 < rates[True]["recmind"] < 1  # its short form holds neither features nor descriptions
@@ -81,7 +81,7 @@ def test_the_offline_policy_follows_none_in_any_method(embedder):
         return FUNCTION_OF[words[instruction.split()[0]]]
 
     report = adversarial_report(methods(OfflinePolicy(identify), embedder, METHODS), embedder=embedder)
-    assert len(report) == 12 * len(METHODS) and not report["followed"].any()
+    assert len(report) == 13 * len(METHODS) and not report["followed"].any()
 
 
 @pytest.mark.parametrize("case", adversarial_cases(), ids=lambda case: case.name)

@@ -1,10 +1,12 @@
 """An agent behind an endpoint: the same episodes as in Python, and failures that end in one clear error."""
 
 import json
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+import requests
 
 from pwagents.agents.http_agent import HttpAgent, serve_agent, state_json
 from pwagents.data.synthetic import WorldConfig, make_world
@@ -101,6 +103,50 @@ def test_a_refusal_is_final(state, status):
 def test_nobody_there(state):
     with pytest.raises(InfrastructureError, match=r"agent at http://127\.0\.0\.1:9"):
         HttpAgent("http://127.0.0.1:9", tries=2)(state)
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_neither_password_nor_query_of_the_url_is_told(state, scheme):
+    with pytest.raises(InfrastructureError, match=r"agent at .*http://") as caught:
+        HttpAgent(f"{scheme}me:SECRET@127.0.0.1:9/act?key=SECRET", tries=1)(state)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "127.0.0.1:8000/act"])
+def test_a_url_without_its_scheme_is_tried_once(state, url, monkeypatch):
+    tried, post = [], requests.post
+    monkeypatch.setattr(requests, "post", lambda *args, **fields: [tried.append(args), post(*args, **fields)])
+    with pytest.raises(InfrastructureError, match="no http://HOST:PORT"):
+        HttpAgent(url)(state)
+    assert len(tried) == 1
+
+
+def test_a_slow_agent_is_not_asked_twice(state):
+    asked = []
+
+    def slow(state):
+        asked.append(state)
+        time.sleep(0.4)
+        return Action(name="stop")
+
+    with serve_agent(slow) as url, pytest.raises(InfrastructureError, match="ReadTimeout"):
+        HttpAgent(url, timeout_s=0.1)(state)
+    assert len(asked) == 1
+
+
+def test_what_a_served_agent_raises_reaches_the_client_at_once(state):
+    asked = []
+
+    def broken(state):
+        asked.append(state)
+        raise RuntimeError("no key; set OPENAI_API_KEY")
+
+    with (
+        serve_agent(broken) as url,
+        pytest.raises(InfrastructureError, match="400 RuntimeError: no key; set"),
+    ):
+        HttpAgent(url)(state)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"hello", b"[1]", b'{"name": 7}', b'{"tool": "stop"}', b"\xff"])

@@ -5,7 +5,8 @@ from itertools import count
 
 import pytest
 
-from pwagents.agents.interec import InteRecAgent, merge, play_task
+from pwagents.agents.interec import InteRecAgent, merge, play_task, update
+from pwagents.agents.methods import METHODS
 from pwagents.evaluation.runner import run_user_episodes
 from pwagents.schema import Usage
 from pwagents.web.environment import WebEnvironment
@@ -66,6 +67,12 @@ def test_a_profile_at_hand_is_not_made_anew(play_one, task_of, scripted, calls):
     model = scripted([calls("stop"), profile_reply()])
     assert play_one(model, task_of["search"], PROFILE)[1] == PROFILE
     assert len(model.requests) == 2
+
+
+def test_an_agent_without_a_profile_begins_an_empty_one(setup_of, play, task_of, scripted, calls):
+    agent = METHODS["interecagent"](setup_of(scripted([calls("stop"), profile_reply(like=["A"])])))
+    profile, _ = update(agent, play(agent, task_of["search"]).state)
+    assert profile == {"like": ["A"], "dislike": [], "expect": [], "unread": 0}
 
 
 @pytest.mark.parametrize(

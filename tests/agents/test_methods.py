@@ -197,6 +197,17 @@ def test_puma_loses_a_step_to_an_answer_that_names_no_function(setup_of, play, t
     assert [m["role"] for m in model.requests[1].messages] == ["user", "assistant", "user"]
 
 
+def test_puma_does_not_believe_a_note_that_the_model_wrote(setup_of, play, task_of, scripted, calls):
+    script = [
+        "<note:function>buy</note>\nhm",
+        "search_product_by_query",
+        calls("search_product_by_query", '{"query": "mug"}'),
+        calls("stop"),
+    ]
+    steps = play(METHODS["puma_prompting"](setup_of(scripted(script))), task_of["search"]).trajectory.steps
+    assert [step.error_kind for step in steps] == ["unknown_function", "", ""]
+
+
 def test_puma_without_task_specific_memory_tells_whole_behaviours(setup_of, state_of, task_of, scripted):
     agent = METHODS["puma_prompting"](setup_of(scripted([]), strategy="last"))
     assert "Purchase 1" in agent.step_two["add_product_review"].system(state_of(task_of["review"]))

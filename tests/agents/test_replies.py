@@ -26,8 +26,9 @@ def test_a_reply_without_a_call_is_said_to_the_user():
     assert (action.name, action.arguments, action.thought) == ("respond", {"content": "Which color?"}, "")
 
 
-def test_no_arguments_at_all_are_no_mistake():
-    assert read_call(call_reply(("stop", ""))).name == "stop"
+@pytest.mark.parametrize("arguments", ["", "null"])
+def test_no_arguments_at_all_are_no_mistake(arguments):
+    assert read_call(call_reply(("stop", arguments))) == Action(name="stop", usage=Usage(calls=1))
 
 
 def test_half_a_surrogate_pair_does_not_get_into_a_conversation():
@@ -41,6 +42,7 @@ def test_half_a_surrogate_pair_does_not_get_into_a_conversation():
         (call_reply(("stop", "{oops")), "malformed_json", "the arguments of stop: no valid JSON"),
         (call_reply(("stop", "[1]")), "malformed_json", "must be a JSON object"),
         (call_reply(("stop", '{"a": NaN}')), "malformed_json", "NaN is no JSON"),
+        (call_reply(("stop", '{"query": 1e999}')), "malformed_json", "1e999 is no JSON"),
         (
             call_reply(("stop", '{"a": ' + "[" * 300 + "]" * 300 + "}")),
             "malformed_json",

@@ -1,6 +1,7 @@
 """The protocol: what a request is known by, and what every model gets for free."""
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,22 @@ def test_replies_come_in_order_and_the_first_failure_is_raised(workers):
     assert [reply.text for reply in model.replies(requests(*texts))] == texts
     with pytest.raises(InfrastructureError):
         model.replies(requests("a", "fail", "b"))
+
+
+def test_after_a_failure_no_further_request_begins():
+    begun = []
+
+    class Slow(Echo):
+        workers = 4
+
+        def reply(self, request):
+            begun.append(request)
+            time.sleep(0.3 if request.messages[-1]["content"] == "first" else 0.01)
+            return super().reply(request)
+
+    with pytest.raises(InfrastructureError, match="gone"):
+        Slow().replies(requests("first", "fail", *map(str, range(60))))
+    assert len(begun) < 20
 
 
 def test_async_replies():

@@ -62,6 +62,13 @@ def test_the_request_is_sent_as_it_is(chat_server):
     assert server.headers["authorization"] == f"Bearer {KEY}"
 
 
+def test_a_text_in_parts_is_read(chat_server):
+    server = chat_server()
+    server.then(answer(content=[{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]))
+    assert model_at(server).complete(HI).text == "hello"
+    assert sum(server.calls.values()) == 1
+
+
 def test_samples_of_a_seeded_request_have_seeds_of_their_own(chat_server):
     server = chat_server()
     for sample in (0, 1):
@@ -182,6 +189,8 @@ def test_a_server_that_asks_for_an_hour_is_given_up(chat_server):
         (403, error("not in your country"), RefusedError, "not in your country"),
         (404, error("The model `m` does not exist"), RefusedError, "does not exist"),
         (404, {"detail": "Not Found"}, RefusedError, "HTTP 404: Not Found"),
+        (501, error("no such thing here"), RefusedError, "HTTP 501: no such thing here"),
+        (429, error("Request too large: Limit 30000", "rate_limit_exceeded"), ContextTooLongError, "30000"),
         (429, error("pay first", "insufficient_quota"), RefusedError, "pay first"),
         (400, error("too long", "context_length_exceeded"), ContextTooLongError, "too long"),
         (400, error("maximum context length is 8192 tokens"), ContextTooLongError, "8192"),
@@ -200,6 +209,15 @@ def test_what_never_passes_is_told_in_one_line_and_not_tried_again(chat_server, 
     assert str(caught.value).startswith("gpt-4o-mini at 127.0.0.1: HTTP")
     assert sum(server.calls.values()) == 1
     assert isinstance(caught.value, (InfrastructureError, NotEvaluableError))
+
+
+@pytest.mark.parametrize("code", [401, 402])
+def test_a_refusal_in_a_good_answer_is_final(chat_server, code):
+    server = chat_server()
+    server.then({"error": {"code": code, "message": "User not found."}})
+    with pytest.raises(RefusedError, match=r"^gpt-4o-mini at 127.0.0.1: .*User not found"):
+        model_at(server).complete(HI)
+    assert sum(server.calls.values()) == 1
 
 
 def test_it_gives_up_after_the_last_attempt(chat_server):

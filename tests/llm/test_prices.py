@@ -14,6 +14,7 @@ def test_every_model_of_the_papers_is_there():
     assert list(rows["name"]) == [
         "gpt-4.1",
         "gpt-4o",
+        "gpt-4o-2024-05-13",
         "gpt-4o-mini",
         "deepseek-v3",
         "qwen2.5-72b-instruct",
@@ -29,6 +30,11 @@ def test_every_model_of_the_papers_is_there():
 )
 def test_names_with_maker_and_date(name):
     assert cost_usd(name, 2_000_000, 500_000) == pytest.approx(0.30 + 0.30)
+
+
+def test_a_version_with_a_price_of_its_own():
+    assert cost_usd("openai/gpt-4o-2024-05-13", 1e6, 1e6) == pytest.approx(5 + 15)
+    assert cost_usd("openai/gpt-4o-2024-08-06", 1e6, 1e6) == pytest.approx(2.5 + 10)
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct", "my-model", ""])

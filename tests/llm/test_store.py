@@ -219,6 +219,20 @@ def test_a_store_that_cannot_be_opened_now_is_no_damage(tmp_path):
         ResponseStore(tmp_path / "folder")
 
 
+def test_a_full_disk_says_so_and_does_no_damage(store):
+    store._db.execute("PRAGMA max_page_count = 5")
+    with pytest.raises(InfrastructureError, match="disk is full"):
+        store.put([content()], [Reply(text="y" * 50_000)])
+    store.put([content()], [Reply(text="y")])
+    assert store.get(key()) == Reply(text="y")
+
+
+def test_a_closed_store_speaks_of_no_damage(store):
+    store.close()
+    with pytest.raises(RuntimeError, match=r"replies\.sqlite: Cannot operate on a closed database"):
+        store.get(key())
+
+
 @given(st.text(), st.text())
 def test_any_text_is_stored(tmp_path_factory, text, written):
     store = ResponseStore(tmp_path_factory.getbasetemp() / "any.sqlite")

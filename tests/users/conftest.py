@@ -1,5 +1,6 @@
 """Tasks of both sources, a shop to play in, and a judge of leaks that shares no code with the library."""
 
+import html
 import re
 import unicodedata
 from pathlib import Path
@@ -10,7 +11,7 @@ from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Action, Observation, Product
 from pwagents.web.environment import Exchange
-from pwagents.web.functions import Shop
+from pwagents.web.functions import DETAILS_FUNCTION, Shop
 from pwagents.web.search import build_search_engine
 
 
@@ -57,7 +58,9 @@ def is_leak():
 
 
 def plain_words(text: str) -> list[str]:
-    visible = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    visible = "".join(
+        c for c in unicodedata.normalize("NFKC", html.unescape(text)) if unicodedata.category(c) != "Cf"
+    )
     return re.findall(r"[^\W_]+", visible.lower())
 
 
@@ -70,6 +73,11 @@ def shown(*asins: str) -> Exchange:
     return Exchange(action, Observation(text="\n".join(asins) or "No product was found.", products=asins))
 
 
+def looked_up(asin: str) -> Exchange:
+    action = Action(name=DETAILS_FUNCTION, arguments={"asin": asin})
+    return Exchange(action, Observation(text=asin, products=(asin,)))
+
+
 def published(review: str) -> Exchange:
     action = Action(name="add_product_review", arguments={"review": review})
     return Exchange(action, Observation(text="The review is published."))
@@ -78,4 +86,4 @@ def published(review: str) -> Exchange:
 @pytest.fixture(scope="session")
 def exchange():
     """Makers of exchanges, by name."""
-    return {"said": said, "shown": shown, "published": published}
+    return {"said": said, "shown": shown, "looked_up": looked_up, "published": published}

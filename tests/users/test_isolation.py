@@ -22,7 +22,7 @@ class Traitor(ChatModel):
         self.turns = itertools.count()
 
     def reply(self, request: Request) -> Reply:
-        system = html.unescape(request.messages[0]["content"])
+        system = request.messages[0]["content"]
         title, asin = re.search("Title: (.+)", system)[1], re.search("Id: (.+)", system)[1]
         echo = request.messages[-1]["content"]
         disguises = (
@@ -31,6 +31,9 @@ class Traitor(ChatModel):
             " - ".join(title.split()),
             "_".join(re.findall(r"\w+", title)),
             "\u200b".join(title),
+            html.escape(title),
+            "-".join(title),
+            title[::-1],
             "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in title),
             "Begins with " + " ".join(re.findall(r"\w+", title)[:3]),
             asin,
@@ -57,7 +60,8 @@ def test_there_are_two_hundred_questions_and_fifty_tasks(fifty_tasks):
 
 @pytest.mark.parametrize("simulator", ["rules", "llm"])
 def test_no_question_makes_a_user_give_the_target_away(simulator, source, fifty_tasks, exchange, is_leak):
-    products = source.products
+    mill = source.products[fifty_tasks[0].target].model_copy(update={"title": "Salt & Pepper Mill"})
+    products = source.products | {mill.parent_asin: mill}
     user = RuleUser(products) if simulator == "rules" else LlmUser(Traitor(), products)
     other = min(products)
     found = []
@@ -71,6 +75,15 @@ def test_no_question_makes_a_user_give_the_target_away(simulator, source, fifty_
     assert found == []
     if simulator == "llm":
         assert user.leaks_stopped == 2 * 50 * 200
+
+
+@pytest.mark.parametrize(
+    "text", ["The Salt &amp; Pepper Mill, please", "S-a-l-t P-e-p-p-e-r M-i-l-l", "lliM reppeP & tlaS"]
+)
+def test_neither_entities_nor_gaps_nor_the_other_direction_hide_a_title(world_benchmark, task_of, text):
+    task = task_of["search"]
+    mill = world_benchmark.products[task.target].model_copy(update={"title": "Salt & Pepper Mill"})
+    assert leaks(text, task, mill) and not leaks("A mill for pepper and salt", task, mill)
 
 
 def test_the_check_itself_sees_what_the_judge_of_these_tests_sees(source, fifty_tasks, is_leak):

@@ -58,6 +58,12 @@ def test_the_model_knows_role_target_and_request_and_gets_the_papers_sampling():
     assert model.requests[0].messages[1:] == ({"role": "user", "content": "Which color?"},)
 
 
+def test_other_models_may_want_another_sampling():
+    model = Recorder("Something blue.")
+    LlmUser(model, PRODUCTS, sampling={"max_completion_tokens": 2000})(task(), (), "Which color?")
+    assert model.requests[0].sampling == {"max_completion_tokens": 2000}
+
+
 def test_a_review_task_adds_the_review_and_a_profile_the_profile():
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | {"occupation": "Lampist"})
     model = Recorder("Fine.")
@@ -77,6 +83,27 @@ def test_foreign_text_cannot_leave_its_fence(exchange):
         assert "</data" not in line.lower() or line == "</data>"
         depth += (line == "<data>") - (line == "</data>")
         assert depth in (0, 1) and (depth or ("Oak" not in line and "free now" not in line))
+
+
+def test_all_else_in_the_fence_stays_as_the_page_has_it():
+    lamp = LAMP.model_copy(update={"title": "Lamp & Clip <2 pcs>", "description": ("&lt; 5 W </b>",)})
+    model = Recorder("Fine.")
+    LlmUser(model, {lamp.parent_asin: lamp})(task(), (), "Well?")
+    assert "Lamp & Clip <2 pcs>" in model.system and "&lt; 5 W </b>" in model.system
+
+
+def test_what_the_agent_looked_up_is_not_shown_and_an_answer_like_an_error_is_kept(exchange):
+    session = (
+        exchange["looked_up"](CHAIR.parent_asin),
+        exchange["said"]("Which color?", "Error: I said so before. Blue."),
+    )
+    model = Recorder("Yes.")
+    LlmUser(model, PRODUCTS)(task(), session, "And now?")
+    assert model.requests[0].messages[1:] == (
+        {"role": "user", "content": "Which color?"},
+        {"role": "assistant", "content": "Error: I said so before. Blue."},
+        {"role": "user", "content": "And now?"},
+    )
 
 
 def test_the_conversation_is_told_from_the_users_side(exchange):

@@ -148,6 +148,17 @@ def test_wrong_results_get_a_hint_and_right_ones_a_word_of_content(exchange):
     assert "navy" in answer("Which color?", session=wrong)  # a question is answered all the same
 
 
+def test_a_product_looked_up_is_no_result(exchange):
+    right, looked_up = exchange["shown"]("B0OTHER001", LAMP.parent_asin), exchange["looked_up"]("B0OTHER001")
+    assert re.search("stop|done", answer("Is this right?", session=(right, looked_up)))
+    assert not re.search("not|lamp|navy|dollar", answer("I will have a look.", session=(looked_up,)))
+
+
+def test_an_answer_that_begins_like_an_error_was_said_all_the_same(exchange):
+    session = (exchange["said"]("Which color?", "Error: my last one was grey; navy, please."),)
+    assert re.match("As before|I told you already|Nothing new", answer("Which color?", session=session))
+
+
 def test_before_any_result_a_statement_lets_the_agent_go_on():
     assert not re.search("not|lamp|navy|dollar", answer("I will have a look."))
 

@@ -118,6 +118,15 @@ def test_multi_turn_ends_at_stop_or_after_ten_steps_and_respond_reaches_the_user
     assert [environment.step(search("mat"))[2] for _ in range(MAX_STEPS)] == [False] * 9 + [True]
 
 
+def test_a_session_tells_malformed_calls_from_answers_that_read_like_errors(shop, task_of):
+    environment = WebEnvironment(shop, "multi_turn", lambda *_: UserReply("Error: I want navy"))
+    environment.reset(task_of["search"])
+    environment.step(Action(name="respond", arguments={"content": "Which color?"}))
+    *_, info = environment.step(Action(name="respond", arguments={}))
+    assert [exchange.error for exchange in environment.session] == ["", info["error"]] and info["error"]
+    assert all(exchange.observation.text.startswith("Error: ") for exchange in environment.session)
+
+
 def test_observation_full_or_compact(shop, task_of):
     texts = {}
     for form in ("full", "compact"):

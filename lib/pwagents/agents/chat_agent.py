@@ -39,7 +39,8 @@ class Setup:
         identify: instruction -> function, for PUMA's first step; without one the model is asked.
         prompts: published prompts by the name of their constant; where one is missing, ours is used.
         sampling: of the agent's calls. Temperature 0 (PersonalWAB); no limit on tokens but the provider's.
-        seed: of the random memory; also which of a model's replies to the same request is taken.
+        seed: of the random memory; also which of a model's replies to the same request is taken, so that
+            each seed asks (and pays) anew, at temperature 0 too.
     """
 
     model: ChatModel | OfflinePolicy

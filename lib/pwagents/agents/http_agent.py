@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -50,10 +51,12 @@ class HttpAgent:
     Args:
         url: where to POST.
         timeout_s: for an answer.
-        tries: requests a step, where the connection fails or the server says 429 or 5xx.
+        tries: requests a step, where no connection comes about or the server says 429 or 5xx. A time-out is
+            final: the agent may be at work on the first request, and be paid.
 
     Raises (from a call):
-        InfrastructureError: the endpoint cannot be reached, or refuses.
+        InfrastructureError: the endpoint cannot be reached, or refuses. What may hold a password or key in
+            the URL (user, query) is not told.
     """
 
     def __init__(self, url: str, timeout_s: float = 60.0, tries: int = 4):
@@ -73,10 +76,9 @@ class HttpAgent:
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         def may_pass(error: BaseException) -> bool:
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            return isinstance(error, requests.RequestException) and (
-                status is None or status == 429 or status >= 500
-            )
+            if isinstance(error, requests.HTTPError):
+                return error.response.status_code == 429 or error.response.status_code >= 500
+            return isinstance(error, requests.ConnectionError)
 
         def post() -> str:
             headers = {"Content-Type": "application/json"}
@@ -93,7 +95,21 @@ class HttpAgent:
         try:
             return retry(post)
         except requests.RequestException as error:
-            raise InfrastructureError(f"agent at {self.url}: {type(error).__name__}: {error}") from None
+            raise InfrastructureError(f"agent at {self._place()}: {_reason(error)}") from None
+
+    def _place(self) -> str:
+        """The URL without user, password and query."""
+        url = urlsplit(self.url)
+        if not url.netloc:  # then anything in it may be a password
+            return "what is no http://HOST:PORT/PATH"
+        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+def _reason(error) -> str:
+    """What went wrong, in one line; the texts of requests' own errors hold the whole URL."""
+    if error.response is None:
+        return type(error).__name__
+    return f"HTTP {error.response.status_code} {' '.join(error.response.text.split())[:200]}".strip()
 
 
 def state_json(state: BeliefState) -> str:
@@ -110,8 +126,11 @@ def serve_agent(agent: Agent, port: int = 0) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = agent(_read_state(body)).model_dump_json().encode()
-            self.send_response(200)
+            try:
+                status, answer = 200, agent(_read_state(body)).model_dump_json().encode()
+            except Exception as error:  # 400: asking again would not help
+                status, answer = 400, f"{type(error).__name__}: {error}".encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

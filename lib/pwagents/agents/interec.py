@@ -49,7 +49,7 @@ class InteRecAgent(ChatAgent):
 
     def __init__(self, setup: Setup, profile: Profile | None = None):
         super().__init__(setup)
-        self.profile = profile or {}
+        self.profile = {"like": [], "dislike": [], "expect": [], "unread": 0} | (profile or {})
 
     def tell_memory(self, state: BeliefState) -> str:
         lists = [f"{part}: {', '.join(self.profile.get(part, [])) or '-'}" for part in _PARTS]
@@ -64,7 +64,8 @@ def play_task(
 ) -> tuple[Trajectory, Profile]:
     """One task of a user and the profile after it: the ``solve`` that ``run_user_episodes`` wants.
 
-    An empty profile is first made from ``history``. Calls about the profile count to the last step's usage.
+    An empty profile is first made from ``history``, as in the published code (A.2 of the paper adds the train
+    tasks). Calls about the profile count to the last step's usage.
     """
     episode = Episode(environment, task, history)
     profile, before = (profile, Usage()) if profile else first_profile(setup, episode.state)

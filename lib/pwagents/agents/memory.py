@@ -30,7 +30,8 @@ class Memory:
         strategy: which behaviours are recalled, and in which order. "last": latest first. "random": a sample,
             seeded by user and instruction. "relevant": by MiniLM cosine of instruction and behaviour, best
             first. "task_specific": the same, then only the fields of the function at hand; for
-            recommendations latest first.
+            recommendations latest first (the published PUMA code; its function-calling agent has them oldest
+            first).
         products: the catalogue.
         embedder: needed by the last two.
         length: at most so many behaviours (PersonalWAB: 50 single-turn, 20 multi-turn).
@@ -95,7 +96,10 @@ class Memory:
 
 
 def behavior_text(behavior: Behavior, product: Product) -> str:
-    """What stands for a behaviour when it is compared with an instruction: the product, then the review."""
+    """What stands for a behaviour when it is compared with an instruction: the product, then the review.
+
+    Departure: title, category and review; the published code embeds all that a prompt would tell of it.
+    """
     return f"{product.title}. {product.category}. {behavior.review.text}".strip()
 
 

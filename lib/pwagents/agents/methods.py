@@ -1,7 +1,8 @@
 """The prompting methods by name: PersonalWAB's baselines (6, A.2) and those of Orion's Table 1.
 
 An agent is made by ``METHODS["react"](setup)``, with a :class:`pwagents.agents.chat_agent.Setup`. A method of
-your own is a subclass of ``ChatAgent`` like those below; it needs no entry here.
+your own is a subclass of ``ChatAgent`` like those below: run it with
+:func:`pwagents.evaluation.runner.run_episodes`, or enter it here to run it beside the others.
 """
 
 from pwagents.agents.chat_agent import RULES_MULTI, RULES_SINGLE, ChatAgent, Rules

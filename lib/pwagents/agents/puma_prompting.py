@@ -58,7 +58,8 @@ class PumaPrompting:
         """The function, as far as it is known without asking the model; else an empty text."""
         if self.identify:
             return self.identify(state.instruction)
-        return next(filter(None, (read_note(step.action, "function") for step in state.session)), "")
+        noted = (read_note(step.action, "function") for step in state.session)
+        return next((function for function in noted if function in self.step_two), "")
 
 
 class ParameterAgent(ChatAgent):

@@ -5,6 +5,7 @@ the user. Whether the function exists and its arguments fit is for the environme
 """
 
 import json
+import math
 import re
 from typing import Any
 
@@ -63,13 +64,19 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     if text.count("[") + text.count("{") > MOST_BRACKETS:
         return {}, f"more than {MOST_BRACKETS} opening brackets"
     try:
-        arguments = json.loads(text, parse_constant=_refuse) if text.strip() else {}
+        arguments = json.loads(text, parse_constant=_refuse, parse_float=_finite) if text.strip() else {}
     except ValueError as error:
         return {}, f"no valid JSON ({error})"
+    if arguments is None:  # "arguments": null, as local models write a call without any
+        arguments = {}
     if not isinstance(arguments, dict):
         return {}, "they must be a JSON object"
     whole = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
     return json.loads(whole), ""
+
+
+def _finite(number: str) -> float:
+    return float(number) if math.isfinite(float(number)) else _refuse(number)
 
 
 def _refuse(constant: str) -> None:

@@ -16,7 +16,8 @@ class Budget:
     """Caps on tokens (prompt and completion) and US dollars, shared by models and threads.
 
     A new budget starts at nothing spent: it limits one run of a notebook. Stored replies cost nothing, and
-    neither do local models. A model without a known price counts 0 dollars: cap its tokens.
+    neither do local models. A model without a known price counts 0 dollars: cap its tokens. An
+    answer that could not be read is asked for again, and what it cost is not known here.
 
     Attributes:
         spent: what the calls so far cost.

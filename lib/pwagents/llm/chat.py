@@ -5,7 +5,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -107,7 +107,13 @@ class ChatModel(ABC):
         if self.workers == 1:
             return [self.reply(request) for request in requests]
         with ThreadPoolExecutor(self.workers) as threads:
-            return list(threads.map(self.reply, requests))
+            calls = [threads.submit(self.reply, request) for request in requests]
+            try:
+                wait(calls, return_when=FIRST_EXCEPTION)
+            finally:
+                for call in calls:
+                    call.cancel()
+            return [call.result() for call in calls]
 
     async def reply_async(self, request: Request) -> Reply:
         """:meth:`reply` without blocking the event loop; up to ``workers`` run at once."""

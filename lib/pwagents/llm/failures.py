@@ -11,7 +11,8 @@ from pwagents.errors import InfrastructureError, NotEvaluableError
 
 _TRANSIENT_STATUS = {408, 409, 425, 429}  # and all of 500 and above
 _CONTEXT = re.compile(
-    r"context.{0,30}(length|size|window)|(prompt|input|request) is too (long|large)|too many (input )?tokens",
+    r"context.{0,30}(length|size|window)|(prompt|input|request)( is)? too (long|large)"
+    r"|too many (input )?tokens",
     re.IGNORECASE,
 )
 _FILTER = re.compile(
@@ -83,7 +84,9 @@ def _sort_status(error, key: str) -> Exception:
     text = one_line(f"HTTP {status}: {message}", key)
     if error.code == "insufficient_quota":
         return RefusedError(text)
-    if status in _TRANSIENT_STATUS or status >= 500:
+    if status == 429 and _CONTEXT.search(message):  # larger than a minute's tokens: waiting does not help
+        return ContextTooLongError(text)
+    if (status in _TRANSIENT_STATUS or status >= 500) and status != 501:
         wait = _retry_after(error.response.headers)
         text = f"{text}; it asks to wait {wait:,.0f} s" if wait else text
         return TransientError(text, wait, congested=status == 429)

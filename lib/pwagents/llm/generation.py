@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pydantic import Field
 
@@ -39,9 +39,20 @@ class Loaded:
     lock: threading.Lock
 
 
-@lru_cache(maxsize=1)  # roles with the same model share one copy
+_in_memory: WeakValueDictionary[tuple[Path, str], Loaded] = WeakValueDictionary()
+
+
 def load(folder: Path, name: str) -> Loaded:
-    """Load the model; ``name`` holds its hash, so that a new training in the same folder is loaded anew."""
+    """The model in memory: roles with the same one share a copy, which goes with the last of them.
+
+    ``name`` holds its hash, so that a new training in the same folder is loaded anew.
+    """
+    if (loaded := _in_memory.get((folder, name))) is None:
+        loaded = _in_memory[folder, name] = _load(folder)
+    return loaded
+
+
+def _load(folder: Path) -> Loaded:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 

@@ -99,7 +99,7 @@ class LocalModel(ChatModel):
         # A copy, without halves of surrogate pairs, which tokenizers refuse.
         messages = json.loads(json.dumps(request.messages, ensure_ascii=False).encode("utf-8", "replace"))
         for message in messages:
-            message["content"] = message.get("content") or ""
+            message["content"] = self._without_control_tokens(message.get("content") or "")
             for call in message.get("tool_calls") or ():
                 call["function"]["arguments"] = _parsed(call["function"]["arguments"])
         with self._loaded.lock:  # fast tokenizers are not safe to use from several threads
@@ -107,6 +107,13 @@ class LocalModel(ChatModel):
                 messages, tools=list(request.tools) or None, add_generation_prompt=True
             )
         return encoded["input_ids"]
+
+    def _without_control_tokens(self, text: str) -> str:
+        """A title that holds "<|im_end|>" must not end the turn that quotes it."""
+        for token in self._loaded.tokenizer.added_tokens_decoder.values():
+            if token.special:  # also those without a role of their own, as Llama 3's <|start_header_id|>
+                text = text.replace(token.content, f"{token.content[0]} {token.content[1:]}")
+        return text
 
     def _generate(self, jobs: "Sequence[_Job]") -> list[list[int]]:
         """What the model writes after each prompt, token ids; jobs of one group."""

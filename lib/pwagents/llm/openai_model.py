@@ -101,6 +101,7 @@ class OpenAIModel(ChatModel):
     def _read(self, answer: Any) -> Reply:
         """The reply in a chat completion."""
         try:
+            self._check_refusal(answer)
             choice, usage = answer["choices"][0], answer.get("usage") or {}
             message = choice["message"]
             calls = tuple(self._tool_call(call) for call in message.get("tool_calls") or ())
@@ -109,7 +110,7 @@ class OpenAIModel(ChatModel):
                 reason = "tool_calls" if calls else "stop"  # servers differ in the word for a plain end
             prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
             return Reply(
-                text=without_key(message.get("content") or "", self._client.api_key),
+                text=without_key(_text(message.get("content") or ""), self._client.api_key),
                 tool_calls=calls,
                 finish_reason=reason,
                 usage=Usage(
@@ -122,6 +123,12 @@ class OpenAIModel(ChatModel):
         except (KeyError, IndexError, TypeError, AttributeError, ValueError):
             text = one_line(json.dumps(answer), self._client.api_key)
             raise TransientError(f"the answer is no chat completion: {text}") from None
+
+    def _check_refusal(self, answer: Any) -> None:
+        """Some gateways say 200 and put the refusal into the body."""
+        error = answer.get("error") or {}
+        if isinstance(error, dict) and error.get("code") in (400, 401, 402, 403, 404):
+            raise RefusedError(self._told(one_line(json.dumps(error), self._client.api_key)))
 
     def _tool_call(self, call: dict) -> ToolCall:
         arguments = call["function"].get("arguments") or ""
@@ -147,3 +154,8 @@ class OpenAIModel(ChatModel):
             raise RefusedError(self._told(f"{self.key_variable} holds what cannot be a key; set it anew"))
         # Retries are ours: the client's know nothing of the other threads' failures.
         return OpenAI(api_key=key or "none", base_url=self.base_url, timeout=self.timeout_s, max_retries=0)
+
+
+def _text(content: str | list) -> str:
+    """The text of a message; some endpoints send it in parts."""
+    return content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)

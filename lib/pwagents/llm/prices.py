@@ -45,9 +45,11 @@ class Load:
 def price_of(model: str) -> Price | None:
     """The price of a model; None where none is known.
 
-    A maker before the name and a date behind it do not matter: "openai/gpt-4o-2024-08-06" is "gpt-4o".
+    A maker before the name does not matter, and a date behind it only where that version has a price of its
+    own: "openai/gpt-4o-2024-08-06" is "gpt-4o", "gpt-4o-2024-05-13" is not.
     """
-    return _prices().get(_VERSION.sub("", model.lower().rpartition("/")[2]))
+    name = model.lower().rpartition("/")[2]
+    return _prices().get(name) or _prices().get(_VERSION.sub("", name))
 
 
 def cost_usd(model: str, prompt_tokens: float, completion_tokens: float) -> float:

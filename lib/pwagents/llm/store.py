@@ -142,7 +142,8 @@ class ResponseStore:
                 self._db.executemany("INSERT OR IGNORE INTO reply VALUES (?, ?, ?, ?)", rows)
                 self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk has ended it already
+                    self._db.execute("ROLLBACK")
                 raise
             return self._db.total_changes - before
 
@@ -161,6 +162,8 @@ class ResponseStore:
             yield
         except sqlite3.OperationalError as error:
             raise InfrastructureError(f"{self.path}: {error}") from error
+        except sqlite3.ProgrammingError as error:
+            raise RuntimeError(f"{self.path}: {error}") from error  # used after close(): no damage
         except sqlite3.DatabaseError as error:
             raise DataError(
                 self.path,

@@ -13,8 +13,8 @@ from pwagents.llm.store import ResponseStore
 class StoredModel(ChatModel):
     """Asks ``inner`` for what ``store`` does not hold, and keeps it before it goes on.
 
-    Threads of this process that have the same request ask once; two processes may both ask, and go on with
-    the same reply.
+    Threads of this process that have the same request ask once (not in batches); two processes may both ask,
+    and go on with the same reply.
 
     Args:
         inner: None for stored replies alone; ``name`` then says whose.

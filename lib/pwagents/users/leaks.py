@@ -1,5 +1,6 @@
 """What no simulated user may say: it would do the agent's work."""
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -13,16 +14,20 @@ REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have 
 def leaks(text: str, task: Task, product: Product) -> bool:
     """Whether a user's line gives away what the task asks for.
 
-    It does when it holds the target's id (also backwards, or its letters apart), three consecutive words of
-    its title or all of a shorter one; in review tasks also four consecutive words of the real review or all
-    of a shorter one. Other widths of letters, characters without width and underscores hide nothing.
+    It does when it holds the target's id, three consecutive words of its title or all of a shorter one (each
+    also backwards, or its letters apart); in review tasks also four consecutive words of the real review or
+    all of a shorter one. Other widths of letters, characters without width, underscores and HTML entities
+    hide nothing; other spellings ("Cafe" for "Café") and codes such as base64 do.
 
     Args:
         product: the target of ``task``.
     """
     plain, asin = _plain(text), product.parent_asin.lower()
     letters = re.sub(r"\W", "", plain).lower().replace("_", "")
-    if asin in letters or asin[::-1] in letters or gives_away(text, task.type, product, task.review):
+    hidden = [asin, *_runs_of_letters(product.title)]
+    if any(run in letters or run[::-1] in letters for run in hidden):
+        return True
+    if gives_away(text, task.type, product, task.review):
         return True
     product = product.model_copy(update={"title": _plain(product.title)})
     review = task.review.model_copy(update={"text": _plain(task.review.text)})
@@ -34,6 +39,13 @@ def first_safe(lines: Iterable[str], task: Task, product: Product) -> str:
     return next((line for line in (*lines, *REFUSALS) if not leaks(line, task, product)), "...")
 
 
+def _runs_of_letters(title: str) -> list[str]:
+    """Three consecutive words of a title without their gaps; short ones would be found in anything."""
+    words = re.findall(r"\w+", _plain(title).lower())
+    runs = ("".join(words[i : i + 3]) for i in range(max(1, len(words) - 2)))
+    return [run for run in runs if len(run) >= 8]
+
+
 def _plain(text: str) -> str:
-    shown = (c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    shown = (c for c in unicodedata.normalize("NFKC", html.unescape(text)) if unicodedata.category(c) != "Cf")
     return "".join(shown).replace("_", " ")

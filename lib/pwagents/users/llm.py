@@ -1,17 +1,19 @@
 """A user played by a language model, after the role in PersonalWAB's Figure 15, in our own words.
 
-Departures: the model also sees what the shop showed and whether the target is among it, because the rules
-ask for dissatisfaction; foreign text is fenced; and a reply that leaks never reaches the agent.
+Departures: the model also knows the stars of its review, and sees what the shop showed and whether the target
+is among it, because the rules ask for dissatisfaction; foreign text is fenced; and a reply that leaks never
+reaches the agent.
 """
 
-import html
+import re
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.schema import Product, Task, Usage, UserProfile
 from pwagents.users.leaks import first_safe, leaks
-from pwagents.users.session import is_error, is_talk
+from pwagents.users.session import is_result, is_talk
 from pwagents.web.environment import Exchange, UserReply
 from pwagents.web.functions import compact_text, full_text
 
@@ -48,6 +50,7 @@ class LlmUser:
         products: the catalogue.
         profiles: user_id -> profile, where the benchmark has them.
         seed: chooses among the model's possible replies.
+        sampling: the paper's; reasoning models want max_completion_tokens, and more of them.
 
     Attributes:
         leaks_stopped: how many leaking replies were kept from agents so far, first and second ones.
@@ -59,8 +62,10 @@ class LlmUser:
         products: Mapping[str, Product],
         profiles: Mapping[str, UserProfile] | None = None,
         seed: int = 0,
+        sampling: Mapping[str, Any] = SAMPLING,
     ):
         self.model, self.products, self.profiles, self.seed = model, products, profiles or {}, seed
+        self.sampling = dict(sampling)
         self.leaks_stopped = 0
         self._lock = threading.Lock()
 
@@ -73,7 +78,7 @@ class LlmUser:
         messages = self.messages(task, session, says)
         product, usage = self.products[task.target], Usage()
         for attempt in range(2):
-            reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
+            reply = self.model.complete(messages, sample=2 * self.seed + attempt, **self.sampling)
             usage += reply.usage
             text = " ".join(reply.text.split())
             if leaks(text, task, product):
@@ -91,7 +96,7 @@ class LlmUser:
                 messages.append(_message("user", *seen, exchange.action.arguments["content"]))
                 messages.append(_message("assistant", exchange.observation.text))
                 seen = []
-            elif not is_error(exchange):
+            elif is_result(exchange):
                 seen.append(self._watch(task, exchange))
         return [*messages, _message("user", *seen, says)]
 
@@ -129,6 +134,9 @@ def _message(role: str, *parts: str) -> Message:
     return {"role": role, "content": "\n\n".join(parts)}
 
 
+_FENCE = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
+
+
 def fenced(text: str) -> str:
-    """Foreign text as data: between delimiters that it cannot forge."""
-    return f"<data>\n{html.escape(text, quote=False)}\n</data>"
+    """Foreign text as data: the same delimiters within it lose their bracket, all else stays as it is."""
+    return f"<data>\n{_FENCE.sub('&lt;', text)}\n</data>"

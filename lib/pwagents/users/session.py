@@ -2,6 +2,7 @@
 
 from pwagents.schema import Task
 from pwagents.web.environment import Exchange
+from pwagents.web.functions import DETAILS_FUNCTION
 
 
 def conversation(session: tuple[Exchange, ...]) -> list[tuple[str, str]]:
@@ -18,12 +19,17 @@ def is_talk(exchange: Exchange) -> bool:
 
 
 def is_error(exchange: Exchange) -> bool:
-    return exchange.observation.text.startswith("Error: ")
+    return bool(exchange.error)
+
+
+def is_result(exchange: Exchange) -> bool:
+    """Whether it is an answer of the shop to the task; looking a product up is the agent's own business."""
+    return not is_talk(exchange) and not is_error(exchange) and exchange.action.name != DETAILS_FUNCTION
 
 
 def last_shown(session: tuple[Exchange, ...]) -> tuple[str, ...] | None:
     """The ids that the shop's last answer showed; None when the agent has not looked for anything yet."""
-    shown = [e.observation.products for e in session if not is_talk(e) and not is_error(e)]
+    shown = [e.observation.products for e in session if is_result(e)]
     return shown[-1] if shown else None
 
 

@@ -21,10 +21,11 @@ MAX_STEPS = 10  # of the multi-turn track
 
 
 class Exchange(NamedTuple):
-    """One call of the agent and what it got for an answer, as the user looks on."""
+    """One call of the agent and what it got for an answer; ``error`` where it was malformed."""
 
     action: Action
     observation: Observation
+    error: str = ""
 
 
 class UserReply(NamedTuple):
@@ -106,7 +107,7 @@ class WebEnvironment:
             reward = self._result_accuracy(action, observation) if info["attempt"] else 0.0
             if observation is None:
                 observation, info["user_usage"] = self._talk(action)
-        self.session += (Exchange(action, observation),)
+        self.session += (Exchange(action, observation, info["error"]),)
         self.done = self._has_ended(action, info["error"])
         return observation, reward, self.done, info
 
