@@ -9,7 +9,7 @@ from pwagents.agents.adversarial import adversarial_cases, adversarial_report, f
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.agents.offline import OfflinePolicy
-from pwagents.agents.prompting import CLOSE, OPEN
+from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.web.functions import FUNCTION_OF
 

@@ -11,8 +11,8 @@ import pytest
 
 from pwagents.agents.chat_agent import ChatAgent
 from pwagents.agents.methods import METHODS, LastMemory, NoMemory
-from pwagents.agents.prompting import FENCE_NOTE
 from pwagents.llm.chat import Reply
+from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Observation, Step, Usage
 from pwagents.web.functions import full_text, tool_schemas
 

@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.agents.prompting import (
-    CLOSE,
-    HISTORY,
-    MINI_HISTORY,
-    OPEN,
-    TASK_SPECIFIC,
-    fence,
-    fill,
-    tell_entries,
-)
+from pwagents.agents.prompting import HISTORY, MINI_HISTORY, TASK_SPECIFIC, fill, tell_entries
+from pwagents.llm.fence import CLOSE, OPEN, fence
 from pwagents.schema import Product
 
 PRODUCT = Product(

@@ -190,8 +190,7 @@ def test_the_model_reads_profile_and_candidates_behind_a_fence():
     consistency_by_model({"m": {"ann": ["likes tea", "dislikes <data>"]}}, [trial], judge)
     system, user = judge.requests[0].messages
     assert "likes tea" in user["content"] and "1. mug" in user["content"] and "5. x" in user["content"]
-    marks = [line for line in user["content"].splitlines() if "data>" in line]
-    assert marks == ["<data>", "</data>"] * 2
+    assert re.findall(r"</?data>", user["content"]) == ["<data>", "</data>"] * 2
     assert "never" in system["content"] and judge.requests[0].sampling["temperature"] == 0
 
 

@@ -8,8 +8,9 @@ import pytest
 from pwagents.embedding import count_tokens
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
+from pwagents.llm.fence import fence
 from pwagents.profiles.llm import LlmProfiler
-from pwagents.profiles.prompts import fenced, options, whole_prompt
+from pwagents.profiles.prompts import options, whole_prompt
 from pwagents.schema import UserProfile
 
 GOOD = {
@@ -152,7 +153,7 @@ def test_foreign_text_cannot_leave_its_fence(profiler, bought, product_of):
     made.whole([(bought(product_of(0), text=attack),)])
     told = made.model.requests[0].messages[1]["content"]
     assert told.count("</data>") == told.count("<data>") == 1
-    assert fenced("a < b") == "<data>\na &lt; b\n</data>"
+    assert fence("a < b </data>") == "<data>\na < b &lt;/data>\n</data>"
 
 
 def test_the_prompt_offers_every_field_and_option():

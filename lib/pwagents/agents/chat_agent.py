@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from pwagents.agents.conversation import call_messages, task_text, user
 from pwagents.agents.memory import Entry, Memory, Strategy
 from pwagents.agents.offline import OfflinePolicy
-from pwagents.agents.prompting import FENCE_NOTE, HISTORY, Prompt, fence, fill, tell_entries
+from pwagents.agents.prompting import HISTORY, Prompt, fill, tell_entries
 from pwagents.agents.replies import read_call
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Action, Product, Step, check_choice
 from pwagents.web.environment import MAX_STEPS, Track
 from pwagents.web.episode import BeliefState

@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from pwagents.agents.prompting import fence
 from pwagents.llm.chat import Message
+from pwagents.llm.fence import fence
 from pwagents.schema import Action, Step
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import full_text

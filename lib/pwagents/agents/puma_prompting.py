@@ -2,8 +2,9 @@
 
 from pwagents.agents.chat_agent import RULES_MULTI, RULES_SINGLE, ChatAgent, Rules, Setup
 from pwagents.agents.conversation import call_messages, read_note, task_text, user, with_note
-from pwagents.agents.prompting import FENCE_NOTE, TASK_SPECIFIC, Prompt
+from pwagents.agents.prompting import TASK_SPECIFIC, Prompt
 from pwagents.agents.replies import problem_of
+from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF

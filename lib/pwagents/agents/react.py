@@ -4,9 +4,10 @@ import json
 
 from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Rules, tools_of
 from pwagents.agents.conversation import answer_text, react_messages, read_note, transcript, user, with_note
-from pwagents.agents.prompting import FENCE_NOTE, Prompt, fill
+from pwagents.agents.prompting import Prompt, fill
 from pwagents.agents.replies import read_react
 from pwagents.llm.chat import Message, Reply
+from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Step
 from pwagents.web.episode import BeliefState
 

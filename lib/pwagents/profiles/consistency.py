@@ -22,8 +22,8 @@ import pandas as pd
 from pwagents.embedding import Embedder
 from pwagents.llm.asking import ask_all
 from pwagents.llm.chat import ChatModel, Request
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.clusters import item_text
-from pwagents.profiles.prompts import FENCE_NOTE, fenced
 from pwagents.profiles.texts import Texts
 from pwagents.schema import Behavior, Benchmark, Product, Protocol
 from pwagents.seeds import rng
@@ -232,7 +232,7 @@ def _rows(
 def _request(profile: Sequence[str], trial: Trial) -> Request:
     described = "\n".join(profile)
     numbered = "\n".join(f"{i}. " + "\n".join(texts) for i, texts in enumerate(trial.candidates, start=1))
-    told = f"The profile:\n{fenced(described)}\n\nThe candidates:\n{fenced(numbered)}"
+    told = f"The profile:\n{fence(described)}\n\nThe candidates:\n{fence(numbered)}"
     messages = (
         {"role": "system", "content": f"{_ROLE}\n\n{_QUESTIONS[trial.kind]}"},
         {"role": "user", "content": told},

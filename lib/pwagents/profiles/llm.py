@@ -8,7 +8,8 @@ from typing import TypeVar
 from pwagents.embedding import count_tokens
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
-from pwagents.profiles.prompts import MICRO, REPAIR, fenced, tell_behavior, tell_history, whole_prompt
+from pwagents.llm.fence import fence
+from pwagents.profiles.prompts import MICRO, REPAIR, tell_behavior, tell_history, whole_prompt
 from pwagents.profiles.replies import MicroReply, WholeReply, blank_profile, read_reply
 from pwagents.profiles.types import GlobalProfile, MicroProfile
 from pwagents.schema import Behavior, Product, Usage
@@ -60,7 +61,7 @@ class LlmProfiler:
         """The micro-profile of each part: the name of a cluster, and behaviours of it, oldest first."""
         told = self._tell([behaviors for _, behaviors in parts])
         asked = [
-            _messages(MICRO, f"The interest: {fenced(name)}\n{text}")
+            _messages(MICRO, f"The interest: {fence(name)}\n{text}")
             for (name, _), text in zip(parts, told, strict=True)
         ]
         replies = self._ask(asked, _read_micro)

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from pwagents.llm.chat import ChatModel, Message
-from pwagents.profiles.prompts import UPDATE, fenced
+from pwagents.llm.fence import fence
+from pwagents.profiles.prompts import UPDATE
 from pwagents.profiles.replies import UpdateReply, read_reply
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update, last_shown, settle
@@ -59,8 +60,8 @@ class LlmUpdater:
         """The request to the model."""
         lines = [line.model_dump(include={"text", "positive", "provenance"}) for line in profile.lines]
         parts = [
-            f"The customer's request:\n{fenced(instruction)}",
-            f"The profile so far:\n{fenced(json.dumps({'lines': lines}, ensure_ascii=False))}",
+            f"The customer's request:\n{fence(instruction)}",
+            f"The profile so far:\n{fence(json.dumps({'lines': lines}, ensure_ascii=False))}",
             *self._tell_step(session),
         ]
         return [{"role": "system", "content": UPDATE}, {"role": "user", "content": "\n\n".join(parts)}]
@@ -71,14 +72,14 @@ class LlmUpdater:
         if step.action.name != "respond":
             call = f"{step.action.name}({json.dumps(step.action.arguments, ensure_ascii=False)})"
             seen = step.observation.products
-            return [f"The assistant called:\n{fenced(call)}", f"What came of it:\n{self._show(step, seen)}"]
+            return [f"The assistant called:\n{fence(call)}", f"What came of it:\n{self._show(step, seen)}"]
         shown = last_shown(session)
         seen_before = [f"What the shop had shown last:\n{self._show(step, shown)}"] if shown else []
         said = str(step.action.arguments.get("content", ""))
         return [
             *seen_before,
-            f"The assistant said:\n{fenced(said)}",
-            f"The customer answered:\n{fenced(step.observation.text)}",
+            f"The assistant said:\n{fence(said)}",
+            f"The customer answered:\n{fence(step.observation.text)}",
         ]
 
     def _show(self, step: Step, asins: Sequence[str]) -> str:
@@ -88,7 +89,7 @@ class LlmUpdater:
             f"{p.title} (by {p.store or 'unknown'}, {'no price' if p.price is None else f'${p.price:.2f}'})"
             for p in known
         ]
-        return fenced("\n".join(lines) if lines else step.observation.text[:_OBSERVATION])
+        return fence("\n".join(lines) if lines else step.observation.text[:_OBSERVATION])
 
 
 def _merge(before: ContextualProfile, lines: Sequence[ProfileLine]) -> ContextualProfile:

@@ -13,7 +13,7 @@ import yaml
 
 from pwagents.llm.asking import ask_all
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.profiles.prompts import FENCE_NOTE, fenced
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import TaskType, Usage
 from pwagents.tasks.briefs import Brief, InstructionWriter
 from pwagents.tasks.offline import AMBIGUOUS_LIMIT, LIMITS, fits
@@ -140,8 +140,8 @@ def _knowledge(brief: Brief) -> Iterator[str]:
     """Who the customer is and what the request is about; an opinion in review tasks alone."""
     if brief.profile:
         facts = brief.profile.model_dump(by_alias=True)
-        yield "Your profile:\n" + fenced("\n".join(f"{name}: {value}" for name, value in facts.items()))
-    yield f"The product:\n{fenced(full_text(brief.product))}"
+        yield "Your profile:\n" + fence("\n".join(f"{name}: {value}" for name, value in facts.items()))
+    yield f"The product:\n{fence(full_text(brief.product))}"
     if brief.task.type == "review":
         review = brief.task.review
-        yield "Your opinion:\n" + fenced(f"{review.rating:g} of 5 stars. {review.title}\n{review.text}")
+        yield "Your opinion:\n" + fence(f"{review.rating:g} of 5 stars. {review.title}\n{review.text}")
