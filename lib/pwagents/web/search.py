@@ -112,15 +112,16 @@ class Bm25Engine:
         terms, starts, rows, impacts = index
         # Wider than need be: np.add.at is several times faster on 64 bits than with a cast.
         self._rows, self._impacts = rows.astype(np.intp), impacts.astype(np.float64)
-        ends = starts.tolist()
-        self._postings = {term: slice(ends[i], ends[i + 1]) for i, term in enumerate(terms)}
+        # Numbers, not a slice a term: the garbage collector walks over objects again and again, not numbers.
+        self._terms, self._starts = dict(zip(terms, range(len(terms)), strict=True)), starts.tolist()
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """At most ``k`` (id, score), best first; documents without any term of the query are left out."""
         scores = np.zeros(len(self._ids))  # Lucene, too, adds in double precision
         probe, strongest = self._rows[:0], 0.0
         for term, times in Counter(query_terms(query)).items():
-            if postings := self._postings.get(term):
+            if (number := self._terms.get(term)) is not None:
+                postings = slice(self._starts[number], self._starts[number + 1])
                 rows, weights = self._rows[postings], self._impacts[postings]
                 if times > 1:
                     weights = times * weights
@@ -186,12 +187,22 @@ def _build(texts: Sequence[str]) -> Index:
     norm = one / (K1 * ((one - B) + B * lossy_length(length) / max(mean_length, one)))
     document_frequency = np.diff(frequency.indptr)
     idf = np.log(1 + (n_documents - document_frequency + 0.5) / (document_frequency + 0.5))
-    weight = np.repeat(idf.astype(np.float32), document_frequency)
-    rows = frequency.indices.astype(np.int32)
-    impacts = weight - weight / (one + frequency.data.astype(np.float32) * norm[rows])
-    term = np.repeat(np.arange(len(terms)), document_frequency)
-    highest_first = np.lexsort((rows, -impacts, term))
-    return terms, frequency.indptr.astype(np.int64), rows[highest_first], impacts[highest_first]
+    rows, starts = frequency.indices.astype(np.int32), frequency.indptr.astype(np.int64)
+    impacts = _impacts(np.repeat(idf.astype(np.float32), document_frequency), frequency.data, norm[rows])
+    for term in np.flatnonzero(document_frequency > 1).tolist():
+        postings = slice(starts[term], starts[term + 1])
+        # Stable: equal impacts stay in the order of the rows.
+        highest_first = (-impacts[postings]).argsort(kind="stable")
+        rows[postings], impacts[postings] = rows[postings][highest_first], impacts[postings][highest_first]
+    return terms, starts, rows, impacts
+
+
+def _impacts(weight: np.ndarray, frequency: np.ndarray, norm: np.ndarray) -> np.ndarray:
+    """weight - weight / (1 + frequency * norm) in float32, in one array: they are large."""
+    impacts = np.multiply(frequency, norm, dtype=np.float32)
+    impacts += 1
+    np.divide(weight, impacts, out=impacts)
+    return np.subtract(weight, impacts, out=impacts)
 
 
 def _count_terms(texts: Sequence[str]) -> tuple[csc_array, list[str]]:
@@ -213,13 +224,13 @@ def _count_terms(texts: Sequence[str]) -> tuple[csc_array, list[str]]:
 
 def _occurrences(lists, ids: dict[str, int]) -> csr_array:
     """One row a list, one column an id, one entry for each element; new elements get the next id."""
-    columns, ends = array("i"), array("q", [0])
+    columns, ends = array("i"), array("i", [0])  # 32 bits each, or scipy computes with 64
     for elements in lists:
-        columns.extend(map(ids.__getitem__, elements))
+        columns.fromlist([ids[element] for element in elements])
         ends.append(len(columns))
-    columns = np.array(columns, dtype=np.int32)
+    columns, ends = np.frombuffer(columns, np.int32), np.frombuffer(ends, np.int32)
     shape = (len(ends) - 1, len(ids))
-    return csr_array((np.ones(len(columns), dtype=np.int32), columns, np.array(ends)), shape=shape)
+    return csr_array((np.ones(len(columns), dtype=np.int32), columns, ends), shape=shape)
 
 
 def _code_key() -> str:

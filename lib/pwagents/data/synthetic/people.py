@@ -1,6 +1,8 @@
 """The people of the embedded world: who they are (latent truth) and what they buy because of it."""
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -90,17 +92,21 @@ def make_person(user_id: str, n_interests: int, drift: float, generator: np.rand
 
 def _draw_dislikes(generator: np.random.Generator, n: int = 3) -> frozenset[str]:
     """``n`` values that occur in several domains."""
-    seen: dict[str, int] = {}
-    for domain in domains():
-        for slot in DISLIKED_SLOTS:
-            for value in domain.values.get(slot, ()):
-                seen[value] = seen.get(value, 0) + 1
-    shared = sorted(value for value, count in seen.items() if count >= 4)
-    return frozenset(map(str, generator.choice(shared, size=n, replace=False)))
+    return frozenset(map(str, generator.choice(_shared_values(), size=n, replace=False)))
+
+
+@cache
+def _shared_values() -> list[str]:
+    """The values that at least four domains have in the slots that dislikes are about."""
+    counts = Counter(
+        value for domain in domains() for slot in DISLIKED_SLOTS for value in domain.values.get(slot, ())
+    )
+    return sorted(value for value, count in counts.items() if count >= 4)
 
 
 def _draw_value(values, avoid: frozenset[str], generator: np.random.Generator) -> str:
-    return str(generator.choice([v for v in values if v not in avoid]))
+    left = [value for value in values if value not in avoid]
+    return left[generator.integers(len(left))]
 
 
 @dataclass(frozen=True)
@@ -173,4 +179,4 @@ class Shopper:
         if any(value in self.person.dislikes for value in item.values.values()):
             return int(self.generator.integers(1, 3))
         matches = sum(item.values[slot] == value for slot, value in preferences.items())
-        return int(np.clip(1 + matches + self.generator.integers(0, 2), 3, 5))
+        return min(max(1 + matches + int(self.generator.integers(0, 2)), 3), 5)

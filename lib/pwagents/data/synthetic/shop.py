@@ -53,7 +53,7 @@ class Shelf:
 
     Attributes:
         asins: (n,) ids.
-        codes: (n, slots) integers, the index of each value in ``domain.values[slot]``.
+        codes: (slots, n) integers, the index of each value in ``domain.values[slot]``.
         log_popularity: (n,) floats.
     """
 
@@ -61,19 +61,25 @@ class Shelf:
         self.domain = domain
         self.asins = list(items)
         self.codes = np.array(
-            [[domain.values[slot].index(value) for slot, value in i.values.items()] for i in items.values()]
+            [
+                [values.index(item.values[slot]) for item in items.values()]
+                for slot, values in domain.values.items()
+            ]
         )
         self.log_popularity = np.log([i.popularity for i in items.values()])
 
     def matches(self, wish: dict[str, str]) -> np.ndarray:
         """(n,) in how many slots each item has the wished value."""
         wished = [self.domain.values[slot].index(value) for slot, value in wish.items()]
-        return (self.codes == wished).sum(axis=1)
+        return (self.codes == np.array(wished)[:, None]).sum(axis=0)
 
     def disliked(self, dislikes: frozenset[str]) -> np.ndarray:
         """(n,) how many values of each item are among ``dislikes``."""
-        flags = [np.isin(values, list(dislikes)) for values in self.domain.values.values()]
-        return sum(flag[codes] for flag, codes in zip(flags, self.codes.T, strict=True))
+        counts = np.zeros(len(self.asins), int)
+        for values, codes in zip(self.domain.values.values(), self.codes, strict=True):
+            for value in dislikes.intersection(values):
+                counts += codes == values.index(value)
+        return counts
 
 
 def make_shelves(items: dict[str, Item]) -> dict[str, Shelf]:
@@ -180,7 +186,7 @@ def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
         category=item.domain.category,
         price=round(price) - 0.01,
         store=item.values["brand"],
-        average_rating=round(float(np.clip(generator.normal(4.2, 0.3), 1, 5)), 1),
+        average_rating=round(min(max(generator.normal(4.2, 0.3), 1.0), 5.0), 1),
         rating_number=int(1 + item.popularity * generator.integers(20, 200)),
         features=tuple(facts[slot].format(v=value) for slot, value in own.items()),
         description=(f"A {item.values['tier']} {item.type} for {item.domain.scenario}.",),
