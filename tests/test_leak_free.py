@@ -20,6 +20,10 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation import bounds
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
+from pwagents.profiles.build import profile_users
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.retrieval import contextual_profile
 from pwagents.schema import Benchmark
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode, run_episode
@@ -236,3 +240,17 @@ def test_the_ceiling_of_recommend_counts_what_was_bought_before_by_anybody(bench
     for task in benchmark.tasks["test"]:
         if task.type == "recommend":  # each marked product is bought once, at the time of the task itself
             assert by_task.loc[task.task_id, "result_accuracy"] == 0.0
+
+
+def test_profiles_hold_nothing_of_the_future(benchmark, embedder):
+    """Global and micro profiles, clusters, and what they put into a prompt."""
+    histories = {task.user_id: benchmark.history(task, "test") for task in benchmark.tasks["test"]}
+    profiler = OfflineProfiler(Catalogue(benchmark.products))
+    made = profile_users(histories, benchmark.products, embedder, profiler, seed=0, alpha=5)
+    assert any(profiles.clusters for profiles in made.values())
+    for task in benchmark.tasks["test"]:
+        start, profiles = benchmark.first_task(task.user_id), made[task.user_id]
+        told = contextual_profile(task.instruction, profiles, embedder).told()
+        members = [histories[task.user_id][i] for cluster in profiles.clusters for i in cluster.members]
+        times = times_of_markers(repr([profiles.whole, profiles.micro, members, told]))
+        assert all(time < start for time in times), task.task_id
