@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/growth.py [--output-dir outputs/laptop] [--quick]
 
-About ten minutes on 2 idle cores, 5 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every
-size, about a minute. Expect every step to say "linear or less", the embedded world's making and its reading
-from files to take most of the time, and the raw file to be scanned in less memory than its size. Tables go to
-``<output-dir>/growth/tables``, the figure to ``<output-dir>/growth/figures``.
+Ten minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size, about
+a minute. Expect every step to say "linear or less", the making of the embedded world and its reading from
+files to take most of the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go to
+``<output-dir>/growth/tables``, figures to ``<output-dir>/growth/figures``.
 
 Two ladders of embedded worlds: products at 1,000 users, users at 36,000 products. Users have 5 to 10
 behaviours, so that 100,000 of them fit a laptop. Two things stand in for what costs the same for each text or
@@ -140,7 +140,7 @@ def use(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int)
     embedder = CheapEmbedder(batch_size=64)
     _embed(benchmark, tasks, embedder)
     memory = Memory("task_specific", benchmark.products, embedder)
-    meter("memory retrieval", lambda: _recall(benchmark, tasks, memory), rounds=3)
+    meter("memory retrieval", lambda: _recall(benchmark, tasks, memory))
     shop = Shop(benchmark, engine, _untrained(benchmark), embedder, "compact")
     meter("single-turn run", lambda: _play(shop, tasks, PlainAgent(classifier, memory), folder))
 

@@ -4,7 +4,7 @@
 
 Makes a file of each size on the spot, in the raw form of Amazon Reviews 2023, in a temporary folder (so many
 gigabytes and half as much again for the scan), and loads a benchmark of 1,000 users from it in a fresh
-process. Expect 100 MB/s on 2 cores, a peak below 2 GB whatever the size, and two minutes in all.
+process. Expect a minute in all on 2 cores, 90 MB/s and a peak below 1.5 GB for the larger file.
 """
 
 import argparse
