@@ -51,8 +51,8 @@ class HttpAgent:
     Args:
         url: where to POST.
         timeout_s: for an answer.
-        tries: requests a step, where no connection comes about or the server says 429 or 5xx. A time-out is
-            final: the agent may be at work on the first request, and be paid.
+        tries: requests a step, where no connection comes about or it breaks off, or the server says 429 or
+            5xx. A time-out is final: the agent may be at work on the first request, and be paid.
 
     Raises (from a call):
         InfrastructureError: the endpoint cannot be reached, or refuses. What may hold a password or key in
