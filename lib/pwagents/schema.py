@@ -254,7 +254,8 @@ class Step(Record):
 
     ``error`` is empty for a valid call, ``error_kind`` its sort. ``attempt`` is true for a valid call of the
     function that the task asks for; only attempts have a result accuracy (0 to 1) other than 0.
-    ``user_usage`` is what the user simulator's answer cost.
+    ``user_usage`` is what the user simulator's answer cost. ``profile`` is the contextual profile as text
+    where this step changed it, for agents that have one; it is told with the observation (Orion, 4.2).
     """
 
     action: Action
@@ -264,6 +265,7 @@ class Step(Record):
     attempt: bool = False
     result_accuracy: float = 0.0
     user_usage: Usage | None = None
+    profile: str = ""
 
 
 class Trajectory(Record):

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from pwagents.profiles.types import ContextualProfile
+from pwagents.profiles.update import Updater
 from pwagents.schema import Action, Behavior, Product, Step, Task, Trajectory
 from pwagents.web.environment import WebEnvironment
 
@@ -18,6 +21,8 @@ class BeliefState:
         product: the product to review; None for other tasks.
         history: the past behaviours that the protocol lets an agent see, oldest first.
         session: the steps of this episode so far.
+        profile: the contextual profile as it is now (Orion's P_ctx,t); None for agents without one.
+        context: what retrieval found before the first step; None for agents without a contextual profile.
     """
 
     user_id: str
@@ -26,6 +31,20 @@ class BeliefState:
     product: Product | None
     history: tuple[Behavior, ...]
     session: tuple[Step, ...] = ()
+    profile: ContextualProfile | None = None
+    context: "Context | None" = None
+
+
+class Context(NamedTuple):
+    """What retrieval finds in a user's profiles for an instruction, before the first step (Orion, 4.1).
+
+    Args:
+        profile: P_ctx,0.
+        bought: of the interest that the instruction calls for, the ids bought last, oldest first.
+    """
+
+    profile: ContextualProfile
+    bought: tuple[str, ...] = ()
 
 
 Agent = Callable[[BeliefState], Action]
@@ -38,21 +57,44 @@ class Episode:
         environment: a session with the shop; the episode resets it.
         task: the task; the agent sees of it only what :class:`BeliefState` holds.
         history: what the agent may know of the user's past (:meth:`Benchmark.history`).
+        context: what an agent with a contextual profile begins with; None for other agents.
+        update: follows the contextual profile from step to step (Orion's DPU); None keeps it as it was.
     """
 
-    def __init__(self, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...]):
-        self.environment, self.task = environment, task
+    def __init__(
+        self,
+        environment: WebEnvironment,
+        task: Task,
+        history: tuple[Behavior, ...],
+        context: Context | None = None,
+        update: Updater | None = None,
+    ):
+        self.environment, self.task, self.update = environment, task, update
         first = environment.reset(task)
         product = environment.shop.benchmark.products[task.target] if task.type == "review" else None
-        self.state = BeliefState(task.user_id, task.instruction, first.text, product, history)
+        profile = context.profile if context else None
+        self.state = BeliefState(
+            task.user_id, task.instruction, first.text, product, history, (), profile, context
+        )
         self.done = False
 
     def advance(self, action: Action) -> BeliefState:
         """Carry out the agent's action: the next belief state. ``done`` tells whether it is the last."""
         observation, reward, self.done, info = self.environment.step(action)
         step = Step(action=action, observation=observation, result_accuracy=reward, **info)
-        self.state = replace(self.state, session=(*self.state.session, step))
+        self.state = self._follow(step)
         return self.state
+
+    def _follow(self, step: Step) -> BeliefState:
+        """The belief state after a step. A profile that changed is told with the step's observation."""
+        before, session = self.state, (*self.state.session, step)
+        if before.profile is None or self.update is None:
+            return replace(before, session=session)
+        updated = self.update(before.profile, before.instruction, session)
+        if updated.profile != before.profile:
+            told = step.model_copy(update={"profile": updated.profile.told()})
+            session = (*before.session, told)
+        return replace(before, session=session, profile=updated.profile)
 
     @property
     def trajectory(self) -> Trajectory:

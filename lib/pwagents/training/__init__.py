@@ -1,0 +1,1 @@
+"""How agents learn: trajectories, SFT, DPO, GRPO and PPO, rewards and judges."""
