@@ -25,6 +25,7 @@ def make_small_model(
         vocab_size=len(tokenizer),
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
+        initializer_range=size["hidden_size"] ** -0.5,  # 0.02, the usual one, is for wide models
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,

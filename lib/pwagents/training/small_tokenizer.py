@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 ROLES = ("system", "user", "assistant", "tool")
 END, PAD, UNKNOWN = "<|end|>", "<|pad|>", "<|unknown|>"
 _SPECIAL = (PAD, UNKNOWN, END, *(f"<|{role}|>" for role in ROLES))
+QUERY = '{"name": "search_product_by_query", "arguments": {"query": "'
+END_OF_CALL = '"}}'
 _CALLS = (
-    '{"name": "search_product_by_query", "arguments": {"query": "',
+    QUERY,
+    END_OF_CALL,
     '{"name": "get_recommendations_by_history", "arguments": {"product_sequence": ["',
     '{"name": "add_product_review", "arguments": {"review": "',
     '{"name": "respond", "arguments": {"content": "',
     '{"name": "stop", "arguments": {}}',
-    '"}}',
     '"]}}',
     '", "',
 )
@@ -92,7 +94,8 @@ def shop_words() -> frozenset[str]:
     found = set(re.findall(r"[A-Za-z]+", " ".join(re.sub(r"#.*", "", text) for text in sources)))
     values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
     found |= {value.capitalize() for value in values} | {word.lower() for word in found}
-    return frozenset(found | {str(number) for number in range(10, 400)})
+    found |= set("User The task has ended Error No product was found open nothing published".split())
+    return frozenset(found | {str(number) for number in range(10, 100)})
 
 
 def _abouts() -> list[str]:

@@ -1,0 +1,124 @@
+"""What a step of GRPO and of PPO costs beyond its forward and backward pass, on a CPU.
+
+    .venv/bin/python benchmarks/rl_step.py [--episodes 64]
+
+About two minutes on one core. The small model gets random episodes of about 270 tokens, of which it wrote
+70; playing them takes no time, so what is measured is the trainer alone. Compare the ratios: "plain loop" is
+forward, backward and AdamW, written out; "TRL's log-probabilities" is GRPO with TRL's in place of ours.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+import pandas as pd
+import torch
+
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+from pwagents.seeds import rng
+from pwagents.threads import one_core
+from pwagents.training.grpo import train_grpo
+from pwagents.training.ppo import train_ppo
+from pwagents.training.rl_batch import pad_rollouts
+from pwagents.training.rl_config import GrpoConfig, PpoConfig
+from pwagents.training.rl_log import read_rows
+from pwagents.training.rollout import Rollout
+from pwagents.training.scoring import add_scoring
+from pwagents.training.small_model import make_small_model
+from pwagents.training.small_tokenizer import make_tokenizer
+from pwagents.web.episode import BeliefState
+
+STEPS = 5  # the first one warms up and is left out
+TURNS = 4
+MICRO_BATCH = 16
+_SCORING = "_get_per_token_logps_and_entropies"
+
+
+def measure_steps(episodes: int) -> pd.DataFrame:
+    """Seconds of a step (the fastest), and how that compares with the plain loop."""
+    from trl import GRPOTrainer
+
+    from pwagents.training.grpo_trainer import EpisodeTrainer
+
+    tokenizer = make_tokenizer()
+    rollouts = [_rollout(i, len(tokenizer)) for i in range(episodes)]
+    shared = {"steps": STEPS, "prompts_per_step": episodes // 8, "save_steps": 0, "micro_batch": MICRO_BATCH}
+    seconds = {"plain loop": _plain_loop(make_small_model(tokenizer, 0), rollouts)}
+    grpo = GrpoConfig(**shared)
+    seconds["GRPO"] = _train(train_grpo, tokenizer, rollouts, grpo)
+    seconds["PPO, one pass"] = _train(train_ppo, tokenizer, rollouts, PpoConfig(**shared))
+    with patch.object(EpisodeTrainer, _SCORING, getattr(GRPOTrainer, _SCORING)):
+        seconds["GRPO, TRL's log-probabilities"] = _train(train_grpo, tokenizer, rollouts, grpo)
+    frame = pd.DataFrame({"seconds_per_step": seconds})
+    return frame.assign(ratio=frame["seconds_per_step"] / seconds["plain loop"])
+
+
+def _train(trainer, tokenizer, rollouts: list[Rollout], config) -> float:
+    """Seconds of a step without playing, the fastest."""
+    chance = rng(0, "rewards")
+    with tempfile.TemporaryDirectory() as folder:
+        trainer(
+            make_small_model(tokenizer, 0),
+            tokenizer,
+            [_task(i) for i in range(config.prompts_per_step)],
+            lambda model, tasks, seed: rollouts,
+            lambda states, trajectory: list(chance.random(TURNS)),
+            config,
+            Path(folder) / "run",
+        )
+        rows = read_rows(Path(folder) / "run" / "log.jsonl")
+    return float(min([row["seconds"] - row["rollout_seconds"] for row in rows[1:]]))
+
+
+def _plain_loop(model, rollouts: list[Rollout]) -> float:
+    add_scoring(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4)
+    parts = [pad_rollouts(rollouts[i : i + MICRO_BATCH], "cpu") for i in range(0, len(rollouts), MICRO_BATCH)]
+    total, seconds = sum(len(part.old) for part in parts), []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        for part in parts:
+            logprobs, _, _ = model(part.ids, scored=part.scored, temperatures=torch.ones(len(part.ids)))
+            (-(logprobs * torch.randn(len(logprobs))).sum() / total).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.perf_counter() - start)
+    return float(min(seconds[1:]))
+
+
+def _rollout(i: int, vocabulary: int) -> Rollout:
+    """Random tokens: a prompt of 80 to 120, then four turns of 12 to 23, each answered by 20 to 39."""
+    chance = rng(i, "rollout")
+    prompt = chance.integers(3, vocabulary, chance.integers(80, 121)).tolist()
+    mask, turns = [], []
+    for turn in range(TURNS):
+        said, heard = chance.integers(12, 24), chance.integers(20, 40) * (turn + 1 < TURNS)
+        mask += [1] * said + [0] * heard
+        turns += [turn] * (said + heard)
+    completion = chance.integers(3, vocabulary, len(mask)).tolist()
+    step = Step(action=Action(name="respond"), observation=Observation(text="."))
+    trajectory = Trajectory(task_id=f"t{i // 8}", user_id="u", type="search", steps=(step,) * TURNS)
+    states = (BeliefState("u", "go", "go", None, ()),) * TURNS
+    return Rollout(prompt, completion, mask, [-7.0 * m for m in mask], turns, states, trajectory)
+
+
+def _task(i: int) -> Task:
+    return Task(
+        task_id=f"t{i}",
+        user_id="u",
+        type="search",
+        timestamp=1,
+        instruction="go",
+        target="B1",
+        review=Review(rating=5),
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=64, help="a step; a multiple of 8")
+    with one_core():
+        print(measure_steps(parser.parse_args().episodes).round(2).to_string())

@@ -1,0 +1,150 @@
+"""Tables of what trained agents achieve and of what training changed, made of runs' records."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from pwagents.data.synthetic import Truth
+from pwagents.evaluation.benchmark_tables import by_task
+from pwagents.evaluation.runner import EpisodeRecord, records_frame
+from pwagents.evaluation.statistics import paired_test, summarise
+from pwagents.evaluation.tables import paper_beside
+from pwagents.evaluation.targets import paper_table
+from pwagents.schema import TASK_TYPES, Task
+from pwagents.tasks.ambiguity import WordIndex
+from pwagents.training.puma_tables import differences
+
+# Columns of the tables of Orion: last attempt, function accuracy by step.
+METRICS = {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"}
+_PRINTED = {"step_accuracy": "function_accuracy", "result_final": "result_accuracy", "steps": "steps"}
+FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
+
+
+def episodes_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """:func:`records_frame` with ``asks``, the valid calls of ``respond``; NaN where nothing was scored."""
+    asks = [
+        sum(step.action.name == "respond" and not step.error for step in record.trajectory.steps)
+        if record.outcome == "scored"
+        else None
+        for record in records
+    ]
+    return records_frame(records).assign(asks=pd.Series(asks, dtype=float))
+
+
+def outcome_table(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """:func:`by_task` without empty columns: the tasks that were played, "overall" only of several types.
+
+    Returns:
+        The means, and the same as text with 95% intervals clustered by user.
+    """
+    played = [task for task in TASK_TYPES if task in set(frame["type"])]
+    tasks = [*played, "overall"] if len(played) > 1 else played
+    means, cells = (part[tasks] for part in by_task(frame, metrics))
+    return means, cells
+
+
+def comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
+    """Paired tests (:func:`differences`) on the tasks that were played, "overall" only of several types."""
+    tests = differences(frame, pairs, metric)
+    if frame["type"].nunique() == 1:
+        tests = tests[tests["task"] != "overall"]
+    return tests[tests["n_tasks"] > 0].reset_index(drop=True)
+
+
+def beside_orion(frame: pd.DataFrame, table: str, rows: Mapping[str, str]) -> pd.DataFrame:
+    """Orion's trained rows, the paper's numbers and ours side by side, in percent and steps.
+
+    Args:
+        frame: one row an episode, as from :func:`episodes_frame`.
+        table: "Table 1" (by task) or "Table 2" (overall, which ours has where all types were played).
+        rows: method -> its row in the paper; other rows of the paper are left out.
+    """
+    shown = frame[frame["method"].isin(rows)].assign(method=lambda f: f["method"].map(rows))
+    for metric in ("step_accuracy", "result_final"):
+        shown[metric] = 100 * shown[metric]
+    printed = paper_table("Orion", table)
+    printed = printed[printed.index.isin(rows.values())]
+    measured = by_task(shown, _PRINTED)[0].reindex(columns=printed.columns).rename_axis("row")
+    if frame["type"].nunique() < len(TASK_TYPES) and "overall" in measured:
+        measured["overall"] = float("nan")  # a mean over fewer tasks than the paper's
+    return paper_beside(_flat(measured), _flat(printed)).astype(float)
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """One heading a column ("search, steps"), as paper and here take the second."""
+    return frame.set_axis([f"{task}, {column.replace('_', ' ')}" for task, column in frame.columns], axis=1)
+
+
+def with_ambiguity(
+    frame: pd.DataFrame, tasks: Sequence[Task], index: WordIndex, truth: Truth | None
+) -> pd.DataFrame:
+    """The episodes with how much their instruction leaves open, the least first.
+
+    Returns:
+        The frame with ``fitting`` (products that fit what the instruction says, as a band of
+        :data:`FITTING`) and ``untold`` (attributes of the target that neither instruction nor history
+        tells, as a number; NaN without the latent truth).
+    """
+    by_id = {task.task_id: task for task in tasks}
+    counts = {name: index.fitting(task.instruction, task.target) for name, task in by_id.items()}
+    known = truth.tasks if truth else {}
+    ends = [1, *FITTING.values()]
+    fitting = pd.cut(frame["task_id"].map(counts), ends, right=False, labels=list(FITTING))
+    untold = {name: len(known[name].in_head) for name in by_id if name in known}
+    made = frame.assign(fitting=fitting.astype(str), count=frame["task_id"].map(counts))
+    made = made.assign(untold=made["task_id"].map(untold).astype(float))
+    return made.sort_values("count", kind="stable").drop(columns="count").reset_index(drop=True)
+
+
+def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """One row a method: the mean of each seed, then over all seeds with an interval clustered by user.
+
+    Args:
+        frame: one row an episode with ``method, seed, task_id, user_id`` and ``metric``. The interval takes
+            each task's mean over the seeds; it is of the tasks, the seeds' spread stands beside it.
+
+    Returns:
+        ``method``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
+    """
+    scored = frame.dropna(subset=[metric])
+    keys = ["method", "user_id", "task_id"]
+    pooled = summarise(scored.groupby(keys, sort=False)[metric].mean().reset_index(), ["method"], [metric])
+    means = scored.groupby(["method", "seed"], sort=False)[metric].mean().unstack("seed").sort_index(axis=1)
+    means = means.loc[pooled["method"]]
+    table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
+    return pd.concat([table, pooled[["mean", "low", "high"]]], axis=1).assign(sd=means.std(axis=1).to_numpy())
+
+
+def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) -> pd.DataFrame:
+    """What the user's own profile is worth before and after a training, and to the training's gain.
+
+    Args:
+        frame: one row an episode with ``method, task_id, user_id``, ``metric`` and ``profiles``: "own", or
+            "another user's".
+        before, after: the methods; tasks that not all four runs were scored on are left out.
+
+    Returns:
+        One row a comparison, as of :func:`paired_test`: own minus another user's profile, before and after;
+        the gain of after over before with either; and the difference of the two gains.
+    """
+    runs = frame[frame["method"].isin([before, after])]
+    wide = runs.pivot_table(index=["user_id", "task_id"], columns=["method", "profiles"], values=metric)
+    wide = wide.dropna()
+    own, other = ({m: wide[m, name] for m in (before, after)} for name in ("own", "another user's"))
+    gains = [profiles[after] - profiles[before] for profiles in (own, other)]
+    compared = {
+        f"{before}: own - another user's profile": (own[before], other[before]),
+        f"{after}: own - another user's profile": (own[after], other[after]),
+        f"{after} - {before}, own profile": (own[after], own[before]),
+        f"{after} - {before}, another user's profile": (other[after], other[before]),
+        "difference of these two gains": tuple(gains),
+    }
+    rows = [{"comparison": name, **_paired(*pair)} for name, pair in compared.items()]
+    return pd.DataFrame(rows)
+
+
+def _paired(a: pd.Series, b: pd.Series) -> dict[str, float]:
+    """:func:`paired_test` of two columns over the same tasks."""
+    long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
+    test = paired_test(long, "value", "a", "b")._asdict()
+    return {name: test[name] for name in ("difference", "low", "high", "p", "n_tasks", "n_users")}

@@ -1,0 +1,65 @@
+"""Trained models as folders named by what they were made from: the same training never runs twice.
+
+Beside ``<name>-<12 hex digits>`` a training under way lies in ``.<name>-<12 hex digits>.part``, its
+checkpoints with it, so that a killed one goes on; finished, the folder is renamed: a name without the dot
+says that the model is whole.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pwagents.evaluation.tables import write_aside
+
+KEY = "made_from.json"
+LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other weights
+
+
+def cached_model(
+    root: Path | str, name: str, key_parts: Mapping[str, Any], make: Callable[[Path], object]
+) -> Path:
+    """The folder of the model that follows from ``key_parts``; made by ``make`` where it is not there yet.
+
+    Of several processes one makes it and the others wait.
+
+    Args:
+        root: folder of all models; removing any folder in it is safe, it is made again.
+        name: what the model is, for people ("base", "sft").
+        key_parts: all that the model follows from (hashes of data, settings, seed, :func:`source_hash`), as
+            JSON values. Machine and library versions are added.
+        make: writes model, tokenizer and card into the folder it is given. After a kill it gets the same
+            folder again, with what it left there.
+
+    Raises:
+        TypeError, ValueError: ``key_parts`` is no JSON.
+    """
+    facts = {**key_parts, "machine": platform.machine(), "versions": {lib: version(lib) for lib in LIBRARIES}}
+    key = json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    folder = Path(root) / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    if folder.exists():
+        return folder
+    part = folder.with_name(f".{folder.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the process ends, however it does
+        if not folder.exists():
+            part.mkdir(exist_ok=True)
+            make(part)
+            write_aside(part / KEY, json.dumps(facts, sort_keys=True, ensure_ascii=False, indent=2) + "\n")
+            os.replace(part, folder)
+    return folder
+
+
+def source_hash(*modules: ModuleType) -> str:
+    """16 hex digits over the source of modules: when the code of a training changes, so must its key."""
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(Path(module.__file__).read_bytes())
+    return digest.hexdigest()[:16]

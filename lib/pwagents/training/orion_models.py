@@ -1,0 +1,212 @@
+"""Orion's trainings from study to model folder, each made once and found again by what it was made from.
+
+models = OrionModels(study)
+base = models.base("small")
+sft = models.sft(base, kept, FineTuning(...))                     supervised, on the role-play
+grpo = models.reinforced("grpo", sft, GrpoConfig(...), RewardConfig(...), decoding)
+curves = read_curves({"GRPO": grpo})                              the policy itself: grpo / "model"
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pwagents.agents.orion import orion_messages, orion_tools
+from pwagents.errors import DataError
+from pwagents.llm.local_model import LocalModel
+from pwagents.project import code_hash, project_path
+from pwagents.training.base_model import LESSONS, base_model
+from pwagents.training.base_text import BaseText
+from pwagents.training.conversation_tokens import tokenize_conversation
+from pwagents.training.decoder import Decoding
+from pwagents.training.launch import Sharding, run_job, write_examples
+from pwagents.training.model_cache import KEY, cached_model
+from pwagents.training.model_card import write_card
+from pwagents.training.orion_rl import SETTING
+from pwagents.training.orion_study import Study
+from pwagents.training.played import Played
+from pwagents.training.reward import RewardConfig
+from pwagents.training.rl_config import GrpoConfig, PpoConfig
+from pwagents.training.sft import FineTuning
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WHAT = {
+    "orion-sft": "Orion's agent after supervised fine-tuning on role-play: a thought, then one call.",
+    "orion-grpo": "Orion's agent after GRPO on whole episodes, from the fine-tuned one.",
+    "orion-ppo": "Orion's agent after PPO on whole episodes, from the fine-tuned one: the paper's baseline.",
+}
+Stage = Literal["grpo", "ppo"]
+POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
+# What decides, beside data and settings, what comes out.
+SFT_CODE = ("agents/orion", "training/conversation_tokens", "training/sft")
+RL_CODE = (
+    "training/advantages",
+    "training/decoder",
+    "training/grpo",
+    "training/grpo_trainer",
+    "training/judge",
+    "training/policy",
+    "training/ppo",
+    "training/ppo_loss",
+    "training/reward",
+    "training/rl_batch",
+    "training/rl_config",
+    "training/scoring",
+    "training/wishes",
+)
+_NO_MATTER = ("report_to", "save_steps")  # settings that do not change what comes out
+
+
+@dataclass(frozen=True)
+class OrionModels:
+    """Makes the models of a study, or finds them in ``<output_dir>/models``.
+
+    Args:
+        n_gpus: to train on; None takes all there are.
+        sharding: over several GPUs.
+        stored_only: train nothing; every model must be there.
+    """
+
+    study: Study
+    n_gpus: int | None = None
+    sharding: Sharding = "fsdp"
+    stored_only: bool = False
+
+    def base(self, name: str, steps: int = 0) -> Path:
+        """The model that all trainings start from.
+
+        Args:
+            name: "small" makes the base model here (:mod:`pwagents.training.base_model`); anything else is
+                the folder of a model.
+            steps: of each lesson of the small model, at most; 0: as long as it takes.
+
+        Raises:
+            ValueError: there is no model in that folder.
+        """
+        if name != "small":
+            folder = project_path(Path(name).expanduser())
+            if not (folder / "config.json").exists():
+                raise ValueError(
+                    f"base_model {name!r}: {folder} holds no config.json; expected a saved model"
+                )
+            return folder
+        study = self.study
+        lessons = [
+            replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS
+        ]
+        text = BaseText(study.offline_updater, sorted(study.benchmark.products), study.seed)
+        return base_model(study.output_dir / "models", text, study.seed, lessons)
+
+    def sft(self, start: Path, played: Sequence[Played], config: FineTuning, shown: int) -> Path:
+        """Fine-tune the model in ``start`` on trajectories of the role-play.
+
+        Args:
+            shown: products of a result that the policy is told about, as in :class:`Decoding`.
+        """
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(start, local_files_only=True)
+        tasks = {task.task_id: task for task in self.study.train_tasks}
+        ends = [each.states(self.study.benchmark, tasks[each.task_id])[-1] for each in played]
+        examples = [tokenize_conversation(tokenizer, orion_messages(s, shown), orion_tools()) for s in ends]
+
+        def make(folder: Path) -> None:
+            file = folder / "examples.jsonl"
+            write_examples(file, examples)
+            job = {"model": str(start), "examples": str(file), "out_folder": str(folder)}
+            run_job("sft", job | {"config": asdict(config)}, self.n_gpus, self.sharding)
+            file.unlink()
+
+        data = self.study.benchmark
+        facts = {"data": f"{data.name}, {data.content_hash}", "trajectories": len(played), "shown": shown}
+        facts |= {"examples": _digest(examples)}
+        return self._cached("orion-sft", start, facts, config, SFT_CODE, make)
+
+    def reinforced(
+        self,
+        stage: Stage,
+        start: Path,
+        config: GrpoConfig | PpoConfig,
+        rewards: RewardConfig,
+        decoding: Decoding,
+        eval_tasks: int = 200,
+    ) -> Path:
+        """Train the policy in ``start`` by GRPO or PPO; the folder of the run.
+
+        The trained policy is in ``<folder>/model``, the log is read by
+        :func:`pwagents.training.curves.read_curves`.
+
+        Args:
+            decoding: of its episodes; the temperatures are those of ``config``.
+            eval_tasks: test tasks for the evaluations of the log.
+        """
+        hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
+        params = {
+            "study": dict(self.study.settings),
+            "rewards": asdict(rewards),
+            "decoding": asdict(decoding) | hot,
+            "eval_tasks": eval_tasks,
+        }
+
+        def make(folder: Path) -> None:
+            job = {"model": str(start), "setting": SETTING, "params": params, "out_folder": str(folder)}
+            run_job(stage, job | {"config": asdict(config)}, self.n_gpus, self.sharding)
+            for checkpoint in folder.glob("checkpoint-*"):
+                shutil.rmtree(checkpoint)
+
+        facts = {name: params[name] for name in ("rewards", "decoding", "eval_tasks")}
+        tasks = [task.task_id for task in (*self.study.train_tasks, *self.study.test_tasks)]
+        facts |= {
+            "study": self.study.facts,
+            "judge": self.study.roles.get("judge", "offline"),
+            "tasks": _digest(tasks),
+        }
+        return self._cached(f"orion-{stage}", start, facts, config, RL_CODE, make)
+
+    def _cached(
+        self,
+        name: str,
+        start: Path,
+        facts: Mapping[str, Any],
+        config: FineTuning | GrpoConfig | PpoConfig,
+        code: Sequence[str],
+        make: Callable[[Path], None],
+    ) -> Path:
+        def refuse(folder: Path) -> None:
+            expected = "all trainings stored; run once with stored_runs_only=False, same params, same data"
+            raise DataError(folder.parent, name, "model", "nothing", expected)
+
+        def make_with_card(folder: Path) -> None:
+            make(folder)
+            _write_card(folder, name, parts, None)
+
+        settings = {key: value for key, value in asdict(config).items() if key not in _NO_MATTER}
+        parts = {"start": LocalModel(start).name, "facts": facts, "settings": settings}
+        parts |= {"code": code_hash(*code)}
+        if (self.n_gpus or 1) > 1:
+            parts |= {"gpus": self.n_gpus, "sharding": self.sharding}
+        made_by = refuse if self.stored_only else make_with_card
+        return cached_model(self.study.output_dir / "models", name, parts, made_by)
+
+
+def add_results(folder: Path, results: "pd.DataFrame") -> None:
+    """Write a trained model's card anew, with measured numbers: a row for each comparison."""
+    parts = json.loads((folder / KEY).read_text("utf-8"))
+    _write_card(folder, folder.name.rpartition("-")[0], parts, results)
+
+
+def _write_card(folder: Path, name: str, parts: Mapping[str, Any], results: "pd.DataFrame | None") -> None:
+    policy = folder / POLICY if (folder / POLICY).exists() else folder
+    base = parts["start"].partition("@")[0]
+    tags = ("orion", name.rpartition("-")[2])
+    write_card(policy, name, WHAT[name], parts["facts"], parts["settings"], results, base=base, tags=tags)
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

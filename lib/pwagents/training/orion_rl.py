@@ -1,0 +1,53 @@
+"""What an RL training is about, from plain values, so that all processes of it make the same."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pwagents.evaluation.benchmark_tables import sample_tasks
+from pwagents.evaluation.metrics import grade
+from pwagents.schema import Task
+from pwagents.training.decoder import Decoding, play_rollouts
+from pwagents.training.orion_study import make_study
+from pwagents.training.reward import RewardConfig, make_rewards
+from pwagents.training.rl_batch import Evaluate, Play
+from pwagents.training.rollout import StepRewards
+
+SETTING = f"{__name__}:rl_setting"  # the name of the function below in a job
+
+
+def rl_setting(
+    tokenizer: Any,
+    study: Mapping[str, Any],
+    rewards: Mapping[str, Any],
+    decoding: Mapping[str, Any],
+    eval_tasks: int,
+) -> tuple[list[Task], Play, StepRewards, Evaluate]:
+    """Tasks, play, rewards and evaluate of a job (:mod:`pwagents.training.launch`).
+
+    Args:
+        study: arguments of :func:`pwagents.training.orion_study.make_study`.
+        rewards, decoding: fields of :class:`RewardConfig` and :class:`Decoding`.
+        eval_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all.
+    """
+    made, sampled = make_study(**study), Decoding(**decoding)
+    greedy = replace(sampled, temperature=0.0, review_temperature=0.0)
+    checked = sample_tasks(made.test_tasks, eval_tasks, made.seed)
+
+    def play(model, tasks, seed):
+        return play_rollouts(model, tokenizer, tasks, made.start, sampled, seed)
+
+    def evaluate(model) -> dict[str, float]:
+        rollouts = play_rollouts(model, tokenizer, checked, made.start, greedy)
+        grades = [grade(rollout.trajectory) for rollout in rollouts]
+        asks = [sum(action.name == "respond" for action in rollout.actions) for rollout in rollouts]
+        return {
+            "result_final": float(np.mean([each.result_final for each in grades])),
+            "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),
+            "turns": float(np.mean([each.steps for each in grades])),
+            "asks": float(np.mean(asks)),
+        }
+
+    return list(made.train_tasks), play, make_rewards(made.judge, RewardConfig(**rewards)), evaluate

@@ -1,0 +1,167 @@
+"""Policies and other agents on Orion's test tasks: one stored record an episode, played in batches.
+
+A policy's episodes are computed many at once by :mod:`pwagents.training.decoder`, a batch when its first
+missing episode is asked for; what is stored is the same as one by one. All other agents play one by one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pwagents.errors import NotEvaluableError
+from pwagents.evaluation.runner import EpisodeRecord, records_frame, run_episodes
+from pwagents.llm.generation import Loaded, load
+from pwagents.llm.local_model import LocalModel
+from pwagents.project import code_hash
+from pwagents.schema import Task, Trajectory
+from pwagents.seeds import derive_seed
+from pwagents.training.decoder import Decoding, play_rollouts
+from pwagents.training.orion_study import Study
+from pwagents.training.rollout import StartEpisode
+from pwagents.web.episode import Agent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class OrionRuns:
+    """Plays test tasks and stores what comes of it.
+
+    Args:
+        store: the file of episode records; several notebooks may share it.
+        decoding: how policies' turns are sampled; the temperature is each run's own.
+        tasks: other tasks than the study's test tasks.
+        start, variant: how episodes begin, where it is not as the study has it, and JSON values that say so.
+        stored_only: play nothing; what is missing is an error.
+    """
+
+    study: Study
+    store: Path
+    decoding: Decoding
+    tasks: Sequence[Task] = ()
+    start: StartEpisode | None = None
+    variant: Mapping[str, Any] | None = None
+    stored_only: bool = False
+
+    def policy(
+        self, method: str, folder: Path, temperature: float = 0.0, review_temperature: float | None = None
+    ) -> list[EpisodeRecord]:
+        """Episodes of the model in ``folder``, one a task; at temperature 0 it is greedy.
+
+        Args:
+            method: the row's name in tables.
+            review_temperature: of review tasks; None: the same.
+        """
+        same = temperature if review_temperature is None else review_temperature
+        decoding = replace(self.decoding, temperature=temperature, review_temperature=same)
+        batches = _Batches(self._tasks, self._start, decoding, self.study.seed, Path(folder))
+        facts = {name: value for name, value in asdict(decoding).items() if name != "workers"}
+        code = code_hash("training/decoder")
+        params = {"decoding": facts, "decoder": code, "tasks": [task.task_id for task in self._tasks]}
+        return self._run(method, batches.solve, LocalModel(folder).name, params, workers=1)
+
+    def agent(
+        self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
+    ) -> list[EpisodeRecord]:
+        """Episodes of another agent, one a task.
+
+        Args:
+            agent_of: task -> who plays it. Only an oracle looks at the task.
+            facts: JSON values that, with ``method``, say all that decides what the agent does.
+        """
+
+        def solve(task: Task) -> Trajectory:
+            episode, act = self._start(task), agent_of(task)
+            while not episode.done:
+                episode.advance(act(episode.state))
+            return episode.trajectory
+
+        return self._run(method, solve, "none", facts, self.study.roles.get("workers", 1))
+
+    def _run(
+        self,
+        method: str,
+        solve: Callable[[Task], Trajectory],
+        model: str,
+        facts: Mapping[str, Any],
+        workers: int,
+    ) -> list[EpisodeRecord]:
+        return run_episodes(
+            self._tasks,
+            solve,
+            self.store,
+            method=method,
+            model=model,
+            params={**self.study.facts, "variant": dict(self.variant or {}), **facts},
+            workers=workers,
+            stored_runs_only=self.stored_only,
+        )
+
+    @property
+    def _tasks(self) -> Sequence[Task]:
+        return self.tasks or self.study.test_tasks
+
+    @property
+    def _start(self) -> StartEpisode:
+        return self.start or self.study.start
+
+
+def episodes_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
+    """:func:`records_frame` with ``asks``: how often each episode asked the user something."""
+    asks = [
+        sum(step.action.name == "respond" and not step.error for step in record.trajectory.steps)
+        if record.trajectory
+        else float("nan")
+        for record in records
+    ]
+    return records_frame(records).assign(asks=asks).astype({"asks": float})
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Plays tasks in batches that do not depend on what is stored already, so that chance does not either."""
+
+    tasks: Sequence[Task]
+    start: StartEpisode
+    decoding: Decoding
+    seed: int
+    folder: Path
+
+    def solve(self, task: Task) -> Trajectory:
+        """The episode of one task; its batch is played when the first of it is asked for.
+
+        Raises:
+            NotEvaluableError: the task cannot be scored.
+        """
+        if task.task_id not in self._played:
+            self.start(task)  # which says why, where it cannot be played
+            self._played.clear()
+            self._played.update(self._play(task))
+        return self._played[task.task_id]
+
+    def _play(self, task: Task) -> dict[str, Trajectory]:
+        size = self.decoding.batch_size
+        number = next(i for i, other in enumerate(self.tasks) if other.task_id == task.task_id) // size
+        batch = [task for task in self.tasks[number * size :][:size] if self._can_begin(task)]
+        seed = derive_seed(self.seed, "evaluation", str(number))
+        model, tokenizer = self._loaded.model, self._loaded.tokenizer
+        rollouts = play_rollouts(model, tokenizer, batch, self.start, self.decoding, seed)
+        return {rollout.trajectory.task_id: rollout.trajectory for rollout in rollouts}
+
+    def _can_begin(self, task: Task) -> bool:
+        try:
+            self.start(task)
+        except NotEvaluableError:
+            return False
+        return True
+
+    @cached_property
+    def _played(self) -> dict[str, Trajectory]:
+        return {}
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        return load(self.folder, LocalModel(self.folder).name)

@@ -1,0 +1,46 @@
+"""The paper preset end to end: its parameters, with small stand-ins for models, endpoints and data."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pwagents.run_notebook import load_parameters
+
+from .llm.server import ChatServer
+from .training.paper_standins import answer, overrides, save_data, save_qwen
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("0[4-6]_*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory):
+    """Folders of the model and of the data."""
+    folder = tmp_path_factory.mktemp("paper")
+    return save_qwen(folder / "qwen"), save_data(folder / "personalwab"), folder / "outputs"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, stand_ins, tmp_path, monkeypatch):
+    from papermill import execute_notebook
+
+    for name, value in {"OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    paper = ROOT / "params" / "paper"
+    parameters = load_parameters(paper / "common.yaml", paper / f"{notebook}.yaml")
+    model, data, output = stand_ins
+    with ChatServer(reply=answer) as server:
+        small = overrides(parameters, model, data, server.url, output)
+        executed = tmp_path / "executed.ipynb"
+        execute_notebook(
+            ROOT / "notebooks" / f"{notebook}.ipynb",
+            executed,
+            parameters | small | {"preset": "paper"},
+            kernel_name="python3",
+            progress_bar=False,
+        )
+    last = [cell for cell in nbformat.read(executed, as_version=4).cells if cell.cell_type == "code"][-1]
+    assert f"{notebook} finished" in last.outputs[-1].text
+    for kind in ("tables", "figures"):
+        assert list((output / kind).glob(f"{notebook[:2]}_*.csv")), f"no {kind}"
