@@ -17,6 +17,8 @@ import yaml
 
 from pwagents.errors import DataError
 
+TOLD_WHOLE = ("DataError", "InfrastructureError", "DoesNotFitError", "LaunchError")  # their message says all
+
 
 def load_parameters(*paths: Path) -> dict:
     """Merge YAML files of notebook parameters; a later file overrides an earlier one.
@@ -85,7 +87,7 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     try:
         execute_notebook(notebook, partial, parameters, kernel_name="python3", extra_arguments=quiet_kernel)
     except PapermillExecutionError as error:
-        told_whole = error.ename in ("DataError", "InfrastructureError")  # their message says all
+        told_whole = error.ename in TOLD_WHOLE
         reason = [f"{error.ename}: {error.evalue}"] if told_whole else error.traceback
         return "\n".join([f"failed in cell In [{error.exec_count}]", *reason])
     except DeadKernelError:

@@ -21,7 +21,6 @@ from pwagents.evaluation.training_tables import (
     beside_orion,
     by_seed,
     comparisons,
-    episodes_frame,
     outcome_table,
     profile_effect,
     with_ambiguity,
@@ -72,13 +71,6 @@ def catalogue():
         for i in range(12)
     ]
     return Catalogue({product.parent_asin: product for product in products})
-
-
-def test_questions_are_counted_where_they_were_valid():
-    asked = [step(ASK, content="Which color?"), step(ASK, error="no content"), step(SEARCH, 1.0)]
-    lost = record("b", [], outcome="infrastructure_error")
-    asks = episodes_frame([record("a", asked), lost])["asks"]
-    assert asks[0] == 1 and math.isnan(asks[1])
 
 
 def test_a_table_has_the_tasks_that_were_played_and_overall_of_several():

@@ -126,3 +126,12 @@ def test_gae_goes_from_turn_to_turn_as_if_the_answer_took_no_time():
     advantages, returns = gae(sampled_rewards(episode, [0.5, 1.0]), [0.2, 0.2, 0.2], 1.0, 1.0)
     assert list(returns) == pytest.approx([1.5, 1.5, 1.0])
     assert list(advantages) == pytest.approx([1.3, 1.3, 0.8])
+
+
+@pytest.mark.parametrize("credit", ["episode", "turn"])
+def test_without_a_scale_a_small_difference_stays_small(credit):
+    """All succeed, one asked once too often: its advantage is as small as what it lost."""
+    cheap, dear = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit, scale="none")
+    assert cheap[0] == pytest.approx(0.05) and dear[0] == pytest.approx(-0.05)
+    blown_up = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit)[0][0]
+    assert blown_up > 0.5

@@ -26,7 +26,7 @@ from pwagents.schema import Action, Benchmark, Split, Step, Task
 from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
 
-FUNCTIONS = (*FUNCTION_OF.values(), "respond", "stop")
+FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
 BOUGHT = 5  # ids told, of the interest at hand
 
 RULES = f"""\
@@ -109,7 +109,8 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
 def read_turn(reply: Reply) -> Action:
     """The action of a reply: a thought, then exactly one call. Anything else is a step lost.
 
-    The thought keeps its marks, so that the turn can be told again as it was written.
+    The thought keeps its marks, and a lost step all that was written, so that the turn can be told again as it
+    was.
     """
     text, calls = reply.text, reply.tool_calls
     if not calls:
@@ -119,7 +120,9 @@ def read_turn(reply: Reply) -> Action:
         kind = "malformed_json" if reply.text.strip() or calls else "empty"
         return problem_of(reply, reply.text, kind, message)
     action = read_call(reply.model_copy(update={"text": text, "tool_calls": calls}))
-    return action if action.problem else action.model_copy(update={"thought": text.strip()})
+    if action.problem and reply.tool_calls:
+        return action
+    return action.model_copy(update={"thought": reply.text if action.problem else text.strip()})
 
 
 @cache

@@ -6,7 +6,6 @@ import pandas as pd
 
 from pwagents.data.synthetic import Truth
 from pwagents.evaluation.benchmark_tables import by_task
-from pwagents.evaluation.runner import EpisodeRecord, records_frame
 from pwagents.evaluation.statistics import paired_test, summarise
 from pwagents.evaluation.tables import paper_beside
 from pwagents.evaluation.targets import paper_table
@@ -18,17 +17,6 @@ from pwagents.training.puma_tables import differences
 METRICS = {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"}
 _PRINTED = {"step_accuracy": "function_accuracy", "result_final": "result_accuracy", "steps": "steps"}
 FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
-
-
-def episodes_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """:func:`records_frame` with ``asks``, the valid calls of ``respond``; NaN where nothing was scored."""
-    asks = [
-        sum(step.action.name == "respond" and not step.error for step in record.trajectory.steps)
-        if record.outcome == "scored"
-        else None
-        for record in records
-    ]
-    return records_frame(records).assign(asks=pd.Series(asks, dtype=float))
 
 
 def outcome_table(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -55,7 +43,7 @@ def beside_orion(frame: pd.DataFrame, table: str, rows: Mapping[str, str]) -> pd
     """Orion's trained rows, the paper's numbers and ours side by side, in percent and steps.
 
     Args:
-        frame: one row an episode, as from :func:`episodes_frame`.
+        frame: one row an episode, as from :func:`pwagents.training.orion_runs.episodes_frame`.
         table: "Table 1" (by task) or "Table 2" (overall, which ours has where all types were played).
         rows: method -> its row in the paper; other rows of the paper are left out.
     """

@@ -97,9 +97,13 @@ class ContextualProfile(Record):
     lines: tuple[ProfileLine, ...] = ()
 
     def told(self) -> str:
-        """As text for a prompt: what is wanted, then what is to be avoided, a line each with its source."""
+        """As text for a prompt: what is wanted, then what is to be avoided, a line each.
+
+        What a line is worth stands before it, so that one who reads from left to right knows when it comes.
+        """
         parts = []
         for positive, heading in ((True, "Wants:"), (False, "Avoids:")):
-            lines = [f"- {line.text} ({line.provenance})" for line in self.lines if line.positive is positive]
+            mark = "" if positive else "not "
+            lines = [f"- [{x.provenance}] {mark}{x.text}" for x in self.lines if x.positive is positive]
             parts += [heading, *lines] if lines else []
         return "\n".join(parts)

@@ -12,11 +12,12 @@ import numpy as np
 from pwagents.training.rollout import Rollout
 
 Credit = Literal["episode", "turn"]
+Scale = Literal["group", "none"]
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
 
 def group_advantages(
-    rewards: Sequence[Sequence[float]], credit: Credit = "episode", gamma: float = 1.0
+    rewards: Sequence[Sequence[float]], credit: Credit = "episode", gamma: float = 1.0, scale: Scale = "group"
 ) -> list[np.ndarray]:
     """Compare the episodes of one group, all of the same task (Guo et al. 2025; Orion, Algorithm 1, line 11).
 
@@ -30,6 +31,10 @@ def group_advantages(
     (steps - 1): late steps, which few episodes reach, are not blown up. Orion does not say how returns are
     normalised per step; this rule is ours.
 
+    With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own deviation
+    makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a small
+    alignment reward up to full size: here the policy then learns within ten steps never to ask.
+
     Args:
         rewards: of each episode, R_t of each step.
 
@@ -38,18 +43,20 @@ def group_advantages(
     """
     if credit == "episode":
         returns = np.array([sum(steps) for steps in rewards])
-        difference = _less_mean(returns)
-        scale = returns.std(ddof=1) if len(returns) > 1 else 0.0
-        advantages = difference / (scale + _EPSILON)
+        advantages = _less_mean(returns)
+        if scale == "group":
+            advantages = advantages / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
         return [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
     to_go = np.zeros((len(rewards), max(map(len, rewards))))
     for i, steps in enumerate(rewards):
         to_go[i, : len(steps)] = returns_to_go(steps, gamma)
     difference = _less_mean(to_go)
     taken = [difference[i, : len(steps)] for i, steps in enumerate(rewards)]
+    if scale == "none":
+        return taken
     squares = np.concatenate(taken) ** 2
-    scale = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
-    return [values / (scale + _EPSILON) for values in taken]
+    deviation = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
+    return [values / (deviation + _EPSILON) for values in taken]
 
 
 def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:

@@ -1,9 +1,9 @@
 """The small base model: what Qwen2.5-7B-Instruct is to the papers, a Qwen2-class model of half a million
 parameters is to the presets without a GPU.
 
-It is pre-trained on the spot, on :mod:`pwagents.training.base_text` alone: it masters the form of thoughts and
-calls and copies what it reads, and knows nothing of tasks. Three lessons, from short to long; each ends when
-the words of held-out queries are told right, as often as the lesson asks, or after its last step.
+It is pre-trained on the spot, on :mod:`pwagents.training.base_text` alone: it masters the form of thoughts
+and calls and copies what it reads, and knows nothing of tasks. Three lessons, from short to long; each ends
+when the words of held-out queries are told right, as often as the lesson asks, or after its last step.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,9 +47,9 @@ class Lesson:
 
 
 LESSONS = (
-    Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.9, most_steps=300),
-    Lesson(asked=3, batch_size=16, learning_rate=3e-3, accuracy=0.97, most_steps=350),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=150),
+    Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.8, most_steps=250),
+    Lesson(asked=3, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=450),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=300),
 )
 
 
@@ -179,13 +179,13 @@ def _write_card(folder: Path, model, text: BaseText, lessons: Sequence[Lesson], 
     write_card(
         folder,
         title="Small base model of the embedded shop",
-        what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights. It "
-        "plays the part that Qwen2.5-7B-Instruct plays in the papers where there is no GPU: it knows the form of "
-        "a thought and a call, copies what it reads, and knows nothing of any task. It knows its functions by "
-        "heart (its chat template leaves tools out) and the embedded shop's words alone.",
+        what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights. "
+        "Where there is no GPU it plays the part that Qwen2.5-7B-Instruct plays in the papers: it knows the "
+        "form of a thought and a call, copies what it reads, and knows nothing of any task. It knows its "
+        "functions by heart (its chat template leaves tools out) and the embedded shop's words alone.",
         trained_on={
-            "text": "made-up dialogues, each of another made-up user; no user, product, target or instruction "
-            "of the benchmark occurs in it",
+            "text": "made-up dialogues, each of another made-up user; no user, product, target or "
+            "instruction of the benchmark occurs in it",
             "seed of the text": text.seed,
             "content hash": text.content_hash(),
         },

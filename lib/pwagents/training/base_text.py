@@ -188,8 +188,8 @@ class _Dialogue:
         )
 
     def _finish(self, state: BeliefState, want: str) -> BeliefState:
-        """A search for all that the profile wants and such products have, in the alphabetical order of what it
-        is about."""
+        """A search for all that the profile wants and such products have, in the alphabetical order of what
+        it is about."""
         had = {_ABOUT_OF.get(slot, slot) for slot in self.values}
         wanted = [line for line in state.profile.lines if line.positive and line.about in had]
         values = [line.value for line in sorted(wanted, key=lambda line: line.about)]

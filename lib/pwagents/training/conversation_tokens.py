@@ -3,7 +3,7 @@
 Chat templates mark no assistant tokens, or differ in what they mark. So the mask is made from the one thing
 that every template for agents must do: keep the beginning of a conversation as it was when more is said. The
 result is, token for token, what a rollout holds: the prompt as the policy is given it, its turn up to and
-with the end token, the answer, the next turn.
+with the end token, the answer, the next turn. Rollouts get prompts and answers from here, too.
 """
 
 import json
@@ -41,7 +41,7 @@ def tokenize_conversation(
         DataError: there is no assistant turn, the template does not keep the beginning of a conversation
             as it was, or a turn does not end with the end token; the message is named.
     """
-    told = [_told(tokenizer, message) for message in messages]
+    told = _told(tokenizer, messages)
     turns = [i for i, message in enumerate(told) if message["role"] == "assistant"]
     if not turns:
         raise DataError("conversation", 0, "messages", "no assistant message", "at least one")
@@ -51,22 +51,57 @@ def tokenize_conversation(
         between = _rest(prompt, text, i)
         turn = _turn(tokenizer, _rest(_render(tokenizer, told[: i + 1], tools), prompt, i), i)
         for part, written in ((between, 0), (turn, 1)):
-            tokens = tokenizer(part, add_special_tokens=False)["input_ids"]
+            tokens = _tokens(tokenizer, part)
             ids += tokens
             mask += [written] * len(tokens)
         text = prompt + turn
     return Example(ids, mask)
 
 
-def _told(tokenizer: "PreTrainedTokenizerBase", message: Message) -> dict[str, Any]:
-    """A message as templates want it: arguments as an object, no control token in what others wrote."""
-    told = {**message, "content": message.get("content") or ""}
-    if told["role"] != "assistant":
-        for token in tokenizer.all_special_tokens:
-            told["content"] = told["content"].replace(token, f"{token[0]} {token[1:]}")
-    if calls := message.get("tool_calls"):
-        told["tool_calls"] = [{**call, "function": _parsed(call["function"])} for call in calls]
+def prompt_tokens(
+    tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message], tools: Sequence[Tool] = ()
+) -> list[int]:
+    """The tokens that the assistant's first turn follows; ``messages`` are what was said before it."""
+    return _tokens(
+        tokenizer, _render(tokenizer, _told(tokenizer, messages), tools, add_generation_prompt=True)
+    )
+
+
+def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Message]) -> list[list[int]]:
+    """Of each answer the tokens between the end of a turn (its end token is the turn's) and the next turn.
+
+    They are cut out of a conversation with another turn in this one's place, so that the turn itself is
+    never tokenised again.
+    """
+    said = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
+    before, end, _ = _render(tokenizer, said, ()).rpartition(tokenizer.eos_token)
+    whole = [
+        _render(tokenizer, [*said, answer], (), add_generation_prompt=True)
+        for answer in _told(tokenizer, answers)
+    ]
+    return [_tokens(tokenizer, _rest(text, before + end, len(said))) for text in whole]
+
+
+def _told(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as templates want them: arguments as objects, no control token in what others wrote."""
+    added = tokenizer.added_tokens_decoder.values()
+    control = list(dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]))
+    told = []
+    for message in messages:
+        message = {**message, "content": message.get("content") or ""}
+        if message["role"] != "assistant":
+            message["content"] = _defused(message["content"], control)
+        if calls := message.get("tool_calls"):
+            message["tool_calls"] = [{**call, "function": _parsed(call["function"])} for call in calls]
+        told.append(message)
     return told
+
+
+def _defused(text: str, control: Sequence[str]) -> str:
+    """A text in which control tokens are broken up by a space: "<|end|>" becomes "< |end|>"."""
+    for token in control:
+        text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
 
 
 def _parsed(function: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +113,10 @@ def _render(tokenizer, messages: list[dict], tools: Sequence[Tool], add_generati
     return tokenizer.apply_chat_template(
         messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=add_generation_prompt
     )
+
+
+def _tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def _rest(text: str, beginning: str, i: int) -> str:

@@ -7,13 +7,15 @@ faster; :mod:`pwagents.training.trl_environment` is the way there.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pwagents.agents.orion import answer_message, orion_messages, read_turn
-from pwagents.llm.chat import Message, Reply
-from pwagents.schema import Task
+from pwagents.agents.orion import read_turn
+from pwagents.llm.chat import Reply
+from pwagents.schema import Action, Task, TaskType
 from pwagents.seeds import derive_seed
+from pwagents.training.orion_tokens import orion_answers, orion_prompt
 from pwagents.training.rollout import Rollout, StartEpisode
 from pwagents.web.episode import BeliefState, Episode
 
@@ -27,17 +29,25 @@ class Decoding:
 
     Args:
         temperature: 0 takes the most likely token.
+        review_temperature: of review tasks; None: the same.
         turn_tokens: of one turn, at most; a longer one is cut off and its step lost.
         episode_tokens: an episode that is longer ends after its turn.
         shown: products of a result that the policy is told about.
         batch_size: episodes at once.
+        workers: actions carried out at once; several pay where user or updater are behind an endpoint.
     """
 
     temperature: float = 1.0
+    review_temperature: float | None = None
     turn_tokens: int = 64
     episode_tokens: int = 1024
     shown: int = 10
     batch_size: int = 64
+    workers: int = 1
+
+    def temperature_of(self, type_: TaskType) -> float:
+        reviews = type_ == "review" and self.review_temperature is not None
+        return self.review_temperature if reviews else self.temperature
 
 
 def play_rollouts(
@@ -64,23 +74,28 @@ def play_rollouts(
 def _play_batch(
     model: Any, tokenizer: Any, episodes: list[Episode], decoding: Decoding, generator: "torch.Generator"
 ) -> list[Rollout]:
-    records = [_Record.of(episode, tokenizer, decoding.shown) for episode in episodes]
+    records = [_Record(episode, orion_prompt(tokenizer, episode.state)) for episode in episodes]
     decoder = BatchDecoder(model, len(records))
-    unread = [record.prompt_ids for record in records]
-    active = list(range(len(records)))
+    unread, active = [record.prompt_ids for record in records], records
     while active:
-        turns, logprobs = decoder.write(
-            unread, decoding.temperature, decoding.turn_tokens, tokenizer.eos_token_id, generator
-        )
-        going_on, unread = [], []
-        for row, i in enumerate(active):
-            answer = records[i].take_turn(turns[row], logprobs[row], tokenizer, decoding)
-            if answer is not None:
-                going_on.append(row)
-                unread.append([turns[row][-1], *answer])
-        decoder.keep(going_on)
-        active = [active[row] for row in going_on]
+        temperatures = [decoding.temperature_of(record.episode.task.type) for record in active]
+        written = decoder.write(unread, temperatures, decoding.turn_tokens, tokenizer.eos_token_id, generator)
+        turns = [record.add_turn(*turn, tokenizer) for record, turn in zip(active, written, strict=True)]
+        _advance(active, turns, decoding.workers)
+        rows = [row for row, record in enumerate(active) if record.goes_on(decoding)]
+        decoder.keep(rows)
+        active = [active[row] for row in rows]
+        answers = orion_answers(tokenizer, [record.episode.state for record in active], decoding.shown)
+        unread = [record.add_answer(ids, tokenizer) for record, ids in zip(active, answers, strict=True)]
     return [record.rollout() for record in records]
+
+
+def _advance(records: "Sequence[_Record]", actions: Sequence[Action], workers: int) -> None:
+    """Carry out the action of each episode."""
+    episodes = [record.episode for record in records]
+    with ThreadPoolExecutor(workers) as threads:
+        each = map if workers == 1 else threads.map
+        list(each(Episode.advance, episodes, actions))
 
 
 @dataclass
@@ -95,29 +110,24 @@ class _Record:
     turns: list[int] = field(default_factory=list)
     states: list[BeliefState] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, episode: Episode, tokenizer: Any, shown: int) -> "_Record":
-        messages = orion_messages(episode.state, shown)
-        return cls(episode, tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"])
-
-    def take_turn(
-        self, ids: list[int], logprobs: list[float], tokenizer: Any, decoding: Decoding
-    ) -> list[int] | None:
-        """Carry out a turn; the tokens of its answer, None when the episode is over."""
-        step = len(self.states)
+    def add_turn(self, ids: list[int], logprobs: list[float], tokenizer: Any) -> Action:
+        """Take down a turn; the action that it means."""
         self.states.append(self.episode.state)
+        self._add(ids, logprobs, 1)
         ended = ids[-1] == tokenizer.eos_token_id
         text = tokenizer.decode(ids[: len(ids) - ended], skip_special_tokens=False)
-        self._add(ids, logprobs, 1, step)
-        state = self.episode.advance(read_turn(Reply(text=text, finish_reason="stop" if ended else "length")))
-        if self.episode.done or len(self.completion_ids) >= decoding.episode_tokens:
-            return None
-        answer = answer_message(step, state.session[-1], decoding.shown)
-        answer_ids = answer_tokens(tokenizer, answer)
-        if not ended:
-            answer_ids = [tokenizer.eos_token_id, *answer_ids]
-        self._add(answer_ids, [0.0] * len(answer_ids), 0, step)
-        return answer_ids
+        return read_turn(Reply(text=text, finish_reason="stop" if ended else "length"))
+
+    def goes_on(self, decoding: Decoding) -> bool:
+        """Whether the policy has another turn."""
+        return not self.episode.done and len(self.completion_ids) < decoding.episode_tokens
+
+    def add_answer(self, ids: list[int], tokenizer: Any) -> list[int]:
+        """Take down an answer, after the end of a turn that was cut off; what the policy has not read yet."""
+        last = self.completion_ids[-1]
+        answer = ids if last == tokenizer.eos_token_id else [tokenizer.eos_token_id, *ids]
+        self._add(answer, [0.0] * len(answer), 0)
+        return [last, *answer]
 
     def rollout(self) -> Rollout:
         return Rollout(
@@ -130,37 +140,26 @@ class _Record:
             trajectory=self.episode.trajectory,
         )
 
-    def _add(self, ids: list[int], logprobs: list[float], sampled: int, step: int) -> None:
+    def _add(self, ids: list[int], logprobs: list[float], sampled: int) -> None:
+        """Tokens of the step under way."""
         self.completion_ids += ids
         self.logprobs += logprobs
         self.mask += [sampled] * len(ids)
-        self.turns += [step] * len(ids)
-
-
-def answer_tokens(tokenizer: Any, answer: Message) -> list[int]:
-    """The tokens between the end of a turn and the beginning of the next one.
-
-    They are cut out of a conversation with another turn in this one's place, so that the turn itself is
-    never tokenised again.
-    """
-    before: list[Message] = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
-    known = tokenizer.apply_chat_template(before)["input_ids"]
-    whole = tokenizer.apply_chat_template([*before, answer], add_generation_prompt=True)["input_ids"]
-    end = len(known) - known[::-1].index(tokenizer.eos_token_id)
-    return whole[end:]
+        self.turns += [len(self.states) - 1] * len(ids)
 
 
 class BatchDecoder:
     """Reads and writes tokens for a batch of rows, each as long as it is.
 
     Args:
-        model: a causal language model of the Qwen2 family.
+        model: a causal language model of the Qwen2 family; an adapter may be on it.
         rows: conversations at once.
     """
 
     def __init__(self, model: Any, rows: int):
         import torch
 
+        model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.model, self.trunk = model, model.model
         config = model.config
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -172,31 +171,35 @@ class BatchDecoder:
     def write(
         self,
         unread: Sequence[list[int]],
-        temperature: float,
+        temperatures: Sequence[float],
         most: int,
         end: int,
         generator: "torch.Generator",
-    ) -> tuple[list[list[int]], list[list[float]]]:
+    ) -> list[tuple[list[int], list[float]]]:
         """Read ``unread`` (token ids, a list a row), then write one turn of each row.
 
         The last token of each turn is left unread: give it with what comes after it.
 
+        Args:
+            temperatures: one a row.
+
         Returns:
-            The turns, each up to and with ``end`` or ``most`` tokens long, and their log-probabilities at
-            ``temperature`` (at 0: at temperature 1).
+            Of each row the turn, up to and with ``end`` or ``most`` tokens long, and its log-probabilities at
+            the row's temperature (at 0: at temperature 1).
         """
         import torch
 
         device = self.model.device
-        counts = torch.tensor([len(ids) for ids in unread], device=device)
-        ids = torch.zeros(len(unread), int(counts.max()), dtype=torch.long, device=device)
+        counts = torch.tensor([len(ids) for ids in unread])
+        ids = torch.zeros(len(unread), int(counts.max()), dtype=torch.long)
         for row, tokens in enumerate(unread):
             ids[row, : len(tokens)] = torch.tensor(tokens)
-        logits = self.read(ids, counts)
+        logits = self.read(ids.to(device), counts.to(device))
+        temperatures = torch.tensor(temperatures, device=device)
         going = torch.ones(len(unread), dtype=torch.bool, device=device)
         written, logprobs, alive = [], [], []
         for _ in range(most):
-            token, logprob = _draw(logits, temperature, generator)
+            token, logprob = _draw(logits, temperatures, generator)
             written.append(token)
             logprobs.append(logprob)
             alive.append(going)
@@ -207,8 +210,7 @@ class BatchDecoder:
                 logits = self.read(token[:, None], going.long())
         lengths = torch.stack(alive).sum(0).tolist()
         tokens, values = torch.stack(written, 1).tolist(), torch.stack(logprobs, 1).tolist()
-        rows = range(len(unread))
-        return [tokens[i][: lengths[i]] for i in rows], [values[i][: lengths[i]] for i in rows]
+        return [(t[:n], v[:n]) for t, v, n in zip(tokens, values, lengths, strict=True)]
 
     def read(self, ids: "torch.Tensor", counts: "torch.Tensor") -> "torch.Tensor":
         """Read the first ``counts[i]`` ids of each row i, which may be none.
@@ -281,16 +283,17 @@ class BatchDecoder:
 
 
 def _draw(
-    logits: "torch.Tensor", temperature: float, generator: "torch.Generator"
+    logits: "torch.Tensor", temperatures: "torch.Tensor", generator: "torch.Generator"
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
     """A token of each row, and its log-probability. Chance comes from the CPU, so that a GPU draws alike."""
     import torch
 
-    logprobs = (logits.float() / (temperature or 1.0)).log_softmax(-1)
-    if temperature == 0:
-        token = logprobs.argmax(-1)
-    else:
+    sampled = temperatures > 0
+    logprobs = (logits.float() / torch.where(sampled, temperatures, 1.0)[:, None]).log_softmax(-1)
+    token = logprobs.argmax(-1)
+    if sampled.any():
         chance = torch.rand(len(logits), 1, generator=generator).to(logits.device)
         below = logprobs.exp().cumsum(-1)
-        token = torch.searchsorted(below, chance * below[:, -1:])[:, 0].clamp(max=logits.shape[-1] - 1)
+        drawn = torch.searchsorted(below, chance * below[:, -1:])[:, 0].clamp(max=logits.shape[-1] - 1)
+        token = torch.where(sampled, drawn, token)
     return token, logprobs.gather(-1, token[:, None])[:, 0]

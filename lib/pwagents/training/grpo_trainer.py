@@ -181,6 +181,7 @@ def _trl_config(config: GrpoConfig, folder: Path) -> GRPOConfig:
         lr_scheduler_type=config.schedule,
         warmup_steps=config.warmup_steps,
         weight_decay=0.0,
+        optim=config.optim,
         max_grad_norm=config.max_grad_norm,
         epsilon=config.clip,
         beta=config.kl_beta,
@@ -194,7 +195,7 @@ def _trl_config(config: GrpoConfig, folder: Path) -> GRPOConfig:
         report_to=config.report_to,
         disable_tqdm=True,
         use_cpu=not on_gpu,
-        bf16=config.bf16,
+        bf16=config.bf16 and on_gpu,
         activation_checkpointing=config.gradient_checkpointing,
         max_completion_length=config.vllm_length,
         use_vllm=config.use_vllm,
@@ -210,7 +211,7 @@ def _advantages(played: Played, config: GrpoConfig) -> list[list[float]]:
     advantages = []
     for i in range(0, len(played.rollouts), config.generations):
         group = slice(i, i + config.generations)
-        per_step = group_advantages(played.rewards[group], config.credit, config.gamma)
+        per_step = group_advantages(played.rewards[group], config.credit, config.gamma, config.scale)
         advantages += map(token_advantages, played.rollouts[group], per_step)
     return advantages
 

@@ -1,6 +1,7 @@
 """Orion's trainings from study to model folder, each made once and found again by what it was made from.
 
 models = OrionModels(study)
+kept = models.role_play(400, RewardConfig(...)).kept
 base = models.base("small")
 sft = models.sft(base, kept, FineTuning(...))                     supervised, on the role-play
 grpo = models.reinforced("grpo", sft, GrpoConfig(...), RewardConfig(...), decoding)
@@ -13,44 +14,45 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from pwagents.agents.orion import orion_messages, orion_tools
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
 from pwagents.project import code_hash, project_path
+from pwagents.schema import Action
 from pwagents.training.base_model import LESSONS, base_model
 from pwagents.training.base_text import BaseText
-from pwagents.training.conversation_tokens import tokenize_conversation
 from pwagents.training.decoder import Decoding
 from pwagents.training.launch import Sharding, run_job, write_examples
-from pwagents.training.model_cache import KEY, cached_model
-from pwagents.training.model_card import write_card
+from pwagents.training.model_cache import cached_model
+from pwagents.training.orion_cards import write_orion_card
 from pwagents.training.orion_rl import SETTING
 from pwagents.training.orion_study import Study
+from pwagents.training.orion_tokens import orion_example
 from pwagents.training.played import Played
 from pwagents.training.reward import RewardConfig
 from pwagents.training.rl_config import GrpoConfig, PpoConfig
+from pwagents.training.role_play import RolePlay, play_roles
 from pwagents.training.sft import FineTuning
+from pwagents.web.episode import BeliefState
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-WHAT = {
-    "orion-sft": "Orion's agent after supervised fine-tuning on role-play: a thought, then one call.",
-    "orion-grpo": "Orion's agent after GRPO on whole episodes, from the fine-tuned one.",
-    "orion-ppo": "Orion's agent after PPO on whole episodes, from the fine-tuned one: the paper's baseline.",
-}
 Stage = Literal["grpo", "ppo"]
-POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 # What decides, beside data and settings, what comes out.
-SFT_CODE = ("agents/orion", "training/conversation_tokens", "training/sft")
+ROLE_PLAY_CODE = (
+    "training/played",
+    "training/role_play",
+    "training/role_play_llm",
+    "training/teacher",
+    "training/wishes",
+)
+SFT_CODE = ("training/conversation_tokens", "training/orion_tokens", "training/sft")
 RL_CODE = (
     "training/advantages",
     "training/decoder",
     "training/grpo",
     "training/grpo_trainer",
     "training/judge",
+    "training/orion_tokens",
     "training/policy",
     "training/ppo",
     "training/ppo_loss",
@@ -65,7 +67,7 @@ _NO_MATTER = ("report_to", "save_steps")  # settings that do not change what com
 
 @dataclass(frozen=True)
 class OrionModels:
-    """Makes the models of a study, or finds them in ``<output_dir>/models``.
+    """Makes the models of a study, or finds them in ``<output_dir>/models``; likewise what they learn from.
 
     Args:
         n_gpus: to train on; None takes all there are.
@@ -96,12 +98,49 @@ class OrionModels:
                     f"base_model {name!r}: {folder} holds no config.json; expected a saved model"
                 )
             return folder
-        study = self.study
         lessons = [
             replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS
         ]
-        text = BaseText(study.offline_updater, sorted(study.benchmark.products), study.seed)
-        return base_model(study.output_dir / "models", text, study.seed, lessons)
+        return base_model(self.study.output_dir / "models", self.base_text, self.study.seed, lessons)
+
+    @property
+    def base_text(self) -> BaseText:
+        """What the small base model is pre-trained on."""
+        study = self.study
+        return BaseText(study.offline_updater, sorted(study.benchmark.products), study.seed)
+
+    def role_play(self, n: int, success: RewardConfig) -> RolePlay:
+        """``n`` trajectories to learn from; fewer are the first of more.
+
+        Args:
+            success: its rank and cosine count; what else it says does not matter here.
+
+        Raises:
+            DataError: see :func:`play_roles`.
+        """
+        study = self.study
+
+        def nobody(state: BeliefState) -> Action:
+            expected = "all of them stored; run once with stored_runs_only=False, same params, same data"
+            raise DataError(store, f"user {state.user_id}", "role-play", "an episode missing", expected)
+
+        store = study.output_dir / "runs" / "role_play.jsonl"
+        facts = {
+            "teacher": study.roles.get("teacher", "offline"),
+            "teacher's code": code_hash(*ROLE_PLAY_CODE),
+        }
+        return play_roles(
+            study.benchmark,
+            study.train_tasks,
+            study.start,
+            (lambda _: nobody) if self.stored_only else study.teacher,
+            store,
+            config=RewardConfig(success.success_rank, success.review_success),
+            params={**study.facts, **facts},
+            n=n,
+            seed=study.seed,
+            workers=study.roles.get("workers", 1),
+        )
 
     def sft(self, start: Path, played: Sequence[Played], config: FineTuning, shown: int) -> Path:
         """Fine-tune the model in ``start`` on trajectories of the role-play.
@@ -114,7 +153,7 @@ class OrionModels:
         tokenizer = AutoTokenizer.from_pretrained(start, local_files_only=True)
         tasks = {task.task_id: task for task in self.study.train_tasks}
         ends = [each.states(self.study.benchmark, tasks[each.task_id])[-1] for each in played]
-        examples = [tokenize_conversation(tokenizer, orion_messages(s, shown), orion_tools()) for s in ends]
+        examples = [orion_example(tokenizer, state, shown) for state in ends]
 
         def make(folder: Path) -> None:
             file = folder / "examples.jsonl"
@@ -184,7 +223,7 @@ class OrionModels:
 
         def make_with_card(folder: Path) -> None:
             make(folder)
-            _write_card(folder, name, parts, None)
+            write_orion_card(folder, name, parts)
 
         settings = {key: value for key, value in asdict(config).items() if key not in _NO_MATTER}
         parts = {"start": LocalModel(start).name, "facts": facts, "settings": settings}
@@ -193,19 +232,6 @@ class OrionModels:
             parts |= {"gpus": self.n_gpus, "sharding": self.sharding}
         made_by = refuse if self.stored_only else make_with_card
         return cached_model(self.study.output_dir / "models", name, parts, made_by)
-
-
-def add_results(folder: Path, results: "pd.DataFrame") -> None:
-    """Write a trained model's card anew, with measured numbers: a row for each comparison."""
-    parts = json.loads((folder / KEY).read_text("utf-8"))
-    _write_card(folder, folder.name.rpartition("-")[0], parts, results)
-
-
-def _write_card(folder: Path, name: str, parts: Mapping[str, Any], results: "pd.DataFrame | None") -> None:
-    policy = folder / POLICY if (folder / POLICY).exists() else folder
-    base = parts["start"].partition("@")[0]
-    tags = ("orion", name.rpartition("-")[2])
-    write_card(policy, name, WHAT[name], parts["facts"], parts["settings"], results, base=base, tags=tags)
 
 
 def _digest(content: Any) -> str:

@@ -33,7 +33,7 @@ def rl_setting(
         eval_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all.
     """
     made, sampled = make_study(**study), Decoding(**decoding)
-    greedy = replace(sampled, temperature=0.0, review_temperature=0.0)
+    greedy = replace(sampled, temperature=0.0, review_temperature=None)
     checked = sample_tasks(made.test_tasks, eval_tasks, made.seed)
 
     def play(model, tasks, seed):

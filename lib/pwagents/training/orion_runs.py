@@ -4,6 +4,7 @@ A policy's episodes are computed many at once by :mod:`pwagents.training.decoder
 missing episode is asked for; what is stored is the same as one by one. All other agents play one by one.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,6 +25,8 @@ from pwagents.web.episode import Agent
 
 if TYPE_CHECKING:
     import pandas as pd
+
+DECODER = ("training/conversation_tokens", "training/decoder", "training/orion_tokens")
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,13 @@ class OrionRuns:
             method: the row's name in tables.
             review_temperature: of review tasks; None: the same.
         """
-        same = temperature if review_temperature is None else review_temperature
-        decoding = replace(self.decoding, temperature=temperature, review_temperature=same)
+        hot = {"temperature": temperature, "review_temperature": review_temperature}
+        decoding = replace(self.decoding, **hot)
         batches = _Batches(self._tasks, self._start, decoding, self.study.seed, Path(folder))
         facts = {name: value for name, value in asdict(decoding).items() if name != "workers"}
-        code = code_hash("training/decoder")
-        params = {"decoding": facts, "decoder": code, "tasks": [task.task_id for task in self._tasks]}
+        # Which tasks stand beside each other decides what is sampled.
+        ids = hashlib.sha256(" ".join(task.task_id for task in self._tasks).encode()).hexdigest()[:16]
+        params = {"decoding": facts, "decoder": code_hash(*DECODER), "tasks": ids}
         return self._run(method, batches.solve, LocalModel(folder).name, params, workers=1)
 
     def agent(

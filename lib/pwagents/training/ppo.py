@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,7 +106,7 @@ class _Learner:
 
         on_gpu = torch.cuda.is_available()
         tracker = None if config.report_to == "none" else config.report_to
-        precision = "bf16" if config.bf16 else "no"
+        precision = "bf16" if config.bf16 and on_gpu else "no"
         self.config = config
         self.accelerator = Accelerator(
             cpu=not on_gpu, mixed_precision=precision, log_with=tracker, project_dir=str(folder)
@@ -118,13 +119,15 @@ class _Learner:
         set_seed(derive_seed(config.seed, "trainer") % 2**32)
         if config.gradient_checkpointing:
             policy.activation_checkpointing_enable()
-        reference = copy.deepcopy(policy).eval() if config.kl_beta else None
+        # What is not trained is the same in both, and held once.
+        frozen = {id(weights): weights for weights in policy.parameters() if not weights.requires_grad}
+        reference = copy.deepcopy(policy, frozen).eval() if config.kl_beta else None
         add_scoring(policy)
-        adam = torch.optim.AdamW
+        adam = partial(torch.optim.AdamW, weight_decay=0.0, fused=on_gpu)
         trained = [p for p in policy.parameters() if p.requires_grad]
-        optimizer = adam(trained, lr=config.learning_rate, weight_decay=0.0)
+        optimizer = adam(trained, lr=config.learning_rate)
         critic = make_critic(policy.config.hidden_size)
-        critic_optimizer = adam(critic.parameters(), lr=config.value_learning_rate, weight_decay=0.0)
+        critic_optimizer = adam(critic.parameters(), lr=config.value_learning_rate)
         schedule = get_scheduler(config.schedule, optimizer, config.warmup_steps, config.steps)
         prepare = self.accelerator.prepare
         self.policy, self.optimizer = prepare(policy, optimizer)

@@ -75,7 +75,7 @@ def optimize_preferences(
         model: the folder of a model, or of an adapter.
 
     Returns:
-        The log, also in ``out_folder/log.csv``: a row for the first and each fifth step with ``step``, ``loss``,
+        The log, also in ``out_folder/log.csv``: a row for the first and each fifth step: ``step``, ``loss``,
         ``rewards/accuracies``, ``rewards/margins`` and more.
 
     Raises:

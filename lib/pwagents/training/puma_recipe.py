@@ -1,9 +1,9 @@
 """PUMA's trainings from data to model folders, each made once and found again by what it was made from.
 
-identifier = fit_identifier(recipe, tasks)                       step 1: instruction -> function
-writer = fit_parameters(recipe, "leak-free", examples)           step 2: fine-tuning on pseudo-labels
-pairs, counts = sample_pairs(recipe, "full", writer, items, ...)  its own samples, best and worst
-writer = fit_preferences(recipe, "full", writer, pairs)          step 2: DPO
+    identifier = fit_identifier(recipe, tasks)                        step 1: instruction -> function
+    writer = fit_parameters(recipe, "full", examples)                 step 2: fine-tuned on pseudo-labels
+    pairs, counts = sample_pairs(recipe, "full", writer, items, ...)  its own samples, best and worst
+    writer = fit_preferences(recipe, "full", writer, pairs)           step 2: DPO
 """
 
 import hashlib
@@ -88,6 +88,15 @@ class PumaRecipe:
 
         return AutoTokenizer.from_pretrained(self.base, local_files_only=True)
 
+    @cached_property
+    def base_name(self) -> str:
+        """The base model's folder and a hash of what is in it."""
+        return LocalModel(self.base).name
+
+    def name_of(self, folder: Path) -> str:
+        """What a model is called in records; a trained one's folder is named by what it was made from."""
+        return self.base_name if folder == self.base else folder.name
+
     def count(self, text: str) -> int:
         """The number of tokens of a text, for :class:`pwagents.agents.puma.TaskMemory`."""
         return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -154,7 +163,7 @@ def sample_pairs(
         write_aside(folder / PAIRS, json.dumps(rows))
 
     parts = {
-        "writer": writer.name,
+        "writer": recipe.name_of(writer),
         "inputs": _digest([item.messages for item in items]),
         "tasks": [item.task.task_id for item in items],
         "diversity": asdict(recipe.diversity),
@@ -177,7 +186,7 @@ def fit_preferences(recipe: PumaRecipe, name: str, writer: Path, pairs: Sequence
         write_card(folder, title, what, facts, settings, base=str(recipe.base), tags=("puma", "dpo"))
 
     parts = {
-        "writer": writer.name,
+        "writer": recipe.name_of(writer),
         "pairs": _digest([[p.conversation(p.best), p.conversation(p.worst)] for p in pairs]),
         "settings": settings,
     }
@@ -201,7 +210,7 @@ def _cached(recipe: PumaRecipe, name: str, parts: Mapping[str, Any], make: Calla
         expected = "all trainings stored; run once with stored_runs_only=False, same params, same data"
         raise DataError(recipe.models, name, "model", "nothing", expected)
 
-    facts = {"base": recipe.base.name, "code": code_hash(*CODE), **parts}
+    facts = {"base": recipe.base_name, "code": code_hash(*CODE), **parts}
     return cached_model(recipe.models, name, facts, refuse if recipe.stored_only else make)
 
 

@@ -5,8 +5,11 @@ notice what several of them share, to copy it into a call. Products, ids and req
 what to search for, recommend or write on a real task they do not teach.
 """
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,12 @@ from pwagents.agents.plain import words
 from pwagents.agents.puma import RECOMMEND, REVIEW, SEARCH, call_message, parameter_messages
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
+from pwagents.project import code_hash
 from pwagents.schema import Product
 from pwagents.seeds import rng
+from pwagents.training.model_cache import cached_model
+from pwagents.training.model_card import write_card
+from pwagents.training.sft import FineTuning, fine_tune
 from pwagents.web.episode import BeliefState
 
 LINES = (1, 13)  # remembered products: from 1 to 12
@@ -28,7 +35,7 @@ def puma_dialogue(n: int, taken: frozenset[str], seed: int) -> list[Message]:
     """The n-th dialogue, always the same: an input of step 2 and a call.
 
     Args:
-        taken: ids of real products, which no made-up product gets.
+        taken: ids and titles of real products, which no made-up product gets.
     """
     made = _Dialogue(taken, rng(seed, "PUMA text", str(n)))
     kind = made.generator.choice(["search", "recommend", "review"], p=[0.5, 0.25, 0.25])
@@ -99,22 +106,49 @@ class _Dialogue:
         return made
 
     def product(self, domain: Domain, values: dict[str, str], kind: str) -> tuple[Product, dict[str, str]]:
-        values = {slot: self.pick(options) for slot, options in domain.values.items()} | values
-        return describe(self.made_up_id(), Item(domain, kind, values, 1.0), self.generator), values
+        """A made-up product, and its values; ``values`` are given."""
+        while True:
+            drawn = {slot: self.pick(options) for slot, options in domain.values.items()} | values
+            syllables = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]
+            made = describe("B0" + "".join(syllables), Item(domain, kind, drawn, 1.0), self.generator)
+            if made.parent_asin not in self.taken and made.title not in self.taken:
+                return made, drawn
 
     def opinion(self, tone: dict, mood: str, kind: str, slot: str, value: str) -> str:
         said = self.pick(language()["likes" if mood == "high" else "dislikes"][slot]).format(v=value)
         opener, closer = self.pick(tone["opener"][mood]), self.pick(tone["closer"][mood])
         return f"{opener.format(type=kind)} {said} {closer}"
 
-    def made_up_id(self) -> str:
-        while True:
-            parts = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]
-            if (made := "B0" + "".join(parts)) not in self.taken:
-                return made
-
     def pick(self, options: Sequence) -> Any:
         return options[int(self.generator.integers(len(options)))]
 
     def some(self, options, share: float) -> list:
         return [option for option in options if self.generator.random() < share]
+
+
+def read_puma_text(base: Path, models: Path, products: Iterable[Product], dialogues: int, seed: int) -> Path:
+    """The folder of a base model that has also read dialogues in PUMA's format, with all of its weights.
+
+    Args:
+        base: the folder of the base model (:func:`pwagents.training.base_model.base_model`).
+        models: where the model goes.
+        products: the real ones, of which no id and no title occurs.
+        dialogues: how many are read, each once.
+    """
+    from transformers import AutoTokenizer
+
+    config = FineTuning(epochs=1.0, batch_size=16, learning_rate=3e-3, seed=seed)
+    taken = frozenset(name for product in products for name in (product.parent_asin, product.title))
+    facts = {"dialogues": dialogues, "real products": len(taken) // 2, "seed": seed, "from": base.name}
+
+    def make(folder: Path) -> None:
+        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+        told = (puma_dialogue(n, taken, seed) for n in range(dialogues))
+        fine_tune(base, tokenizer, list(told), config, folder)
+        what = "The small base model after made-up dialogues in PUMA's format; it knows no task."
+        write_card(folder, "base-puma", what, facts, asdict(config), base=str(base))
+
+    names = hashlib.sha256("\n".join(sorted(taken)).encode()).hexdigest()
+    code = code_hash("training/puma_text", "agents/puma", "data/synthetic", "training/sft")
+    parts = facts | {"settings": asdict(config), "taken": names, "code": code}
+    return cached_model(models, "base-puma", parts, make)

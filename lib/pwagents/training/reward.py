@@ -76,10 +76,20 @@ class Rewards:
         rewards = []
         for _, trajectory in episodes:
             steps = [next(alignment) for _ in trajectory.steps]
-            if steps and self.config.use != "alignment":
-                steps[-1] += float(has_succeeded(trajectory, self.config))
+            if steps:
+                steps[-1] += self._task(trajectory)
             rewards.append(steps)
         return rewards
+
+    def parts(self, trajectory: Trajectory, rewards: Sequence[float]) -> dict[str, float]:
+        """What an episode's rewards consist of: those of the task, and the weighted alignment."""
+        task = self._task(trajectory)
+        return {"task": task, "alignment": sum(rewards) - task}
+
+    def _task(self, trajectory: Trajectory) -> float:
+        """The reward at the last step for success."""
+        counts = self.config.use != "alignment" and has_succeeded(trajectory, self.config)
+        return float(counts)
 
     def _alignment(self, episodes):
         """The weighted score of each step of all episodes, in order."""

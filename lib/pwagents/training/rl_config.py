@@ -6,7 +6,8 @@ from typing import Literal
 
 from pwagents.schema import Task, TaskType, check_choice
 from pwagents.seeds import rng
-from pwagents.training.advantages import Credit
+from pwagents.training.advantages import Credit, Scale
+from pwagents.training.memory_plan import Weights
 
 Tracker = Literal["none", "trackio", "wandb", "tensorboard"]
 Schedule = Literal["constant", "constant_with_warmup", "linear", "cosine"]
@@ -35,7 +36,10 @@ class RlConfig:
         save_steps: a checkpoint every so many steps; 0: none.
         eval_steps: an evaluation every so many steps, before the first and after the last; 0: none.
         report_to: who else is told the log.
-        bf16: mixed precision; for GPUs.
+        lora: rank and alpha of an adapter on all linear layers; None trains all weights.
+        weights: their type, of a model from a folder. In bfloat16 they take half the memory, but updates
+            smaller than about 1/256 of a weight are lost: good for what an adapter leaves as it is.
+        bf16: compute in bfloat16 where there is a GPU.
         gradient_checkpointing: activations are computed again in place of being kept; for large models.
     """
 
@@ -57,12 +61,15 @@ class RlConfig:
     save_steps: int = 25
     eval_steps: int = 0
     report_to: Tracker = "none"
+    lora: tuple[int, int] | None = None
+    weights: Weights = "float32"
     bf16: bool = False
     gradient_checkpointing: bool = False
 
     def __post_init__(self):
         check_choice("report_to", self.report_to, Tracker)
         check_choice("schedule", self.schedule, Schedule)
+        check_choice("weights", self.weights, Weights)
         for name in ("steps", "prompts_per_step", "generations", "micro_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
@@ -89,8 +96,11 @@ class GrpoConfig(RlConfig):
 
     Args:
         credit: one advantage an episode, or one a turn.
+        scale: by what advantages are divided: their group's deviation (GRPO's own), or nothing.
         loss: ``dapo`` takes the mean over all sampled tokens of a step, as PPO does here; ``grpo`` the mean
             over episodes of each one's mean (Guo et al. 2025), which favours short episodes.
+        optim: the optimizer by transformers' name; "adamw_bnb_8bit" (package bitsandbytes) takes a quarter of
+            the memory.
         use_vllm: ``play`` gets TRL's ``VLLMGeneration`` (weights up to date, in the same process) in place
             of the model; GPUs only.
         vllm_memory: the share of a GPU's memory that vLLM may take.
@@ -98,7 +108,9 @@ class GrpoConfig(RlConfig):
     """
 
     credit: Credit = "episode"
+    scale: Scale = "group"
     loss: Loss = "dapo"
+    optim: str = "adamw_torch_fused"
     use_vllm: bool = False
     vllm_memory: float = 0.3
     vllm_length: int = 8192
@@ -106,6 +118,7 @@ class GrpoConfig(RlConfig):
     def __post_init__(self):
         super().__post_init__()
         check_choice("credit", self.credit, Credit)
+        check_choice("scale", self.scale, Scale)
         check_choice("loss", self.loss, Loss)
         if self.generations < 2:
             raise ValueError(f"generations is {self.generations}; a group to compare within has at least 2")

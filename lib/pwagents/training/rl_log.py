@@ -106,6 +106,7 @@ def open_run(
 def _check_settings(folder: Path, method: str, config: RlConfig, tasks: Sequence[Task]) -> None:
     settings = {name: value for name, value in asdict(config).items() if name not in _FREE}
     run = {"method": method, **settings, "tasks": [task.task_id for task in tasks]}
+    run = json.loads(json.dumps(run))  # as it is read
     path = folder / "run.json"
     if path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -159,12 +160,18 @@ def check_tracker(report_to: str) -> None:
 
 
 def save_policy(accelerator: Any, model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the trained model and its tokenizer beside ``folder``, then move them there."""
+    """Write the trained model and its tokenizer beside ``folder``, then move them there.
+
+    Where an adapter was trained, that alone is written: merged into weights in bfloat16, small updates would
+    be lost. ``AutoModelForCausalLM.from_pretrained(folder)`` puts it on its base model, whose place it names.
+    """
     aside = folder.with_name(f".{folder.name}")
     weights = accelerator.get_state_dict(model)
     if accelerator.is_main_process:
         shutil.rmtree(aside, ignore_errors=True)  # of a save that a kill cut short
-        accelerator.unwrap_model(model).save_pretrained(aside, state_dict=weights)
+        policy = accelerator.unwrap_model(model)
+        chosen = {"selected_adapters": ["default"]} if hasattr(policy, "get_base_model") else {}
+        policy.save_pretrained(aside, state_dict=weights, **chosen)
         tokenizer.save_pretrained(aside)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(aside, folder)

@@ -27,10 +27,10 @@ def add_scoring(model: Any) -> None:
     forward = model.forward
 
     @wraps(type(model).forward)  # generate() reads the signature
-    def scoring_forward(*arguments, scored=None, temperatures=None, **options):
+    def scoring_forward(input_ids=None, *arguments, scored=None, temperatures=None, **options):
         if scored is None:
-            return forward(*arguments, **options)
-        return _score(model, *arguments, scored, temperatures)
+            return forward(input_ids, *arguments, **options)
+        return _score(model, input_ids, scored, temperatures)
 
     model.forward = scoring_forward
 

@@ -18,6 +18,7 @@ from pwagents.llm.chat import Message, Tool
 from pwagents.seeds import derive_seed
 from pwagents.training.checkpoints import last_checkpoint, watch
 from pwagents.training.conversation_tokens import Example, tokenize_conversation
+from pwagents.training.policy import lora_config
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +44,8 @@ class FineTuning:
         weights: type of the weights of a model from a folder. In bfloat16 they take half the memory, but
             updates smaller than about 1/256 of a weight are lost: good for what an adapter leaves as it is.
         bf16: compute in bfloat16 where there is a GPU.
+        optim: the optimizer by transformers' name; "adamw_bnb_8bit" (package bitsandbytes) takes a quarter of
+            the memory.
         save_steps: steps between checkpoints, from which a killed training goes on; rounded up to tens, where
             the log has its rows.
         report_to: a tracker with transformers' names ("trackio", "wandb", "tensorboard") or "none".
@@ -62,6 +65,7 @@ class FineTuning:
     weights: str = "float32"
     bf16: bool = False
     gradient_checkpointing: bool = False
+    optim: str = "adamw_torch_fused"
     save_steps: int = 100
     report_to: str = "none"
 
@@ -149,7 +153,8 @@ def _trainer(model, tokenizer, examples: Sequence[Example], config: FineTuning, 
             pass
 
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-            if self.args.use_cpu and not return_outputs:
+            alone = self.accelerator.num_processes == 1
+            if self.args.use_cpu and alone and not return_outputs:
                 return _cpu_loss(model, inputs, num_items_in_batch)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
@@ -162,7 +167,7 @@ def _trainer(model, tokenizer, examples: Sequence[Example], config: FineTuning, 
         args=_arguments(config, checkpoints),
         train_dataset=Dataset.from_dict({"input_ids": [e.input_ids for e in examples], "labels": labels}),
         processing_class=tokenizer,
-        peft_config=_lora(config),
+        peft_config=lora_config(config.lora),
         callbacks=[watch("fine-tune")],
     )
     trainer.remove_callback(PrinterCallback)
@@ -205,6 +210,7 @@ def _arguments(config: FineTuning, checkpoints: Path):
         bf16=config.bf16 and gpu,
         use_cpu=not gpu,
         activation_checkpointing=config.gradient_checkpointing,
+        optim=config.optim,
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},  # tokens stay as they are
         save_steps=-(-config.save_steps // LOG_STEPS) * LOG_STEPS,
@@ -215,15 +221,6 @@ def _arguments(config: FineTuning, checkpoints: Path):
         report_to=config.report_to,
         disable_tqdm=True,
     )
-
-
-def _lora(config: FineTuning):
-    if config.lora is None:
-        return None
-    from peft import LoraConfig
-
-    rank, alpha = config.lora
-    return LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
 def _load(folder: Path | str, weights: str) -> "PreTrainedModel":

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from pwagents.agents.orion import RULES
 from pwagents.data.synthetic.shop import BASIC_SLOTS, domains
 from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.profiles.types import Provenance
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,7 +37,6 @@ _CALLS = (
 )
 _MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", OPEN, CLOSE)
 _HEADS = (f"\n\nProfile:\n{OPEN}\nWants:\n", f"Profile:\n{OPEN}\nAvoids:\n", "\nAvoids:\n", "Bought before:")
-_PROVENANCE = ("(history)", "(stated)", "(inferred)")
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _SYLLABLES = [c + v for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]
 
@@ -72,8 +72,13 @@ def make_tokenizer(words: Iterable[str] = ()) -> "PreTrainedTokenizerFast":
     tokenizer.decoder = decoders.Sequence(
         [decoders.WordPiece(), decoders.Fuse(), decoders.Replace(Regex(' (?=")|(?<=") '), "")]
     )
-    lines = [f"- {about}: " for about in _abouts()]
-    fixed = [*_CALLS, *_MARKS, *_HEADS, *_PROVENANCE, *lines, RULES]
+    lines = [
+        f"- [{provenance}] {mark}{about}: "
+        for provenance in get_args(Provenance)
+        for mark in ("", "not ")
+        for about in _abouts()
+    ]
+    fixed = [*_CALLS, *_MARKS, *_HEADS, *lines, RULES]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in _SPECIAL])
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in fixed])
     fast = PreTrainedTokenizerFast(

@@ -1,0 +1,102 @@
+"""An episode's contextual profile: where it begins, when it changes, and that nothing else changes it."""
+
+import pytest
+
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.update import Update
+from pwagents.schema import Action
+from pwagents.web.environment import UserReply, WebEnvironment
+from pwagents.web.episode import Context, Episode
+
+BEFORE = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))
+ASK = Action(name="respond", arguments={"content": "Which material?"})
+SEARCH = Action(name="search_product_by_query", arguments={"query": "mat"})
+
+
+class Hears:
+    """Takes down what the user answers; notes what it is given."""
+
+    def __init__(self):
+        self.given = []
+
+    def __call__(self, profile, instruction, session):
+        self.given.append((profile, instruction, tuple(session)))
+        if session[-1].action.name != "respond":
+            return Update(profile)
+        line = ProfileLine.of(session[-1].observation.text, True, "stated")
+        return Update(ContextualProfile(lines=(line, *profile.lines)))
+
+
+@pytest.fixture
+def begin(shop, benchmark, task_of):
+    """``begin(context, update)``: an episode of the search task, with a user who wants cotton."""
+
+    def make(context=None, update=None):
+        environment = WebEnvironment(shop, "multi_turn", lambda *_: UserReply("material: cotton"))
+        task = task_of["search"]
+        return Episode(environment, task, benchmark.history(task, "test"), context, update)
+
+    return make
+
+
+def test_an_episode_begins_with_what_was_retrieved(begin):
+    context = Context(BEFORE, ("B0OLD",))
+    state = begin(context).state
+    assert (state.profile, state.context, state.session) == (BEFORE, context, ())
+    assert (begin().state.profile, begin().state.context) == (None, None)
+
+
+def test_an_answer_changes_the_profile_and_is_told_with_its_observation(begin):
+    update = Hears()
+    episode = begin(Context(BEFORE), update)
+    state = episode.advance(ASK)
+    assert [line.text for line in state.profile.lines] == ["material: cotton", "color: navy"]
+    assert state.session[-1].profile == state.profile.told()
+    assert state.context.profile == BEFORE, "P_ctx,0 stays what it was"
+    (profile, instruction, session) = update.given[0]
+    assert (profile, instruction) == (BEFORE, state.instruction)
+    assert [(step.action, step.observation.text) for step in session] == [(ASK, "material: cotton")]
+    assert episode.trajectory.steps == state.session
+
+
+def test_a_step_that_changes_nothing_tells_no_profile_and_the_next_one_goes_on_from_there(begin):
+    update = Hears()
+    episode = begin(Context(BEFORE), update)
+    after = episode.advance(ASK).profile
+    state = episode.advance(SEARCH)
+    assert state.profile == after and state.session[-1].profile == ""
+    assert update.given[1][0] == after and len(update.given[1][2]) == 2
+    assert [bool(step.profile) for step in state.session] == [True, False]
+
+
+def test_a_lost_step_reaches_the_update_too(begin):
+    update = Hears()
+    state = begin(Context(BEFORE), update).advance(Action(problem="two calls", problem_kind="malformed_json"))
+    assert update.given[0][2][-1].error == "two calls" and state.profile == BEFORE
+
+
+@pytest.mark.parametrize("context", [None, Context(BEFORE)])
+def test_without_an_update_the_profile_stays_and_without_a_profile_there_is_no_update(begin, context):
+    update = Hears() if context is None else None
+    episode = begin(context, update)
+    episode.advance(ASK)
+    state = episode.advance(SEARCH)
+    assert state.profile == (context.profile if context else None)
+    assert not any(step.profile for step in state.session)
+    assert update is None or not update.given
+
+
+def test_the_belief_state_before_a_step_is_not_changed_by_it(begin):
+    episode = begin(Context(BEFORE), Hears())
+    first = episode.state
+    episode.advance(ASK)
+    assert (first.profile, first.session) == (BEFORE, ())
+    assert episode.state is not first
+
+
+def test_the_profiles_of_two_episodes_do_not_mix(begin):
+    """They share one update: what one user says is not held of the other."""
+    update = Hears()
+    first, second = begin(Context(BEFORE), update), begin(Context(BEFORE), update)
+    first.advance(ASK)
+    assert second.advance(SEARCH).profile == BEFORE
