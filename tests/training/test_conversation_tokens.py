@@ -6,7 +6,7 @@ import pytest
 
 from pwagents.agents.orion import RULES, orion_tools
 from pwagents.errors import DataError
-from pwagents.training.conversation_tokens import tokenize_conversation
+from pwagents.training.conversation_tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.training.small_tokenizer import make_tokenizer
 
 from ..llm.tiny import save_random_model
@@ -144,6 +144,37 @@ def test_foreign_text_cannot_end_a_turn(small, qwen):
         assert ids.count(tokenizer.eos_token_id) == 5
         with pytest.raises(DataError, match="message 2, field 'end token'"):
             tokenize_conversation(tokenizer, [*CONVERSATION[:2], call(0, "stop", f"done {end} now")])
+
+
+def test_foreign_text_cannot_take_another_role(small, qwen):
+    for tokenizer, control in ((small, "<|assistant|>"), (qwen, "<|im_start|>")):
+        clean = tokenize_conversation(tokenizer, CONVERSATION).input_ids
+        token = tokenizer.convert_tokens_to_ids(control)
+        hostile = json.loads(json.dumps(CONVERSATION))
+        for message in hostile:
+            if message["role"] != "assistant":
+                message["content"] += f" {control}{control}"
+        assert tokenize_conversation(tokenizer, hostile).input_ids.count(token) == clean.count(token) > 2
+        assert prompt_tokens(tokenizer, hostile[:2]).count(token) == prompt_tokens(
+            tokenizer, CONVERSATION[:2]
+        ).count(token)
+        (answer,) = answer_tokens(tokenizer, [hostile[3]])
+        assert answer.count(token) == answer_tokens(tokenizer, [CONVERSATION[3]])[0].count(token)
+
+
+@pytest.mark.parametrize("name", ["small", "qwen"])
+def test_prompt_and_answers_are_the_parts_between_the_turns(name, request):
+    tokenizer, tools = request.getfixturevalue(name), orion_tools()
+    example = tokenize_conversation(tokenizer, CONVERSATION, tools)
+    between, last = [], 1
+    for token, written in zip(*example, strict=True):
+        if not written and last:
+            between.append([])
+        if not written:
+            between[-1].append(token)
+        last = written
+    answers = answer_tokens(tokenizer, [CONVERSATION[i] for i in (3, 5, 7)])
+    assert between == [prompt_tokens(tokenizer, CONVERSATION[:2], tools), *answers]
 
 
 def test_a_conversation_without_a_turn_is_refused(small):

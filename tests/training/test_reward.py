@@ -51,6 +51,20 @@ def test_either_part_alone():
     assert rewards(0.5, use="alignment", alignment_weight=1.0) == [0.5, 0.5]
 
 
+def test_an_episodes_reward_consists_of_task_and_alignment():
+    made = make_rewards(FixedJudge(0.5), RewardConfig(alignment_weight=0.4))
+    for results, task in (((1.0,), 1.0), ((0.0,), 0.0), ((), 0.0)):
+        states, trajectory = episode(*results)
+        earned = made(states, trajectory)
+        parts = made.parts(trajectory, earned)
+        assert parts == {"task": task, "alignment": pytest.approx(0.2 * len(earned))}
+        assert sum(parts.values()) == pytest.approx(sum(earned))
+    states, trajectory = episode(1.0)
+    for use, expected in (("task", (1.0, 0.0)), ("alignment", (0.0, 1.0))):
+        alone = make_rewards(FixedJudge(0.5), RewardConfig(alignment_weight=1.0, use=use))
+        assert tuple(alone.parts(trajectory, alone(states, trajectory)).values()) == expected
+
+
 def test_searching_again_earns_no_alignment_but_can_lose_some():
     assert rewards(1.0, (1.0, 1.0, 1.0), use="alignment", alignment_weight=1.0) == [1.0, 0.0, 0.0, 1.0]
     assert rewards(-1.0, (1.0, 1.0), use="alignment", alignment_weight=1.0) == [-1.0, -1.0, -1.0]

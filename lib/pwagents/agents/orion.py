@@ -109,8 +109,7 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
 def read_turn(reply: Reply) -> Action:
     """The action of a reply: a thought, then exactly one call. Anything else is a step lost.
 
-    The thought keeps its marks, and a lost step all that was written, so that the turn can be told again as it
-    was.
+    The thought keeps its marks, and a lost step all that was written: the turn can be told again as it was.
     """
     text, calls = reply.text, reply.tool_calls
     if not calls:

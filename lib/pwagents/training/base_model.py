@@ -6,6 +6,7 @@ and calls and copies what it reads, and knows nothing of tasks. Three lessons, f
 when the words of held-out queries are told right, as often as the lesson asks, or after its last step.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -14,18 +15,34 @@ from typing import Any
 
 from pwagents.llm.chat import Message
 from pwagents.progress import progress
-from pwagents.training import base_text
+from pwagents.training import base_text, conversation_tokens
 from pwagents.training.base_text import BaseText
 from pwagents.training.conversation_tokens import Example, tokenize_conversation
 from pwagents.training.model_cache import cached_model, source_hash
 from pwagents.training.model_card import write_card
 from pwagents.training.small_model import make_small_model
-from pwagents.training.small_tokenizer import END_OF_CALL, QUERY, make_tokenizer
+from pwagents.training.small_tokenizer import END, END_OF_CALL, QUERY, make_tokenizer
 
 HELD_OUT = 10_000_000  # dialogues from this number on are never trained on
 CHECKED = 64  # held-out dialogues that a lesson's progress is measured on
 CHECK_EVERY = 25  # steps
 LOG = "base_log.csv"
+# How a server (`transformers serve`) finds the call in a reply. Arguments stay as they were written, so that
+# the client is told of a call that is no JSON; with what transformers has for Qwen the server fails.
+RESPONSE_TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|assistant|>",
+    "fields": {
+        "tool_calls": {
+            "open_pattern": r'\s*<tool_call>\s*\{\s*"name":\s*"(?P<name>[^"]*)",\s*"arguments":\s*',
+            "close_pattern": r"\}\s*</tool_call>\s*",
+            "repeats": True,
+            "content": "text",
+            "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}},
+        },
+        "content": {"close_pattern": rf"\s*{re.escape(END)}", "content": "text"},
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -47,9 +64,9 @@ class Lesson:
 
 
 LESSONS = (
-    Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.8, most_steps=250),
-    Lesson(asked=3, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=450),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=300),
+    Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.8, most_steps=200),
+    Lesson(asked=3, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=400),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=250),
 )
 
 
@@ -70,7 +87,7 @@ def base_model(
         "text": text.content_hash(),
         "lessons": [asdict(lesson) for lesson in lessons],
         "size": size or {},
-        "code": source_hash(base_model, base_text, small_model, small_tokenizer),
+        "code": source_hash(base_model, base_text, conversation_tokens, small_model, small_tokenizer),
     }
     return cached_model(root, "base", key, lambda folder: _pretrain(folder, text, seed, lessons, size))
 
@@ -88,10 +105,21 @@ def _pretrain(folder: Path, text: BaseText, seed: int, lessons: Sequence[Lesson]
         for number, lesson in enumerate(lessons):
             log += _learn(model, optimizer, tokenizer, text, lesson, number, lesson is lessons[-1], bar)
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    _for_others(tokenizer).save_pretrained(folder)
     table = pd.DataFrame(log)
     table.to_csv(folder / LOG, index=False)
     _write_card(folder, model, text, lessons, table)
+
+
+def _for_others(tokenizer: Any) -> Any:
+    """The tokenizer, from now on with what others need who load it: transformers' Auto classes and servers.
+
+    Both notes stay with it when it is saved with a model that was trained further.
+    """
+    # Without a class of its own, any tokenizer of a Qwen2 model is loaded as Qwen's, which splits otherwise.
+    tokenizer.init_kwargs["auto_map"] = {"AutoTokenizer": [None, "transformers.TokenizersBackend"]}
+    tokenizer.response_template = RESPONSE_TEMPLATE
+    return tokenizer
 
 
 def _learn(model, optimizer, tokenizer, text, lesson: Lesson, number: int, is_last: bool, bar) -> list[dict]:
@@ -112,7 +140,7 @@ def _learn(model, optimizer, tokenizer, text, lesson: Lesson, number: int, is_la
         optimizer.step()
         optimizer.zero_grad()
         bar.update()
-        if (step + 1) % CHECK_EVERY == 0:
+        if (step + 1) % CHECK_EVERY == 0 or step + 1 == lesson.most_steps:
             right = query_accuracy(model, tokenizer, held_out)
             log.append({"lesson": number, "step": step + 1, "loss": loss.item(), "query_accuracy": right})
             bar.set_postfix(loss=f"{loss.item():.2f}", right=f"{right:.2f}")

@@ -2,13 +2,13 @@
 
 It teaches what a general language model knows already: the form of a thought and a call, to copy what a
 profile, an answer or a list says, that an answer follows a question. Everyone in it is made up on the spot
-and appears once; requests, ids and products are random and none of the benchmark's. What to ask, what to look
-for and when to stop it does not teach.
+and appears once; requests, ids and products are random and none of the benchmark's (the words they are made
+of are the shop's own). What to ask, what to look for and when to stop it does not teach.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,15 +25,17 @@ from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import FUNCTION_OF, compact_text, full_text
 
 SHOWN = 2
+_HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
+# Requests: in words that the tokenizer knows, and unlike all of the world's.
 _FRAMES = (
-    "Get me {want} now.",
+    "Please order {want} now.",
     "{want}, thanks.",
-    "Today it is {want}.",
-    "Bring {want}!",
-    "Once more {want}.",
+    "Well, it is {want}.",
+    "Please bring {want}!",
+    "Just {want} this time.",
 )
-_SCENES = ("Things for {want}, thanks.", "Bring something for {want}.", "Today it is {want}.")
-_REVIEWS = ("Words on the {want}, thanks.", "Say something of the {want}.")
+_SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
+_REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
 _FACT_OF = {"brand": "store", "tier": "price"}  # slot of the shop -> what the user calls it
 _ABOUT_OF = {"tier": "price"}  # slot of the shop -> what profiles call it
 
@@ -43,18 +45,18 @@ class BaseText:
 
     Args:
         update: how profiles follow answers, as in real episodes.
-        taken: ids of real products, which no made-up product gets.
+        taken: what no made-up product gets: :func:`ids_and_titles` of the real ones.
         seed: of everything.
     """
 
-    def __init__(self, update: Updater, taken: Sequence[str], seed: int):
+    def __init__(self, update: Updater, taken: Collection[str], seed: int):
         self.update, self.taken, self.seed = update, frozenset(taken), seed
 
     def content_hash(self) -> str:
         """16 hex digits that stand for the text: over its first dialogues and exercises."""
-        digest = hashlib.sha256()
-        for n in range(20):
-            made = [self.dialogue(n), self.exercise(n, 3), sorted(self.taken)]
+        digest = hashlib.sha256(json.dumps(sorted(self.taken)).encode())
+        for n in range(_HASHED):
+            made = [self.dialogue(n), self.exercise(n, 3)]
             digest.update(json.dumps(made, sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
@@ -69,6 +71,11 @@ class BaseText:
             most_asked: questions, at most.
         """
         return _Dialogue(self, rng(self.seed, "base exercise", str(n))).exercise(most_asked)
+
+
+def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
+    """The ids and titles of products."""
+    return frozenset(products) | {product.title for product in products.values()}
 
 
 class _Dialogue:
@@ -122,11 +129,14 @@ class _Dialogue:
         return self._stop(self._take(state, action, self._results()))
 
     def _review(self) -> BeliefState:
+        """A review that begins and ends as an earlier one does. Its end is in another tone than its
+        beginning, as in no real review, so that it cannot happen to be one."""
         product = self._product()
-        tone = language()["tones"][self.pick(list(language()["tones"]))]
+        tones = language()["tones"]
+        first, last = (list(tones)[i] for i in self.generator.permutation(len(tones))[:2])
         mood = self.pick(["high", "low"])
         slot = self.pick(list(self.values))
-        opener, closer = self.pick(tone["opener"][mood]), self.pick(tone["closer"][mood])
+        opener, closer = self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
         said = self.pick(language()["likes" if mood == "high" else "dislikes"][slot])
         stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
         mention = language()["mention"][mood].format(v=self.values[slot], slot=language()["slot_names"][slot])
@@ -213,9 +223,13 @@ class _Dialogue:
         return Observation(text="\n".join(lines), products=tuple(p.parent_asin for p in products))
 
     def _product(self) -> Product:
-        values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
-        item = Item(self.domain, self.type, values, 1.0)
-        return describe(self._ids(1)[0], item, self.generator)
+        """A product with an id and a title that no real product has."""
+        while True:
+            values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
+            item = Item(self.domain, self.type, values, 1.0)
+            product = describe(self._ids(1)[0], item, self.generator)
+            if product.title not in self.text.taken:
+                return product
 
     def _ids(self, n: int = 5) -> tuple[str, ...]:
         """Ids that no real product has."""

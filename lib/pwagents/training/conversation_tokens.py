@@ -84,9 +84,7 @@ def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Messag
 
 def _told(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as templates want them: arguments as objects, no control token in what others wrote."""
-    added = tokenizer.added_tokens_decoder.values()
-    control = list(dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]))
-    told = []
+    control, told = _control_tokens(tokenizer), []
     for message in messages:
         message = {**message, "content": message.get("content") or ""}
         if message["role"] != "assistant":
@@ -97,8 +95,17 @@ def _told(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> 
     return told
 
 
+def without_control_tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
+    """A foreign text that can neither end a turn nor begin one: "<|end|>" becomes "< |end|>"."""
+    return _defused(text, _control_tokens(tokenizer))
+
+
+def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
+    added = tokenizer.added_tokens_decoder.values()
+    return list(dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]))
+
+
 def _defused(text: str, control: Sequence[str]) -> str:
-    """A text in which control tokens are broken up by a space: "<|end|>" becomes "< |end|>"."""
     for token in control:
         text = text.replace(token, f"{token[0]} {token[1:]}")
     return text

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.agents.orion import contexts
 from pwagents.embedding import Embedder
@@ -15,9 +15,10 @@ from pwagents.training.orion_roles import Roles
 from pwagents.web.environment import UserSimulator, WebEnvironment
 from pwagents.web.episode import Context, Episode
 from pwagents.web.functions import Shop
-from pwagents.web.recommenders_by_time import NothingKnown, RecommendersByTime
-from pwagents.web.sasrec import SasRecConfig
 from pwagents.web.search import SearchEngine
+
+if TYPE_CHECKING:
+    from pwagents.web.recommenders_by_time import RecommendersByTime
 
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
@@ -39,7 +40,7 @@ class OrionSetting:
     contexts: Mapping[str, Context]
     user: UserSimulator | None
     update: Updater | None
-    recommenders: RecommendersByTime | None = None
+    recommenders: "RecommendersByTime | None" = None
 
     def start(self, task: Task) -> Episode:
         """The episode of a task, before its first step."""
@@ -65,13 +66,22 @@ def tasks_of(
     return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
 
 
+def part_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
+    """The benchmark of some users alone."""
+    chosen = set(users)
+    return replace(
+        benchmark,
+        behaviors={user: own for user, own in benchmark.behaviors.items() if user in chosen},
+        tasks={split: tuple(t for t in ts if t.user_id in chosen) for split, ts in benchmark.tasks.items()},
+        profiles={user: own for user, own in benchmark.profiles.items() if user in chosen},
+    )
+
+
 def as_tested(benchmark: Benchmark, users: Sequence[str], split: Split) -> Benchmark:
     """The benchmark of some users alone, with their tasks of a split as its test tasks, for what is fitted to
     all that lies before a test task."""
-    chosen = set(users)
-    behaviors = {user: own for user, own in benchmark.behaviors.items() if user in chosen}
-    tasks = tuple(task for task in benchmark.tasks[split] if task.user_id in chosen)
-    return Benchmark(benchmark.name, benchmark.products, behaviors, {"test": tasks})
+    part = part_of(benchmark, users)
+    return replace(part, tasks={"test": part.tasks[split]})
 
 
 class SettingMaker(NamedTuple):
@@ -85,6 +95,8 @@ class SettingMaker(NamedTuple):
     cache_dir: Path
 
     def __call__(self, users: Sequence[str], split: Split, tasks: Sequence[Task]) -> OrionSetting:
+        from pwagents.web.recommenders_by_time import NothingKnown
+
         benchmark, seed, shop = self.benchmark, self.settings["seed"], self.settings["shop"]
         items = Embedder(self.cache_dir, shop["max_tokens"], batch_size=64)  # as in notebooks 02 and 03
         first = {user: benchmark.first_task(user, split) for user in dict.fromkeys(t.user_id for t in tasks)}
@@ -104,9 +116,12 @@ class SettingMaker(NamedTuple):
             recommenders=self._recommenders(users, split),
         )
 
-    def _recommenders(self, users: Sequence[str], split: Split) -> RecommendersByTime | None:
+    def _recommenders(self, users: Sequence[str], split: Split) -> "RecommendersByTime | None":
         if "recommend" not in self.settings["task_types"]:
             return None
+        from pwagents.web.recommenders_by_time import RecommendersByTime
+        from pwagents.web.sasrec import SasRecConfig
+
         shop = self.settings["shop"]
         return RecommendersByTime.fit(
             as_tested(self.benchmark, users, split),

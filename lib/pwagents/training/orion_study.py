@@ -25,7 +25,7 @@ from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.training.judge import Judge
 from pwagents.training.orion_roles import Roles
-from pwagents.training.orion_setting import OrionSetting, SettingMaker, held_out_users, tasks_of
+from pwagents.training.orion_setting import OrionSetting, SettingMaker, held_out_users, part_of, tasks_of
 from pwagents.training.teacher import OfflineTeacher
 from pwagents.web.episode import Agent, Context, Episode
 from pwagents.web.search import SearchEngine, build_search_engine
@@ -87,6 +87,11 @@ class Study:
     def roles(self) -> Mapping[str, Any]:
         """Who plays what, as fields of :class:`pwagents.training.orion_roles.Roles`."""
         return self.settings["roles"]
+
+    @property
+    def held_out_hash(self) -> str:
+        """The content hash of the users held out: on the embedded world, the other notebooks' data."""
+        return part_of(self.benchmark, self.held_out).content_hash
 
     def context(self, task: Task) -> Context:
         """What the episode of a task begins with: P_ctx,0 and the ids bought last."""

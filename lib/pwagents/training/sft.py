@@ -7,6 +7,7 @@ as they are: nothing is rendered, tokenised or cut a second time.
 import hashlib
 import json
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -162,14 +163,16 @@ def _trainer(model, tokenizer, examples: Sequence[Example], config: FineTuning, 
     if isinstance(model, Path | str):
         model = _load(model, config.weights)
     labels = [[t if m else NO_LOSS for t, m in zip(*example, strict=True)] for example in examples]
-    trainer = Trainer(
-        model=model,
-        args=_arguments(config, checkpoints),
-        train_dataset=Dataset.from_dict({"input_ids": [e.input_ids for e in examples], "labels": labels}),
-        processing_class=tokenizer,
-        peft_config=lora_config(config.lora),
-        callbacks=[watch("fine-tune")],
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # peft's own use
+        trainer = Trainer(
+            model=model,
+            args=_arguments(config, checkpoints),
+            train_dataset=Dataset.from_dict({"input_ids": [e.input_ids for e in examples], "labels": labels}),
+            processing_class=tokenizer,
+            peft_config=lora_config(config.lora),
+            callbacks=[watch("fine-tune")],
+        )
     trainer.remove_callback(PrinterCallback)
     return trainer
 

@@ -71,7 +71,7 @@ def plot_base(log: pd.DataFrame):
 
     use_style()
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    panels = {"loss": "loss (nats a token)", "query_accuracy": "share of query words right, held out"}
+    panels = {"loss": "loss (nats a token)", "query_accuracy": "query words right, held out"}
     for ax, (name, ylabel) in zip(axes, panels.items(), strict=True):
         for i, (lesson, part) in enumerate(log.groupby("lesson")):
             ax.plot(part["step"], part[name], marker="osD"[i % 3], markersize=5, label=f"lesson {lesson}")
@@ -110,5 +110,6 @@ def plot_losses(losses: pd.DataFrame) -> Any:
         ax.plot(log["step"], log["loss"], linestyle=_STYLES[i % len(_STYLES)], label=plain(name))
     ax.set(xlabel="step", ylabel="loss (nats a token)")
     ax.set_ylim(bottom=0)
+    ax.xaxis.get_major_locator().set_params(integer=True)
     fig.legend(loc="outside upper center", ncols=3)
     return fig

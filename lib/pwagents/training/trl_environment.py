@@ -4,7 +4,7 @@
 
     Trainer(
         model,
-        environment_factory=lambda: OrionEnvironment(tasks, setting.start, rewards),
+        environment_factory=lambda: OrionEnvironment(tasks, setting.start, rewards, tokenizer=tokenizer),
         train_dataset=Dataset.from_list(prompt_rows(tasks.values())),
         processing_class=with_response_template(tokenizer),
         args=GRPOConfig(max_tool_calling_iterations=MAX_STEPS, ...),
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from pwagents.agents.orion import FUNCTIONS, RULES, answer_message, opening, read_turn
 from pwagents.llm.chat import Message, Reply, ToolCall
 from pwagents.schema import Action, Task, Trajectory
+from pwagents.training.conversation_tokens import without_control_tokens
 from pwagents.training.rollout import StartEpisode, StepRewards
 from pwagents.training.small_tokenizer import CHAT_TEMPLATE, END
 from pwagents.web.episode import BeliefState, Episode
@@ -80,10 +81,19 @@ class OrionEnvironment:
         start: begins the episode of a task.
         rewards: R_t of each step; the episode's reward is their sum.
         shown: products of a result that the policy is told about.
+        tokenizer: the policy's; its control tokens are broken up where foreign text holds them.
     """
 
-    def __init__(self, tasks: Mapping[str, Task], start: StartEpisode, rewards: StepRewards, shown: int = 10):
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        start: StartEpisode,
+        rewards: StepRewards,
+        shown: int = 10,
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
+    ):
         self._tasks, self._start, self._rewards, self._shown = tasks, start, rewards, shown
+        self._tokenizer = tokenizer
 
     def reset(self, task_id: str, **_: Any) -> str:
         """Begin an episode; the task and P_ctx,0, which TRL appends to the prompt."""
@@ -93,7 +103,7 @@ class OrionEnvironment:
         self._messages: list[Message] | None = None
         self._answered: tuple[Message, str] | None = None
         self._failure: Exception | None = None
-        return opening(self.episode.state)
+        return self._told(opening(self.episode.state))
 
     def get_reward(self) -> float:
         """The sum of the step rewards.
@@ -135,7 +145,10 @@ class OrionEnvironment:
         self.states.append(before)
         written = [message for message in self._messages or () if message["role"] == "assistant"]
         self.turns = len(written) or len(self.states)
-        return answer_message(len(self.states) - 1, after.session[-1], self._shown)["content"]
+        return self._told(answer_message(len(self.states) - 1, after.session[-1], self._shown)["content"])
+
+    def _told(self, text: str) -> str:
+        return without_control_tokens(self._tokenizer, text) if self._tokenizer else text
 
 
 def _method(name: str) -> Callable[..., str]:
