@@ -1,12 +1,6 @@
 """The endpoint client against a real server: ``transformers serve`` with a tiny model."""
 
 import json
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 
@@ -14,40 +8,15 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.web.functions import tool_schemas
 
+from .serving import transformers_serve
 from .tiny import SEARCH
 
 
 @pytest.fixture(scope="module")
 def served(telling_model, tmp_path_factory):
     """The base URL of the served model."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu"]
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with open(log, "wb") as output:
-        server = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port), telling_model],
-            stdout=output,
-            stderr=output,
-        )
-        try:
-            wait_until_healthy(f"http://127.0.0.1:{port}/health", server, log)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-            server.wait()
-
-
-def wait_until_healthy(url, server, log):
-    deadline = time.monotonic() + 120
-    while True:
-        assert server.poll() is None and time.monotonic() < deadline, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.1)
+    with transformers_serve(telling_model, tmp_path_factory.mktemp("serve") / "log") as url:
+        yield url
 
 
 def test_a_conversation_with_tools(served, telling_model, monkeypatch):

@@ -105,9 +105,9 @@ def test_no_cluster_asked_for(ann):
 def test_told_with_wishes_first_and_the_source_of_each_line(ann):
     assert contextual_profile("tea", ann, Axes()).told().splitlines() == [
         "Wants:",
-        "- flavor: mint (history)",
-        "- style: retro (history)",
+        "- [history] flavor: mint",
+        "- [history] style: retro",
         "Avoids:",
-        "- color: red (history)",
-        "- material: wool (history)",
+        "- [history] not color: red",
+        "- [history] not material: wool",
     ]

@@ -77,6 +77,23 @@ def test_a_task_that_cannot_be_scored_is_counted_apart(study, model, tmp_path):
     assert frame["asks"].isna().tolist() == [outcome != "scored" for outcome in outcomes]
 
 
+def test_a_user_who_refuses_to_answer_costs_that_task_alone(study, model, tmp_path):
+    lost = study.test_tasks[4]
+
+    def refuse(action):
+        raise NotEvaluableError("the model behind the user refuses")
+
+    def start(task):
+        episode = study.start(task)
+        if task is lost:
+            episode.environment.step = refuse
+        return episode
+
+    runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING, start=start, variant={"refused": lost.task_id})
+    outcomes = {record.task_id: record.outcome for record in runs.policy("tiny", model)}
+    assert [name for name, outcome in outcomes.items() if outcome == "not_evaluable"] == [lost.task_id]
+
+
 def test_a_variant_is_a_run_of_its_own(study, model, tmp_path):
     first = study.context(study.test_tasks[0])
     runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING)

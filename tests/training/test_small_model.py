@@ -3,8 +3,6 @@
 import torch
 from transformers import Qwen2ForCausalLM
 
-from pwagents.llm.local_model import LocalModel
-from pwagents.training.base_model import _for_others
 from pwagents.training.small_model import CONTEXT, make_small_model
 
 
@@ -38,11 +36,10 @@ def test_its_first_guesses_are_as_good_as_none(tokenizer, small_model):
     assert chances.max() < 0.1
 
 
-def test_saved_and_loaded_it_ends_at_the_end_token(tokenizer, small_model, tmp_path):
+def test_it_knows_where_its_turn_ends(tokenizer, small_model, tmp_path):
     small_model.save_pretrained(tmp_path)
-    _for_others(tokenizer).save_pretrained(tmp_path)
-    model = LocalModel(tmp_path)
-    reply = model.complete([{"role": "user", "content": "Hi"}], temperature=0, max_tokens=5)
-    assert reply.usage.completion_tokens <= 5
-    assert model._loaded.ends == {tokenizer.eos_token_id, tokenizer.pad_token_id}
-    assert model._loaded.context == CONTEXT
+    loaded = Qwen2ForCausalLM.from_pretrained(tmp_path)
+    ends = (tokenizer.eos_token_id, tokenizer.pad_token_id)
+    for config in (loaded.config, loaded.generation_config):
+        assert (config.eos_token_id, config.pad_token_id) == ends
+    assert loaded.config.max_position_embeddings == CONTEXT

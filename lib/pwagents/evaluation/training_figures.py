@@ -32,8 +32,8 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
     """A panel a number of the log, a line a run: each step thin, the mean of the last ``window`` thick.
 
     Args:
-        curves: from :func:`pwagents.training.curves.read_curves`. Numbers that no run has, or that are 0
-            throughout (the KL of runs without a reference model), get no panel.
+        curves: from :func:`pwagents.training.curves.read_curves`. Numbers that no run has get no panel, nor
+            does a KL of 0 throughout, as of runs without a model to compare with.
 
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
@@ -41,7 +41,8 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
     import matplotlib.pyplot as plt
 
     use_style()
-    names = [name for name in PANELS if name in curves and curves[name].fillna(0).any()]
+    names = [name for name in PANELS if name in curves and curves[name].notna().any()]
+    names = [name for name in names if name != "kl" or curves[name].any()]
     rows = -(-len(names) // columns)
     fig, axes = plt.subplots(rows, columns, figsize=(4 * columns, 3.1 * rows), squeeze=False, sharex=True)
     for ax, name in zip(axes.flat, names, strict=False):
@@ -55,6 +56,7 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
                 ax.plot(part["step"], part[name], color=f"C{i}", alpha=0.25, linewidth=1)
                 ax.plot(part["step"], part["smoothed"], **look)
         ax.set_title(PANELS[name], fontsize=13)
+        ax.xaxis.get_major_locator().set_params(integer=True)
     for ax in axes.flat[len(names) :]:
         ax.set_visible(False)
     for ax in axes.flat[max(0, len(names) - columns) : len(names)]:

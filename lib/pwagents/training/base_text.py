@@ -15,6 +15,7 @@ import numpy as np
 
 from pwagents.agents.orion import orion_messages
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
+from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Updater
@@ -33,6 +34,14 @@ _FRAMES = (
     "Well, it is {want}.",
     "Please bring {want}!",
     "Just {want} this time.",
+    "Do you have {want}?",
+    "What I need is {want}.",
+    "I would be happy with {want}, thank you!",
+    "Hi, my friends like {want}.",
+    "Could it be {want}?",
+    "You know, I like {want} best.",
+    "So it is {want} for me, please.",
+    "We want {want} again.",
 )
 _SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
 _REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
@@ -111,7 +120,8 @@ class _Dialogue:
         stated = [] if plain else self.some(list(self.values), 0.3)
         want = self.type if plain else self.pick([self.type, self.type.split()[-1], self.domain.scenario])
         named = [language()["wishes"][slot].format(v=self.values[slot]) for slot in stated]
-        request = self.pick(_FRAMES).format(want=" ".join([want, ", ".join(named)]).strip())
+        thing = want if want == self.domain.scenario else with_article(want)
+        request = self.pick(_FRAMES).format(want=" ".join([thing, ", ".join(named)]).strip())
         lines = self._lines({slot: self.values[slot] for slot in stated})
         state = self._begin(request, ContextualProfile(lines=tuple(lines)), bought)
         for slot in self._asked(stated, asked):

@@ -1,7 +1,7 @@
 """What Orion's policies are compared with: chance, the instruction, the teacher, who knows it all."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from pwagents.agents.orion import FUNCTIONS
 from pwagents.agents.plain import words
@@ -28,11 +28,13 @@ CODE = ("training/orion_references", "training/teacher", "training/wishes", "age
 def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
     """Episodes of those that nobody trained, by name: two floors, the teacher, a ceiling."""
     study = runs.study
-    teacher, chance = study.teacher(0), RandomAgent(study.catalogue, study.seed)
+    # Made when the first episode is played: those that are stored need neither.
+    chance = cache(lambda: RandomAgent(study.catalogue, study.seed))
+    teacher = cache(lambda: study.teacher(0))
     agents: dict[str, Callable[[Task], Agent]] = {
-        RANDOM: lambda _: chance,
+        RANDOM: lambda _: chance(),
         INSTRUCTION: lambda _: search_instruction,
-        TEACHER: lambda _: teacher,
+        TEACHER: lambda _: teacher(),
         ORACLE: lambda task: partial(know_all, study, task),
     }
     facts = {"code": code_hash(*CODE), "teacher": study.roles.get("teacher", "offline")}

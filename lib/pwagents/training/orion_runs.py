@@ -141,31 +141,39 @@ class _Batches:
             NotEvaluableError: the task cannot be scored.
         """
         if task.task_id not in self._played:
-            self.start(task)  # which says why, where it cannot be played
             self._played.clear()
-            self._played.update(self._play(task))
-        return self._played[task.task_id]
+            self._played.update(self._batch_of(task))
+        trajectory = self._played[task.task_id]
+        if trajectory is None:
+            self.start(task)  # which may say why
+            raise NotEvaluableError(f"task {task.task_id}: a model behind a role refuses to answer")
+        return trajectory
 
-    def _play(self, task: Task) -> dict[str, Trajectory]:
+    def _batch_of(self, task: Task) -> dict[str, Trajectory | None]:
+        """The episodes of a task and of those beside it; None for those that cannot be scored."""
         size = self.decoding.batch_size
         number = next(i for i, other in enumerate(self.tasks) if other.task_id == task.task_id) // size
-        batch = [task for task in self.tasks[number * size :][:size] if self._can_begin(task)]
-        seed = derive_seed(self.seed, "evaluation", str(number))
+        batch = self.tasks[number * size :][:size]
+        played = self._play(batch, derive_seed(self.seed, "evaluation", str(number)))
+        return {each.task_id: None for each in batch} | played
+
+    def _play(self, tasks: Sequence[Task], seed: int) -> dict[str, Trajectory]:
+        """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
         model, tokenizer = self._loaded.model, self._loaded.tokenizer
-        rollouts = play_rollouts(model, tokenizer, batch, self.start, self.decoding, seed)
+        try:
+            rollouts = play_rollouts(model, tokenizer, tasks, self.start, self.decoding, seed)
+        except NotEvaluableError:
+            half = len(tasks) // 2
+            return self._play(tasks[:half], seed) | self._play(tasks[half:], seed) if half else {}
         return {rollout.trajectory.task_id: rollout.trajectory for rollout in rollouts}
 
-    def _can_begin(self, task: Task) -> bool:
-        try:
-            self.start(task)
-        except NotEvaluableError:
-            return False
-        return True
-
     @cached_property
-    def _played(self) -> dict[str, Trajectory]:
+    def _played(self) -> dict[str, Trajectory | None]:
         return {}
 
     @cached_property
     def _loaded(self) -> Loaded:
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # of reading weights
         return load(self.folder, LocalModel(self.folder).name)

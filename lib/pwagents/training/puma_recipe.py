@@ -1,9 +1,9 @@
 """PUMA's trainings from data to model folders, each made once and found again by what it was made from.
 
-    identifier = fit_identifier(recipe, tasks)                        step 1: instruction -> function
-    writer = fit_parameters(recipe, "full", examples)                 step 2: fine-tuned on pseudo-labels
-    pairs, counts = sample_pairs(recipe, "full", writer, items, ...)  its own samples, best and worst
-    writer = fit_preferences(recipe, "full", writer, pairs)           step 2: DPO
+identifier = fit_identifier(recipe, tasks)                        step 1: instruction -> function
+writer = fit_parameters(recipe, "full", examples)                 step 2: fine-tuned on pseudo-labels
+pairs, counts = sample_pairs(recipe, "full", writer, items, ...)  its own samples, best and worst
+writer = fit_preferences(recipe, "full", writer, pairs)           step 2: DPO
 """
 
 import hashlib

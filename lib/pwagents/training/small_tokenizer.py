@@ -99,7 +99,20 @@ def shop_words() -> frozenset[str]:
     found = set(re.findall(r"[A-Za-z]+", " ".join(re.sub(r"#.*", "", text) for text in sources)))
     values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
     found |= {value.capitalize() for value in values} | {word.lower() for word in found}
-    found |= set("User The task has ended Error No product was found open nothing published".split())
+    found |= {
+        "User",
+        "The",
+        "task",
+        "has",
+        "ended",
+        "Error",
+        "No",
+        "product",
+        "was",
+        "found",
+        "open",
+        "nothing",
+    }
     return frozenset(found | {str(number) for number in range(10, 100)})
 
 
