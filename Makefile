@@ -81,8 +81,11 @@ $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb \
   params/$(PRESET)/common.yaml params/$(PRESET)/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
-# Notebooks that read what another one wrote, a line each:
-#   $(NB)/04_puma.ipynb: $(NB)/01_data.ipynb
+# Notebooks that read what another one wrote, a line each (after a bar only the order counts: they share the
+# base model, which one of them trains).
+$(NB)/05_orion_sft.ipynb: | $(NB)/04_puma.ipynb
+$(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
+$(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 
 # In a folder of its own, so that it never passes for a full run.
 $(STORED): stored-%: $(READY)

@@ -31,9 +31,9 @@ def group_advantages(
     (steps - 1): late steps, which few episodes reach, are not blown up. Orion does not say how returns are
     normalised per step; this rule is ours.
 
-    With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own deviation
-    makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a small
-    alignment reward up to full size: here the policy then learns within ten steps never to ask.
+    With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own
+    deviation makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a
+    small alignment reward up to full size: here the policy then learns within ten steps never to ask.
 
     Args:
         rewards: of each episode, R_t of each step.
