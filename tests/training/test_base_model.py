@@ -14,6 +14,7 @@ import torch
 from pwagents.agents.orion import OrionAgent
 from pwagents.llm.local_model import LocalModel
 from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.threads import one_core
 from pwagents.training import base_model as module
 from pwagents.training.base_model import LOG, Lesson, base_model, query_accuracy
 from pwagents.training.base_text import BaseText
@@ -25,14 +26,15 @@ from pwagents.web.episode import BeliefState, Context
 SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
 NEVER = 1.1  # no share is as large: the lesson ends after its last step
 LESSONS = (
-    Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=NEVER, most_steps=55),
+    Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=NEVER, most_steps=90),
     Lesson(asked=None, batch_size=4, learning_rate=4e-3, accuracy=NEVER, most_steps=7),
 )
 SEED = 5
 
 
 def train(root, text):
-    return base_model(root, text, SEED, LESSONS, SIZE)
+    with one_core():  # on more, the last bit of a weight depends on how many
+        return base_model(root, text, SEED, LESSONS, SIZE)
 
 
 class Stops(BaseText):
@@ -91,7 +93,7 @@ def test_it_learns_the_form_of_a_thought_and_a_call(folder, text):
 
 def test_a_lesson_is_logged_every_so_many_steps_and_at_its_end(folder):
     log = pd.read_csv(folder / LOG)
-    assert list(zip(log["lesson"], log["step"], strict=True)) == [(0, 25), (0, 50), (0, 55), (1, 7)]
+    assert list(zip(log["lesson"], log["step"], strict=True)) == [(0, 25), (0, 50), (0, 75), (0, 90), (1, 7)]
     assert log["loss"][2] < log["loss"][0]
     assert log["query_accuracy"].between(0, 1).all() and log["query_accuracy"][2] > 0.1
 
@@ -148,20 +150,21 @@ def test_its_tokenizer_is_loaded_as_it_was_made(folder, text, tmp_path):
         loaded.save_pretrained(tmp_path)
 
 
-CALL = '<think>open: color</think><tool_call>{"name": "respond", "arguments": %s}</tool_call><|end|>'
-
-
+@pytest.mark.parametrize("end", ["}</tool_call><|end|>", "}<|end|>", "}</tool_call>"])
 @pytest.mark.parametrize("arguments", ['{"content": "Which color?"}', '{"content": "Which "color', "{}"])
-def test_servers_find_its_calls_also_those_that_are_no_json(folder, arguments):
+def test_servers_find_its_calls_also_those_that_are_no_json(folder, arguments, end):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    written = tokenizer(CALL % arguments, add_special_tokens=False)["input_ids"]
+    turn = f'<think>open: color</think><tool_call>{{"name": "respond", "arguments": {arguments}{end}'
+    written = tokenizer(turn, add_special_tokens=False)["input_ids"]
     message = tokenizer.parse_response(written, prefix="<|user|> Hi <|end|> <|assistant|>")
     (call,) = message["tool_calls"]
     assert message["content"].replace(" ", "") == "<think>open:color</think>"
     assert call["function"]["name"] == "respond"
     assert call["function"]["arguments"].replace(" ", "") == arguments.replace(" ", "")
+    unclosed = tokenizer.parse_response('<tool_call>{"name": "respond", "arguments": {"con<|end|>', prefix="")
+    assert unclosed["tool_calls"][0]["function"] == {"name": "respond", "arguments": '{"con'}
 
 
 def test_the_card_tells_what_it_is_made_of(folder, text):

@@ -240,7 +240,7 @@ def test_order_of_recommended_and_of_given_ids_is_kept(shop, benchmark, task_of)
 
 def test_agent_sees_neither_the_tasks_type_nor_its_target():
     assert set(BeliefState.__dataclass_fields__) == {
-        "user_id", "instruction", "observation", "product", "history", "session",
+        "user_id", "instruction", "observation", "product", "history", "session", "profile", "context",
     }  # fmt: skip
 
 

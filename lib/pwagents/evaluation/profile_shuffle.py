@@ -33,7 +33,7 @@ def foreign_contexts(
         category = products[task.target].category
         alike = [o for o in others if products[o.target].category == category and o.type == task.type]
         made[task.task_id] = _blend(context_of(task), context_of((alike or others)[0]))
-    return made
+    return {task.task_id: made[task.task_id] for task in tasks}
 
 
 def _blend(own: Context, other: Context) -> Context:

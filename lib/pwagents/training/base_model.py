@@ -35,7 +35,7 @@ RESPONSE_TEMPLATE = {
     "fields": {
         "tool_calls": {
             "open_pattern": r'\s*<tool_call>\s*\{\s*"name":\s*"(?P<name>[^"]*)",\s*"arguments":\s*',
-            "close_pattern": r"\}\s*</tool_call>\s*",
+            "close_pattern": rf"\s*\}}?\s*(?:</tool_call>\s*|{re.escape(END)})",
             "repeats": True,
             "content": "text",
             "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}},

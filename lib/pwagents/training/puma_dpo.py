@@ -11,6 +11,7 @@ are.
 import hashlib
 import json
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -89,8 +90,10 @@ def optimize_preferences(
     tokens = tokenize_pairs(tokenizer, pairs, config.max_length)
     out = Path(out_folder)
     checkpoints = out / f"checkpoints-{_hash(tokens, config)}"
-    trainer = _trainer(_load(model, config.weights), tokenizer, tokens, config, checkpoints)
-    trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own use
+        trainer = _trainer(_load(model, config.weights), tokenizer, tokens, config, checkpoints)
+        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
     log = pd.DataFrame([row for row in trainer.state.log_history if "loss" in row])
     if trainer.is_world_process_zero():
         trained = trainer.accelerator.unwrap_model(trainer.model)
@@ -167,7 +170,7 @@ def _arguments(config: PreferenceTuning, checkpoints: Path):
         seed=derive_seed(config.seed, "preferences") % 2**32,
         bf16=config.bf16 and gpu,
         use_cpu=not gpu,
-        gradient_checkpointing=config.gradient_checkpointing,
+        activation_checkpointing=config.gradient_checkpointing,
         max_length=None,
         save_steps=config.save_steps,
         save_total_limit=1,
