@@ -147,3 +147,16 @@ def test_two_models_that_take_turns_are_loaded_once_each(random_model, telling_m
     models = [LocalModel(random_model), LocalModel(telling_model)]
     loaded = [model._loaded for model in models]
     assert [LocalModel(model.folder)._loaded for model in models] == loaded
+
+
+def test_an_adapters_name_does_not_tell_where_its_base_lies(tmp_path):
+    names = set()
+    for place in ("here", "there"):
+        folder = tmp_path / place / "adapter"
+        folder.mkdir(parents=True)
+        config = {"base_model_name_or_path": str(tmp_path / place / "base-1"), "r": 4}
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+        names.add(LocalModel(folder).name)
+    assert len(names) == 1
+    (folder / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": "base-2"}))
+    assert LocalModel(folder).name not in names

@@ -59,8 +59,7 @@ class LocalModel(ChatModel):
         """The folder's name and a hash of the model in it: another training, another name."""
         digest = hashlib.sha256()
         for path in sorted({path for pattern in _MODEL_FILES for path in self.folder.glob(pattern)}):
-            with open(path, "rb") as file:
-                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+            digest.update(f"{path.name} {_content_hash(path)}\n".encode())
         return f"{self.folder.resolve().name}@{digest.hexdigest()[:12]}"
 
     def reply(self, request: Request) -> Reply:
@@ -177,6 +176,17 @@ class _Job:
     def group(self) -> str:
         """Jobs of the same group can be generated together."""
         return self.sampling.model_dump_json(exclude={"seed"})
+
+
+def _content_hash(path: Path) -> str:
+    """SHA-256 of a file of a model. An adapter names its base by a path of this machine: the folder's name
+    alone counts."""
+    if path.name == "adapter_config.json":
+        config = json.loads(path.read_text("utf-8"))
+        config["base_model_name_or_path"] = Path(config.get("base_model_name_or_path") or "").name
+        return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _parsed(arguments: str | dict) -> Any:
