@@ -151,10 +151,10 @@ def test_two_models_that_take_turns_are_loaded_once_each(random_model, telling_m
 
 def test_an_adapters_name_does_not_tell_where_its_base_lies(tmp_path):
     names = set()
-    for place in ("here", "there"):
+    for place, modules in {"here": ["q_proj", "o_proj"], "there": ["o_proj", "q_proj"]}.items():
         folder = tmp_path / place / "adapter"
         folder.mkdir(parents=True)
-        config = {"base_model_name_or_path": str(tmp_path / place / "base-1"), "r": 4}
+        config = {"base_model_name_or_path": str(tmp_path / place / "base-1"), "target_modules": modules}
         (folder / "adapter_config.json").write_text(json.dumps(config))
         names.add(LocalModel(folder).name)
     assert len(names) == 1

@@ -179,11 +179,13 @@ class _Job:
 
 
 def _content_hash(path: Path) -> str:
-    """SHA-256 of a file of a model. An adapter names its base by a path of this machine: the folder's name
-    alone counts."""
+    """SHA-256 of a file of a model. An adapter names its base by a path of this machine, of which the
+    folder's name alone counts, and its modules in the chance order of a set."""
     if path.name == "adapter_config.json":
         config = json.loads(path.read_text("utf-8"))
         config["base_model_name_or_path"] = Path(config.get("base_model_name_or_path") or "").name
+        if isinstance(modules := config.get("target_modules"), list):
+            config["target_modules"] = sorted(modules)
         return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
