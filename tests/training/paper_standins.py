@@ -84,6 +84,8 @@ def overrides(
 ) -> dict[str, Any]:
     """The parameters of the paper preset that change, with their stand-ins."""
     small = SIZES | {"data_dir": str(data), "base_url": url}
+    if parameters.get("training_users") == 0:  # which means the benchmark's own users
+        del small["training_users"]
     changed = {name: value for name, value in small.items() if name in parameters}
     for name, value in parameters.items():
         if isinstance(value, str) and _MODELS.search(value):
