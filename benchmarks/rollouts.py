@@ -53,7 +53,7 @@ from tests.training.orion_world import make_setting, make_teacher  # noqa: E402
 DEMAND = 8.0  # times as many episodes a second as one at a time
 ALONE = 32  # episodes that are played one at a time
 ROUNDS = 2
-BATCHES = (64, 128)
+BATCHES = (64, 128)  # as many as a step of training plays, and an evaluation
 GREEDY = Decoding(temperature=0.0, turn_tokens=64, shown=2)
 STEPS = 3  # of GRPO that are timed but for the first, which warms up
 PROMPTS, GENERATIONS, MICRO_BATCH = 4, 8, 16
@@ -197,7 +197,9 @@ def _trl_step(stage: Stage, folder: Path) -> float:
     by_id = {task.task_id: task for task in stage.tasks}
     trainer = Trainer(
         _copy(stage),
-        environment_factory=lambda: OrionEnvironment(by_id, stage.start, stage.rewards, GREEDY.shown),
+        environment_factory=lambda: OrionEnvironment(
+            by_id, stage.start, stage.rewards, stage.tokenizer, GREEDY.shown
+        ),
         train_dataset=Dataset.from_list(prompt_rows(stage.tasks)),
         processing_class=stage.tokenizer,
         args=arguments,
@@ -220,9 +222,12 @@ def _copy(stage: Stage) -> Any:
 
 
 def verdict(frame: pd.DataFrame) -> str:
-    """ "OK" where every batch plays DEMAND times as fast as one episode at a time, else "FAIL"."""
-    slowest = frame["ratio"].iloc[1:].min()
-    return f"{'OK' if slowest >= DEMAND else 'FAIL'}: {slowest:.1f} times, at least {DEMAND:g} are expected"
+    """Of each batch, whether it plays DEMAND times as fast as one episode at a time: "OK" or "FAIL"."""
+    lines = [
+        f"{'OK' if ratio >= DEMAND else 'FAIL'}: {name} is {ratio:.2f} times as fast; {DEMAND:g} are expected"
+        for name, ratio in frame["ratio"].iloc[1:].items()
+    ]
+    return "\n".join(lines)
 
 
 def main() -> None:

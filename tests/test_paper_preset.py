@@ -11,7 +11,7 @@ from .llm.server import ChatServer
 from .training.paper_standins import answer, overrides, save_data, save_qwen
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("0[4-6]_*.ipynb"))
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("0[4-7]_*.ipynb"))
 
 
 @pytest.fixture(scope="module")

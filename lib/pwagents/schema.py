@@ -256,6 +256,7 @@ class Step(Record):
     function that the task asks for; only attempts have a result accuracy (0 to 1) other than 0.
     ``user_usage`` is what the user simulator's answer cost. ``profile`` is the contextual profile as text
     where this step changed it, for agents that have one; it is told with the observation (Orion, 4.2).
+    ``update_usage`` is what the update of the profile cost, whether it changed it or not.
     """
 
     action: Action
@@ -266,6 +267,7 @@ class Step(Record):
     result_accuracy: float = 0.0
     user_usage: Usage | None = None
     profile: str = ""
+    update_usage: Usage | None = None
 
 
 class Trajectory(Record):

@@ -55,6 +55,7 @@ SIZES: dict[str, Any] = {
     "micro_batch": 2,
     "turn_tokens": 12,
     "seeds": [0],
+    "remedies": {"entropy bonus": {"entropy_coef": 0.003}},
 }
 _MODELS = re.compile("qwen|llama", re.IGNORECASE)  # in the names or folders of models to be downloaded
 

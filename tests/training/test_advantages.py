@@ -10,6 +10,7 @@ from pwagents.training.advantages import (
     gae,
     group_advantages,
     loss_mask,
+    returns_to_go,
     sampled_rewards,
     token_advantages,
 )
@@ -115,17 +116,16 @@ def test_gae_by_hand():
     # surprise 0 + .9 * 1 - 0 = .9      advantage .9 + .45 * 1 = 1.35
     # surprise 1 + .9 * 0 - 1 = 0       advantage 0 + .45 * 1.35 = .6075
     # surprise 0 + .9 * 1 - .5 = .4     advantage .4 + .45 * .6075 = .673375
-    advantages, returns = gae([0, 1, 0, 2], [0.5, 1, 0, 1], gamma=0.9, lam=0.5)
+    advantages = gae([0, 1, 0, 2], [0.5, 1, 0, 1], gamma=0.9, lam=0.5)
     assert list(advantages) == pytest.approx([0.673375, 0.6075, 1.35, 1])
-    assert list(returns) == pytest.approx([1.173375, 1.6075, 1.35, 2])
 
 
 def test_gae_goes_from_turn_to_turn_as_if_the_answer_took_no_time():
     # lambda 1, gamma 1: the advantage is what is still to come less the value.
     episode = rollout(["respond", "search"], turns=[0, 0, 0, 0, 1], mask=[1, 1, 0, 0, 1])
-    advantages, returns = gae(sampled_rewards(episode, [0.5, 1.0]), [0.2, 0.2, 0.2], 1.0, 1.0)
-    assert list(returns) == pytest.approx([1.5, 1.5, 1.0])
-    assert list(advantages) == pytest.approx([1.3, 1.3, 0.8])
+    rewards = sampled_rewards(episode, [0.5, 1.0])
+    assert list(returns_to_go(rewards, 1.0)) == pytest.approx([1.5, 1.5, 1.0])
+    assert list(gae(rewards, [0.2, 0.2, 0.2], 1.0, 1.0)) == pytest.approx([1.3, 1.3, 0.8])
 
 
 @pytest.mark.parametrize("credit", ["episode", "turn"])

@@ -1,14 +1,16 @@
 """Will it fit? The sums against what is counted: parameters, saved tensors, peaks of memory, operations."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
+from inspect import signature
 
 import pytest
 import torch
 
 from pwagents.training.devices import GIB, Device, find_device, named_device, use_vllm
-from pwagents.training.fit import DoesNotFitError, require_fit, will_it_fit
+from pwagents.training.fit import MFU, DoesNotFitError, _changes, require_fit, will_it_fit
 from pwagents.training.memory_plan import SCORED_CHUNK, Plan, memory_parts
 from pwagents.training.model_size import ARCHITECTURES, SAVED, model_size
 from pwagents.training.small_model import make_small_model
@@ -226,9 +228,13 @@ def test_orion_fits_as_the_paper_trained_it_and_no_otherwise():
         require_fit(QWEN, plan, H100)
     message = str(refused.value)
     assert "139.1 GiB" in message and "79.1 GiB" in message
-    assert "two GPUs with FSDP" in message and "LoRA of rank 16" in message
+    assert "n_gpus: 2 with sharding: fsdp" in message and "lora: [16, 32]" in message
     asked = will_it_fit(QWEN, replace(plan, n_gpus=2, sharded=True), H100)
     assert not asked.fits and "2 GPUs are asked for, 1 found" in asked.verdict
+    assert any(line.startswith("n_gpus: 1 and lora: [16, 32]") for line in asked.advice)
+    assert not any("fsdp" in line for line in asked.advice)
+    needless = will_it_fit(QWEN, replace(plan, n_gpus=2, lora=(16, 32), weights="bfloat16"), H100)
+    assert len(needless.advice) == 1 and needless.advice[0].startswith("n_gpus: 1: ")
 
 
 def test_puma_fits_as_the_paper_trained_it():
@@ -247,7 +253,7 @@ def test_playing_episodes_counts_keys_and_values_or_vllms_share():
     by_hand = 64 * (8192 * size.cache_bytes(2) + 4 * 4 * size.vocabulary)
     assert memory_parts(size, plan, H100)["keys and values"] == (0, by_hand)
     fit = will_it_fit(size, plan, H100)
-    assert not fit.fits and fit.advice[0].startswith("fewer episodes at once: 16 in place of 64")
+    assert not fit.fits and fit.advice[0].startswith("batch_size: 16 episodes at once in place of 64")
     with_vllm = will_it_fit(size, replace(plan, vllm_memory=0.4), H100)
     assert with_vllm.fits and "keys and values" not in set(with_vllm.table["part"])
     too_little = memory_parts(size, replace(plan, vllm_memory=0.05), H100)["vLLM"]
@@ -276,8 +282,92 @@ def test_the_small_model_fits_this_machine_and_a_large_one_may_not(tmp_path):
     device = replace(find_device(), kind="cpu")
     assert require_fit(model.config, Plan("grpo", length=512, micro_batch=64, episodes=64), device).fits
     tight = replace(device, memory=GIB)
-    with pytest.raises(DoesNotFitError, match="a micro batch of 1 in place of 64"):
+    with pytest.raises(DoesNotFitError, match="micro_batch: 1 in place of 64"):
         require_fit(model.config, Plan("grpo", length=4096, micro_batch=64, episodes=1), tight)
+
+
+def test_advice_names_settings_that_the_stage_has():
+    """Every plan of a setting that a stage does not have would be refused, or change nothing."""
+    from pwagents.training.decoder import Decoding
+    from pwagents.training.launch import run_job
+    from pwagents.training.puma_dpo import PreferenceTuning
+    from pwagents.training.rl_config import GrpoConfig, PpoConfig
+    from pwagents.training.sft import FineTuning
+
+    told = {}
+    for stage, config in {
+        "sft": FineTuning,
+        "dpo": PreferenceTuning,
+        "grpo": GrpoConfig,
+        "ppo": PpoConfig,
+    }.items():
+        known = {field.name for field in fields(config)} | set(signature(run_job).parameters)
+        plays = stage in ("grpo", "ppo")
+        known |= {field.name for field in fields(Decoding)} if plays else set()
+        plan = Plan(stage, 8192, micro_batch=8, episodes=64 * plays, vllm_memory=0.4 * (stage == "grpo"))
+        told[stage] = {text for text, _ in _changes(plan, H100)}
+        for text in told[stage]:
+            assert set(re.findall(r"(\w+): ", text)) <= known, text
+    assert any("fsdp" in text for text in told["sft"]) and any("fsdp" in text for text in told["grpo"])
+    assert not any("fsdp" in text or "8bit" in text for text in told["ppo"] | told["dpo"])
+
+
+def test_sharded_weights_that_are_trained_count_in_float32():
+    """accelerate turns them into float32 under FSDP; an adapter's frozen base stays as it is."""
+    plan = Plan("sft", 4096, bf16=True, n_gpus=2, sharded=True)
+    size = model_size(QWEN)
+    for name in ("weights", "gradients", "optimizer"):
+        halved = memory_parts(size, replace(plan, weights="bfloat16"), H100)[name]
+        assert halved == memory_parts(size, plan, H100)[name]
+    adapted = memory_parts(size, replace(plan, weights="bfloat16", lora=(16, 32)), H100)["weights"][0]
+    assert adapted == (2 * size.parameters + 4 * 16 * size.adapter) // 2
+
+
+def test_a_spread_model_is_whole_where_episodes_are_played_without_vllm():
+    plan = Plan(
+        "grpo", 4096, lora=(16, 32), weights="bfloat16", bf16=True, n_gpus=2, sharded=True, episodes=8
+    )
+    size = model_size(QWEN)
+
+    def gathered(changed):
+        return memory_parts(size, changed, H100)["gathered from the GPUs"]
+
+    layers, whole = gathered(plan)
+    assert whole == 2 * size.parameters and layers < 0.3 * whole
+    assert gathered(replace(plan, vllm_memory=0.3)) == (layers, 0) == gathered(replace(plan, stage="sft"))
+
+
+def test_eight_bit_states_leave_the_embedding_in_float32():
+    size = model_size(QWEN)
+    states = memory_parts(size, Plan("sft", 4096, optim="adamw_bnb_8bit"), H100)["optimizer"][0]
+    embedding = size.vocabulary * size.hidden
+    assert states == 2 * (size.parameters - embedding) + 8 * embedding
+
+
+def test_hours_count_the_passes_over_the_tokens():
+    plan = Plan(
+        "grpo", 4096, lora=(16, 32), weights="bfloat16", bf16=True, sequences=640
+    )  # nothing is written
+    forward = 640 * 2048 * model_size(QWEN).forward_flops(2048) / (H100.flops * MFU) / 3600
+    grpo, ppo = (
+        will_it_fit(QWEN, replace(plan, stage=stage, episodes=8), H100).hours for stage in ("grpo", "ppo")
+    )
+    assert grpo == pytest.approx(3 * forward)  # reading; there and back, the frozen weights' gradients spared
+    assert ppo == pytest.approx(4 * forward)  # the critic reads them, too
+    assert will_it_fit(QWEN, replace(plan, stage="sft"), H100).hours == pytest.approx(2 * forward)
+    assert will_it_fit(QWEN, replace(plan, stage="dpo"), H100).hours == pytest.approx(
+        6 * forward
+    )  # two a pair
+    for slow in (replace(plan, weights="float32"), replace(plan, stage="sft", weights="float32", bf16=False)):
+        assert will_it_fit(QWEN, slow, H100).hours is None  # float32 somewhere
+
+
+def test_a_machine_without_gpus_is_not_several():
+    """Where there is no GPU, a training runs in one process, whatever n_gpus says."""
+    machine = Device("CPU", "cpu", 1 << 60)
+    plan = Plan("sft", 1024)
+    spread = replace(plan, n_gpus=2, sharded=True)
+    assert will_it_fit(QWEN, spread, machine).need == will_it_fit(QWEN, plan, machine).need
 
 
 # --- devices ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
@@ -143,13 +143,49 @@ def test_a_job_is_refused_before_anything_starts(model, examples, tmp_path):
         run_job("dop", job)
     with pytest.raises(ValueError, match="sharding is 'fdsp'"):
         run_job("sft", job, sharding="fdsp")
+    dpo = {"model": "m", "pairs": "p", "config": {}, "out_folder": "o"}
+    with pytest.raises(ValueError, match="dpo under fsdp cannot save its adapter"):
+        run_job("dpo", dpo, n_gpus=2)
     rl = {"model": "m", "setting": "a:b", "params": {}, "config": {"steps": 1}, "out_folder": "o"}
-    with pytest.raises(ValueError, match="grpo under fsdp needs vLLM"):
+    with pytest.raises(ValueError, match=r"grpo under fsdp needs vLLM.*use_vllm: true"):
         run_job("grpo", rl, n_gpus=2)
     with pytest.raises(ValueError, match="ppo under deepspeed cannot play"):
         run_job("ppo", rl, n_gpus=2, sharding="deepspeed")
     with pytest.raises(DataError, match=r"field 'function'.*'a:b'"):
         run_job("grpo", rl | {"model": str(model)})
+
+
+def test_gpus_that_are_not_there(model, examples, tmp_path, monkeypatch):
+    """With none, a training runs here, whatever is asked for; with too few, it is refused."""
+    job = sft_job(model, examples, tmp_path / "out", max_length=5)
+    with pytest.raises(DataError, match="at most max_length = 5"):
+        run_job("sft", job, n_gpus=2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="n_gpus is 2; expected at most 1"):
+        run_job("sft", job, n_gpus=2)
+
+
+def test_preferences_are_optimized_by_two_processes_as_by_one(model, tmp_path):
+    from safetensors.torch import load_file
+
+    from pwagents.training.puma_dpo import PreferenceTuning, write_pairs
+
+    rows = range(4)
+    sides = {"prompt_ids": [[50] * 4 for _ in rows], "chosen_ids": [[60 + i] * 4 for i in rows],
+             "rejected_ids": [[70 + i] * 4 for i in rows]}  # fmt: skip
+    write_pairs(tmp_path / "pairs.json", sides)
+    config = PreferenceTuning(epochs=2, batch_size=1, accumulation=1, learning_rate=1e-2, lora=(4, 8))
+    job = {"model": str(model), "pairs": str(tmp_path / "pairs.json"), "config": asdict(config)}
+    two = run_job("dpo", job | {"out_folder": str(tmp_path / "two")}, n_gpus=2, sharding="cpu")
+    whole = job | {"config": asdict(replace(config, batch_size=2))}
+    one = run_job("dpo", whole | {"out_folder": str(tmp_path / "one")})
+    shared, alone = (load_file(folder / "adapter_model.safetensors") for folder in (two, one))
+    assert shared.keys() == alone.keys()
+    for name, tensor in alone.items():
+        torch.testing.assert_close(shared[name], tensor, rtol=0, atol=1e-4)
+    losses = pd.read_csv(two / "log.csv")["loss"]
+    assert losses.iloc[0] == pytest.approx(0.6931, abs=1e-3)  # log 2: the reference is where it starts
+    assert any(tensor.abs().max() > 0.01 for name, tensor in shared.items() if "lora_B" in name)
 
 
 def test_tuples_cross_as_lists_do():

@@ -5,6 +5,8 @@ from huggingface_hub import ModelCard
 
 from pwagents.training.model_card import write_card
 
+from .orion_small_study import save_tiny_model
+
 
 def card_of(folder, **changes):
     facts = {
@@ -47,3 +49,11 @@ def test_the_same_facts_give_the_same_bytes(tmp_path):
     card_of(tmp_path / "a")
     card_of(tmp_path / "b")
     assert (tmp_path / "a" / "README.md").read_bytes() == (tmp_path / "b" / "README.md").read_bytes()
+
+
+def test_the_code_of_a_card_runs(tmp_path, capsys):
+    folder = save_tiny_model(tmp_path)
+    code = card_of(folder).text.split("```python\n")[1].split("```")[0]
+    exec(code.replace("path/to/this/folder", str(folder)), {})
+    assert capsys.readouterr().out.strip()
+    assert "```python\nprint(1)\n```" in card_of(folder, use="print(1)").text

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import DataError
-from pwagents.training.base_text import BaseText
+from pwagents.schema import Action, Review
+from pwagents.training import orion_models, orion_rl
+from pwagents.training.base_text import BaseText, ids_and_titles
 from pwagents.training.curves import read_curves
 from pwagents.training.decoder import Decoding
 from pwagents.training.orion_cards import add_results
@@ -15,6 +17,7 @@ from pwagents.training.orion_rl import rl_setting
 from pwagents.training.orion_runs import episodes_frame
 from pwagents.training.reward import RewardConfig
 from pwagents.training.rl_config import GrpoConfig, PpoConfig
+from pwagents.training.rollout import Rollout
 from pwagents.training.sft import FineTuning
 from pwagents.training.sft_views import has_fallen, read_losses, show_tokens
 
@@ -72,6 +75,10 @@ def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
 def test_a_card_tells_what_a_model_was_made_from_and_what_it_achieved(study, sft):
     card = (sft / "README.md").read_text()
     assert study.benchmark.content_hash in card and "## Results" not in card
+    code = card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", str(sft))
+    exec(code, said := {})
+    assert said["agent"](study.start(study.test_tasks[0]).state).thought is not None
+    assert said["agent"].shown == 2
     add_results(sft, episodes_frame([])[["method", "result_final"]].head())
     added = (sft / "README.md").read_text()
     assert "## Results" in added and added.replace("\r", "").startswith(card.split("## Use")[0][:200])
@@ -83,7 +90,8 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, s
     curves = read_curves({stage: run})
     assert curves["step"].tolist() == [0, 1] and curves["eval_result_final"].notna().all()
     assert (run / "model" / "model.safetensors").exists() and not list(run.glob("checkpoint-*"))
-    assert f"orion-{stage}" in (run / "model" / "README.md").read_text()
+    card = (run / "model" / "README.md").read_text()
+    assert f"orion-{stage}" in card and "shown=2)" in card
     assert models.reinforced(stage, sft, config, SUCCESS, DECODING, eval_tasks=3) == run
     stored = OrionModels(models.study, stored_only=True)
     with pytest.raises(DataError, match=f"orion-{stage}"):
@@ -100,9 +108,52 @@ def test_other_processes_make_the_same_setting(study, tokenizer, small_model):
     assert evaluate(small_model) == evaluate(small_model)
 
 
+def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
+    study, tokenizer, small_model, monkeypatch
+):
+    params = {"study": study.settings, "rewards": {}, "decoding": {"turn_tokens": 4, "shown": 2}}
+    first, *others = study.test_tasks
+    silent = first.model_copy(update={"type": "review", "review": Review(rating=5)})
+    odd = replace(study, test_tasks=(silent, *others))
+    monkeypatch.setattr(orion_rl, "make_study", lambda **_: odd)
+    evaluate = orion_rl.rl_setting(tokenizer, **params, eval_tasks=0)[-1]
+    assert evaluate(small_model)["turns"] > 0
+
+    def play(model, tokenizer, tasks, start, decoding):
+        """Each task: a question that is none, then a question."""
+        asks = [Action(name="respond", arguments=said) for said in ({}, {"content": "Which color?"})]
+        episodes = [start(task) for task in tasks]
+        for episode in episodes:
+            list(map(episode.advance, asks))
+        return [Rollout([], [], [], [], [], (), episode.trajectory) for episode in episodes]
+
+    monkeypatch.setattr(orion_rl, "play_rollouts", play)
+    assert evaluate(small_model)["asks"] == 1
+
+
+def test_what_a_model_is_made_from_tells_of_every_gpu_and_of_what_a_judge_is_told(
+    study, base, kept, sft, monkeypatch
+):
+    keys = []
+    monkeypatch.setattr(orion_models, "cached_model", lambda root, name, parts, make: keys.append(parts))
+
+    def judged(**roles):
+        learners = OrionModels(replace(study, settings={**study.settings, "roles": roles}))
+        learners.reinforced("grpo", sft, GrpoConfig(**RL), SUCCESS, DECODING)
+        return keys[-1]["facts"]["judge"]
+
+    assert judged() == "offline"
+    known = judged(judge="openai:x", shown=3)
+    assert known["shown"] == 3 and known["prompt"] and judged(judge="openai:x", shown=4) != known
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for n_gpus, gpus in ((None, 2), (1, None)):
+        OrionModels(study, n_gpus).sft(base, kept, TUNING, shown=2)
+        assert keys[-1].get("gpus") == gpus
+
+
 def test_the_base_model_reads_nothing_of_the_study_but_ids_that_it_must_not_use(study, models):
     text = models.base_text
-    assert isinstance(text, BaseText) and text.taken == study.benchmark.products.keys()
+    assert isinstance(text, BaseText) and text.taken == ids_and_titles(study.benchmark.products)
     said = " ".join(str(message) for n in range(20) for message in text.dialogue(n))
     assert not any(asin in said for asin in study.benchmark.products)
     assert not any(task.instruction in said for task in (*study.train_tasks, *study.test_tasks))

@@ -1,10 +1,12 @@
 """A study: who is trained on and who is held out, and that it comes from plain values."""
 
 import json
+from functools import partial
 
 import pytest
 
 from pwagents.data import load_benchmark
+from pwagents.training import orion_study
 from pwagents.training.orion_study import make_study
 
 from .orion_small_study import DATA, small_study
@@ -67,6 +69,23 @@ def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):
     other = small_study(folder, roles={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
     assert other.facts == study.facts
     assert small_study(folder, roles={"user": "none"}).facts != study.facts
+
+
+def test_what_a_language_model_is_told_is_part_of_who_plays(study, folder):
+    other = small_study(folder, roles={"teacher": "openai:x", "shown": 3})
+    assert other.player("teacher") == {"model": "openai:x", "shown": 3}
+    assert study.player("teacher") == other.player("judge") == "offline"
+
+
+def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_is_held_out(
+    study, folder, monkeypatch
+):
+    few = partial(load_benchmark, **(DATA | {"n_users": 12}))
+    monkeypatch.setattr(orion_study, "load_benchmark", lambda seed, **_: few(seed=seed))
+    three, six = (small_study(folder, seed=2, training_users=n) for n in (24, 8))
+    assert (len(three.held_out), len(six.held_out)) == (3, 6)
+    assert three.facts["data"] == six.facts["data"] and three.facts != six.facts
+    assert study.facts["held_out"] == DATA["n_users"]
 
 
 def test_each_round_of_the_teacher_plays_the_same_again_and_rounds_differ(study):

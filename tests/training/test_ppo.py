@@ -8,7 +8,8 @@ from accelerate import Accelerator
 from transformers import AutoModelForCausalLM
 
 from pwagents.training.ppo import train_ppo
-from pwagents.training.ppo_loss import fit_critic, make_critic, policy_loss
+from pwagents.training.ppo_loss import estimate_advantages, fit_critic, make_critic, policy_loss
+from pwagents.training.rl_batch import Played
 from pwagents.training.rl_config import PpoConfig
 from pwagents.training.rl_log import read_rows
 
@@ -41,6 +42,27 @@ def test_divergence_and_entropy_join_the_loss():
     found, _ = loss([1.0], [0.0], reference, PpoConfig(steps=1, kl_beta=2.0, entropy_coef=0.1))
     assert found.kl == pytest.approx(0.193147, abs=1e-6)
     assert float(found.loss.detach()) == pytest.approx(2 * 0.193147 - 0.1 * 0.3, abs=1e-6)
+
+
+def played(*episodes):
+    """Episodes of one or two turns, one token a turn, from what their turns earned."""
+    play = {1: game.play_bandit, 2: game.play_cue}
+    rollouts = [play[len(each)](game.make_model(), game.make_tasks(1), 0)[0] for each in episodes]
+    return Played(rollouts, list(episodes), {}, 0.0)
+
+
+def test_to_ask_first_is_no_worse_while_the_critic_knows_nothing():
+    """Both ways lead to the same reward; the longer one must not be punished for its length."""
+    advantages, _ = estimate_advantages(played([1.0], [0.0, 1.0]), torch.zeros(3), CONFIG)
+    assert advantages.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():
+    config = PpoConfig(steps=1, lam=0.5, gamma=0.9)
+    found = estimate_advantages(played([1.0], [0.5, 1.0]), torch.tensor([0.2, 0.1, 0.3]), config)
+    # GAE: 1 - .2 = .8; 1 - .3 = .7, before it .5 + .9 * .3 - .1 = .67, and .45 * .7 = .315 with it.
+    assert found[0].tolist() == pytest.approx([0.8, 0.985, 0.7])
+    assert found[1].tolist() == pytest.approx([1.0, 1.4, 1.0])
 
 
 def test_the_critic_comes_to_foresee_returns():

@@ -1,16 +1,20 @@
 """PUMA's trainings by TRL, on a tiny model: they learn, they are found again, adapters load as models."""
 
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
 
+import pandas as pd
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from pwagents.agents.puma import PumaAgent, TaskMemory
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
-from pwagents.training.puma_dpo import PreferenceTuning, optimize_preferences, tokenize_pairs
+from pwagents.training.launch import run_job
+from pwagents.training.puma_dpo import PreferenceTuning, optimize_preferences, tokenize_pairs, write_pairs
 from pwagents.training.puma_labels import Example, remember
 from pwagents.training.puma_pairs import Candidate, Diversity, make_pairs
 from pwagents.training.puma_recipe import (
@@ -18,6 +22,7 @@ from pwagents.training.puma_recipe import (
     fit_identifier,
     fit_parameters,
     fit_preferences,
+    not_falling,
     sample_pairs,
     training_logs,
 )
@@ -89,8 +94,83 @@ def test_dpo_learns_to_prefer_what_worked(improved):
     assert log["loss"].iloc[-1] < 0.5 and log["rewards/accuracies"].iloc[-1] == 1.0
 
 
+def test_trainings_of_the_smoke_preset_take_half_a_minute_at_most_and_learn(
+    benchmark, start, tokenizer, project_root, tmp_path
+):
+    smoke = yaml.safe_load((project_root / "params" / "smoke" / "04_puma.yaml").read_text())
+    make_small_model(tokenizer, 0).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    lora = tuple(smoke["lora"])
+    sft = {"batch_size": smoke["sft_batch_size"], "learning_rate": smoke["sft_learning_rate"], "lora": lora}
+    dpo = {"batch_size": smoke["dpo_batch_size"], "learning_rate": smoke["dpo_learning_rate"], "lora": lora}
+    recipe = PumaRecipe(
+        base=tmp_path / "base",
+        identifying=FineTuning(epochs=smoke["function_epochs"], **sft),
+        labelled=FineTuning(epochs=smoke["sft_epochs"], **sft),
+        diversity=Diversity(),
+        preferences=PreferenceTuning(epochs=smoke["dpo_epochs"], accumulation=1, **dpo),
+        models=tmp_path / "models",
+        data="a small world",
+    )
+    memory = TaskMemory(benchmark.products, Embedder(batch_size=32), smoke["memory_tokens"], recipe.count)
+    items = remember(benchmark.tasks["train"][:26], start, memory)  # a third of what the preset has
+    searches = [item for item in items if item.task.type == "search"][:5]
+    told = [
+        [Candidate({"query": item.state.instruction}, 1.0), Candidate({"query": "blue"}, 0.0)]
+        for item in searches
+    ]
+    folders, seconds = {}, {}
+    for name, train in {
+        "function": lambda: fit_identifier(recipe, [item.task for item in items]),
+        "SFT": lambda: fit_parameters(
+            recipe, "a", [Example(i, {"query": i.state.instruction}) for i in searches * 5]
+        ),
+        "DPO": lambda: fit_preferences(recipe, "a", folders["SFT"], make_pairs(searches, told)[0]),
+    }.items():
+        begun = time.process_time()  # of this process alone: other work on the machine does not count
+        folders[name] = train()
+        seconds[name] = time.process_time() - begun
+    assert max(seconds.values()) < 30 / 3, seconds
+    assert not_falling(training_logs(folders)) == []
+
+
+def test_a_loss_that_does_not_fall_is_named_and_one_row_tells_nothing():
+    def log(name, *losses):
+        return pd.DataFrame({"training": name, "step": range(len(losses)), "loss": losses})
+
+    nan = float("nan")
+    logs = [log("falls", 3, 4, 1), log("rises", 1, 2), log("broken", 2, nan), log("short", 1.0)]
+    assert not_falling(pd.concat(logs)) == ["rises", "broken"]
+
+
+def test_two_processes_optimize_as_one_with_the_whole_batch(recipe, writer, tmp_path):
+    """Pairs of one length, so that shares of a batch weigh the same in any split."""
+    tokens = {"prompt_ids": [[50, 51]] * 4, "chosen_ids": [[60, 61]] * 4, "rejected_ids": [[70, 71]] * 4}
+    write_pairs(tmp_path / "pairs.json", tokens)
+    job = {"model": str(writer), "pairs": str(tmp_path / "pairs.json")}
+
+    def train(name, batch_size, **how):
+        config = asdict(replace(recipe.preferences, batch_size=batch_size, epochs=2))
+        return run_job("dpo", job | {"config": config, "out_folder": str(tmp_path / name)}, **how)
+
+    folders = train("two", 1, n_gpus=2, sharding="cpu"), train("one", 2, n_gpus=1)
+    two, one, before = (load_file(f / "adapter_model.safetensors") for f in (*folders, writer))
+    assert any(not torch.equal(one[name], before[name]) for name in before)
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-5)
+
+
+def test_trackers_and_checkpoints_make_no_other_training(recipe, writer, items, improved, pairs):
+    tuned = replace(recipe.labelled, save_steps=7, report_to="tensorboard")
+    preferences = replace(recipe.preferences, save_steps=7, report_to="tensorboard")
+    stored = replace(recipe, labelled=tuned, preferences=preferences, stored_only=True)
+    examples = [Example(item, {"query": "red mug"}) for item in items]
+    assert fit_parameters(stored, "test", examples) == writer
+    assert fit_preferences(stored, "test", writer, pairs) == improved
+
+
 def test_dpo_keeps_the_adapter_it_began_with_and_saves_no_reference(writer, improved):
-    assert not (improved / "ref").exists()
+    assert not (improved / "ref").exists() and not (improved / "pairs.json").exists()
     before, after = (load_file(folder / "adapter_model.safetensors") for folder in (writer, improved))
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)
@@ -138,7 +218,9 @@ def test_too_long_a_pair_is_named_and_no_pairs_are_refused(tokenizer, pairs, rec
         optimize_preferences(recipe.base, tokenizer, [], recipe.preferences, tmp_path)
 
 
-def test_the_same_pairs_give_the_same_weights_also_after_a_kill(recipe, tokenizer, pairs, writer, tmp_path):
+def test_the_same_pairs_give_the_same_weights_and_log_also_after_a_kill(
+    recipe, tokenizer, pairs, writer, tmp_path
+):
     """Checkpoints hold the adapter and its reference."""
     config = replace(recipe.preferences, save_steps=4)
     optimize_preferences(writer, tokenizer, pairs, config, tmp_path / "whole")
@@ -165,7 +247,9 @@ def test_the_same_pairs_give_the_same_weights_also_after_a_kill(recipe, tokenize
             optimize_preferences(writer, tokenizer, pairs, config, tmp_path / "broken")
     finally:
         module.watch = real
-    assert any((tmp_path / "broken").glob("checkpoints-*/checkpoint-8"))
+    assert any((tmp_path / "broken").glob("checkpoints-*/checkpoint-5"))
     optimize_preferences(writer, tokenizer, pairs, config, tmp_path / "broken")
     a, b = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "broken"))
     assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    logs = [pd.read_csv(tmp_path / name / "log.csv") for name in ("whole", "broken")]
+    pd.testing.assert_frame_equal(*logs)

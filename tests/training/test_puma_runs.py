@@ -9,7 +9,7 @@ from pwagents.evaluation.runner import records_frame
 from pwagents.schema import Action
 from pwagents.training.puma_figures import plot_losses
 from pwagents.training.puma_runs import run_at_once, seconds_per_task
-from pwagents.training.puma_tables import beside_paper, differences
+from pwagents.training.puma_tables import beside_paper, differences, label_counts
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import run_episode
 from pwagents.web.functions import Shop
@@ -112,4 +112,15 @@ def test_losses_are_drawn_a_line_a_training():
         columns=["training", "step", "loss"],
     )
     left, right = plot_losses(curves).axes
-    assert [len(ax.get_lines()) for ax in (left, right)] == [2, 1]
+    lines = {line.get_label(): line for ax in (left, right) for line in ax.get_lines()}
+    assert [len(ax.get_lines()) for ax in (left, right)] == [2, 2]
+    assert lines["SFT, full"].get_color() == lines["DPO, full"].get_color() != lines["function"].get_color()
+    assert lines["no preference (log 2)"].get_ydata()[0] == pytest.approx(0.693, abs=1e-3)
+
+
+def test_labels_are_counted_by_task_and_outcome_also_where_there_are_none():
+    counts = {("search", "labelled"): 3, ("review", "labelled"): 2, ("search", "nothing to say"): 1}
+    table = label_counts(counts).set_index("task")
+    assert dict(table["labelled"]) == {"review": 2, "search": 3}
+    assert dict(table["nothing to say"]) == {"review": 0, "search": 1}
+    assert label_counts({}).empty and list(label_counts({})) == ["task"]

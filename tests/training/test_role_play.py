@@ -17,12 +17,14 @@ from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action
 from pwagents.training.played import read_played
 from pwagents.training.reward import RewardConfig, has_succeeded
 from pwagents.training.role_play import play_roles
 from pwagents.training.role_play_llm import llm_teachers
 from pwagents.web.environment import UserReply
+from pwagents.web.episode import Context
 
 from .orion_world import SPLIT, make_setting, make_teacher
 
@@ -161,6 +163,17 @@ def test_a_teacher_that_knows_the_target_is_found_out(play, searches, benchmark,
     targets = {task.instruction: benchmark.products[task.target] for task in new}
     failures(play, new, lambda state: [search(cheat.format(p=targets[state.instruction])), stop()])
     assert only_failure(tmp_path / "played.jsonl") == {"leak by the teacher"}
+
+
+def test_a_title_that_the_profile_tells_is_no_leak(play, searches, setting, benchmark, tmp_path):
+    """Such as of something that is bought again."""
+    task = next(t for t in searches if not setting.contexts[t.task_id].bought.count(t.target))
+    title = benchmark.products[task.target].title
+    told = Context(ContextualProfile(lines=(ProfileLine.of(f"Liked: {title}", True, "history"),)))
+    start = replace(setting, contexts={task.task_id: told}).start
+    script = [search(title), stop()]
+    made = play(n=1, tasks=[task], teacher=lambda _: lambda state: script[len(state.session)], start=start)
+    assert made.kept and not made.failures
 
 
 def test_an_id_that_the_shop_showed_is_no_leak(play, setting, benchmark):

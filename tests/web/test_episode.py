@@ -4,7 +4,7 @@ import pytest
 
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update
-from pwagents.schema import Action
+from pwagents.schema import Action, Usage
 from pwagents.web.environment import UserReply, WebEnvironment
 from pwagents.web.episode import Context, Episode
 
@@ -67,6 +67,17 @@ def test_a_step_that_changes_nothing_tells_no_profile_and_the_next_one_goes_on_f
     assert state.profile == after and state.session[-1].profile == ""
     assert update.given[1][0] == after and len(update.given[1][2]) == 2
     assert [bool(step.profile) for step in state.session] == [True, False]
+
+
+def test_what_an_update_cost_stands_on_its_step_whether_the_profile_changed_or_not(begin):
+    cost = Usage(calls=1, prompt_tokens=30, completion_tokens=4)
+    hears = Hears()
+    episode = begin(Context(BEFORE), lambda *given: hears(*given)._replace(usage=cost))
+    episode.advance(ASK)
+    episode.advance(SEARCH)
+    steps = episode.trajectory.steps
+    assert [step.update_usage for step in steps] == [cost, cost]
+    assert [bool(step.profile) for step in steps] == [True, False]
 
 
 def test_a_lost_step_reaches_the_update_too(begin):

@@ -15,8 +15,9 @@ def foreign_contexts(
     """task_id -> what the episode begins with when profiles are shuffled between users.
 
     A task gets the past of another user, drawn by lot: P_ctx,0 and the ids bought, as retrieval found them
-    for a task of the same type whose target is of the same category. So the profile is about the right sort
-    of products and differs in whose it is alone. What the own instruction states stays as it was.
+    for a task of the same type whose target is of the same category, where another user has one. So the
+    profile is about the right sort of products and differs in whose it is alone. What the own instruction
+    states stays as it was, and so does the earlier review that the agent is told of in a review task.
 
     Args:
         context_of: the own context of a task, such as :meth:`pwagents.training.orion_study.Study.context`.

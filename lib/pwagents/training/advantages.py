@@ -95,9 +95,7 @@ def sampled_rewards(rollout: Rollout, rewards: Sequence[float]) -> list[float]:
     return [rewards[t] if t != after else 0.0 for t, after in zip(turns, following, strict=True)]
 
 
-def gae(
-    rewards: Sequence[float], values: Sequence[float], gamma: float, lam: float
-) -> tuple[np.ndarray, np.ndarray]:
+def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: float) -> np.ndarray:
     """Generalized advantage estimation over one episode's sampled tokens (Schulman et al. 2016).
 
     Tokens of answers are no time steps: the next state of a turn's last token is the first token of the next
@@ -106,14 +104,12 @@ def gae(
     Args:
         rewards: :func:`sampled_rewards`.
         values: the critic's value before each of these tokens.
-        gamma, lam: discount and lambda per sampled token.
-
-    Returns:
-        Advantages, and the returns that the critic is fitted to (advantage + value).
+        gamma, lam: discount and lambda per sampled token. With lambda 1 the advantage is
+            :func:`returns_to_go` less the value.
     """
     advantages, following, next_value = np.zeros(len(rewards)), 0.0, 0.0
     for i in reversed(range(len(rewards))):
         surprise = rewards[i] + gamma * next_value - values[i]
         following = surprise + gamma * lam * following
         advantages[i], next_value = following, values[i]
-    return advantages, advantages + np.asarray(values, dtype=float)
+    return advantages

@@ -65,8 +65,8 @@ class Lesson:
 
 LESSONS = (
     Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.8, most_steps=200),
-    Lesson(asked=3, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=400),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=250),
+    Lesson(asked=5, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=400),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=400),
 )
 
 

@@ -112,7 +112,7 @@ class _Dialogue:
         return [option for option in options if self.generator.random() < share]
 
     def _search(self) -> BeliefState:
-        asked = int(self.generator.choice(4, p=[0.4, 0.3, 0.2, 0.1]))
+        asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
         return self._stop(self._request(self._ids(), asked))
 
     def _request(self, bought: tuple[str, ...], asked: int, plain: bool = False) -> BeliefState:

@@ -162,10 +162,10 @@ class BatchDecoder:
         model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.model, self.trunk = model, model.model
         config = model.config
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.width = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        heads, key_heads = config.num_attention_heads, config.num_key_value_heads
+        self.width = getattr(config, "head_dim", None) or config.hidden_size // heads
         self.lengths = torch.zeros(rows, dtype=torch.long, device=model.device)
-        empty = torch.zeros(rows, self.kv_heads, 0, self.width, dtype=model.dtype, device=model.device)
+        empty = torch.zeros(rows, key_heads, 0, self.width, dtype=model.dtype, device=model.device)
         self.cache = [(empty, empty) for _ in range(config.num_hidden_layers)]  # (rows, heads, tokens, width)
 
     def write(
@@ -245,11 +245,11 @@ class BatchDecoder:
         chosen = torch.tensor(rows, dtype=torch.long, device=self.lengths.device)
         if len(chosen) < len(self.lengths):
             self.lengths = self.lengths[chosen]
-            self.cache = [(keys[chosen], values[chosen]) for keys, values in self.cache]
+            for i, pair in enumerate(self.cache):  # one layer at a time: the old and the new may be large
+                self.cache[i] = tuple(part[chosen] for part in pair)
 
     def _attend(self, layer, cache, x, where, rotation, sees):
         """Self-attention of one layer over all that its rows have read."""
-        from torch.nn.functional import scaled_dot_product_attention
         from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
         rows, positions, total = where
@@ -261,13 +261,7 @@ class BatchDecoder:
         keys, values = cache
         keys[rows[:, None], :, positions] = key.transpose(1, 2)
         values[rows[:, None], :, positions] = attention.v_proj(h).view(shape)
-        seen = scaled_dot_product_attention(
-            query,
-            keys[:, :, :total],
-            values[:, :, :total],
-            attn_mask=sees,
-            enable_gqa=self.heads != self.kv_heads,
-        )
+        seen = _look(query, keys[:, :, :total], values[:, :, :total], sees)
         return attention.o_proj(seen.transpose(1, 2).flatten(2))
 
     def _grow(self, total: int) -> None:
@@ -277,9 +271,26 @@ class BatchDecoder:
         more = total - self.cache[0][0].shape[2]
         if more > 0:
             more = -(-more // 64) * 64
-            self.cache = [
-                tuple(functional.pad(part, (0, 0, 0, more)) for part in pair) for pair in self.cache
-            ]
+            for i, pair in enumerate(self.cache):  # one layer at a time, as above
+                self.cache[i] = tuple(functional.pad(part, (0, 0, 0, more)) for part in pair)
+
+
+def _look(
+    query: "torch.Tensor", keys: "torch.Tensor", values: "torch.Tensor", sees: "torch.Tensor"
+) -> "torch.Tensor":
+    """Attention of (rows, heads, tokens, width), where several query heads may share a key head.
+
+    Without torch's ``enable_gqa``: with a mask, that takes a GPU to the kernel that writes all scores down.
+    """
+    from torch.nn.functional import scaled_dot_product_attention
+
+    shared = query.shape[1] // keys.shape[1]
+    if shared > 1 and query.shape[2] == 1:  # the queries of one key head side by side, as if they were tokens
+        query = query.unflatten(1, (keys.shape[1], shared)).squeeze(3)
+        return scaled_dot_product_attention(query, keys, values, attn_mask=sees).flatten(1, 2).unsqueeze(2)
+    if shared > 1:
+        keys, values = (part.repeat_interleave(shared, 1) for part in (keys, values))
+    return scaled_dot_product_attention(query, keys, values, attn_mask=sees)
 
 
 def _draw(

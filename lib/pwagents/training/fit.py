@@ -37,9 +37,12 @@ class Fit:
         table: part, "training (GiB)" and, where episodes are played, "playing (GiB)", per GPU.
         need: bytes a GPU at the peak.
         tokens: of the whole training.
-        hours: on all GPUs together; None where the device's speed is unknown.
+        hours: by the clock, all GPUs at work; None where the speed is unknown: no GPU, one unlisted,
+            or something is computed in float32.
         fits: there is memory enough and there are GPUs enough.
-        advice: where it does not fit, what would make it, one change a line.
+        advice: where it does not fit, what would make it, one change a line, with the names of the stage's
+            configuration (``FineTuning``, ``PreferenceTuning``, ``GrpoConfig``, ``PpoConfig``), of
+            ``Decoding`` and of ``run_job``.
     """
 
     model: ModelSize
@@ -91,7 +94,7 @@ def will_it_fit(
         table = table.drop(columns="playing (GiB)")
     tokens = plan.sequences * plan.mean * (2 if plan.stage == "dpo" else 1)
     fits = need <= device.memory and (device.kind == "cpu" or plan.n_gpus <= device.count)
-    advice = () if need <= device.memory else tuple(_advice(size, plan, device))
+    advice = () if fits else tuple(_advice(size, plan, device))
     return Fit(size, plan, device, table, need, tokens, _hours(size, plan, device, tokens), fits, advice)
 
 
@@ -110,13 +113,20 @@ def require_fit(
 
 
 def _hours(size: ModelSize, plan: Plan, device: Device, tokens: int) -> float | None:
-    if device.flops is None or device.bandwidth is None:
+    if device.flops is None or device.bandwidth is None or _in_float32(plan):
         return None
     forward = size.forward_flops(plan.mean)
     passes = 2 if plan.lora else 3  # the frozen weights' own gradients are spared
     passes += plan.gradient_checkpointing + (plan.reference or plan.stage == "dpo")
+    passes += plan.stage == "ppo"  # what the critic reads
     training = tokens * passes * forward / (device.flops * MFU)
     return (training + _playing_seconds(size, plan, device)) / plan.n_gpus / 3600
+
+
+def _in_float32(plan: Plan) -> bool:
+    """Whether training or playing computes in float32, which is far slower than the device's listed speed."""
+    playing = plan.plays and not plan.vllm_memory  # with the weights as they are
+    return plan.weights == "float32" and (playing or not plan.bf16)
 
 
 def _playing_seconds(size: ModelSize, plan: Plan, device: Device) -> float:
@@ -137,29 +147,36 @@ def _changes(plan: Plan, device: Device) -> Iterator[tuple[str, Plan]]:
         yield "gradient_checkpointing: true (a third more time)", replace(plan, gradient_checkpointing=True)
     if plan.episodes > 8:
         fewer = plan.episodes // 4
-        yield f"fewer episodes at once: {fewer} in place of {plan.episodes}", replace(plan, episodes=fewer)
+        text = f"batch_size: {fewer} episodes at once in place of {plan.episodes}"
+        yield text, replace(plan, episodes=fewer)
     if plan.micro_batch > 1:
-        yield f"a micro batch of 1 in place of {plan.micro_batch}", replace(plan, micro_batch=1)
+        name = "micro_batch" if plan.plays else "batch_size"
+        yield f"{name}: 1 in place of {plan.micro_batch}", replace(plan, micro_batch=1)
     if plan.vllm_memory > 0.3:
         yield "vllm_memory: 0.3", replace(plan, vllm_memory=0.3)
     if device.kind == "cuda" and not plan.bf16 and plan.weights == "float32":
         yield "bf16: true (computing in bfloat16)", replace(plan, bf16=True)
-    if device.kind == "cuda" and not plan.sharded:
-        text = "two GPUs with FSDP (params/accelerate/fsdp.yaml)"
+    if device.kind == "cuda" and not plan.sharded and _may_shard(plan):
         more = replace(plan, n_gpus=max(2, plan.n_gpus), sharded=True)
-        yield text if plan.n_gpus < 2 else f"FSDP over the {plan.n_gpus} GPUs", more
-    if plan.optimizer != "adamw_bnb_8bit" and not plan.lora:
-        text = "8-bit AdamW (optimizer: adamw_bnb_8bit, package bitsandbytes)"
-        yield text, replace(plan, optimizer="adamw_bnb_8bit")
+        yield f"n_gpus: {more.n_gpus} with sharding: fsdp (params/accelerate/fsdp.yaml)", more
+    full = plan.optim != "adamw_bnb_8bit" and plan.lora is None
+    if full and not plan.sharded and plan.stage in ("sft", "grpo"):  # which have the setting
+        text = "optim: adamw_bnb_8bit (8-bit AdamW, package bitsandbytes)"
+        yield text, replace(plan, optim="adamw_bnb_8bit")
     if not plan.lora:
-        change = replace(plan, lora=(16, 32))
-        yield "LoRA of rank 16 in place of all weights (lora: [16, 32])", change
+        yield "lora: [16, 32] (an adapter in place of all weights)", replace(plan, lora=(16, 32))
     if plan.weights == "float32":
         text = "weights: bfloat16 (small updates are lost unless only an adapter is trained)"
         yield text, replace(plan, weights="bfloat16", bf16=True)
     if plan.length > 1024:
-        half = plan.length // 2
-        yield f"sequences of at most {half:,} tokens in place of {plan.length:,}", replace(plan, length=half)
+        half, name = plan.length // 2, "episode_tokens" if plan.plays else "max_length"
+        yield f"{name}: sequences of {half:,} tokens in place of {plan.length:,}", replace(plan, length=half)
+
+
+def _may_shard(plan: Plan) -> bool:
+    """Whether :func:`pwagents.training.launch.run_job` takes the stage under FSDP, and FSDP the optimizer."""
+    stage = plan.stage == "sft" or (plan.stage == "grpo" and plan.vllm_memory > 0)
+    return stage and plan.optim != "adamw_bnb_8bit"
 
 
 def _advice(size: ModelSize, plan: Plan, device: Device) -> Iterator[str]:
@@ -168,18 +185,30 @@ def _advice(size: ModelSize, plan: Plan, device: Device) -> Iterator[str]:
     def need(changed: Plan) -> int:
         return peak(memory_parts(size, changed, device))
 
+    def changes(changed: Plan) -> list[tuple[str, Plan]]:
+        most = device.count if begin else max(2, plan.n_gpus)
+        return [(text, each) for text, each in _changes(changed, device) if each.n_gpus <= most]
+
+    begin = ""
+    if device.kind == "cuda" and plan.n_gpus > device.count:
+        begin = f"n_gpus: {device.count}"  # those that are there, first of all
+        plan = replace(plan, n_gpus=device.count, sharded=plan.sharded and device.count > 1)
+        if need(plan) <= device.memory:
+            yield f"{begin}: {need(plan) / GIB:.1f} GiB"
+            return
+        begin += " and "
     enough = [
-        f"{text}: {need(p) / GIB:.1f} GiB" for text, p in _changes(plan, device) if need(p) <= device.memory
+        f"{begin}{text}: {need(p) / GIB:.1f} GiB" for text, p in changes(plan) if need(p) <= device.memory
     ]
     if enough:
         yield from enough
         return
     taken = plan
     while need(taken) > device.memory:
-        better = [(text, p) for text, p in _changes(taken, device) if need(p) < 0.99 * need(taken)]
+        better = [(text, p) for text, p in changes(taken) if need(p) < 0.99 * need(taken)]
         if not better:
             yield f"even so {need(taken) / GIB:.1f} GiB: a smaller model, or a GPU with more memory"
             return
-        together = "and " if taken is not plan else ""
+        joined = begin if taken is plan else "and "
         text, taken = better[0]
-        yield f"{together}{text}: {need(taken) / GIB:.1f} GiB"
+        yield f"{joined}{text}: {need(taken) / GIB:.1f} GiB"

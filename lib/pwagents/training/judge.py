@@ -42,7 +42,8 @@ class OfflineJudge:
 
     - -1: no call, or a malformed one; the same call again; a search, recommendation or review that touches
       what is to be avoided, unless the user asked for it; a ``stop`` before any result; a question about what
-      was stated or asked before; a review where there is nothing to review, anything else where there is.
+      was stated or asked before; a review where there is nothing to review, a search or recommendation where
+      there is.
     - Search: from -1 to 1 by how much the query holds of the product's words and the stated values, which
       weigh twice, and, for each attribute of which the past speaks for a value that products in question
       have, of one such value. Off this goes twice the share of its words that S_t gives no reason for.

@@ -9,6 +9,9 @@ is one GPU or none, it runs in this process. Keys of a job, by stage:
 
 - sft: ``model`` (folder), ``examples`` (file of :func:`write_examples`), ``config`` (of
   :class:`pwagents.training.sft.FineTuning`).
+- dpo: ``model`` (folder of a model or an adapter), ``pairs`` (file of
+  :func:`pwagents.training.puma_dpo.write_pairs`), ``config`` (of
+  :class:`pwagents.training.puma_dpo.PreferenceTuning`).
 - grpo, ppo: ``model`` (folder), ``setting`` (``"module:function"``; the function gets the tokenizer and
   ``params`` and returns tasks, play, rewards and evaluate, as :func:`pwagents.training.grpo.train_grpo` takes
   them), ``params``, ``config`` (of :class:`pwagents.training.rl_config.GrpoConfig` or ``PpoConfig``).
@@ -37,7 +40,7 @@ from pwagents.project import project_path
 from pwagents.schema import check_choice
 from pwagents.training.conversation_tokens import Example
 
-Stage = Literal["sft", "grpo", "ppo"]
+Stage = Literal["sft", "dpo", "grpo", "ppo"]
 # Over several GPUs: fsdp and deepspeed spread the model, with ddp each GPU has all of it; cpu is for tests.
 Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]
 Job = Mapping[str, Any]
@@ -54,7 +57,7 @@ def run_job(stage: Stage, job: Job, n_gpus: int | None = None, sharding: Shardin
 
     Raises:
         DataError: the job lacks a key, has one too many, or holds a value that is not plain.
-        ValueError: stage and sharding do not go together.
+        ValueError: stage and sharding do not go together, or there are GPUs, but fewer than ``n_gpus``.
         LaunchError: the training failed in other processes. In this process it raises what it raises.
     """
     import torch
@@ -63,10 +66,14 @@ def run_job(stage: Stage, job: Job, n_gpus: int | None = None, sharding: Shardin
     job = check_job(stage, job)
     found = torch.cuda.device_count()
     processes = found if n_gpus is None else n_gpus
-    if processes <= 1 and found <= 1:
-        return STAGES[stage](**job)
     if processes > 1:
         _check_sharding(stage, job, sharding)
+    if sharding != "cpu":
+        if processes > found > 0:
+            raise ValueError(f"n_gpus is {processes}; expected at most {found}, as many as were found")
+        processes = min(processes, found)
+    if processes <= 1 and found <= 1:
+        return STAGES[stage](**job)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"
         write_aside(path, json.dumps({"stage": stage, **job}))
@@ -142,6 +149,15 @@ def _sft(*, model: str, examples: str, config: dict, out_folder: str) -> Path:
     return out
 
 
+def _dpo(*, model: str, pairs: str, config: dict, out_folder: str) -> Path:
+    from pwagents.training.puma_dpo import PreferenceTuning, read_pairs, train_on_pairs
+
+    folder, out = project_path(model), project_path(out_folder)
+    pairs_read = read_pairs(project_path(pairs))
+    train_on_pairs(folder, _tokenizer(folder), pairs_read, PreferenceTuning(**config), out)
+    return out
+
+
 def _grpo(*, model: str, setting: str, params: dict, config: dict, out_folder: str) -> Path:
     from pwagents.training.grpo import train_grpo
     from pwagents.training.rl_config import GrpoConfig
@@ -164,7 +180,7 @@ def _reinforce(train: Callable, config: Any, model: str, setting: str, params: d
     return out
 
 
-STAGES: dict[str, Callable[..., Path]] = {"sft": _sft, "grpo": _grpo, "ppo": _ppo}
+STAGES: dict[str, Callable[..., Path]] = {"sft": _sft, "dpo": _dpo, "grpo": _grpo, "ppo": _ppo}
 
 
 def _tokenizer(folder: Path):
@@ -182,9 +198,14 @@ def _named(name: str) -> Callable:
 
 
 def _check_sharding(stage: str, job: Job, sharding: str) -> None:
-    """Episodes are played with the weights as they lie on one GPU: FSDP and ZeRO-3 leave it parts of them."""
+    """Whether the stage can do with the parts of the weights that FSDP and ZeRO-3 leave on one GPU.
+
+    Episodes are played with whole weights; DPO saves its adapter from one process.
+    """
     if sharding == "fsdp" and stage == "grpo" and not job["config"].get("use_vllm"):
-        raise ValueError("grpo under fsdp needs vLLM, which gets whole weights: vllm: colocate, or ddp")
+        raise ValueError("grpo under fsdp needs vLLM, which gets whole weights: use_vllm: true, or ddp")
+    if sharding in ("fsdp", "deepspeed") and stage == "dpo":
+        raise ValueError(f"dpo under {sharding} cannot save its adapter: ddp, which is all an adapter needs")
     if sharding in ("fsdp", "deepspeed") and stage == "ppo":
         raise ValueError(f"ppo under {sharding} cannot play episodes: ddp, with an adapter where it must fit")
 
@@ -221,7 +242,9 @@ def main(path: str) -> None:
         stage = job.pop("stage")
         STAGES[stage](**check_job(stage, job))
     except Exception as error:
-        write_aside(Path(path).with_suffix(".error"), f"{type(error).__name__}: {error}")
+        told = Path(path).with_suffix(".error")
+        if not told.exists():  # another process failed first, and this one for want of it
+            write_aside(told, f"{type(error).__name__}: {error}")
         raise
     finally:
         PartialState().destroy_process_group()

@@ -33,7 +33,7 @@ class Plan:
         micro_batch: sequences (pairs with dpo) in one pass on one GPU.
         lora: rank and alpha of an adapter on all linear layers; None trains all weights.
         weights: their type; bf16 says whether the computing is in bfloat16 also where they are not.
-        optimizer: by transformers' name; the 8-bit one needs the package bitsandbytes.
+        optim: the optimizer by transformers' name; the 8-bit one needs the package bitsandbytes.
         reference: a reference model is needed (dpo always has one; grpo and ppo where kl_beta is not 0). An
             adapter needs no second model for it.
         episodes: that are played at once on one GPU (grpo, ppo).
@@ -50,7 +50,7 @@ class Plan:
     lora: tuple[int, int] | None = None
     weights: Weights = "float32"
     bf16: bool = False
-    optimizer: Optimizer = "adamw_torch_fused"
+    optim: Optimizer = "adamw_torch_fused"
     gradient_checkpointing: bool = False
     reference: bool = False
     episodes: int = 0
@@ -64,7 +64,7 @@ class Plan:
     def __post_init__(self):
         check_choice("stage", self.stage, Stage)
         check_choice("weights", self.weights, Weights)
-        check_choice("optimizer", self.optimizer, Optimizer)
+        check_choice("optim", self.optim, Optimizer)
 
     @property
     def plays(self) -> bool:
@@ -86,8 +86,10 @@ class Plan:
 
 def memory_parts(size: ModelSize, plan: Plan, device: Device) -> dict[str, tuple[int, int]]:
     """Part -> bytes a GPU while training, and while playing episodes."""
-    if device.kind == "cpu":
-        plan = replace(plan, bf16=False)  # as the trainers do
+    if device.kind == "cpu":  # as the trainers do
+        plan = replace(plan, bf16=False, n_gpus=1, sharded=False, vllm_memory=0.0)
+    elif plan.sharded and not plan.lora:  # FSDP and ZeRO-3 keep what is trained in float32
+        plan = replace(plan, weights="float32")
     shards = plan.n_gpus if plan.sharded else 1
     each = 4 if plan.weights == "float32" else 2
     trained, trained_each = size.parameters, each
@@ -97,7 +99,11 @@ def memory_parts(size: ModelSize, plan: Plan, device: Device) -> dict[str, tuple
     gradients = trained * trained_each
     if plan.n_gpus > 1 and not plan.sharded:
         gradients *= 2  # and the buckets in which they travel
-    states = trained * 2 * (trained_each if plan.optimizer == "adamw_torch_fused" else 1)
+    states = trained * 2 * trained_each
+    if plan.optim == "adamw_bnb_8bit":
+        states = trained * 2
+        if not plan.lora:
+            states += 6 * size.hidden * size.vocabulary  # the embedding's stay in float32
     # A second model; the adapter's own base serves where there is one.
     second = (plan.reference or plan.stage == "dpo") and plan.lora is None
     parts = {
@@ -105,7 +111,7 @@ def memory_parts(size: ModelSize, plan: Plan, device: Device) -> dict[str, tuple
         "gradients": (gradients // shards, 0),
         "optimizer": (states // shards,) * 2,
         "reference model": (second * size.parameters * each // shards,) * 2,
-        "gathered for one layer": (_gathered(size, plan),) * 2,
+        "gathered from the GPUs": _gathered(size, plan),
         "weights in bfloat16": (_copies(size, plan), 0),
         "kept for the backward pass": (_activations(size, plan), 0),
         "output layer": (_output_layer(size, plan, device), 0),
@@ -129,13 +135,18 @@ def _computed_in(plan: Plan) -> int:
     return 2 if plan.bf16 or plan.weights == "bfloat16" else 4
 
 
-def _gathered(size: ModelSize, plan: Plan) -> int:
-    """FSDP: the parts outside the layers, and the layer at work and the next, whole; a layer's gradients."""
+def _gathered(size: ModelSize, plan: Plan) -> tuple[int, int]:
+    """The parts outside the layers, and the layer at work and the next, whole; a layer's gradients.
+
+    To play without vLLM the whole model is gathered.
+    """
     if not plan.sharded or plan.n_gpus == 1:
-        return 0
+        return 0, 0
     head = size.hidden * size.vocabulary  # its gradient counts with the output layer
     gradients = 0 if plan.lora else 4 * (size.layer + size.root - head)
-    return (size.root + 2 * size.layer) * _computed_in(plan) + gradients
+    whole = plan.plays and not plan.vllm_memory
+    playing = size.parameters * _computed_in(plan) if whole else 0
+    return (size.root + 2 * size.layer) * _computed_in(plan) + gradients, playing
 
 
 def _copies(size: ModelSize, plan: Plan) -> int:
@@ -200,9 +211,13 @@ def _vllm(size: ModelSize, plan: Plan, device: Device) -> int:
 
 
 def _prefill(size: ModelSize, plan: Plan) -> int:
-    """What one layer works in when all prompts are read at once, each half an episode long."""
+    """What one layer works in when all prompts are read at once, each half an episode long.
+
+    Its keys and values stand there once for each head that reads them, beside them what each token sees.
+    """
     if not plan.plays or plan.vllm_memory:
         return 0
-    each = 2 if plan.weights == "bfloat16" else 4
-    tokens = plan.episodes * plan.length // 2
-    return tokens * (3 * size.feed_forward + 3 * size.hidden) * each
+    each, prompt = 2 if plan.weights == "bfloat16" else 4, plan.length // 2
+    repeated = 2 * size.attention if size.key_value < size.attention else 0
+    a_token = (3 * size.feed_forward + 3 * size.hidden + repeated) * each + prompt * (1 + each)
+    return plan.episodes * prompt * a_token

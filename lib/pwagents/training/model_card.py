@@ -21,6 +21,7 @@ def write_card(
     base: str | None = None,
     licence: str = "mit",
     tags: tuple[str, ...] = (),
+    use: str = "",
 ) -> None:
     """Write ``folder/README.md``: YAML as Hugging Face reads it, then Markdown for people.
 
@@ -31,12 +32,13 @@ def write_card(
         training: the settings as name -> value, for instance ``asdict`` of a :class:`FineTuning`.
         results: measured numbers with a row for each comparison, as in the notebook's table.
         base: the model it was trained from: an id at Hugging Face, or a folder, of which the name is told.
+        use: Python that shows how the model is used; empty: as any chat model.
     """
     parts = [f"# {_line(title)}", what.strip()]
     parts += ["## Trained on", _facts(trained_on), "## Training", _facts(training)]
     if results is not None:
         parts += ["## Results", _table(list(map(str, results.columns)), results.itertuples(index=False))]
-    parts += ["## Use", _USE.strip()]
+    parts += ["## Use", f"```python\n{(use or _USE).strip()}\n```"]
     header = _header(title, base, licence, tags)
     write_aside(Path(folder) / CARD, f"---\n{header}\n---\n\n" + "\n\n".join(parts) + "\n")
 
@@ -75,10 +77,8 @@ def _line(text: str) -> str:
 
 
 _USE = """
-```python
-from pwagents.agents.orion import OrionAgent
 from pwagents.llm.local_model import LocalModel
 
-agent = OrionAgent(LocalModel("path/to/this/folder"))  # belief state -> action
-```
+model = LocalModel("path/to/this/folder")
+print(model.complete([{"role": "user", "content": "Hello"}], max_tokens=20).text)
 """

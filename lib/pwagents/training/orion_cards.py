@@ -17,6 +17,12 @@ WHAT = {
     "orion-ppo": "Orion's agent after PPO on whole episodes, from the fine-tuned one: the paper's baseline.",
 }
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
+_USE = """
+from pwagents.agents.orion import OrionAgent
+from pwagents.llm.local_model import LocalModel
+
+agent = OrionAgent(LocalModel("path/to/this/folder"), shown={shown})  # belief state -> action
+"""
 
 
 def write_orion_card(
@@ -32,7 +38,9 @@ def write_orion_card(
     policy = folder / POLICY if (folder / POLICY).exists() else folder
     base = parts["start"].partition("@")[0]
     tags = ("orion", name.rpartition("-")[2])
-    write_card(policy, name, WHAT[name], parts["facts"], parts["settings"], results, base=base, tags=tags)
+    facts = parts["facts"]
+    use = _USE.format(shown=facts["shown"] if "shown" in facts else facts["decoding"]["shown"])
+    write_card(policy, name, WHAT[name], facts, parts["settings"], results, base=base, tags=tags, use=use)
 
 
 def add_results(folder: Path, results: "pd.DataFrame") -> None:

@@ -21,9 +21,10 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.project import code_hash, project_path
 from pwagents.schema import Action
 from pwagents.training.base_model import LESSONS, base_model
-from pwagents.training.base_text import BaseText
+from pwagents.training.base_text import BaseText, ids_and_titles
 from pwagents.training.decoder import Decoding
 from pwagents.training.launch import Sharding, run_job, write_examples
+from pwagents.training.llm_judge import prompts
 from pwagents.training.model_cache import cached_model
 from pwagents.training.orion_cards import write_orion_card
 from pwagents.training.orion_rl import SETTING
@@ -33,13 +34,15 @@ from pwagents.training.played import Played
 from pwagents.training.reward import RewardConfig
 from pwagents.training.rl_config import GrpoConfig, PpoConfig
 from pwagents.training.role_play import RolePlay, play_roles
-from pwagents.training.sft import FineTuning
+from pwagents.training.sft import NO_MATTER, FineTuning
 from pwagents.web.episode import BeliefState
 
 Stage = Literal["grpo", "ppo"]
 # What decides, beside data and settings, what comes out.
 ROLE_PLAY_CODE = (
+    "agents/plain",
     "training/played",
+    "training/reward",
     "training/role_play",
     "training/role_play_llm",
     "training/teacher",
@@ -48,10 +51,12 @@ ROLE_PLAY_CODE = (
 SFT_CODE = ("training/conversation_tokens", "training/orion_tokens", "training/sft")
 RL_CODE = (
     "training/advantages",
+    "training/conversation_tokens",
     "training/decoder",
     "training/grpo",
     "training/grpo_trainer",
     "training/judge",
+    "training/orion_rl",
     "training/orion_tokens",
     "training/policy",
     "training/ppo",
@@ -62,7 +67,6 @@ RL_CODE = (
     "training/scoring",
     "training/wishes",
 )
-_NO_MATTER = ("report_to", "save_steps")  # settings that do not change what comes out
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,8 @@ class OrionModels:
     def base_text(self) -> BaseText:
         """What the small base model is pre-trained on."""
         study = self.study
-        return BaseText(study.offline_updater, sorted(study.benchmark.products), study.seed)
+        taken = ids_and_titles(study.benchmark.products)
+        return BaseText(study.offline_updater, taken, study.seed)
 
     def role_play(self, n: int, success: RewardConfig) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -125,10 +130,7 @@ class OrionModels:
             raise DataError(store, f"user {state.user_id}", "role-play", "an episode missing", expected)
 
         store = study.output_dir / "runs" / "role_play.jsonl"
-        facts = {
-            "teacher": study.roles.get("teacher", "offline"),
-            "teacher's code": code_hash(*ROLE_PLAY_CODE),
-        }
+        facts = {"teacher": study.player("teacher"), "teacher's code": code_hash(*ROLE_PLAY_CODE)}
         return play_roles(
             study.benchmark,
             study.train_tasks,
@@ -201,11 +203,10 @@ class OrionModels:
 
         facts = {name: params[name] for name in ("rewards", "decoding", "eval_tasks")}
         tasks = [task.task_id for task in (*self.study.train_tasks, *self.study.test_tasks)]
-        facts |= {
-            "study": self.study.facts,
-            "judge": self.study.roles.get("judge", "offline"),
-            "tasks": _digest(tasks),
-        }
+        judge = self.study.player("judge")
+        if judge != "offline":
+            judge |= {"prompt": _digest(prompts()), "code": code_hash("training/llm_judge")}
+        facts |= {"study": self.study.facts, "judge": judge, "tasks": _digest(tasks)}
         return self._cached(f"orion-{stage}", start, facts, config, RL_CODE, make)
 
     def _cached(
@@ -225,13 +226,20 @@ class OrionModels:
             make(folder)
             write_orion_card(folder, name, parts)
 
-        settings = {key: value for key, value in asdict(config).items() if key not in _NO_MATTER}
+        settings = {key: value for key, value in asdict(config).items() if key not in NO_MATTER}
         parts = {"start": LocalModel(start).name, "facts": facts, "settings": settings}
         parts |= {"code": code_hash(*code)}
-        if (self.n_gpus or 1) > 1:
-            parts |= {"gpus": self.n_gpus, "sharding": self.sharding}
+        gpus = _count_gpus() if self.n_gpus is None else self.n_gpus
+        if gpus > 1:
+            parts |= {"gpus": gpus, "sharding": self.sharding}
         made_by = refuse if self.stored_only else make_with_card
         return cached_model(self.study.output_dir / "models", name, parts, made_by)
+
+
+def _count_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _digest(content: Any) -> str:

@@ -22,7 +22,13 @@ WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 
 # What decides how these four act.
-CODE = ("training/orion_references", "training/teacher", "training/wishes", "agents/plain")
+CODE = (
+    "agents/plain",
+    "training/orion_references",
+    "training/role_play_llm",
+    "training/teacher",
+    "training/wishes",
+)
 
 
 def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
@@ -37,7 +43,7 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
         TEACHER: lambda _: teacher(),
         ORACLE: lambda task: partial(know_all, study, task),
     }
-    facts = {"code": code_hash(*CODE), "teacher": study.roles.get("teacher", "offline")}
+    facts = {"code": code_hash(*CODE), "teacher": study.player("teacher")}
     return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
 
 

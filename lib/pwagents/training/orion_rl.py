@@ -10,7 +10,7 @@ from pwagents.evaluation.benchmark_tables import sample_tasks
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Task
 from pwagents.training.decoder import Decoding, play_rollouts
-from pwagents.training.orion_study import make_study
+from pwagents.training.orion_study import has_answer, make_study
 from pwagents.training.reward import RewardConfig, make_rewards
 from pwagents.training.rl_batch import Evaluate, Play
 from pwagents.training.rollout import StepRewards
@@ -30,11 +30,12 @@ def rl_setting(
     Args:
         study: arguments of :func:`pwagents.training.orion_study.make_study`.
         rewards, decoding: fields of :class:`RewardConfig` and :class:`Decoding`.
-        eval_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all.
+        eval_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
+            be scored.
     """
     made, sampled = make_study(**study), Decoding(**decoding)
     greedy = replace(sampled, temperature=0.0, review_temperature=None)
-    checked = sample_tasks(made.test_tasks, eval_tasks, made.seed)
+    checked = sample_tasks([task for task in made.test_tasks if has_answer(task)], eval_tasks, made.seed)
 
     def play(model, tasks, seed):
         return play_rollouts(model, tokenizer, tasks, made.start, sampled, seed)
@@ -42,7 +43,10 @@ def rl_setting(
     def evaluate(model) -> dict[str, float]:
         rollouts = play_rollouts(model, tokenizer, checked, made.start, greedy)
         grades = [grade(rollout.trajectory) for rollout in rollouts]
-        asks = [sum(action.name == "respond" for action in rollout.actions) for rollout in rollouts]
+        asks = [
+            sum(step.action.name == "respond" and not step.error for step in rollout.trajectory.steps)
+            for rollout in rollouts
+        ]
         return {
             "result_final": float(np.mean([each.result_final for each in grades])),
             "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pwagents.agents.plain import FunctionClassifier
 from pwagents.data import load_benchmark
@@ -88,6 +88,11 @@ class Study:
         """Who plays what, as fields of :class:`pwagents.training.orion_roles.Roles`."""
         return self.settings["roles"]
 
+    def player(self, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
+        """Who plays a role, for keys; with a language model, how many products it is told about, too."""
+        name = self.roles.get(role, "offline")
+        return name if name == "offline" else {"model": name, "shown": self.roles.get("shown", Roles.shown)}
+
     @property
     def held_out_hash(self) -> str:
         """The content hash of the users held out: on the embedded world, the other notebooks' data."""
@@ -156,7 +161,7 @@ def _make(text: str) -> Study:
     seed, types, folder = settings["seed"], settings["task_types"], project_path(settings["output_dir"])
     benchmark, held_out = _load(settings)
     training = [user for user in benchmark.behaviors if user not in set(held_out)]
-    train_tasks = [task for task in tasks_of(benchmark, training, "train", types) if _has_answer(task)]
+    train_tasks = [task for task in tasks_of(benchmark, training, "train", types) if has_answer(task)]
     by_split = _test_tasks(benchmark, held_out, types, settings["eval_tasks"], seed)
     engine = build_search_engine(
         benchmark.products, engine=settings["shop"]["search_engine"], cache_dir=folder / "cache"
@@ -180,7 +185,7 @@ def _make(text: str) -> Study:
         offline_updater=offline_updater,
         judge=roles.make_judge(offline_updater),
         teacher=roles.make_teachers(_offline_teachers(benchmark, training, engine, offline_updater, seed)),
-        facts=_facts(benchmark, roles, settings),
+        facts=_facts(benchmark, held_out, roles, settings),
         _setting_of=setting_of,
     )
 
@@ -200,7 +205,7 @@ def _load(settings: Mapping[str, Any]) -> tuple[Benchmark, list[str]]:
     return benchmark, held_out_users(benchmark, n_held_out)
 
 
-def _has_answer(task: Task) -> bool:
+def has_answer(task: Task) -> bool:
     """A review task without a real review cannot be scored."""
     return task.type != "review" or bool(task.review.text.strip())
 
@@ -232,10 +237,12 @@ def _offline_teachers(
     return teacher
 
 
-def _facts(benchmark: Benchmark, roles: Roles, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(
+    benchmark: Benchmark, held_out: Sequence[str], roles: Roles, settings: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "data": benchmark.content_hash,
-        "held_out": settings["data"]["n_users"],
+        "held_out": len(held_out),
         "seed": settings["seed"],
         "shop": settings["shop"],
         "recommender": "recommend" in settings["task_types"],

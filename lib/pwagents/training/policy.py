@@ -8,6 +8,8 @@ from pwagents.errors import DataError
 from pwagents.seeds import derive_seed
 from pwagents.training.rl_config import RlConfig
 
+ADAPTER = "adapter_config.json"
+
 
 def load_policy(model: Any, config: RlConfig) -> Any:
     """The model itself, or the one in a folder, with what ``config.lora`` asks for.
@@ -42,23 +44,36 @@ def lora_config(lora: tuple[int, int] | None) -> Any:
     return LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
-def _load(folder: Path, config: RlConfig) -> Any:
-    """The model of a folder; of an adapter's folder, its base model with the adapter."""
+def load_weights(folder: Path | str, weights: str) -> Any:
+    """The model of a folder; of an adapter's folder, its base model with the adapter, to be trained on.
+
+    Args:
+        weights: their type; peft keeps the adapter's in float32.
+    """
     from transformers import AutoModelForCausalLM
 
-    if not (folder / "adapter_config.json").exists():
-        return AutoModelForCausalLM.from_pretrained(str(folder), dtype=config.weights)
+    if not (Path(folder) / ADAPTER).exists():
+        return AutoModelForCausalLM.from_pretrained(str(folder), dtype=weights)
     from peft import PeftConfig, PeftModel
 
     adapter = PeftConfig.from_pretrained(str(folder))
-    found = (adapter.r, adapter.lora_alpha)
-    if config.lora is None or tuple(config.lora) != found:
-        expected = f"lora: {list(found)}, as it was trained"
-        raise DataError(folder, "adapter_config.json", "lora", config.lora, expected)
-    base = AutoModelForCausalLM.from_pretrained(adapter.base_model_name_or_path, dtype=config.weights)
+    base = AutoModelForCausalLM.from_pretrained(adapter.base_model_name_or_path, dtype=weights)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # peft's own use
         return PeftModel.from_pretrained(base, str(folder), is_trainable=True)
+
+
+def _load(folder: Path, config: RlConfig) -> Any:
+    """The model of a folder, whose adapter, where it has one, must be the one asked for."""
+    if (folder / ADAPTER).exists():
+        from peft import PeftConfig
+
+        adapter = PeftConfig.from_pretrained(str(folder))
+        found = (adapter.r, adapter.lora_alpha)
+        if config.lora is None or tuple(config.lora) != found:
+            expected = f"lora: {list(found)}, as it was trained"
+            raise DataError(folder, ADAPTER, "lora", config.lora, expected)
+    return load_weights(folder, config.weights)
 
 
 def _with_adapter(model: Any, config: RlConfig) -> Any:

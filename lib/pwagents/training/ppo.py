@@ -5,7 +5,9 @@ before each token, estimate advantages (GAE), update the policy within the clip 
 episodes, reward and token budget are GRPO's (:mod:`pwagents.training.grpo`), and so are folder and log.
 
 Departures: Orion gives no settings for PPO beyond the clip range. The probabilities at sampling are the
-rollouts' own; the critic reads the policy's hidden states and is fitted to them apart.
+rollouts' own; the critic reads the policy's hidden states and is fitted to them apart. Nothing is compared
+within a task, so equally many episodes serve better as one of each of many tasks (``generations`` 1): from a
+few tasks the critic learns by heart how these ended, and says nothing true of the next step's.
 """
 
 import copy

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pwagents.training.advantages import gae, sampled_rewards
+from pwagents.training.advantages import gae, returns_to_go, sampled_rewards
 from pwagents.training.rl_batch import Played
 from pwagents.training.rl_config import PpoConfig
 
@@ -67,7 +67,11 @@ def make_critic(hidden_size: int) -> "torch.nn.Module":
 def estimate_advantages(
     played: Played, values: "torch.Tensor", config: PpoConfig
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """Advantages and returns of all tokens that are learned from, episode after episode (GAE).
+    """Advantages (GAE) and returns of all tokens that are learned from, episode after episode.
+
+    Returns, which the critic is fitted to, are what was really still to come, whatever lambda the advantages
+    have (Yuan et al. 2025, "decoupled GAE"): a critic that is told its own forecasts learns slowly what
+    early tokens lead to.
 
     Args:
         values: (tokens,) of the critic.
@@ -77,9 +81,10 @@ def estimate_advantages(
     rewards = [sampled_rewards(*pair) for pair in zip(played.rollouts, played.rewards, strict=True)]
     ends = np.cumsum([len(episode) for episode in rewards])
     parts = np.split(values.double().cpu().numpy(), ends[:-1])
-    found = [gae(*pair, config.gamma, config.lam) for pair in zip(rewards, parts, strict=True)]
-    advantages, returns = (torch.tensor(np.concatenate(column)) for column in zip(*found, strict=True))
-    return advantages.float().to(values.device), returns.float().to(values.device)
+    advantages = [gae(*pair, config.gamma, config.lam) for pair in zip(rewards, parts, strict=True)]
+    returns = [returns_to_go(episode, config.gamma) for episode in rewards]
+    found = [torch.tensor(np.concatenate(each)).float().to(values.device) for each in (advantages, returns)]
+    return found[0], found[1]
 
 
 def fit_critic(

@@ -23,13 +23,17 @@ from pwagents.evaluation.tables import write_aside
 from pwagents.seeds import derive_seed
 from pwagents.training.checkpoints import last_checkpoint, watch
 from pwagents.training.conversation_tokens import tokenize_conversation
+from pwagents.training.policy import load_weights, lora_config
 from pwagents.training.puma_pairs import Pair
+from pwagents.training.sft import NO_MATTER
 
 if TYPE_CHECKING:
     import pandas as pd
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 Tokens = dict[str, list[list[int]]]
+LOG_STEPS = 5  # steps a row of the log
+LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm", "rewards/accuracies", "rewards/margins")
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,8 @@ class PreferenceTuning:
         beta: how much a departure from the reference costs.
         lora: rank and alpha of a new adapter; one that the model has already is trained on as it is.
         max_length: tokens; a longer answer with its input is refused, never cut.
-        weights, bf16, gradient_checkpointing, save_steps, report_to: see
-            :class:`pwagents.training.sft.FineTuning`.
+        save_steps: steps between checkpoints; rounded up to fives, where the log has its rows.
+        weights, bf16, gradient_checkpointing, report_to: see :class:`pwagents.training.sft.FineTuning`.
     """
 
     epochs: float = 5.0
@@ -76,25 +80,36 @@ def optimize_preferences(
         model: the folder of a model, or of an adapter.
 
     Returns:
-        The log, also in ``out_folder/log.csv``: a row for the first and each fifth step: ``step``, ``loss``,
-        ``rewards/accuracies``, ``rewards/margins`` and more.
+        The log, also in ``out_folder/log.csv``: a row for the first and each fifth step, columns
+        :data:`LOGGED`; they are means over the steps since the row before, the loss in nats a pair.
 
     Raises:
         DataError: there are no pairs, or an answer with its input is longer than ``config.max_length``.
         FloatingPointError: the loss is no number any more.
     """
+    tokens = tokenize_pairs(tokenizer, pairs, config.max_length)
+    return train_on_pairs(model, tokenizer, tokens, config, out_folder)
+
+
+def train_on_pairs(
+    model: Path | str,
+    tokenizer: "PreTrainedTokenizerBase",
+    tokens: Tokens,
+    config: PreferenceTuning,
+    out_folder: Path | str,
+) -> "pd.DataFrame":
+    """:func:`optimize_preferences` on what is tokens already (:func:`tokenize_pairs`)."""
     import pandas as pd
 
-    if not pairs:
+    if not tokens["prompt_ids"]:
         raise DataError("preference pairs", 0, "pairs", "none", "at least one")
-    tokens = tokenize_pairs(tokenizer, pairs, config.max_length)
     out = Path(out_folder)
     checkpoints = out / f"checkpoints-{_hash(tokens, config)}"
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own use
-        trainer = _trainer(_load(model, config.weights), tokenizer, tokens, config, checkpoints)
+        trainer = _trainer(load_weights(model, config.weights), tokenizer, tokens, config, checkpoints)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
-    log = pd.DataFrame([row for row in trainer.state.log_history if "loss" in row])
+    log = pd.DataFrame([row for row in trainer.state.log_history if "loss" in row])[list(LOGGED)]
     if trainer.is_world_process_zero():
         trained = trainer.accelerator.unwrap_model(trainer.model)
         trained.save_pretrained(out, selected_adapters=["default"])  # and not the reference's
@@ -123,9 +138,19 @@ def tokenize_pairs(tokenizer: "PreTrainedTokenizerBase", pairs: Sequence[Pair], 
     return columns
 
 
+def write_pairs(path: Path | str, tokens: Tokens) -> None:
+    """Tokenised pairs as a file, for :mod:`pwagents.training.launch`."""
+    write_aside(Path(path), json.dumps(tokens))
+
+
+def read_pairs(path: Path | str) -> Tokens:
+    """What :func:`write_pairs` wrote."""
+    return json.loads(Path(path).read_text("utf-8"))
+
+
 def _trainer(model, tokenizer, tokens: Tokens, config: PreferenceTuning, checkpoints: Path):
     from datasets import Dataset
-    from peft import LoraConfig, PeftModel
+    from peft import PeftModel
     from transformers import PrinterCallback
     from trl import DPOTrainer
 
@@ -141,14 +166,12 @@ def _trainer(model, tokenizer, tokens: Tokens, config: PreferenceTuning, checkpo
         def create_model_card(self, *arguments, **options):
             pass
 
-    rank, alpha = config.lora
-    new = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     trainer = Trainer(
         model=model,
         args=_arguments(config, checkpoints),
         train_dataset=Dataset.from_dict(tokens),
         processing_class=tokenizer,
-        peft_config=None if isinstance(model, PeftModel) else new,
+        peft_config=None if isinstance(model, PeftModel) else lora_config(config.lora),
         callbacks=[watch("optimize preferences")],
     )
     trainer.remove_callback(PrinterCallback)
@@ -172,9 +195,9 @@ def _arguments(config: PreferenceTuning, checkpoints: Path):
         use_cpu=not gpu,
         activation_checkpointing=config.gradient_checkpointing,
         max_length=None,
-        save_steps=config.save_steps,
+        save_steps=-(-config.save_steps // LOG_STEPS) * LOG_STEPS,
         save_total_limit=1,
-        logging_steps=5,
+        logging_steps=LOG_STEPS,
         logging_first_step=True,
         logging_nan_inf_filter=False,
         report_to=config.report_to,
@@ -182,19 +205,8 @@ def _arguments(config: PreferenceTuning, checkpoints: Path):
     )
 
 
-def _load(folder: Path | str, weights: str) -> "PreTrainedModel":
-    """The model of a folder; of an adapter's folder, its base model with the adapter, to be trained on."""
-    from peft import PeftConfig, PeftModel
-    from transformers import AutoModelForCausalLM
-
-    if not (Path(folder) / "adapter_config.json").exists():
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=weights)
-    base = PeftConfig.from_pretrained(folder).base_model_name_or_path
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=weights)
-    return PeftModel.from_pretrained(model, folder, is_trainable=True)
-
-
 def _hash(tokens: Tokens, config: PreferenceTuning) -> str:
     """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
-    whole = json.dumps([asdict(config), tokens], sort_keys=True)
+    settings = {name: value for name, value in asdict(config).items() if name not in NO_MATTER}
+    whole = json.dumps([settings, tokens], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:12]

@@ -1,5 +1,7 @@
 """Figures of PUMA's trainings."""
 
+import math
+
 import pandas as pd
 
 from pwagents.evaluation.figures import plain, use_style
@@ -7,6 +9,9 @@ from pwagents.evaluation.figures import plain, use_style
 
 def plot_losses(curves: pd.DataFrame):
     """Loss by step: fine-tuning on the left, preferences on the right, a line a training.
+
+    The trainings of one variant ("SFT, full" and "DPO, full") share a colour. Where the loss of preferences
+    begins, at log 2, the model is the reference and prefers nothing.
 
     Args:
         curves: from :func:`pwagents.training.puma_recipe.training_logs`; what is named "DPO, ..." goes right.
@@ -18,13 +23,15 @@ def plot_losses(curves: pd.DataFrame):
 
     use_style()
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    prefers = curves["training"].str.startswith("DPO")
-    for ax, part, title in zip(
-        axes, (curves[~prefers], curves[prefers]), ("Fine-tuning", "Preferences (DPO)"), strict=True
-    ):
-        for name, log in part.groupby("training", sort=False):
-            ax.plot(log["step"], log["loss"], label=plain(name))
-        ax.set(title=title, xlabel="step", ylabel="loss")
-        if len(part):
-            ax.legend(fontsize=10)
+    names = dict.fromkeys(curves["training"])
+    variants = list(dict.fromkeys(name.split(", ")[-1] for name in names))
+    for name in names:
+        log = curves[curves["training"] == name]
+        ax, variant = axes[int(name.startswith("DPO"))], name.split(", ")[-1]
+        ax.plot(log["step"], log["loss"], color=f"C{variants.index(variant)}", label=plain(name))
+    axes[0].set(title="Fine-tuning", xlabel="step", ylabel="loss (nats a token)")
+    axes[1].set(title="Preferences (DPO)", xlabel="step", ylabel="loss (nats a pair)")
+    axes[1].axhline(math.log(2), color="grey", linestyle="--", linewidth=1, label="no preference (log 2)")
+    for ax in axes:
+        ax.legend(fontsize=10)
     return fig

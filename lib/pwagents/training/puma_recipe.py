@@ -24,9 +24,10 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.project import code_hash
 from pwagents.schema import Task
 from pwagents.training.conversation_tokens import tokenize_conversation
+from pwagents.training.launch import run_job, write_examples
 from pwagents.training.model_cache import cached_model
 from pwagents.training.model_card import write_card
-from pwagents.training.puma_dpo import PreferenceTuning, optimize_preferences
+from pwagents.training.puma_dpo import PreferenceTuning, tokenize_pairs, write_pairs
 from pwagents.training.puma_labels import Example, PumaTask
 from pwagents.training.puma_pairs import (
     Candidate,
@@ -37,7 +38,7 @@ from pwagents.training.puma_pairs import (
     score_parameters,
 )
 from pwagents.training.rollout import StartEpisode
-from pwagents.training.sft import FineTuning, train_on
+from pwagents.training.sft import NO_MATTER, FineTuning
 from pwagents.web.functions import FUNCTION_OF
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ CODE = (
     "agents/orion",
     "agents/puma",
     "agents/replies",
+    "embedding",
     "llm",
+    "training/conversation_tokens",
+    "training/policy",
     "training/puma_dpo",
     "training/puma_pairs",
     "training/sft",
@@ -69,6 +73,7 @@ class PumaRecipe:
         models: where the trained models go.
         data: the name of the data, for model cards.
         batch_size: samples at once.
+        n_gpus: to train on; each holds all of the model ("ddp"), as only adapters are trained.
         stored_only: train nothing; every model must be there.
     """
 
@@ -80,6 +85,7 @@ class PumaRecipe:
     models: Path
     data: str
     batch_size: int = 64
+    n_gpus: int = 1
     stored_only: bool = False
 
     @cached_property
@@ -124,13 +130,17 @@ def fit_parameters(recipe: PumaRecipe, name: str, examples: Sequence[Example]) -
 
 def _fine_tuned(recipe: PumaRecipe, name: str, what: str, examples, config: FineTuning) -> Path:
     facts = {"data": recipe.data, "examples": len(examples)}
-    settings = asdict(config)
 
     def make(folder: Path) -> None:
-        train_on(recipe.base, recipe.tokenizer, examples, config, folder)
-        write_card(folder, name, what, facts, settings, base=str(recipe.base), tags=("puma", "sft"))
+        file = folder / "examples.jsonl"
+        write_examples(file, examples)
+        job = {"model": str(recipe.base), "examples": str(file), "out_folder": str(folder)}
+        run_job("sft", job | {"config": asdict(config)}, recipe.n_gpus, "ddp")
+        file.unlink()
+        write_card(folder, name, what, facts, asdict(config), base=str(recipe.base), tags=("puma", "sft"))
 
-    return _cached(recipe, name, {"examples": _digest(examples), "settings": settings}, make)
+    parts = {"examples": _digest(examples)} | _settings(recipe, config)
+    return _cached(recipe, name, parts, make)
 
 
 def sample_pairs(
@@ -176,21 +186,24 @@ def sample_pairs(
 
 def fit_preferences(recipe: PumaRecipe, name: str, writer: Path, pairs: Sequence[Pair]) -> Path:
     """Step 2: DPO from the model of ``writer``, which is the reference."""
-    settings = asdict(recipe.preferences)
+    config = recipe.preferences
     facts = {"data": recipe.data, "pairs": len(pairs), "from": writer.name}
     what = f"Writes the parameters of a web function: PUMA after DPO ({name})."
 
     def make(folder: Path) -> None:
-        optimize_preferences(writer, recipe.tokenizer, pairs, recipe.preferences, folder)
+        file = folder / "pairs.json"
+        write_pairs(file, tokenize_pairs(recipe.tokenizer, pairs, config.max_length))
+        job = {"model": str(writer), "pairs": str(file), "out_folder": str(folder)}
+        run_job("dpo", job | {"config": asdict(config)}, recipe.n_gpus, "ddp")
+        file.unlink()
         title = f"puma-dpo-{name}"
-        write_card(folder, title, what, facts, settings, base=str(recipe.base), tags=("puma", "dpo"))
+        write_card(folder, title, what, facts, asdict(config), base=str(recipe.base), tags=("puma", "dpo"))
 
     parts = {
         "writer": recipe.name_of(writer),
         "pairs": _digest([[p.conversation(p.best), p.conversation(p.worst)] for p in pairs]),
-        "settings": settings,
     }
-    return _cached(recipe, f"puma-dpo-{name}", parts, make)
+    return _cached(recipe, f"puma-dpo-{name}", parts | _settings(recipe, config), make)
 
 
 def training_logs(folders: Mapping[str, Path]) -> "pd.DataFrame":
@@ -203,6 +216,25 @@ def training_logs(folders: Mapping[str, Path]) -> "pd.DataFrame":
         if (folder / "log.csv").exists()  # a base model that was not trained here has none
     ]
     return pd.concat(logs, ignore_index=True)
+
+
+def not_falling(logs: "pd.DataFrame") -> list[str]:
+    """Trainings that did not learn: over the last third of its rows the loss is not below the first row's.
+
+    A log of a single row, of a training of a few steps, says nothing and is passed over.
+    """
+    idle = []
+    for name, log in logs.groupby("training", sort=False):
+        last = log["loss"].tail(max(1, len(log) // 3))
+        if len(log) > 1 and not last.mean() < log["loss"].iloc[0]:
+            idle.append(name)
+    return idle
+
+
+def _settings(recipe: PumaRecipe, config: FineTuning | PreferenceTuning) -> dict[str, Any]:
+    """What of a configuration decides the weights."""
+    settings = {name: value for name, value in asdict(config).items() if name not in NO_MATTER}
+    return {"settings": settings} | ({"gpus": recipe.n_gpus} if recipe.n_gpus > 1 else {})
 
 
 def _cached(recipe: PumaRecipe, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:

@@ -13,6 +13,17 @@ from pwagents.schema import TASK_TYPES
 METRICS = {"function_accuracy": "function_accuracy", "result_official": "result_accuracy"}
 
 
+def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
+    """Train tasks by what became of their labels: ``task``, then a column an outcome.
+
+    Args:
+        counts: from :func:`pwagents.training.puma_labels.leak_free_labels`; may be empty.
+    """
+    rows = [(task, outcome, n) for (task, outcome), n in counts.items()]
+    frame = pd.DataFrame(rows, columns=["task", "outcome", "n"])
+    return frame.pivot(index="task", columns="outcome", values="n").fillna(0).astype(int).reset_index()
+
+
 def beside_paper(frame: pd.DataFrame, table: str, rows: Mapping[str, str]) -> pd.DataFrame:
     """A table of PersonalWAB, its numbers and ours side by side.
 

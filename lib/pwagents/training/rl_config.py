@@ -28,7 +28,7 @@ class RlConfig:
         clip: how far the ratio of new to old probability may leave 1.
         kl_beta: weight of the divergence from the model one started with; 0: no such model is kept.
         entropy_coef: weight of the tokens' mean entropy, which is added to the goal.
-        gamma: discount of rewards, per step with GRPO, per sampled token with PPO.
+        gamma: discount of rewards, per step with GRPO (credit per turn alone), per sampled token with PPO.
         max_grad_norm: the gradient is scaled down to it.
         micro_batch: episodes in one forward pass, per process. On a CPU 8 to 32 are fastest: what they
             compute stays in its cache.
@@ -129,13 +129,15 @@ class PpoConfig(RlConfig):
     """Settings of PPO.
 
     Args:
-        lam: GAE's lambda, per sampled token. A reward reaches back about 1 / (1 - lam) tokens by itself;
-            farther back through the critic.
+        lam: GAE's lambda, per sampled token. Below 1 a reward reaches back about 1 / (1 - lam) tokens by
+            itself, farther only through the critic; as long as the critic foresees nothing, that is a
+            discount, and a policy learns within a few steps to ask less, for questions make the way to
+            the reward longer.
         epochs: passes over a step's episodes, one update each.
         value_learning_rate, value_epochs: of the critic, which makes four updates a pass.
     """
 
-    lam: float = 0.99
+    lam: float = 1.0
     epochs: int = 1
     value_learning_rate: float = 1e-3
     value_epochs: int = 4

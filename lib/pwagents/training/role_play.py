@@ -25,7 +25,7 @@ from pwagents.training.played import Failure, Played, open_played
 from pwagents.training.reward import RewardConfig, has_succeeded
 from pwagents.training.rollout import StartEpisode
 from pwagents.users.leaks import leaks
-from pwagents.web.episode import Agent, BeliefState
+from pwagents.web.episode import Agent, BeliefState, Context
 
 TRAJECTORIES = 400  # Orion, 4.3
 ROUNDS = 3
@@ -217,8 +217,9 @@ def _known(state: BeliefState) -> str:
         for step in state.session
         for text in (step.action.thought, *_texts(step.action.arguments), step.observation.text)
     )
-    bought = state.context.bought if state.context else ()
-    return plain(" ".join([state.observation, *history, *bought, *session]))
+    profile, bought = state.context or Context(ContextualProfile())
+    told = (profile.told(), *(step.profile for step in state.session))
+    return plain(" ".join([state.observation, *history, *told, *bought, *session]))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NO_LOSS = -100  # the label of tokens that are not in the loss
 LOG_STEPS = 10  # steps a row of the log
+NO_MATTER = ("report_to", "save_steps")  # settings that do not change what comes out
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm")
 
 
@@ -131,8 +132,12 @@ def train_on(
 
 
 def _hash(examples: Sequence[Example], config: FineTuning) -> str:
-    """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
-    digest = hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode())
+    """12 hex digits over data and configuration: checkpoints of another training are never gone on from.
+
+    Where it is tracked and how often it is saved make no other training.
+    """
+    settings = {name: value for name, value in asdict(config).items() if name not in NO_MATTER}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for example in examples:
         digest.update(json.dumps(example).encode())
     return digest.hexdigest()[:12]

@@ -4,7 +4,7 @@
 
     Trainer(
         model,
-        environment_factory=lambda: OrionEnvironment(tasks, setting.start, rewards, tokenizer=tokenizer),
+        environment_factory=lambda: OrionEnvironment(tasks, setting.start, rewards, tokenizer),
         train_dataset=Dataset.from_list(prompt_rows(tasks.values())),
         processing_class=with_response_template(tokenizer),
         args=GRPOConfig(max_tool_calling_iterations=MAX_STEPS, ...),
@@ -80,8 +80,8 @@ class OrionEnvironment:
         tasks: task_id -> task; a data set's rows name the task.
         start: begins the episode of a task.
         rewards: R_t of each step; the episode's reward is their sum.
-        shown: products of a result that the policy is told about.
         tokenizer: the policy's; its control tokens are broken up where foreign text holds them.
+        shown: products of a result that the policy is told about.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class OrionEnvironment:
         tasks: Mapping[str, Task],
         start: StartEpisode,
         rewards: StepRewards,
+        tokenizer: "PreTrainedTokenizerBase",
         shown: int = 10,
-        tokenizer: "PreTrainedTokenizerBase | None" = None,
     ):
-        self._tasks, self._start, self._rewards, self._shown = tasks, start, rewards, shown
-        self._tokenizer = tokenizer
+        self._tasks, self._start, self._rewards = tasks, start, rewards
+        self._tokenizer, self._shown = tokenizer, shown
 
     def reset(self, task_id: str, **_: Any) -> str:
         """Begin an episode; the task and P_ctx,0, which TRL appends to the prompt."""
@@ -148,7 +148,7 @@ class OrionEnvironment:
         return self._told(answer_message(len(self.states) - 1, after.session[-1], self._shown)["content"])
 
     def _told(self, text: str) -> str:
-        return without_control_tokens(self._tokenizer, text) if self._tokenizer else text
+        return without_control_tokens(self._tokenizer, text)
 
 
 def _method(name: str) -> Callable[..., str]:

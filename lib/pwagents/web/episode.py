@@ -91,10 +91,9 @@ class Episode:
         if before.profile is None or self.update is None:
             return replace(before, session=session)
         updated = self.update(before.profile, before.instruction, session)
-        if updated.profile != before.profile:
-            told = step.model_copy(update={"profile": updated.profile.told()})
-            session = (*before.session, told)
-        return replace(before, session=session, profile=updated.profile)
+        told = updated.profile.told() if updated.profile != before.profile else ""
+        step = step.model_copy(update={"profile": told, "update_usage": updated.usage})
+        return replace(before, session=(*before.session, step), profile=updated.profile)
 
     @property
     def trajectory(self) -> Trajectory:
