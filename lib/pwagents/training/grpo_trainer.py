@@ -85,7 +85,7 @@ class EpisodeTrainer(GRPOTrainer):
         torch.manual_seed(seed)  # TRL shuffles the episodes
         tasks = [self.tasks[task_id] for task_id in prompts]
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
-            player = self.vllm_generation if self.use_vllm else model
+            player = self.vllm_generation.llm if self.use_vllm else model
             self.played = play_batch(player, tasks, self.play, self.rewards, seed)
         rollouts = self.played.rollouts
         masks = [loss_mask(rollout) for rollout in rollouts]

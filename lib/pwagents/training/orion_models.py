@@ -51,6 +51,7 @@ ROLE_PLAY_CODE = (
 SFT_CODE = ("training/conversation_tokens", "training/orion_tokens", "training/sft")
 RL_CODE = (
     "training/advantages",
+    "training/batch_decoder",
     "training/conversation_tokens",
     "training/decoder",
     "training/grpo",
@@ -65,6 +66,7 @@ RL_CODE = (
     "training/rl_batch",
     "training/rl_config",
     "training/scoring",
+    "training/vllm_decoder",
     "training/wishes",
 )
 

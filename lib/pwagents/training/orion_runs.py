@@ -26,7 +26,13 @@ from pwagents.web.episode import Agent
 if TYPE_CHECKING:
     import pandas as pd
 
-DECODER = ("training/conversation_tokens", "training/decoder", "training/orion_tokens")
+DECODER = (
+    "training/batch_decoder",
+    "training/conversation_tokens",
+    "training/decoder",
+    "training/orion_tokens",
+    "training/vllm_decoder",
+)
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,8 @@ class GrpoConfig(RlConfig):
             over episodes of each one's mean (Guo et al. 2025), which favours short episodes.
         optim: the optimizer by transformers' name; "adamw_bnb_8bit" (package bitsandbytes) takes a quarter of
             the memory.
-        use_vllm: ``play`` gets TRL's ``VLLMGeneration`` (weights up to date, in the same process) in place
-            of the model; GPUs only.
+        use_vllm: ``play`` gets the ``vllm.LLM`` that TRL runs in the same process, its weights up to date, in
+            place of the model; GPUs only.
         vllm_memory: the share of a GPU's memory that vLLM may take.
         vllm_length: tokens of an episode, prompt included, at most.
     """

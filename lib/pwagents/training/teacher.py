@@ -18,7 +18,7 @@ from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
 from pwagents.web.search import SearchEngine
 
-QUESTIONS = 4  # at most, in an episode
+QUESTIONS = 3  # at most, in an episode
 NAMED = 3  # open attributes, at most, in a thought
 LEADING = 20  # products of a first search that are looked over
 _LONGEST = 30  # words of a sentence that is taken over from an earlier review
