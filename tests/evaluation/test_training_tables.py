@@ -152,7 +152,7 @@ def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
         for profiles, runs in results.items()
     )
     effect = profile_effect(played, "SFT", "RL", "result_final")
-    assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.1, 0.3])
+    assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.0, 0.1, 0.3])
     assert set(effect["n_tasks"]) == {2}
 
 

@@ -249,7 +249,9 @@ def test_profiles_follow_answers_as_the_real_updater_has_them(updater, benchmark
                 assert after == before
             elif after != before and (new := set(after.lines) - set(before.lines)):
                 assert {line.provenance for line in new} == {"stated"}
-                assert all(line.value.lower() in step.observation.text.lower() for line in new)
+                # Of a value that this small shop does not have the updater hears the words alone.
+                said = set(re.findall(r"\w+", step.observation.text.lower()))
+                assert all(said.issuperset(re.findall(r"\w+", line.value.lower())) for line in new)
                 counts["stated"] += 1
             else:
                 counts["indifferent"] += 1

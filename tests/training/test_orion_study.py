@@ -65,6 +65,18 @@ def test_the_same_values_make_the_same_study_also_after_json(study, folder):
     json.dumps(study.facts)
 
 
+def test_instructions_trained_on_take_turns_in_how_much_they_say(study, folder):
+    mixed = small_study(folder, train_completeness=[DATA["completeness"], 1.0])
+    assert [t.task_id for t in mixed.train_tasks] == [t.task_id for t in study.train_tasks]
+    assert mixed.train_tasks[::2] == study.train_tasks[::2] and mixed.test_tasks == study.test_tasks
+    said, before = (sum(len(t.instruction) for t in s.train_tasks[1::2]) for s in (mixed, study))
+    assert said > 1.5 * before and mixed.facts != study.facts
+    stated = [
+        line for line in mixed.context(mixed.train_tasks[1]).profile.lines if line.provenance == "stated"
+    ]
+    assert len(stated) > 3
+
+
 def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):
     other = small_study(folder, roles={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
     assert other.facts == study.facts

@@ -113,7 +113,8 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
 
     Returns:
         One row a comparison, as of :func:`paired_test`: own minus another user's profile, before and after;
-        the gain of after over before with either; and the difference of the two gains.
+        the gain of after over before, when after plays with its own profiles and when it has to play with
+        others'; the gain when both play with others'; and the difference of the first gain and the last.
     """
     runs = frame[frame["method"].isin([before, after])]
     wide = runs.pivot_table(index=["user_id", "task_id"], columns=["method", "profiles"], values=metric)
@@ -123,9 +124,10 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
     compared = {
         f"{before}: own - another user's profile": (own[before], other[before]),
         f"{after}: own - another user's profile": (own[after], other[after]),
-        f"{after} - {before}, own profile": (own[after], own[before]),
-        f"{after} - {before}, another user's profile": (other[after], other[before]),
-        "difference of these two gains": tuple(gains),
+        f"{after} - {before}": (own[after], own[before]),
+        f"{after} with another user's profile - {before}": (other[after], own[before]),
+        f"{after} - {before}, both with another user's profile": (other[after], other[before]),
+        "difference of the first gain and the last": tuple(gains),
     }
     rows = [{"comparison": name, **_paired(*pair)} for name, pair in compared.items()]
     return pd.DataFrame(rows)

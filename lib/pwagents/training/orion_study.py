@@ -121,6 +121,7 @@ def make_study(
     task_types: Sequence[TaskType],
     training_users: int,
     eval_tasks: int,
+    train_completeness: Sequence[float] = (),
 ) -> Study:
     """The study of some plain values; in one process the same values give the same object.
 
@@ -137,6 +138,9 @@ def make_study(
             shrink alike.
         eval_tasks: test tasks, drawn at random; where the test split has not enough, the rest are train tasks
             of the same held-out users.
+        train_completeness: how much the instructions trained on say (embedded data): each train task's names
+            an attribute with one of these probabilities, which take turns. Without any, as ``data`` has it.
+            Who is never asked for something already settled learns to ask always.
 
     Raises:
         DataError: the source's files are not what they should be.
@@ -151,6 +155,7 @@ def make_study(
         "task_types": list(task_types),
         "training_users": training_users,
         "eval_tasks": eval_tasks,
+        "train_completeness": list(train_completeness),
     }
     return _make(json.dumps(settings, sort_keys=True))
 
@@ -161,7 +166,9 @@ def _make(text: str) -> Study:
     seed, types, folder = settings["seed"], settings["task_types"], project_path(settings["output_dir"])
     benchmark, held_out = _load(settings)
     training = [user for user in benchmark.behaviors if user not in set(held_out)]
-    train_tasks = [task for task in tasks_of(benchmark, training, "train", types) if has_answer(task)]
+    train_tasks = _reworded(
+        [task for task in tasks_of(benchmark, training, "train", types) if has_answer(task)], settings
+    )
     by_split = _test_tasks(benchmark, held_out, types, settings["eval_tasks"], seed)
     engine = build_search_engine(
         benchmark.products, engine=settings["shop"]["search_engine"], cache_dir=folder / "cache"
@@ -190,11 +197,28 @@ def _make(text: str) -> Study:
     )
 
 
+def _world(settings: Mapping[str, Any], **changes: Any) -> Benchmark:
+    """All users, those held out and those to train on."""
+    users = {"n_users": settings["data"]["n_users"] + settings["training_users"]}
+    return load_benchmark(seed=settings["seed"], **(settings["data"] | users | changes))[0]
+
+
+def _reworded(tasks: Sequence[Task], settings: Mapping[str, Any]) -> list[Task]:
+    """The same tasks with instructions that say more, or less: those of ``train_completeness``, in turns."""
+    if not settings["train_completeness"] or settings["data"]["source"] != "synthetic":
+        return list(tasks)
+    worded = []
+    for completeness in settings["train_completeness"]:
+        world = _world(settings, completeness=completeness)
+        worded.append({task.task_id: task for task in world.tasks["train"]})
+    return [worded[i % len(worded)][task.task_id] for i, task in enumerate(tasks)]
+
+
 def _load(settings: Mapping[str, Any]) -> tuple[Benchmark, list[str]]:
     """All users, and those of them that are held out."""
     data, further = settings["data"], settings["training_users"]
     wanted = data["n_users"] + further
-    benchmark, _ = load_benchmark(seed=settings["seed"], **(data | {"n_users": wanted}))
+    benchmark = _world(settings)
     n = len(benchmark.behaviors)
     n_held_out = round(n * data["n_users"] / wanted)
     if not 0 < n_held_out < n:
@@ -244,6 +268,7 @@ def _facts(
         "data": benchmark.content_hash,
         "held_out": len(held_out),
         "seed": settings["seed"],
+        "train_completeness": settings["train_completeness"],
         "shop": settings["shop"],
         "recommender": "recommend" in settings["task_types"],
         "roles": roles.facts,
