@@ -112,3 +112,8 @@ def test_profiles_tell_users_apart_and_cost_less_than_memory():
     assert 5 * tokens["contextual profile"] < tokens["PUMA memory"]
     nearest = table("02_retrieval")["nearest"].dropna()
     assert (nearest > 0.6).all()
+
+
+def test_notebooks_share_one_base_model():
+    made = sorted(folder.name for folder in (FOLDER / "models").glob("base-[0-9a-f]*"))
+    assert len(made) == 1, made
