@@ -75,7 +75,7 @@ def play_rollouts(
 @contextmanager
 def _at_rest(model: Any) -> Iterator[None]:
     """A model that is being trained does not drop out while it plays; vLLM never does."""
-    if not hasattr(model, "training"):
+    if _is_vllm(model):
         yield
         return
     was_training = model.training
@@ -84,11 +84,17 @@ def _at_rest(model: Any) -> Iterator[None]:
     model.train(was_training)
 
 
+def _is_vllm(model: Any) -> bool:
+    import torch
+
+    return not isinstance(model, torch.nn.Module)
+
+
 def _play_batch(
     model: Any, tokenizer: Any, episodes: list[Episode], decoding: Decoding, generator: "torch.Generator"
 ) -> list[Rollout]:
     records = [_Record(episode, orion_prompt(tokenizer, episode.state)) for episode in episodes]
-    decoder = (BatchDecoder if hasattr(model, "config") else VllmDecoder)(model, len(records))
+    decoder = (VllmDecoder if _is_vllm(model) else BatchDecoder)(model, len(records))
     unread, active = [record.prompt_ids for record in records], records
     while active:
         temperatures = [decoding.temperature_of(record.episode.task.type) for record in active]

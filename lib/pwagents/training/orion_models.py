@@ -34,7 +34,7 @@ from pwagents.training.played import Played
 from pwagents.training.reward import RewardConfig
 from pwagents.training.rl_config import GrpoConfig, PpoConfig
 from pwagents.training.role_play import RolePlay, play_roles
-from pwagents.training.sft import NO_MATTER, FineTuning
+from pwagents.training.sft import FineTuning, deciding
 from pwagents.web.episode import BeliefState
 
 Stage = Literal["grpo", "ppo"]
@@ -228,8 +228,7 @@ class OrionModels:
             make(folder)
             write_orion_card(folder, name, parts)
 
-        settings = {key: value for key, value in asdict(config).items() if key not in NO_MATTER}
-        parts = {"start": LocalModel(start).name, "facts": facts, "settings": settings}
+        parts = {"start": LocalModel(start).name, "facts": facts, "settings": deciding(config)}
         parts |= {"code": code_hash(*code)}
         gpus = _count_gpus() if self.n_gpus is None else self.n_gpus
         if gpus > 1:

@@ -13,7 +13,7 @@ from pwagents.training.decoder import Decoding, play_rollouts
 from pwagents.training.orion_study import has_answer, make_study
 from pwagents.training.reward import RewardConfig, make_rewards
 from pwagents.training.rl_batch import Evaluate, Play
-from pwagents.training.rollout import StepRewards
+from pwagents.training.rollout import StepRewards, count_asks
 
 SETTING = f"{__name__}:rl_setting"  # the name of the function below in a job
 
@@ -43,10 +43,7 @@ def rl_setting(
     def evaluate(model) -> dict[str, float]:
         rollouts = play_rollouts(model, tokenizer, checked, made.start, greedy)
         grades = [grade(rollout.trajectory) for rollout in rollouts]
-        asks = [
-            sum(step.action.name == "respond" and not step.error for step in rollout.trajectory.steps)
-            for rollout in rollouts
-        ]
+        asks = [count_asks(rollout.trajectory) for rollout in rollouts]
         return {
             "result_final": float(np.mean([each.result_final for each in grades])),
             "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),

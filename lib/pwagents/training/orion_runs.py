@@ -20,7 +20,7 @@ from pwagents.schema import Task, Trajectory
 from pwagents.seeds import derive_seed
 from pwagents.training.decoder import Decoding, play_rollouts
 from pwagents.training.orion_study import Study
-from pwagents.training.rollout import StartEpisode
+from pwagents.training.rollout import StartEpisode, count_asks
 from pwagents.web.episode import Agent
 
 if TYPE_CHECKING:
@@ -121,12 +121,7 @@ class OrionRuns:
 
 def episodes_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
     """:func:`records_frame` with ``asks``: how often each episode asked the user something."""
-    asks = [
-        sum(step.action.name == "respond" and not step.error for step in record.trajectory.steps)
-        if record.trajectory
-        else float("nan")
-        for record in records
-    ]
+    asks = [count_asks(record.trajectory) if record.trajectory else float("nan") for record in records]
     return records_frame(records).assign(asks=asks).astype({"asks": float})
 
 

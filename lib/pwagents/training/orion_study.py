@@ -207,11 +207,12 @@ def _reworded(tasks: Sequence[Task], settings: Mapping[str, Any]) -> list[Task]:
     """The same tasks with instructions that say more, or less: those of ``train_completeness``, in turns."""
     if not settings["train_completeness"] or settings["data"]["source"] != "synthetic":
         return list(tasks)
-    worded = []
-    for completeness in settings["train_completeness"]:
+    turns = settings["train_completeness"]
+    worded = {settings["data"]["completeness"]: {task.task_id: task for task in tasks}}
+    for completeness in set(turns) - worded.keys():
         world = _world(settings, completeness=completeness)
-        worded.append({task.task_id: task for task in world.tasks["train"]})
-    return [worded[i % len(worded)][task.task_id] for i, task in enumerate(tasks)]
+        worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
+    return [worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks)]
 
 
 def _load(settings: Mapping[str, Any]) -> tuple[Benchmark, list[str]]:

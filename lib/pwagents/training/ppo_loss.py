@@ -83,8 +83,11 @@ def estimate_advantages(
     parts = np.split(values.double().cpu().numpy(), ends[:-1])
     advantages = [gae(*pair, config.gamma, config.lam) for pair in zip(rewards, parts, strict=True)]
     returns = [returns_to_go(episode, config.gamma) for episode in rewards]
-    found = [torch.tensor(np.concatenate(each)).float().to(values.device) for each in (advantages, returns)]
-    return found[0], found[1]
+
+    def joined(episodes):
+        return torch.tensor(np.concatenate(episodes)).float().to(values.device)
+
+    return joined(advantages), joined(returns)
 
 
 def fit_critic(

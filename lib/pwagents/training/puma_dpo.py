@@ -13,7 +13,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from pwagents.training.checkpoints import last_checkpoint, watch
 from pwagents.training.conversation_tokens import tokenize_conversation
 from pwagents.training.policy import load_weights, lora_config
 from pwagents.training.puma_pairs import Pair
-from pwagents.training.sft import NO_MATTER
+from pwagents.training.sft import deciding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,6 +207,5 @@ def _arguments(config: PreferenceTuning, checkpoints: Path):
 
 def _hash(tokens: Tokens, config: PreferenceTuning) -> str:
     """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
-    settings = {name: value for name, value in asdict(config).items() if name not in NO_MATTER}
-    whole = json.dumps([settings, tokens], sort_keys=True)
+    whole = json.dumps([deciding(config), tokens], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:12]

@@ -38,7 +38,7 @@ from pwagents.training.puma_pairs import (
     score_parameters,
 )
 from pwagents.training.rollout import StartEpisode
-from pwagents.training.sft import NO_MATTER, FineTuning
+from pwagents.training.sft import FineTuning, deciding
 from pwagents.web.functions import FUNCTION_OF
 
 if TYPE_CHECKING:
@@ -233,8 +233,7 @@ def not_falling(logs: "pd.DataFrame") -> list[str]:
 
 def _settings(recipe: PumaRecipe, config: FineTuning | PreferenceTuning) -> dict[str, Any]:
     """What of a configuration decides the weights."""
-    settings = {name: value for name, value in asdict(config).items() if name not in NO_MATTER}
-    return {"settings": settings} | ({"gpus": recipe.n_gpus} if recipe.n_gpus > 1 else {})
+    return {"settings": deciding(config)} | ({"gpus": recipe.n_gpus} if recipe.n_gpus > 1 else {})
 
 
 def _cached(recipe: PumaRecipe, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:

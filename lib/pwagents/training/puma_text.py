@@ -7,7 +7,7 @@ what to search for, recommend or write on a real task they do not teach.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pwagents.llm.chat import Message
 from pwagents.project import code_hash
 from pwagents.schema import Product
 from pwagents.seeds import rng
+from pwagents.training.base_text import ids_and_titles
 from pwagents.training.model_cache import cached_model
 from pwagents.training.model_card import write_card
 from pwagents.training.sft import FineTuning, fine_tune
@@ -126,7 +127,9 @@ class _Dialogue:
         return [option for option in options if self.generator.random() < share]
 
 
-def read_puma_text(base: Path, models: Path, products: Iterable[Product], dialogues: int, seed: int) -> Path:
+def read_puma_text(
+    base: Path, models: Path, products: Mapping[str, Product], dialogues: int, seed: int
+) -> Path:
     """The folder of a base model that has also read dialogues in PUMA's format, with all of its weights.
 
     Args:
@@ -138,7 +141,7 @@ def read_puma_text(base: Path, models: Path, products: Iterable[Product], dialog
     from transformers import AutoTokenizer
 
     config = FineTuning(epochs=1.0, batch_size=16, learning_rate=3e-3, seed=seed)
-    taken = frozenset(name for product in products for name in (product.parent_asin, product.title))
+    taken = ids_and_titles(products)
     facts = {"dialogues": dialogues, "real products": len(taken) // 2, "seed": seed, "from": base.name}
 
     def make(folder: Path) -> None:

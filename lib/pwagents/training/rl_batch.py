@@ -10,7 +10,7 @@ import numpy as np
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Task
 from pwagents.training.advantages import loss_mask
-from pwagents.training.rollout import Rollout, StepRewards
+from pwagents.training.rollout import Rollout, StepRewards, count_asks
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +100,7 @@ def summarize(played: Played) -> dict[str, float]:
         for name in ("function_accuracy", "step_accuracy", "result_official", "result_final")
     }
     steps = [rollout.trajectory.steps for rollout in played.rollouts]
-    asks = [sum(s.action.name == "respond" and not s.error for s in episode) for episode in steps]
+    asks = [count_asks(rollout.trajectory) for rollout in played.rollouts]
     return {
         "reward": float(np.mean(returns)),
         "reward_std": float(np.std(returns)),

@@ -40,3 +40,8 @@ class Rollout:
     @property
     def actions(self) -> list[Action]:
         return [step.action for step in self.trajectory.steps]
+
+
+def count_asks(trajectory: Trajectory) -> int:
+    """How often the agent asked the user something: valid calls of ``respond``."""
+    return sum(step.action.name == "respond" and not step.error for step in trajectory.steps)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NO_LOSS = -100  # the label of tokens that are not in the loss
 LOG_STEPS = 10  # steps a row of the log
-NO_MATTER = ("report_to", "save_steps")  # settings that do not change what comes out
+_NO_MATTER = ("report_to", "save_steps")  # settings that do not change what comes out
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm")
 
 
@@ -131,13 +131,15 @@ def train_on(
     return log
 
 
-def _hash(examples: Sequence[Example], config: FineTuning) -> str:
-    """12 hex digits over data and configuration: checkpoints of another training are never gone on from.
+def deciding(config: Any) -> dict[str, Any]:
+    """The settings of a training, a dataclass, that decide what comes out: not where it is tracked, nor how
+    often it is saved."""
+    return {name: value for name, value in asdict(config).items() if name not in _NO_MATTER}
 
-    Where it is tracked and how often it is saved make no other training.
-    """
-    settings = {name: value for name, value in asdict(config).items() if name not in NO_MATTER}
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+
+def _hash(examples: Sequence[Example], config: FineTuning) -> str:
+    """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
+    digest = hashlib.sha256(json.dumps(deciding(config), sort_keys=True).encode())
     for example in examples:
         digest.update(json.dumps(example).encode())
     return digest.hexdigest()[:12]
