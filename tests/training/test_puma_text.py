@@ -1,6 +1,7 @@
 """PUMA's part of the base model's text: in the agent's form, always the same, and about nobody real."""
 
 import json
+import re
 
 import pytest
 
@@ -42,6 +43,15 @@ def test_nothing_of_the_benchmark_occurs(dialogues, taken, benchmark):
     assert not [name for name in taken if name in text]
     instructions = {task.instruction for task in benchmark.all_tasks()}
     assert not [instruction for instruction in instructions if instruction in text]
+
+
+def test_a_dialogue_comes_to_an_end_where_all_values_recur_and_are_those_of_a_real_product():
+    n = 1818  # in it, all slots recur
+    told = puma_dialogue(n, frozenset(), seed=0)[1]["content"]
+    real = frozenset(re.findall(r"Larkspur [^|\n]+stackable", told))
+    assert real
+    again = puma_dialogue(n, real, seed=0)[1]["content"]
+    assert not [title for title in real if title in again]
 
 
 def test_what_is_recommended_can_be_copied_from_what_is_told(dialogues):

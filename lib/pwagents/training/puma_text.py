@@ -107,13 +107,14 @@ class _Dialogue:
         return made
 
     def product(self, domain: Domain, values: dict[str, str], kind: str) -> tuple[Product, dict[str, str]]:
-        """A made-up product, and its values; ``values`` are given."""
+        """A made-up product, and its values: with ``values``, unless there is a real product that has them."""
         while True:
             drawn = {slot: self.pick(options) for slot, options in domain.values.items()} | values
             syllables = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]
             made = describe("B0" + "".join(syllables), Item(domain, kind, drawn, 1.0), self.generator)
             if made.parent_asin not in self.taken and made.title not in self.taken:
                 return made, drawn
+            values = {}  # they may say all that a title says
 
     def opinion(self, tone: dict, mood: str, kind: str, slot: str, value: str) -> str:
         said = self.pick(language()["likes" if mood == "high" else "dislikes"][slot]).format(v=value)
