@@ -1,7 +1,7 @@
 """A batched decoder with a key-value cache, for models of the Qwen2 family.
 
-What was computed once stays in the cache; rows have lengths of their own, so nothing is padded on the left or
-read twice.
+What was computed once stays in the cache. No row pays for another: those still writing lie in front, and a
+step goes through them alone; what is read is packed, token after token, but for attention itself.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 class BatchDecoder:
     """Reads and writes tokens for a batch of rows, each as long as it is.
+
+    Each row lies in a slot of the cache; the slots of the rows that write on are always the first ones.
 
     Args:
         model: a causal language model of the Qwen2 family; an adapter may be on it.
@@ -27,9 +29,10 @@ class BatchDecoder:
         config = model.config
         heads, key_heads = config.num_attention_heads, config.num_key_value_heads
         self.width = getattr(config, "head_dim", None) or config.hidden_size // heads
-        self.lengths = torch.zeros(rows, dtype=torch.long, device=model.device)
+        self.rows = torch.arange(rows, device=model.device)  # of each slot, which row lies there
+        self.lengths = torch.zeros_like(self.rows)  # of each slot, tokens read
         empty = torch.zeros(rows, key_heads, 0, self.width, dtype=model.dtype, device=model.device)
-        self.cache = [(empty, empty) for _ in range(config.num_hidden_layers)]  # (rows, heads, tokens, width)
+        self.cache = [(empty, empty)] * config.num_hidden_layers  # of each layer, keys and values
 
     def write(
         self,
@@ -39,7 +42,7 @@ class BatchDecoder:
         end: int,
         generator: "torch.Generator",
     ) -> list[tuple[list[int], list[float]]]:
-        """Read ``unread`` (token ids, a list a row), then write one turn of each row.
+        """Read ``unread`` (token ids, a list a row, none of them empty), then write one turn of each row.
 
         The last token of each turn is left unread: give it with what comes after it.
 
@@ -52,83 +55,106 @@ class BatchDecoder:
         """
         import torch
 
-        device = self.model.device
-        counts = torch.tensor([len(ids) for ids in unread])
-        ids = torch.zeros(len(unread), int(counts.max()), dtype=torch.long)
-        for row, tokens in enumerate(unread):
-            ids[row, : len(tokens)] = torch.tensor(tokens)
-        logits = self.read(ids.to(device), counts.to(device))
+        device, n = self.model.device, len(unread)
+        packed = [unread[row] for row in self.rows.tolist()]
+        ids = torch.tensor([token for tokens in packed for token in tokens], device=device)
+        logits = self._read(ids, torch.tensor([len(tokens) for tokens in packed], device=device))
         temperatures = torch.tensor(temperatures, device=device)
-        going = torch.ones(len(unread), dtype=torch.bool, device=device)
-        written, logprobs, alive = [], [], []
-        for _ in range(most):
-            token, logprob = _draw(logits, temperatures, generator)
-            written.append(token)
-            logprobs.append(logprob)
-            alive.append(going)
-            going = going & (token != end)
-            if not going.any():
+        turns = torch.full((n, most), end, device=device)
+        logprobs = torch.zeros(n, most, device=device)
+        lengths = torch.zeros(n, dtype=torch.long, device=device)
+        for place in range(most):
+            rows = self.rows[: len(logits)]
+            chance = torch.rand(n, generator=generator).to(device)  # from the CPU: a GPU draws alike
+            token, logprob = _draw(logits, temperatures[rows], chance[rows])
+            turns[rows, place], logprobs[rows, place] = token, logprob
+            lengths[rows] += 1
+            going = self._bring_forward(token != end)
+            if not len(going) or place + 1 == most:
                 break
-            if len(written) < most:
-                logits = self.read(token[:, None], going.long())
-        lengths = torch.stack(alive).sum(0).tolist()
-        tokens, values = torch.stack(written, 1).tolist(), torch.stack(logprobs, 1).tolist()
-        return [(t[:n], v[:n]) for t, v, n in zip(tokens, values, lengths, strict=True)]
-
-    def read(self, ids: "torch.Tensor", counts: "torch.Tensor") -> "torch.Tensor":
-        """Read the first ``counts[i]`` ids of each row i, which may be none.
-
-        Args:
-            ids: (rows, most ids of a row).
-            counts: (rows,).
-
-        Returns:
-            (rows, vocabulary) logits after the last id of each row.
-        """
-        import torch
-
-        rows = torch.arange(len(ids), device=ids.device)
-        positions = self.lengths[:, None] + torch.arange(ids.shape[1], device=ids.device)
-        total = int(positions.max()) + 1
-        self._grow(total)
-        sees = torch.arange(total, device=ids.device) <= positions[:, None, :, None]
-        x = self.trunk.embed_tokens(ids)
-        cos, sin = self.trunk.rotary_emb(x, positions)
-        for layer, cache in zip(self.trunk.layers, self.cache, strict=True):
-            x = x + self._attend(layer, cache, x, (rows, positions, total), (cos, sin), sees)
-            x = x + layer.mlp(layer.post_attention_layernorm(x))
-        self.lengths = self.lengths + counts
-        last = x[rows, (counts - 1).clamp(min=0)]
-        return self.model.lm_head(self.trunk.norm(last))
+            logits = self._read(token[going], torch.ones_like(going))
+        each = zip(turns.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
+        return [(turn[:length], values[:length]) for turn, values, length in each]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with some rows alone."""
+        """Go on with some rows alone, in this order."""
         import torch
 
-        chosen = torch.tensor(rows, dtype=torch.long, device=self.lengths.device)
-        if len(chosen) < len(self.lengths):
-            self.lengths = self.lengths[chosen]
+        chosen = self.rows.argsort()[torch.tensor(rows, dtype=torch.long, device=self.rows.device)]
+        if len(chosen) < len(self.rows):
+            self.rows, self.lengths = torch.arange(len(chosen), device=chosen.device), self.lengths[chosen]
             for i, pair in enumerate(self.cache):  # one layer at a time: the old and the new may be large
                 self.cache[i] = tuple(part[chosen] for part in pair)
 
+    def _bring_forward(self, going: "torch.Tensor") -> "torch.Tensor":
+        """Let the first slots that end (False in ``going``) and the last ones that go on change places.
+
+        Returns:
+            Of each slot that goes on now, from the first, where it lay before.
+        """
+        import torch
+
+        n = int(going.sum())
+        behind = n + going[n:].nonzero()[:, 0]
+        gaps = (~going[:n]).nonzero()[:, 0]
+        to, of = torch.cat([gaps, behind]), torch.cat([behind, gaps])
+        for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
+            part[to] = part[of]
+        came_from = torch.arange(n, device=going.device)
+        came_from[gaps] = behind
+        return came_from
+
+    def _read(self, ids: "torch.Tensor", counts: "torch.Tensor") -> "torch.Tensor":
+        """Read ``counts[i]`` more tokens, at least one, in each of the first ``len(counts)`` slots.
+
+        Args:
+            ids: (tokens,) those of all slots, one slot after the other.
+            counts: (slots,).
+
+        Returns:
+            (slots, vocabulary) logits after the last token of each slot.
+        """
+        import torch
+
+        slots = torch.arange(len(counts), device=ids.device).repeat_interleave(counts)
+        ends = counts.cumsum(0)
+        places = torch.arange(len(ids), device=ids.device) - (ends - counts)[slots]
+        before = self.lengths[: len(counts)]
+        positions = before[slots] + places
+        new = torch.arange(int(counts.max()), device=ids.device)
+        total = int(positions.max()) + 1
+        self._grow(total)
+        sees = torch.arange(total, device=ids.device) <= (before[:, None] + new)[:, None, :, None]
+        x = self.trunk.embed_tokens(ids)[None]
+        rotation = self.trunk.rotary_emb(x, positions[None])
+        for layer, cache in zip(self.trunk.layers, self.cache, strict=True):
+            x = x + self._attend(layer, cache, x, (slots, places, positions), rotation, sees)
+            x = x + layer.mlp(layer.post_attention_layernorm(x))
+        before += counts
+        return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
+
     def _attend(self, layer, cache, x, where, rotation, sees):
-        """Self-attention of one layer over all that its rows have read."""
+        """Self-attention of one layer over all that its slots have read."""
         from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
-        rows, positions, total = where
+        slots, places, positions = where
         attention, h = layer.self_attn, layer.input_layernorm(x)
-        shape = (*h.shape[:2], -1, self.width)
-        query = attention.q_proj(h).view(shape).transpose(1, 2)
-        key = attention.k_proj(h).view(shape).transpose(1, 2)
+        query, key, value = (
+            project(h).unflatten(2, (-1, self.width)).transpose(1, 2)
+            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
         query, key = apply_rotary_pos_emb(query, key, *rotation)
         keys, values = cache
-        keys[rows[:, None], :, positions] = key.transpose(1, 2)
-        values[rows[:, None], :, positions] = attention.v_proj(h).view(shape)
-        seen = _look(query, keys[:, :, :total], values[:, :, :total], sees)
-        return attention.o_proj(seen.transpose(1, 2).flatten(2))
+        keys[slots, :, positions] = key[0].transpose(0, 1)
+        values[slots, :, positions] = value[0].transpose(0, 1)
+        n, _, new, total = sees.shape
+        queries = query.new_zeros(n, new, *query.shape[1::2])
+        queries[slots, places] = query[0].transpose(0, 1)
+        seen = _look(queries.transpose(1, 2), keys[:n, :, :total], values[:n, :, :total], sees)
+        return attention.o_proj(seen.transpose(1, 2)[slots, places].flatten(1))[None]
 
     def _grow(self, total: int) -> None:
-        """Make room for ``total`` tokens a row."""
+        """Make room for ``total`` tokens a slot."""
         import torch.nn.functional as functional
 
         more = total - self.cache[0][0].shape[2]
@@ -157,17 +183,16 @@ def _look(
 
 
 def _draw(
-    logits: "torch.Tensor", temperatures: "torch.Tensor", generator: "torch.Generator"
+    logits: "torch.Tensor", temperatures: "torch.Tensor", chance: "torch.Tensor"
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """A token of each row, and its log-probability. Chance comes from the CPU, so that a GPU draws alike."""
+    """A token of each row, and its log-probability; ``chance`` lies between 0 and 1."""
     import torch
 
     sampled = temperatures > 0
     logprobs = (logits.float() / torch.where(sampled, temperatures, 1.0)[:, None]).log_softmax(-1)
     token = logprobs.argmax(-1)
     if sampled.any():
-        chance = torch.rand(len(logits), 1, generator=generator).to(logits.device)
         below = logprobs.exp().cumsum(-1)
-        drawn = torch.searchsorted(below, chance * below[:, -1:])[:, 0].clamp(max=logits.shape[-1] - 1)
-        token = torch.where(sampled, drawn, token)
+        drawn = torch.searchsorted(below, chance[:, None] * below[:, -1:])[:, 0]
+        token = torch.where(sampled, drawn.clamp(max=logits.shape[-1] - 1), token)
     return token, logprobs.gather(-1, token[:, None])[:, 0]
