@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+PORTION = 2048  # tokens read at once: more would need more memory, and leave the cache of a CPU
+
 
 class BatchDecoder:
     """Reads and writes tokens for a batch of rows, each as long as it is.
@@ -56,9 +58,7 @@ class BatchDecoder:
         import torch
 
         device, n = self.model.device, len(unread)
-        packed = [unread[row] for row in self.rows.tolist()]
-        ids = torch.tensor([token for tokens in packed for token in tokens], device=device)
-        logits = self._read(ids, torch.tensor([len(tokens) for tokens in packed], device=device))
+        logits = self._read_texts([unread[row] for row in self.rows.tolist()])
         temperatures = torch.tensor(temperatures, device=device)
         turns = torch.full((n, most), end, device=device)
         logprobs = torch.zeros(n, most, device=device)
@@ -104,8 +104,20 @@ class BatchDecoder:
         came_from[gaps] = behind
         return came_from
 
-    def _read(self, ids: "torch.Tensor", counts: "torch.Tensor") -> "torch.Tensor":
-        """Read ``counts[i]`` more tokens, at least one, in each of the first ``len(counts)`` slots.
+    def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
+        """:meth:`_read` a text in each slot, as many slots at a time as PORTION allows."""
+        import torch
+
+        size, device, logits = max(1, PORTION // max(map(len, texts))), self.model.device, []
+        for first in range(0, len(texts), size):
+            some = texts[first : first + size]
+            ids = torch.tensor([token for text in some for token in text], device=device)
+            counts = torch.tensor([len(text) for text in some], device=device)
+            logits.append(self._read(ids, counts, first))
+        return torch.cat(logits)
+
+    def _read(self, ids: "torch.Tensor", counts: "torch.Tensor", first: int = 0) -> "torch.Tensor":
+        """Read ``counts[i]`` more tokens, at least one, in the slots from ``first`` on.
 
         Args:
             ids: (tokens,) those of all slots, one slot after the other.
@@ -116,19 +128,21 @@ class BatchDecoder:
         """
         import torch
 
-        slots = torch.arange(len(counts), device=ids.device).repeat_interleave(counts)
+        here = slice(first, first + len(counts))
+        row = torch.arange(len(counts), device=ids.device).repeat_interleave(counts)
         ends = counts.cumsum(0)
-        places = torch.arange(len(ids), device=ids.device) - (ends - counts)[slots]
-        before = self.lengths[: len(counts)]
-        positions = before[slots] + places
+        places = torch.arange(len(ids), device=ids.device) - (ends - counts)[row]
+        before = self.lengths[here]
+        positions = before[row] + places
         new = torch.arange(int(counts.max()), device=ids.device)
         total = int(positions.max()) + 1
         self._grow(total)
         sees = torch.arange(total, device=ids.device) <= (before[:, None] + new)[:, None, :, None]
         x = self.trunk.embed_tokens(ids)[None]
         rotation = self.trunk.rotary_emb(x, positions[None])
-        for layer, cache in zip(self.trunk.layers, self.cache, strict=True):
-            x = x + self._attend(layer, cache, x, (slots, places, positions), rotation, sees)
+        for layer, pair in zip(self.trunk.layers, self.cache, strict=True):
+            cache = [part[here] for part in pair]
+            x = x + self._attend(layer, cache, x, (row, places, positions), rotation, sees)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
         before += counts
         return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
@@ -137,7 +151,7 @@ class BatchDecoder:
         """Self-attention of one layer over all that its slots have read."""
         from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
-        slots, places, positions = where
+        row, places, positions = where
         attention, h = layer.self_attn, layer.input_layernorm(x)
         query, key, value = (
             project(h).unflatten(2, (-1, self.width)).transpose(1, 2)
@@ -145,13 +159,13 @@ class BatchDecoder:
         )
         query, key = apply_rotary_pos_emb(query, key, *rotation)
         keys, values = cache
-        keys[slots, :, positions] = key[0].transpose(0, 1)
-        values[slots, :, positions] = value[0].transpose(0, 1)
+        keys[row, :, positions] = key[0].transpose(0, 1)
+        values[row, :, positions] = value[0].transpose(0, 1)
         n, _, new, total = sees.shape
         queries = query.new_zeros(n, new, *query.shape[1::2])
-        queries[slots, places] = query[0].transpose(0, 1)
-        seen = _look(queries.transpose(1, 2), keys[:n, :, :total], values[:n, :, :total], sees)
-        return attention.o_proj(seen.transpose(1, 2)[slots, places].flatten(1))[None]
+        queries[row, places] = query[0].transpose(0, 1)
+        seen = _look(queries.transpose(1, 2), keys[:, :, :total], values[:, :, :total], sees)
+        return attention.o_proj(seen.transpose(1, 2)[row, places].flatten(1))[None]
 
     def _grow(self, total: int) -> None:
         """Make room for ``total`` tokens a slot."""

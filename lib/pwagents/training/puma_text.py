@@ -107,7 +107,7 @@ class _Dialogue:
         return made
 
     def product(self, domain: Domain, values: dict[str, str], kind: str) -> tuple[Product, dict[str, str]]:
-        """A made-up product, and its values: with ``values``, unless there is a real product that has them."""
+        """A made-up product, and its values: with ``values``, unless a real product has them."""
         while True:
             drawn = {slot: self.pick(options) for slot, options in domain.values.items()} | values
             syllables = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]

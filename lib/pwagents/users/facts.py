@@ -7,7 +7,7 @@ the latent truth of the embedded world, not other products.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -77,9 +77,10 @@ def find_run(run: str, text: str) -> int | None:
     return next((i for i in places if words[i : i + len(part)] == part), None)
 
 
-def stems(text: str) -> list[str]:
+@lru_cache(maxsize=10_000)
+def stems(text: str) -> tuple[str, ...]:
     """Words in lower case, without the s of a plural."""
-    return [word.rstrip("s") for word in re.findall(r"\w+", text.lower())]
+    return tuple(word.rstrip("s") for word in re.findall(r"\w+", text.lower()))
 
 
 @cache
