@@ -20,7 +20,7 @@ def test_one_at_a_time_and_at_once_are_the_same_episodes(rollouts, tmp_path, mon
     frame, alike = rollouts.measure_rollouts(stage)
     assert alike == 1.0
     assert list(frame.index) == ["generate, one at a time", "decoder, 3 at once"]
-    assert (frame["episodes_per_cpu_s"] > 0).all() and frame["ratio"].iloc[0] == 1.0
+    assert (frame["episodes_per_s"] > 0).all() and frame["ratio"].iloc[0] == 1.0
 
 
 def test_each_batch_has_a_verdict_of_its_own(rollouts):

@@ -94,6 +94,34 @@ def test_greedy_turns_are_those_of_generate_also_after_answers_of_other_lengths(
     assert MOST in lengths and min(lengths) < MOST
 
 
+@pytest.mark.parametrize("portion", [1, 9, 2048])
+def test_rows_keep_their_own_text_over_turns_that_end_at_different_tokens(model, portion, monkeypatch):
+    monkeypatch.setattr("pwagents.training.batch_decoder.PORTION", portion)
+    texts = [list(range(5 + row, 9 + 4 * row)) for row in range(5)]
+    end = generate(model, texts[2], end=None)[1]  # a row in the middle ends first
+    decoder, unread, rows = BatchDecoder(model, 5), texts, [0, 1, 2, 3, 4]
+    for kept in ([0, 1, 2, 3, 4], [0, 2, 3], [0, 1, 2], [1]):
+        with torch.inference_mode():
+            turns = [turn for turn, _ in decoder.write(unread, [0.0] * len(rows), MOST, end, None)]
+        assert turns == [generate(model, texts[row], end) for row in rows]
+        decoder.keep(kept)
+        rows, turns = [rows[i] for i in kept], [turns[i] for i in kept]
+        answers = [list(range(20, 21 + 3 * (row % 3))) for row in rows]
+        unread = [[turn[-1], *answer] for turn, answer in zip(turns, answers, strict=True)]
+        for row, turn, answer in zip(rows, turns, answers, strict=True):
+            texts[row] = [*texts[row], *turn, *answer]
+
+
+@pytest.mark.parametrize("most", [1, MOST])
+def test_a_turn_may_be_one_token_long(model, most):
+    end = generate(model, PROMPTS[0], end=None)[0]
+    for prompts in ([PROMPTS[0]], [PROMPTS[0]] * 3, PROMPTS):
+        with torch.inference_mode():
+            turns = [turn for turn, _ in BatchDecoder(model, len(prompts)).write(
+                prompts, [0.0] * len(prompts), most, end, None)]  # fmt: skip
+        assert turns == [generate(model, prompt, end, most) for prompt in prompts] and turns[0] == [end]
+
+
 def test_log_probabilities_are_those_of_a_plain_forward_pass_at_each_rows_temperature(model):
     temperatures = [0.6, 1.3, 0.0]
     with torch.inference_mode():

@@ -247,13 +247,13 @@ def test_puma_fits_as_the_paper_trained_it():
 
 
 def test_playing_episodes_counts_keys_and_values_or_vllms_share():
-    plan = Plan("grpo", length=8192, lora=(16, 32), weights="bfloat16", bf16=True, episodes=64, written=300,
+    plan = Plan("grpo", length=8192, lora=(16, 32), weights="bfloat16", bf16=True, episodes=256, written=300,
                 gradient_checkpointing=True, sequences=6400)  # fmt: skip
     size = model_size(QWEN)
-    by_hand = 64 * (8192 * size.cache_bytes(2) + 4 * 4 * size.vocabulary)
+    by_hand = 256 * (8192 * size.cache_bytes(2) + 4 * 4 * size.vocabulary)
     assert memory_parts(size, plan, H100)["keys and values"] == (0, by_hand)
     fit = will_it_fit(size, plan, H100)
-    assert not fit.fits and fit.advice[0].startswith("batch_size: 16 episodes at once in place of 64")
+    assert not fit.fits and fit.advice[0].startswith("batch_size: 64 episodes at once in place of 256")
     with_vllm = will_it_fit(size, replace(plan, vllm_memory=0.4), H100)
     assert with_vllm.fits and "keys and values" not in set(with_vllm.table["part"])
     too_little = memory_parts(size, replace(plan, vllm_memory=0.05), H100)["vLLM"]

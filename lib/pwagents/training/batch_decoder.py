@@ -58,7 +58,10 @@ class BatchDecoder:
         import torch
 
         device, n = self.model.device, len(unread)
-        logits = self._read_texts([unread[row] for row in self.rows.tolist()])
+        texts = [unread[row] for row in self.rows.tolist()]
+        counts = torch.tensor([len(text) for text in texts], device=device)
+        self._grow(int((self.lengths + counts).max()) + most)
+        logits = self._read_texts(texts)
         temperatures = torch.tensor(temperatures, device=device)
         turns = torch.full((n, most), end, device=device)
         logprobs = torch.zeros(n, most, device=device)
@@ -69,15 +72,15 @@ class BatchDecoder:
             token, logprob = _draw(logits, temperatures[rows], chance[rows])
             turns[rows, place], logprobs[rows, place] = token, logprob
             lengths[rows] += 1
-            going = self._bring_forward(token != end)
-            if not len(going) or place + 1 == most:
+            came_from = self._bring_forward(token != end)
+            if not len(came_from) or place + 1 == most:
                 break
-            logits = self._read(token[going], torch.ones_like(going))
+            logits = self._read(token[came_from], torch.ones_like(came_from))
         each = zip(turns.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
         return [(turn[:length], values[:length]) for turn, values, length in each]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with some rows alone, in this order."""
+        """Go on with these rows alone, in ascending order."""
         import torch
 
         chosen = self.rows.argsort()[torch.tensor(rows, dtype=torch.long, device=self.rows.device)]
@@ -95,25 +98,25 @@ class BatchDecoder:
         import torch
 
         n = int(going.sum())
-        behind = n + going[n:].nonzero()[:, 0]
-        gaps = (~going[:n]).nonzero()[:, 0]
-        to, of = torch.cat([gaps, behind]), torch.cat([behind, gaps])
-        for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
-            part[to] = part[of]
         came_from = torch.arange(n, device=going.device)
-        came_from[gaps] = behind
+        gaps = (~going[:n]).nonzero()[:, 0]
+        if len(gaps):
+            came_from[gaps] = behind = n + going[n:].nonzero()[:, 0]
+            to, of = torch.cat([gaps, behind]), torch.cat([behind, gaps])
+            for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
+                part[to] = part[of]
         return came_from
 
     def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
-        """:meth:`_read` a text in each slot, as many slots at a time as PORTION allows."""
+        """:meth:`_read` a text in each slot, some slots at a time."""
         import torch
 
-        size, device, logits = max(1, PORTION // max(map(len, texts))), self.model.device, []
-        for first in range(0, len(texts), size):
-            some = texts[first : first + size]
+        device, first, logits = self.model.device, 0, []
+        for some in _portions(texts):
             ids = torch.tensor([token for text in some for token in text], device=device)
             counts = torch.tensor([len(text) for text in some], device=device)
             logits.append(self._read(ids, counts, first))
+            first += len(some)
         return torch.cat(logits)
 
     def _read(self, ids: "torch.Tensor", counts: "torch.Tensor", first: int = 0) -> "torch.Tensor":
@@ -136,7 +139,6 @@ class BatchDecoder:
         positions = before[row] + places
         new = torch.arange(int(counts.max()), device=ids.device)
         total = int(positions.max()) + 1
-        self._grow(total)
         sees = torch.arange(total, device=ids.device) <= (before[:, None] + new)[:, None, :, None]
         x = self.trunk.embed_tokens(ids)[None]
         rotation = self.trunk.rotary_emb(x, positions[None])
@@ -168,14 +170,24 @@ class BatchDecoder:
         return attention.o_proj(seen.transpose(1, 2)[row, places].flatten(1))[None]
 
     def _grow(self, total: int) -> None:
-        """Make room for ``total`` tokens a slot."""
+        """Make room for ``total`` tokens in each slot."""
         import torch.nn.functional as functional
 
         more = total - self.cache[0][0].shape[2]
         if more > 0:
-            more = -(-more // 64) * 64
             for i, pair in enumerate(self.cache):  # one layer at a time, as above
                 self.cache[i] = tuple(functional.pad(part, (0, 0, 0, more)) for part in pair)
+
+
+def _portions(texts: Sequence[list[int]]) -> list[list[list[int]]]:
+    """Texts to be read at once: PORTION tokens, padded to the longest, or one text that is longer still."""
+    portions = [[texts[0]]]
+    for text in texts[1:]:
+        longest = max(map(len, [*portions[-1], text]))
+        if longest * (len(portions[-1]) + 1) > PORTION:
+            portions.append([])
+        portions[-1].append(text)
+    return portions
 
 
 def _look(
@@ -183,17 +195,15 @@ def _look(
 ) -> "torch.Tensor":
     """Attention of (rows, heads, tokens, width), where several query heads may share a key head.
 
-    Without torch's ``enable_gqa``: with a mask, that takes a GPU to the kernel that writes all scores down.
+    Those stand side by side, as if they were further tokens: torch's ``enable_gqa``, with a mask, takes a GPU
+    to the kernel that writes all scores down.
     """
     from torch.nn.functional import scaled_dot_product_attention
 
     shared = query.shape[1] // keys.shape[1]
-    if shared > 1 and query.shape[2] == 1:  # the queries of one key head side by side, as if they were tokens
-        query = query.unflatten(1, (keys.shape[1], shared)).squeeze(3)
-        return scaled_dot_product_attention(query, keys, values, attn_mask=sees).flatten(1, 2).unsqueeze(2)
-    if shared > 1:
-        keys, values = (part.repeat_interleave(shared, 1) for part in (keys, values))
-    return scaled_dot_product_attention(query, keys, values, attn_mask=sees)
+    query = query.unflatten(1, (-1, shared)).flatten(2, 3)
+    seen = scaled_dot_product_attention(query, keys, values, attn_mask=sees.repeat(1, 1, shared, 1))
+    return seen.unflatten(2, (shared, -1)).flatten(1, 2)
 
 
 def _draw(

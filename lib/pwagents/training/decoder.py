@@ -1,8 +1,8 @@
 """Many episodes at once.
 
 All episodes of a batch take their turns together: the model writes one turn of each (by
-:class:`~pwagents.training.batch_decoder.BatchDecoder`, or by vLLM), the environments answer, the answers are
-read in one go, and so on.
+:class:`~pwagents.training.batch_decoder.BatchDecoder`, or by vLLM), the environments answer, the model reads
+the answers, and so on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,8 +80,10 @@ def _at_rest(model: Any) -> Iterator[None]:
         return
     was_training = model.training
     model.eval()
-    yield
-    model.train(was_training)
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _is_vllm(model: Any) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pwagents.schema import check_choice
+from pwagents.training.batch_decoder import PORTION
 from pwagents.training.devices import GIB, Device
 from pwagents.training.model_size import ModelSize
 
@@ -211,13 +212,13 @@ def _vllm(size: ModelSize, plan: Plan, device: Device) -> int:
 
 
 def _prefill(size: ModelSize, plan: Plan) -> int:
-    """What one layer works in when all prompts are read at once, each half an episode long.
+    """What one layer works in when as many tokens are read as there are at once, or one long prompt.
 
-    Its keys and values stand there once for each head that reads them, beside them what each token sees.
+    Beside the hidden states it is what each token sees, once for each head that shares a key head.
     """
     if not plan.plays or plan.vllm_memory:
         return 0
-    each, prompt = 2 if plan.weights == "bfloat16" else 4, plan.length // 2
-    repeated = 2 * size.attention if size.key_value < size.attention else 0
-    a_token = (3 * size.feed_forward + 3 * size.hidden + repeated) * each + prompt * (1 + each)
-    return plan.episodes * prompt * a_token
+    each, tokens = 2 if plan.weights == "bfloat16" else 4, max(PORTION, plan.length // 2)
+    shared = size.attention // size.key_value
+    a_token = (3 * size.feed_forward + 3 * size.hidden) * each + shared * plan.length * (1 + each)
+    return tokens * a_token

@@ -54,5 +54,5 @@ class VllmDecoder:
         ]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with some rows alone."""
+        """Go on with these rows alone, in ascending order."""
         self.known = [self.known[row] for row in rows]
