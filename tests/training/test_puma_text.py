@@ -2,14 +2,21 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
+from transformers import AutoTokenizer
 
-from pwagents.agents.puma import PARAMETER_RULES, RECOMMEND
+from pwagents.agents.puma import IDENTIFY_RULES, PARAMETER_RULES, RECOMMEND
+from pwagents.llm.chat import Request
+from pwagents.llm.local_model import LocalModel
 from pwagents.llm.tool_text import parse_tool_calls
-from pwagents.training.puma_text import puma_dialogue
+from pwagents.training.base_model import LESSONS, base_model
+from pwagents.training.base_text import BaseText
+from pwagents.training.puma_text import puma_dialogue, read_puma_text
 
 NUMBERS = range(60)
+SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +68,20 @@ def test_what_is_recommended_can_be_copied_from_what_is_told(dialogues):
             ids = json.loads(call.arguments)["product_sequence"]
             places = [asked["content"].index(asin) for asin in ids]
             assert places == sorted(places)
+
+
+def test_the_model_reads_each_fixed_text_as_one_token_and_the_rest_as_before(
+    benchmark, updater, taken, tokenizer, tmp_path
+):
+    lesson = replace(LESSONS[0], most_steps=1)
+    base = base_model(tmp_path, BaseText(updater, taken, 0), 0, [lesson], SIZE)
+    folder = read_puma_text(base, tmp_path / "models", benchmark.products, dialogues=16, seed=0)
+    read = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert all(len(read.encode(rules)) == 1 for rules in (IDENTIFY_RULES, *PARAMETER_RULES.values()))
+    for function in PARAMETER_RULES:
+        (token,) = read.encode(function)
+        assert read.decode(token) == function
+    request = "A red mug, thanks."
+    assert read.encode(request) == tokenizer.encode(request)
+    asked = Request(messages=({"role": "user", "content": request},), sampling={"max_tokens": 4})
+    assert LocalModel(folder).reply(asked).usage.completion_tokens

@@ -16,18 +16,28 @@ import numpy as np
 
 from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
-from pwagents.agents.puma import RECOMMEND, REVIEW, SEARCH, call_message, parameter_messages
+from pwagents.agents.puma import (
+    IDENTIFY_RULES,
+    PARAMETER_RULES,
+    RECOMMEND,
+    REVIEW,
+    SEARCH,
+    call_message,
+    parameter_messages,
+)
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
 from pwagents.project import code_hash
 from pwagents.schema import Product
-from pwagents.seeds import rng
+from pwagents.seeds import derive_seed, rng
 from pwagents.training.base_text import ids_and_titles
 from pwagents.training.model_cache import cached_model
 from pwagents.training.model_card import write_card
 from pwagents.training.sft import FineTuning, fine_tune
 from pwagents.web.episode import BeliefState
+from pwagents.web.functions import FUNCTION_OF
 
+FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values())
 LINES = (1, 13)  # remembered products: from 1 to 12
 _REQUESTS = ("Get me {want} now.", "{want}, thanks.", "Today it is {want}.", "Bring {want}!")
 
@@ -139,16 +149,14 @@ def read_puma_text(
         products: the real ones, of which no id and no title occurs.
         dialogues: how many are read, each once.
     """
-    from transformers import AutoTokenizer
-
     config = FineTuning(epochs=1.0, batch_size=16, learning_rate=3e-3, seed=seed)
     taken = ids_and_titles(products)
     facts = {"dialogues": dialogues, "real products": len(taken) // 2, "seed": seed, "from": base.name}
 
     def make(folder: Path) -> None:
-        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+        model, tokenizer = _with_fixed_texts(base, seed)
         told = (puma_dialogue(n, taken, seed) for n in range(dialogues))
-        fine_tune(base, tokenizer, list(told), config, folder)
+        fine_tune(model, tokenizer, list(told), config, folder)
         what = "The small base model after made-up dialogues in PUMA's format; it knows no task."
         write_card(folder, "base-puma", what, facts, asdict(config), base=str(base))
 
@@ -156,3 +164,18 @@ def read_puma_text(
     code = code_hash("training/puma_text", "agents/puma", "data/synthetic", "training/sft")
     parts = facts | {"settings": asdict(config), "taken": names, "code": code}
     return cached_model(models, "base-puma", parts, make)
+
+
+def _with_fixed_texts(base: Path, seed: int) -> tuple[Any, Any]:
+    """A base model and its tokenizer, to which each of PUMA's fixed texts is a further token."""
+    import torch
+    from tokenizers import AddedToken
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in FIXED_TEXTS])
+    model = AutoModelForCausalLM.from_pretrained(base, dtype="float32", local_files_only=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "tokens of PUMA's texts"))
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    return model, tokenizer
