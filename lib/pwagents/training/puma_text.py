@@ -49,7 +49,7 @@ def puma_dialogue(n: int, taken: frozenset[str], seed: int) -> list[Message]:
         taken: ids and titles of real products, which no made-up product gets.
     """
     made = _Dialogue(taken, rng(seed, "PUMA text", str(n)))
-    kind = made.generator.choice(["search", "recommend", "review"], p=[0.5, 0.25, 0.25])
+    kind = made.generator.choice(["search", "recommend", "review"], p=[0.6, 0.15, 0.25])
     return getattr(made, kind)()
 
 
@@ -62,16 +62,24 @@ class _Dialogue:
         self.type = self.pick(list(self.domain.types))
 
     def search(self) -> list[Message]:
-        """The query: what is wanted, then the title from a store that is named, or else what recurs."""
+        """The query: all that the request names, then what recurs of the rest; or the title from a store."""
         recurring = {slot: self.pick(values) for slot, values in self.some(self.domain.values.items(), 0.3)}
         entries = self.entries(lambda: (self.domain, recurring if self.generator.random() < 0.8 else {}))
-        if self.generator.random() < 0.4:
+        if self.generator.random() < 0.2:
             meant = self.pick(entries)
             query = f"{self.type} {' '.join(words(meant['title']))}"
             return self.messages(f"{self.type} from {meant['store']}", SEARCH, entries, query=query)
+        named = {slot: self.pick(values) for slot, values in self.some(self.domain.values.items(), 0.3)}
+        left_open = {
+            word
+            for slot, values in self.domain.values.items()
+            if slot not in named
+            for word in words(" ".join(values))
+        }
         counts = Counter(word for entry in entries[:4] for word in dict.fromkeys(words(entry["title"])))
-        query = " ".join([self.type, *(word for word, n in counts.items() if n >= 3)])
-        return self.messages(self.type, SEARCH, entries, query=query)
+        recurs = [word for word, n in counts.items() if n >= 3 and word in left_open]
+        query = " ".join([self.type, *words(" ".join(named.values())), *recurs])
+        return self.messages(", ".join([self.type, *named.values()]), SEARCH, entries, query=query)
 
     def recommend(self) -> list[Message]:
         """The ids: those of the category that is named, at most ten, in their order."""
