@@ -8,7 +8,7 @@ from pwagents.evaluation.figures import plain, use_style
 
 
 def plot_losses(curves: pd.DataFrame):
-    """Loss by step: fine-tuning on the left, preferences on the right, a line a training.
+    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a training.
 
     The trainings of one variant ("SFT, full" and "DPO, full") share a colour. Where the loss of preferences
     begins, at log 2, the model is the reference and prefers nothing.
@@ -29,7 +29,8 @@ def plot_losses(curves: pd.DataFrame):
         log = curves[curves["training"] == name]
         ax, variant = axes[int(name.startswith("DPO"))], name.split(", ")[-1]
         ax.plot(log["step"], log["loss"], color=f"C{variants.index(variant)}", label=plain(name))
-    axes[0].set(title="Fine-tuning", xlabel="step", ylabel="loss (nats a token)")
+    axes[0].set(title="Fine-tuning", xlabel="step", ylabel="loss (nats a token)", yscale="log")
+    axes[0].yaxis.set_major_formatter("{x:g}")
     axes[1].set(title="Preferences (DPO)", xlabel="step", ylabel="loss (nats a pair)")
     axes[1].axhline(math.log(2), color="grey", linestyle="--", linewidth=1, label="no preference (log 2)")
     for ax in axes:
