@@ -55,6 +55,12 @@ def test_formats_and_missing_can_be_given(saved):
     assert cells(html) == ["3.1", "2.500", "not run", "3.500"]
 
 
+def test_an_empty_text_is_shown_as_missing_and_stays_empty_in_the_csv(saved):
+    csv, html, _ = saved(pd.DataFrame({"said": ["yes", ""], "step": [1, 2]}))
+    assert csv == "said,step\nyes,1\n,2\n"
+    assert cells(html) == ["yes", "1", "\N{EN DASH}", "2"]
+
+
 def test_no_minus_zero(saved):
     _, html, _ = saved(pd.DataFrame({"gap": [-0.0001, 0.25]}))
     assert cells(html) == ["0.000", "0.250"]

@@ -50,6 +50,14 @@ def test_the_loss_falls_and_the_folder_is_a_model_with_its_log(trained):
     assert not any("checkpoint" in name or name.endswith(".bin") for name in names)
 
 
+def test_checkpoints_in_quick_succession_are_nothing_to_warn_about(tmp_path, capfd):
+    from transformers.utils.logging import warning_once
+
+    warning_once.cache_clear()  # or another test may have been told already
+    killed_sft.train(tmp_path, save_steps=10)
+    assert "mtime" not in capfd.readouterr().err
+
+
 def test_the_loss_is_the_mean_over_the_marked_tokens(tokenizer, tmp_path):
     """The first step's loss, computed again from one example at a time without padding."""
     examples = killed_sft.examples(tokenizer, 4)

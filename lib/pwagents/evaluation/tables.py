@@ -34,7 +34,7 @@ def save_table(
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`interval_cells`.
         formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
             get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
-        missing: how a missing value is shown, for instance "not run".
+        missing: how a missing value or an empty text is shown, for instance "not run".
 
     Returns:
         A ``great_tables.GT``, which a notebook displays as the last expression of a cell.
@@ -147,7 +147,7 @@ def _column_cells(column: pd.Series, spec: str | None, missing: str) -> list[str
 
 
 def _cell(value, spec: str | None, missing: str) -> str:
-    if pd.isna(value):
+    if pd.isna(value) or value == "":
         return missing
     if not _is_number(value):
         return str(value)

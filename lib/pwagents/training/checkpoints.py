@@ -1,6 +1,7 @@
 """What trainings by transformers' Trainer need beside it: whole checkpoints, a bar, a watch on the loss."""
 
 import json
+import logging
 import math
 import shutil
 from pathlib import Path
@@ -37,6 +38,7 @@ def watch(what: str) -> "TrainerCallback":
 
     class Watch(TrainerCallback):
         def on_train_begin(self, args, state, control, **_):
+            logging.getLogger("transformers.trainer_utils").addFilter(_no_word_on_mtime)
             off = not state.is_world_process_zero
             self.bar = progress(total=state.max_steps, desc=what, unit="step", disable=off)
             self.bar.update(state.global_step)
@@ -56,3 +58,8 @@ def watch(what: str) -> "TrainerCallback":
             self.bar.close()
 
     return Watch()
+
+
+def _no_word_on_mtime(record: logging.LogRecord) -> bool:
+    """Checkpoints of a fast training are no second apart; transformers then goes by their numbers."""
+    return "mtime may not be reliable" not in record.getMessage()

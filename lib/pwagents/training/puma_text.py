@@ -37,7 +37,7 @@ from pwagents.training.sft import FineTuning, fine_tune
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
 
-FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values())
+_FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values())
 LINES = (1, 13)  # remembered products: from 1 to 12
 _REQUESTS = ("Get me {want} now.", "{want}, thanks.", "Today it is {want}.", "Bring {want}!")
 
@@ -181,7 +181,7 @@ def _with_fixed_texts(base: Path, seed: int) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
-    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in FIXED_TEXTS])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in _FIXED_TEXTS])
     model = AutoModelForCausalLM.from_pretrained(base, dtype="float32", local_files_only=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "tokens of PUMA's texts"))

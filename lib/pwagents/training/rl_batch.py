@@ -99,14 +99,13 @@ def summarize(played: Played) -> dict[str, float]:
         name: float(np.mean([getattr(g, name) for g in grades]))
         for name in ("function_accuracy", "step_accuracy", "result_official", "result_final")
     }
-    steps = [rollout.trajectory.steps for rollout in played.rollouts]
     asks = [count_asks(rollout.trajectory) for rollout in played.rollouts]
     return {
         "reward": float(np.mean(returns)),
         "reward_std": float(np.std(returns)),
         **played.parts,
         **means,
-        "turns": float(np.mean([len(episode) for episode in steps])),
+        "turns": float(np.mean([len(rollout.trajectory.steps) for rollout in played.rollouts])),
         "asks": float(np.mean(asks)),
         "tokens": float(np.mean([sum(rollout.mask) for rollout in played.rollouts])),
         "rollout_seconds": played.seconds,
