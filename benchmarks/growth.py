@@ -37,7 +37,7 @@ from pwagents.data.personalwab import load_personalwab
 from pwagents.data.personalwab_export import write_personalwab
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import DIMENSION, Embedder
-from pwagents.evaluation.benchmark_tables import sample_tasks
+from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.runner import run_episodes
 from pwagents.progress import progress
 from pwagents.project import project_path

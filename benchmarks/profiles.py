@@ -18,11 +18,10 @@ from pathlib import Path
 import pandas as pd
 from search import peak_mb
 
+from pwagents.benchmark.profile_quality import by_length, measure_retrieval, profile_quality
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import World, WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.evaluation.profile_cost import measure_retrieval
-from pwagents.evaluation.profile_quality import by_length, profile_quality
 from pwagents.profiles.build import History, profile_users
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.clusters import ALPHA, adaptive_clusters, category_clusters, kmeans_clusters

@@ -16,18 +16,16 @@ from unittest.mock import patch
 import pandas as pd
 import torch
 
+from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.rl.config import GrpoConfig, PpoConfig
+from pwagents.rl.grpo import train_grpo
+from pwagents.rl.log import read_rows
+from pwagents.rl.ppo import train_ppo
+from pwagents.rl.rollout import Rollout, pad_rollouts
+from pwagents.rl.scoring import add_scoring
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.threads import one_core
-from pwagents.training.grpo import train_grpo
-from pwagents.training.ppo import train_ppo
-from pwagents.training.rl_batch import pad_rollouts
-from pwagents.training.rl_config import GrpoConfig, PpoConfig
-from pwagents.training.rl_log import read_rows
-from pwagents.training.rollout import Rollout
-from pwagents.training.scoring import add_scoring
-from pwagents.training.small_model import make_small_model
-from pwagents.training.small_tokenizer import make_tokenizer
 from pwagents.web.episode import BeliefState
 
 STEPS = 5  # the first one warms up and is left out
@@ -40,7 +38,7 @@ def measure_steps(episodes: int) -> pd.DataFrame:
     """Seconds of a step (the fastest), and how that compares with the plain loop."""
     from trl import GRPOTrainer
 
-    from pwagents.training.grpo_trainer import EpisodeTrainer
+    from pwagents.rl.grpo_trainer import EpisodeTrainer
 
     tokenizer = make_tokenizer()
     rollouts = [_rollout(i, len(tokenizer)) for i in range(episodes)]

@@ -21,28 +21,26 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
-
-from pwagents.agents.orion import orion_messages, orion_tools, read_turn
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.llm.chat import Reply
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.schema import Task, Trajectory
-from pwagents.training.decoder import Decoding, play_rollouts
-from pwagents.training.grpo import train_grpo
-from pwagents.training.judge import OfflineJudge
-from pwagents.training.orion_tokens import orion_answers, orion_prompt
-from pwagents.training.reward import RewardConfig, make_rewards
-from pwagents.training.rl_config import GrpoConfig
-from pwagents.training.rollout import StartEpisode, StepRewards
-from pwagents.training.sft import FineTuning, fine_tune
-from pwagents.training.small_model import make_small_model
-from pwagents.training.small_tokenizer import make_tokenizer
-from pwagents.training.trl_environment import (
+from trl_environment import (
     EpisodeLoop,
     OrionEnvironment,
     prompt_rows,
     with_response_template,
 )
+
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.llm.chat import Reply
+from pwagents.lm.sft import FineTuning, fine_tune
+from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.orion.agent import orion_messages, orion_tools, read_turn
+from pwagents.orion.judge import OfflineJudge
+from pwagents.orion.play import Decoding, orion_answers, orion_prompt, play_rollouts
+from pwagents.orion.reward import RewardConfig, make_rewards
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.rl.config import GrpoConfig
+from pwagents.rl.grpo import train_grpo
+from pwagents.rl.rollout import StartEpisode, StepRewards
+from pwagents.schema import Task, Trajectory
 from pwagents.web.environment import MAX_STEPS
 
 ROOT = Path(__file__).resolve().parents[1]

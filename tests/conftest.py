@@ -1,4 +1,4 @@
-"""What all tests share: no network, and property tests without a clock."""
+"""What all tests share: no network, property tests without a clock, a small world, a random small model."""
 
 import os
 from contextlib import ExitStack
@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.offline_update import OfflineUpdater
 
 from .llm.server import ChatServer
 
@@ -26,3 +31,34 @@ def chat_server():
     """Start local servers: ``chat_server(faults=0.2)`` is a running :class:`ChatServer`."""
     with ExitStack() as servers:
         yield lambda **options: servers.enter_context(ChatServer(**options))
+
+
+# The world of the tests of agents that train; rooms with another one have fixtures of their own.
+@pytest.fixture(scope="session")
+def world():
+    return make_world(WorldConfig(n_users=12, n_products=400), seed=3)
+
+
+@pytest.fixture(scope="session")
+def benchmark(world):
+    return world.benchmark
+
+
+@pytest.fixture(scope="session")
+def catalogue(benchmark):
+    return Catalogue(benchmark.products)
+
+
+@pytest.fixture(scope="session")
+def updater(catalogue):
+    return OfflineUpdater(catalogue)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return make_tokenizer()
+
+
+@pytest.fixture
+def small_model(tokenizer):
+    return make_small_model(tokenizer, seed=1)

@@ -16,9 +16,9 @@ from pwagents.agents.interec import InteRecAgent, play_task
 from pwagents.agents.memory import Memory
 from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
+from pwagents.benchmark import bounds
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.evaluation import bounds
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue

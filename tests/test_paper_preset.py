@@ -5,10 +5,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from pwagents.run_notebook import load_parameters
+from pwagents.notebook.run import load_parameters
 
 from .llm.server import ChatServer
-from .training.paper_standins import answer, overrides, save_data, save_qwen
+from .paper_standins import answer, overrides, save_data, save_qwen
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("0[4-7]_*.ipynb"))

@@ -22,7 +22,7 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "jnius")
 MAY_BE_HEAVY = {
     f"pwagents.web.{name}"
     for name in ("sasrec", "recommender", "recommenders_by_time", "published_recommender")
-} | {"pwagents.training.grpo_trainer"}
+} | {"pwagents.rl.grpo_trainer"}
 
 
 def parameters_of(notebook):

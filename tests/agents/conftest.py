@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from pwagents.agents.chat_agent import Setup
-from pwagents.agents.offline import OfflinePolicy
-from pwagents.agents.plain import FunctionClassifier
+from pwagents.agents.plain import FunctionClassifier, OfflinePolicy
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, ToolCall

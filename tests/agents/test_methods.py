@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from pwagents.agents.methods import METHODS
+from pwagents.agents.methods import IDENTIFY, METHODS
 from pwagents.agents.official_prompts import CONSTANTS
-from pwagents.agents.puma_prompting import IDENTIFY
 from pwagents.schema import Usage
 from pwagents.web.functions import DETAILS_FUNCTION
 

@@ -3,12 +3,10 @@
 import pytest
 
 from pwagents.agents.chat_agent import Rules
+from pwagents.agents.conversation import Prompt
 from pwagents.agents.memory import Memory
-from pwagents.agents.methods import METHODS
-from pwagents.agents.offline import OfflinePolicy
-from pwagents.agents.plain import PlainAgent
-from pwagents.agents.prompting import Prompt
-from pwagents.agents.puma_prompting import ParameterAgent
+from pwagents.agents.methods import METHODS, ParameterAgent
+from pwagents.agents.plain import OfflinePolicy, PlainAgent
 from pwagents.schema import Action, Observation, Step
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.agents.prompting import HISTORY, MINI_HISTORY, TASK_SPECIFIC, fill, tell_entries
+from pwagents.agents.conversation import HISTORY, MINI_HISTORY, TASK_SPECIFIC, fill, tell_entries
 from pwagents.llm.fence import CLOSE, OPEN, fence
 from pwagents.schema import Product
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation import tables
-from pwagents.evaluation.grand_tables import orion_table_1, table_3, table_4
+from pwagents.evaluation.paper import orion_table_1, table_3, table_4
 
 METRICS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
 COLUMNS = ["method", "task_id", "user_id", "type", *METRICS]

@@ -3,8 +3,7 @@
 import pytest
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
-from pwagents.llm.asking import ask_all
-from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 
 
 class Echo(ChatModel):

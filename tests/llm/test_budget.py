@@ -8,8 +8,7 @@ import pytest
 from pwagents.errors import InfrastructureError
 from pwagents.llm.budget import Budget, BudgetedModel, BudgetError
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.llm.store import ResponseStore
-from pwagents.llm.stored import StoredModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import Usage
 
 

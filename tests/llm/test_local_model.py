@@ -7,8 +7,7 @@ import pytest
 
 from pwagents.llm.chat import Request
 from pwagents.llm.failures import ContextTooLongError, RefusedError
-from pwagents.llm.generation import Sampling, sampler
-from pwagents.llm.local_model import LocalModel
+from pwagents.llm.local_model import LocalModel, Sampling, sampler
 
 TOOL = {
     "type": "function",

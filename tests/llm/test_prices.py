@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from pwagents.llm.prices import Load, cost_usd, estimate, price_of
+from pwagents.llm.budget import Load, cost_usd, estimate, price_of
 
 
 def test_every_model_of_the_papers_is_there():

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from pwagents.agents.chat_agent import ChatAgent, Setup
-from pwagents.agents.orion import OrionAgent
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
+from pwagents.lm.pretrain import Lesson, base_model
+from pwagents.orion.agent import OrionAgent
+from pwagents.orion.base import BaseText
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Observation, Step
-from pwagents.training.base_model import Lesson, base_model
-from pwagents.training.base_text import BaseText
 from pwagents.web.episode import BeliefState, Context
 
 from .serving import transformers_serve

@@ -7,8 +7,7 @@ import pytest
 
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.llm.store import ResponseStore
-from pwagents.llm.stored import StoredModel
+from pwagents.llm.store import ResponseStore, StoredModel
 
 
 class Counting(ChatModel):

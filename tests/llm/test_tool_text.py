@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.llm.tool_text import parse_tool_calls
+from pwagents.llm.chat import parse_tool_calls
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pwagents.errors import InfrastructureError
-from pwagents.profiles.llm_update import LlmUpdater
+from pwagents.profiles.llm import LlmUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Observation, Step
 

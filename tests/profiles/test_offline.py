@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.evidence import weigh
+from pwagents.profiles.facts import weigh
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import OTHER
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from pwagents.agents.conversation import call_messages, task_text, user
+from pwagents.agents.conversation import HISTORY, Prompt, call_messages, fill, task_text, tell_entries, user
 from pwagents.agents.memory import Entry, Memory, Strategy
-from pwagents.agents.offline import OfflinePolicy
-from pwagents.agents.prompting import HISTORY, Prompt, fill, tell_entries
+from pwagents.agents.plain import OfflinePolicy
 from pwagents.agents.replies import read_call
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Rules, Setup
-from pwagents.agents.conversation import transcript, user
+from pwagents.agents.conversation import Prompt, fill, tell_entries, transcript, user
 from pwagents.agents.memory import Memory
-from pwagents.agents.prompting import Prompt, fill, tell_entries
 from pwagents.agents.replies import parse_arguments
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage

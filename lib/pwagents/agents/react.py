@@ -3,8 +3,16 @@
 import json
 
 from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Rules, tools_of
-from pwagents.agents.conversation import answer_text, react_messages, read_note, transcript, user, with_note
-from pwagents.agents.prompting import Prompt, fill
+from pwagents.agents.conversation import (
+    Prompt,
+    answer_text,
+    fill,
+    react_messages,
+    read_note,
+    transcript,
+    user,
+    with_note,
+)
 from pwagents.agents.replies import read_react
 from pwagents.llm.chat import Message, Reply
 from pwagents.llm.fence import FENCE_NOTE

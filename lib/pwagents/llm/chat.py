@@ -1,16 +1,23 @@
-"""What a language model is to this project: a conversation and tools in, a reply out."""
+"""What a language model is to this project: a conversation and tools in, a reply out.
+
+Beside it what every provider needs: tool calls read from the text of a model that writes them by itself, and
+many requests at once, some of which a model may refuse.
+"""
 
 import asyncio
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from pwagents.errors import NotEvaluableError
+from pwagents.progress import progress
 from pwagents.schema import Record, Usage
 
 Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
@@ -129,3 +136,74 @@ class ChatModel(ABC):
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.workers)
+
+
+# A call that is not closed reaches to the end of the text: the model was cut off, or forgot.
+_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+_NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
+_ARGUMENTS = re.compile(r'"arguments"\s*:\s*(.*)', re.DOTALL)
+
+
+def parse_tool_calls(text: str, id_prefix: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """Split what a model wrote into the text beside its calls and the calls.
+
+    Malformed JSON stays as it was written: ``arguments`` is then what follows ``"arguments":``, or all of it,
+    and the name what could be made out, or "".
+    """
+    bodies = _CALL.findall(text)
+    calls = tuple(_parse_call(body.strip(), f"{id_prefix}_{i}") for i, body in enumerate(bodies))
+    return _CALL.sub("", text).strip(), calls
+
+
+def _parse_call(body: str, call_id: str) -> ToolCall:
+    try:
+        call = json.loads(body)
+    except (ValueError, RecursionError):
+        name, arguments = _NAME.search(body), _ARGUMENTS.search(body)
+        return ToolCall(
+            id=call_id,
+            name=name.group(1) if name else "",
+            arguments=arguments.group(1) if arguments else body,
+        )
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return ToolCall(id=call_id, name="", arguments=body)
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(id=call_id, name=call["name"], arguments=arguments)
+
+
+def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Reply | None]:
+    """A reply to each request, in order; None where the model refuses (too long, or filtered).
+
+    Args:
+        what: for the progress bar.
+
+    Raises:
+        InfrastructureError: the model cannot be reached.
+    """
+    replies: list[Reply | None] = []
+    at_once = 4 * max(model.workers, model.batch_size)
+    with progress(total=len(requests), desc=what, unit="reply") as bar:
+        for i in range(0, len(requests), at_once):
+            part = requests[i : i + at_once]
+            replies += _replies(model, part)
+            bar.update(len(part))
+    return replies
+
+
+def _replies(model: ChatModel, part: Sequence[Request]) -> list[Reply | None]:
+    if model.batch_size == 1:  # each by itself: a refused one must not cost the replies beside it
+        with ThreadPoolExecutor(model.workers) as threads:
+            return list(threads.map(partial(_reply, model), part))
+    try:
+        return model.replies(part)
+    except NotEvaluableError:  # one of them: find out which
+        return [_reply(model, request) for request in part]
+
+
+def _reply(model: ChatModel, request: Request) -> Reply | None:
+    try:
+        return model.reply(request)
+    except NotEvaluableError:
+        return None

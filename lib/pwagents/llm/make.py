@@ -6,8 +6,7 @@ from pwagents.llm.budget import Budget, BudgetedModel
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.llm.store import ResponseStore
-from pwagents.llm.stored import StoredModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.project import project_path
 
 

@@ -1,13 +1,20 @@
-"""Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others."""
+"""How many calls are under way at an endpoint at once: as many as it bears.
+
+Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
+"""
 
 import json
 import os
 import random
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from pwagents.llm.budget import cost_usd
 from pwagents.llm.chat import ChatModel, Reply, Request, ToolCall
 from pwagents.llm.failures import (
     EndpointError,
@@ -17,9 +24,57 @@ from pwagents.llm.failures import (
     sort_failure,
     without_key,
 )
-from pwagents.llm.limiter import Limiter
-from pwagents.llm.prices import cost_usd
 from pwagents.schema import Usage
+
+
+class Limiter:
+    """Slots for calls, shared by threads: additive increase, multiplicative decrease, as in TCP.
+
+    Starts at ``most`` slots. A congested call (rate limit, time-out) halves them, calls that began before the
+    last halving aside; as many good calls as there are slots add one.
+    """
+
+    def __init__(self, most: int):
+        self._most, self._slots = most, float(most)
+        self._under_way = 0
+        self._halvings = 0
+        self._freed = threading.Condition()
+
+    @property
+    def slots(self) -> int:
+        """Calls that may be under way now."""
+        return int(self._slots)
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Wait for a slot and hold it for one call, whose outcome decides on the number of slots."""
+        with self._freed:
+            while self._under_way >= self.slots:
+                self._freed.wait()
+            self._under_way += 1
+            halvings = self._halvings
+        try:
+            yield
+            self._grow()
+        except TransientError as failure:
+            if failure.congested:
+                self._halve(halvings)
+            raise
+        finally:
+            with self._freed:
+                self._under_way -= 1
+                self._freed.notify_all()
+
+    def _grow(self) -> None:
+        with self._freed:
+            self._slots = min(float(self._most), self._slots + 1 / self._slots)
+
+    def _halve(self, halvings_at_start: int) -> None:
+        with self._freed:
+            if halvings_at_start == self._halvings:
+                self._slots = max(1.0, self._slots / 2)
+                self._halvings += 1
+
 
 OPENAI_URL = "https://api.openai.com/v1"
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next

@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.llm.asking import ask_all
-from pwagents.llm.chat import ChatModel, Request
+from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.clusters import item_text
 from pwagents.profiles.texts import Texts

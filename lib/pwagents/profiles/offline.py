@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from pwagents.profiles.catalogue import TOPIC, Catalogue
-from pwagents.profiles.evidence import Evidence, weigh
-from pwagents.profiles.facts import profile_facts
+from pwagents.profiles.facts import Evidence, profile_facts, weigh
 from pwagents.profiles.types import GlobalProfile, MicroProfile
 from pwagents.schema import Behavior
 
@@ -22,7 +21,7 @@ _GLOBAL_LINES, _MICRO_LINES, _NEGATIVE_LINES = 12, 10, 6
 
 
 class OfflineProfiler:
-    """Makes profiles by counting (:func:`pwagents.profiles.evidence.weigh`).
+    """Makes profiles by counting (:func:`pwagents.profiles.facts.weigh`).
 
     A trait is a preference when at least two voices speak for it (liked products, reviews that praise it) and
     it is more common among the liked products than in their categories; of each attribute the best supported

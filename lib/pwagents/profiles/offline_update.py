@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from pwagents.data.instructions import content_words
 from pwagents.profiles.catalogue import TOPIC, Catalogue, Trait, attribute_of_word, stems, word_lists
-from pwagents.profiles.evidence import plain
+from pwagents.profiles.facts import plain
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update, last_shown, settle
 from pwagents.schema import Step

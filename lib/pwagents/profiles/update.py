@@ -23,7 +23,7 @@ class Update(NamedTuple):
 
 class Updater(Protocol):
     """G_update: :class:`pwagents.profiles.offline_update.OfflineUpdater` or
-    :class:`pwagents.profiles.llm_update.LlmUpdater`."""
+    :class:`pwagents.profiles.llm.LlmUpdater`."""
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
         """P_ctx,t, given P_ctx,t-1 and the session so far, whose last step is the new one."""

@@ -11,8 +11,7 @@ from importlib.resources import files
 
 import yaml
 
-from pwagents.llm.asking import ask_all
-from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import TaskType, Usage
 from pwagents.tasks.briefs import Brief, InstructionWriter

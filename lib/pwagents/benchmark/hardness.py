@@ -1,0 +1,95 @@
+"""How hard the embedded world is, and what each kind of knowledge is worth in it.
+
+A ladder of search queries for the same tasks: each rung knows more than the one below. Because the rungs use
+the latent truth, their differences measure the world, not a method.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pwagents.benchmark.bounds import COLUMNS, product_bounds
+from pwagents.data.synthetic import World, WorldConfig, make_world
+from pwagents.evaluation.statistics import paired_test
+from pwagents.schema import Task
+from pwagents.web.functions import RESULTS
+from pwagents.web.reward import rank_accuracy
+from pwagents.web.search import SearchEngine, build_search_engine
+
+RUNGS = (
+    "random",
+    "popularity",
+    "instruction alone",
+    "+ averaged profile",
+    "+ right interest, before drift",
+    "+ right interest, up to date",
+    "+ the user's answers",
+    "oracle query",
+)
+# Three kinds of knowledge, each the gain of one rung over another.
+GAINS = {
+    "knowing the right interest": ("+ averaged profile", "+ right interest, up to date"),
+    "updating the profile": ("+ right interest, before drift", "+ right interest, up to date"),
+    "asking the user": ("instruction alone", "+ the user's answers"),
+}
+
+
+def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
+    """Result accuracy of each rung on the search tasks among ``tasks``, one row a task and rung."""
+    searches = [task for task in tasks if task.type == "search"]
+    ends = product_bounds(world.benchmark, engine, searches, seed).replace(
+        {"method": {"oracle": "oracle query"}}
+    )
+    rows = []
+    for task in searches:
+        for rung, query in _queries(world, task):
+            ranking = [asin for asin, _ in engine.search(query, RESULTS)]
+            rows.append((rung, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
+    ladder = pd.concat([ends, pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
+    return ladder.sort_values("method", key=lambda rungs: rungs.map(RUNGS.index), kind="stable")
+
+
+def _queries(world: World, task: Task) -> Iterator[tuple[str, str]]:
+    """The rungs between instruction and oracle: the instruction, and values for the slots that it leaves out.
+
+    Every rung knows which slots the target's domain has. They differ in the values they take for them, and
+    in the departments they name: all of the user's, or the right one.
+    """
+    person, meaning = world.truth.people[task.user_id], world.truth.tasks[task.task_id]
+    interest = next(i for i in person.interests if i.domain.name == meaning.interest)
+    averaged = {slot: person.averaged[slot] for slot in interest.domain.slots}
+    departments = [i.domain.name for i in person.interests]
+
+    def query(preferences: dict[str, str], names: list[str]) -> str:
+        added = [value for slot, value in preferences.items() if slot not in meaning.stated]
+        return " ".join([task.instruction, *added, *names])
+
+    yield "+ averaged profile", query(averaged, departments)
+    yield "+ right interest, before drift", query(interest.initial, [meaning.interest])
+    yield "+ right interest, up to date", query(interest.current, [meaning.interest])
+    yield "+ the user's answers", query(meaning.wants, [])
+
+
+def knowledge_gains(
+    config: Mapping[str, Any], knobs: Mapping[str, Mapping[str, Any]], seed: int
+) -> pd.DataFrame:
+    """What each kind of knowledge gains in each world: the negative controls.
+
+    Args:
+        config: the fields of :class:`WorldConfig`.
+        knobs: name of a world -> the fields that differ in it.
+
+    Returns:
+        ``world, knowledge, gain, low, high, p``, one row a world and kind of knowledge: paired differences
+        of result accuracy on the same search tasks, with 95% intervals clustered by user.
+    """
+    rows = []
+    for name, changes in knobs.items():
+        world = make_world(WorldConfig(**{**config, **changes}), seed)
+        engine = build_search_engine(world.benchmark.products)
+        ladder = search_ladder(world, engine, world.benchmark.tasks["test"], seed)
+        for knowledge, (without, knowing) in GAINS.items():
+            test = paired_test(ladder, "result_accuracy", knowing, without)
+            rows.append((name, knowledge, test.difference, test.low, test.high, test.p))
+    return pd.DataFrame(rows, columns=["world", "knowledge", "gain", "low", "high", "p"])

@@ -1,0 +1,204 @@
+"""What happened within episodes: actions and what follows them, attempts, errors, tokens and dollars.
+
+Figures of what happens within episodes: transitions between actions, attempt after attempt.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import pandas as pd
+
+from pwagents.evaluation.figures import plain, use_style
+from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.schema import TASK_TYPES, Step, Usage
+
+START, END = "start", "end"
+# Short names of the functions, as figures and tables show them, in their order.
+ACTIONS = {
+    START: "start",
+    "search_product_by_query": "search",
+    "get_recommendations_by_history": "recommend",
+    "add_product_review": "review",
+    "get_product_details_by_asin": "details",
+    "respond": "respond",
+    "malformed": "malformed",
+    "stop": "stop",
+    END: "end",
+}
+
+
+def _scored(records: Iterable[EpisodeRecord]) -> list[EpisodeRecord]:
+    return [record for record in records if record.outcome == "scored"]
+
+
+def _action(step: Step) -> str:
+    return "malformed" if step.error else step.action.name
+
+
+def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Which action follows which (PersonalWAB, Figure 8): ``type, from, to, count, share``.
+
+    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
+    at "end"; a call with an error is "malformed", whatever it meant to call.
+    """
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for record in _scored(records):
+        path = [START, *map(_action, record.trajectory.steps), END]
+        counts.update((record.type, ACTIONS[a], ACTIONS[b]) for a, b in pairwise(path))
+    frame = pd.DataFrame([(*key, n) for key, n in counts.items()], columns=["type", "from", "to", "count"])
+    order = list(ACTIONS.values())
+    frame = frame.sort_values(["type", "from", "to"], key=lambda c: c.map(_place(order)), ignore_index=True)
+    frame["share"] = frame["count"] / frame.groupby(["type", "from"])["count"].transform("sum")
+    return frame
+
+
+def _place(order: list[str]):
+    return lambda name: (order.index(name), name) if name in order else (-1, name)
+
+
+def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """How attempts fare, the first, the second and so on (PersonalWAB, Figure 9): one row a type and number.
+
+    ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
+    over them; ``best_so_far``: mean over all scored episodes of the type of the best of their attempts up to
+    it (0 for an episode without any).
+    """
+    rows = []
+    for task_type, group in _by_type(_scored(records)).items():
+        results = [[s.result_accuracy for s in r.trajectory.steps if s.attempt] for r in group]
+        for number in range(1, max(map(len, results), default=0) + 1):
+            reached = [result[number - 1] for result in results if len(result) >= number]
+            best = [max(result[:number], default=0.0) for result in results]
+            means = (sum(reached) / len(reached), sum(best) / len(best))
+            rows.append((task_type, number, len(reached), *means))
+    return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
+
+
+def _by_type(records: Iterable[EpisodeRecord]) -> dict[str, list[EpisodeRecord]]:
+    groups: dict[str, list[EpisodeRecord]] = {}
+    for record in records:
+        groups.setdefault(record.type, []).append(record)
+    return groups
+
+
+def problem_counts(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Replies that could not be carried out, by method and kind: ``method, steps``, then a column a kind."""
+    kinds = ("malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off")
+    rows = {}
+    for record in _scored(records):
+        row = rows.setdefault(record.method, Counter(dict.fromkeys(("steps", *kinds), 0)))
+        row["steps"] += len(record.trajectory.steps)
+        row.update(step.error_kind for step in record.trajectory.steps if step.error_kind)
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["steps", *kinds])
+    return frame.rename_axis("method").reset_index()
+
+
+def episode_usage(record: EpisodeRecord) -> tuple[Usage, Usage]:
+    """What the agent's and the user simulator's models cost in one episode."""
+    agent, user = Usage(), Usage()
+    for step in record.trajectory.steps if record.trajectory else ():
+        agent += step.action.usage or Usage()
+        user += step.user_usage or Usage()
+    return agent, user
+
+
+def costs(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Mean cost of a task by method: calls of the model, tokens, US dollars, and the user simulator's.
+
+    Columns ``method, tasks, calls, prompt_tokens, completion_tokens, usd, user_tokens, user_usd``. Replies
+    that came from the store count as what they cost when they were made.
+    """
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    for record in _scored(records):
+        agent, user = episode_usage(record)
+        user_tokens = user.prompt_tokens + user.completion_tokens
+        row = (agent.calls, agent.prompt_tokens, agent.completion_tokens, agent.usd, user_tokens, user.usd)
+        rows.setdefault(record.method, []).append(row)
+    names = ["calls", "prompt_tokens", "completion_tokens", "usd", "user_tokens", "user_usd"]
+    return pd.DataFrame(
+        [(m, len(r), *(sum(column) / len(r) for column in zip(*r, strict=True))) for m, r in rows.items()],
+        columns=["method", "tasks", *names],
+    )
+
+
+def plot_transitions(transitions: pd.DataFrame):
+    """Which action follows which, one panel a task type: shares of what follows each action.
+
+    PersonalWAB draws this as a chord diagram (Figure 8); a grid of shares can be read off.
+
+    Args:
+        transitions: from :func:`pwagents.benchmark.sessions.action_transitions`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(transitions["type"])]
+    if not types:
+        return _nothing("no episode was scored")
+    present = {*transitions["from"], *transitions["to"]}
+    names = [name for name in ACTIONS.values() if name in present]
+    height = 1.8 + 0.55 * len(names)
+    fig, axes = plt.subplots(1, len(types), figsize=(1.5 + height * len(types), height), squeeze=False)
+    for ax, task_type in zip(axes[0], types, strict=True):
+        part = transitions[transitions["type"] == task_type]
+        grid = part.pivot(index="from", columns="to", values="share")
+        grid = grid.reindex(index=[n for n in names if n != END], columns=[n for n in names if n != START])
+        sns.heatmap(
+            grid, ax=ax, vmin=0, vmax=1, cmap="cividis_r", annot=True, fmt=".2f", cbar=False, square=True,
+            linewidths=1, annot_kws={"size": 12},
+        )  # fmt: skip
+        ax.grid(visible=False)
+        ax.set_facecolor("#f4f4f4")  # what never happened
+        ax.set(title=plain(task_type), xlabel="next action", ylabel="action")
+        ax.tick_params(axis="x", rotation=45)
+        ax.tick_params(axis="y", rotation=0)
+    return fig
+
+
+def plot_attempts(attempts: pd.DataFrame):
+    """Attempt after attempt: how many tasks get there (bars), and how well they fare (lines).
+
+    Args:
+        attempts: from :func:`pwagents.benchmark.sessions.attempts_by_number`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(attempts["type"])]
+    if not types:
+        return _nothing("no attempt was made")
+    size = (4.2 * len(types), 6.5)
+    fig, axes = plt.subplots(
+        2, len(types), figsize=size, sharex=True, sharey="row", squeeze=False, height_ratios=(1, 1.6)
+    )
+    numbers = range(1, attempts["attempt"].max() + 1)
+    for (upper, lower), task_type in zip(axes.T, types, strict=True):
+        part = attempts[attempts["type"] == task_type]
+        upper.bar(part["attempt"], part["tasks"], color="0.65")
+        upper.set(title=plain(task_type))
+        upper.grid(axis="x", visible=False)
+        lower.plot(part["attempt"], part["result_accuracy"], "o-", color="C0", label="this attempt")
+        lower.plot(part["attempt"], part["best_so_far"], "s--", color="C1", label="best so far, all tasks")
+        lower.set(xlabel="attempt", xticks=list(numbers), ylim=(-0.03, 1.03))
+    axes[0, 0].set_ylabel("tasks that get there")
+    axes[1, 0].set_ylabel("result accuracy")
+    fig.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return fig
+
+
+def _nothing(why: str):
+    """A figure that says why there is nothing to be seen."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(6, 1.5))
+    ax.axis("off")
+    ax.text(0.5, 0.5, why, ha="center", va="center")
+    return fig

@@ -1,0 +1,275 @@
+"""A batched decoder with a key-value cache, for models of the Qwen2 family.
+
+What was computed once stays in the cache. No row pays for another: those still writing lie in front, and a
+step goes through them alone; what is read is packed, token after token, but for attention itself.
+
+Turns written by vLLM beside the training on its GPU; without it, :class:`BatchDecoder` writes them.
+
+TRL starts vLLM and gives it the policy's weights before each step; here it is asked for turns, tokens in,
+tokens out. What a row has read so far is in vLLM's prefix cache: to send it again costs little.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+PORTION = 2048  # tokens read at once: more would need more memory, and leave the cache of a CPU
+
+
+class BatchDecoder:
+    """Reads and writes tokens for a batch of rows, each as long as it is.
+
+    Each row lies in a slot of the cache; the slots of the rows that write on are always the first ones.
+
+    Args:
+        model: a causal language model of the Qwen2 family; an adapter may be on it.
+        rows: conversations at once.
+    """
+
+    def __init__(self, model: Any, rows: int):
+        import torch
+
+        model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.model, self.trunk = model, model.model
+        config = model.config
+        heads, key_heads = config.num_attention_heads, config.num_key_value_heads
+        self.width = getattr(config, "head_dim", None) or config.hidden_size // heads
+        self.rows = torch.arange(rows, device=model.device)  # of each slot, which row lies there
+        self.lengths = torch.zeros_like(self.rows)  # of each slot, tokens read
+        empty = torch.zeros(rows, key_heads, 0, self.width, dtype=model.dtype, device=model.device)
+        self.cache = [(empty, empty)] * config.num_hidden_layers  # of each layer, keys and values
+
+    def write(
+        self,
+        unread: Sequence[list[int]],
+        temperatures: Sequence[float],
+        most: int,
+        end: int,
+        generator: "torch.Generator",
+    ) -> list[tuple[list[int], list[float]]]:
+        """Read ``unread`` (token ids, a list a row, none of them empty), then write one turn of each row.
+
+        The last token of each turn is left unread: give it with what comes after it.
+
+        Args:
+            temperatures: one a row.
+
+        Returns:
+            Of each row the turn, up to and with ``end`` or ``most`` tokens long, and its log-probabilities at
+            the row's temperature (at 0: at temperature 1).
+        """
+        import torch
+
+        device, n = self.model.device, len(unread)
+        texts = [unread[row] for row in self.rows.tolist()]
+        counts = torch.tensor([len(text) for text in texts], device=device)
+        self._grow(int((self.lengths + counts).max()) + most)
+        logits = self._read_texts(texts)
+        temperatures = torch.tensor(temperatures, device=device)
+        turns = torch.full((n, most), end, device=device)
+        logprobs = torch.zeros(n, most, device=device)
+        lengths = torch.zeros(n, dtype=torch.long, device=device)
+        for place in range(most):
+            rows = self.rows[: len(logits)]
+            chance = torch.rand(n, generator=generator).to(device)  # from the CPU: a GPU draws alike
+            token, logprob = _draw(logits, temperatures[rows], chance[rows])
+            turns[rows, place], logprobs[rows, place] = token, logprob
+            lengths[rows] += 1
+            came_from = self._bring_forward(token != end)
+            if not len(came_from) or place + 1 == most:
+                break
+            logits = self._read(token[came_from], torch.ones_like(came_from))
+        each = zip(turns.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
+        return [(turn[:length], values[:length]) for turn, values, length in each]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these rows alone, in ascending order."""
+        import torch
+
+        chosen = self.rows.argsort()[torch.tensor(rows, dtype=torch.long, device=self.rows.device)]
+        if len(chosen) < len(self.rows):
+            self.rows, self.lengths = torch.arange(len(chosen), device=chosen.device), self.lengths[chosen]
+            for i, pair in enumerate(self.cache):  # one layer at a time: the old and the new may be large
+                self.cache[i] = tuple(part[chosen] for part in pair)
+
+    def _bring_forward(self, going: "torch.Tensor") -> "torch.Tensor":
+        """Let the first slots that end (False in ``going``) and the last ones that go on change places.
+
+        Returns:
+            Of each slot that goes on now, from the first, where it lay before.
+        """
+        import torch
+
+        n = int(going.sum())
+        came_from = torch.arange(n, device=going.device)
+        gaps = (~going[:n]).nonzero()[:, 0]
+        if len(gaps):
+            came_from[gaps] = behind = n + going[n:].nonzero()[:, 0]
+            to, of = torch.cat([gaps, behind]), torch.cat([behind, gaps])
+            for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
+                part[to] = part[of]
+        return came_from
+
+    def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
+        """:meth:`_read` a text in each slot, some slots at a time."""
+        import torch
+
+        device, first, logits = self.model.device, 0, []
+        for some in _portions(texts):
+            ids = torch.tensor([token for text in some for token in text], device=device)
+            counts = torch.tensor([len(text) for text in some], device=device)
+            logits.append(self._read(ids, counts, first))
+            first += len(some)
+        return torch.cat(logits)
+
+    def _read(self, ids: "torch.Tensor", counts: "torch.Tensor", first: int = 0) -> "torch.Tensor":
+        """Read ``counts[i]`` more tokens, at least one, in the slots from ``first`` on.
+
+        Args:
+            ids: (tokens,) those of all slots, one slot after the other.
+            counts: (slots,).
+
+        Returns:
+            (slots, vocabulary) logits after the last token of each slot.
+        """
+        import torch
+
+        here = slice(first, first + len(counts))
+        row = torch.arange(len(counts), device=ids.device).repeat_interleave(counts)
+        ends = counts.cumsum(0)
+        places = torch.arange(len(ids), device=ids.device) - (ends - counts)[row]
+        before = self.lengths[here]
+        positions = before[row] + places
+        new = torch.arange(int(counts.max()), device=ids.device)
+        total = int(positions.max()) + 1
+        sees = torch.arange(total, device=ids.device) <= (before[:, None] + new)[:, None, :, None]
+        x = self.trunk.embed_tokens(ids)[None]
+        rotation = self.trunk.rotary_emb(x, positions[None])
+        for layer, pair in zip(self.trunk.layers, self.cache, strict=True):
+            cache = [part[here] for part in pair]
+            x = x + self._attend(layer, cache, x, (row, places, positions), rotation, sees)
+            x = x + layer.mlp(layer.post_attention_layernorm(x))
+        before += counts
+        return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
+
+    def _attend(self, layer, cache, x, where, rotation, sees):
+        """Self-attention of one layer over all that its slots have read."""
+        from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
+
+        row, places, positions = where
+        attention, h = layer.self_attn, layer.input_layernorm(x)
+        query, key, value = (
+            project(h).unflatten(2, (-1, self.width)).transpose(1, 2)
+            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        query, key = apply_rotary_pos_emb(query, key, *rotation)
+        keys, values = cache
+        keys[row, :, positions] = key[0].transpose(0, 1)
+        values[row, :, positions] = value[0].transpose(0, 1)
+        n, _, new, total = sees.shape
+        queries = query.new_zeros(n, new, *query.shape[1::2])
+        queries[row, places] = query[0].transpose(0, 1)
+        seen = _look(queries.transpose(1, 2), keys[:, :, :total], values[:, :, :total], sees)
+        return attention.o_proj(seen.transpose(1, 2)[row, places].flatten(1))[None]
+
+    def _grow(self, total: int) -> None:
+        """Make room for ``total`` tokens in each slot."""
+        import torch.nn.functional as functional
+
+        more = total - self.cache[0][0].shape[2]
+        if more > 0:
+            for i, pair in enumerate(self.cache):  # one layer at a time, as above
+                self.cache[i] = tuple(functional.pad(part, (0, 0, 0, more)) for part in pair)
+
+
+def _portions(texts: Sequence[list[int]]) -> list[list[list[int]]]:
+    """Texts to be read at once: PORTION tokens, padded to the longest, or one text that is longer still."""
+    portions = [[texts[0]]]
+    for text in texts[1:]:
+        longest = max(map(len, [*portions[-1], text]))
+        if longest * (len(portions[-1]) + 1) > PORTION:
+            portions.append([])
+        portions[-1].append(text)
+    return portions
+
+
+def _look(
+    query: "torch.Tensor", keys: "torch.Tensor", values: "torch.Tensor", sees: "torch.Tensor"
+) -> "torch.Tensor":
+    """Attention of (rows, heads, tokens, width), where several query heads may share a key head.
+
+    Those stand side by side, as if they were further tokens: torch's ``enable_gqa``, with a mask, takes a GPU
+    to the kernel that writes all scores down.
+    """
+    from torch.nn.functional import scaled_dot_product_attention
+
+    shared = query.shape[1] // keys.shape[1]
+    query = query.unflatten(1, (-1, shared)).flatten(2, 3)
+    seen = scaled_dot_product_attention(query, keys, values, attn_mask=sees.repeat(1, 1, shared, 1))
+    return seen.unflatten(2, (shared, -1)).flatten(1, 2)
+
+
+def _draw(
+    logits: "torch.Tensor", temperatures: "torch.Tensor", chance: "torch.Tensor"
+) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """A token of each row, and its log-probability; ``chance`` lies between 0 and 1."""
+    import torch
+
+    sampled = temperatures > 0
+    logprobs = (logits.float() / torch.where(sampled, temperatures, 1.0)[:, None]).log_softmax(-1)
+    token = logprobs.argmax(-1)
+    if sampled.any():
+        below = logprobs.exp().cumsum(-1)
+        drawn = torch.searchsorted(below, chance[:, None] * below[:, -1:])[:, 0]
+        token = torch.where(sampled, drawn.clamp(max=logits.shape[-1] - 1), token)
+    return token, logprobs.gather(-1, token[:, None])[:, 0]
+
+
+class VllmDecoder:
+    """Reads and writes tokens for a batch of rows.
+
+    Args:
+        engine: a ``vllm.LLM``, as TRL starts it: it must tell log-probabilities at the temperature sampled at
+            (``logprobs_mode="processed_logprobs"``).
+        rows: conversations at once.
+    """
+
+    def __init__(self, engine: Any, rows: int):
+        self.engine = engine
+        self.known: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
+
+    def write(
+        self,
+        unread: Sequence[list[int]],
+        temperatures: Sequence[float],
+        most: int,
+        end: int,
+        generator: "torch.Generator",
+    ) -> list[tuple[list[int], list[float]]]:
+        """As :meth:`BatchDecoder.write`; vLLM's chance is seeded by ``generator``, turn by turn."""
+        import torch
+        from vllm import SamplingParams
+
+        self.known = [known + list(ids) for known, ids in zip(self.known, unread, strict=True)]
+        seeds = torch.randint(2**31, (len(self.known),), generator=generator).tolist()
+        sampling = [
+            SamplingParams(
+                temperature=temperature, max_tokens=most, stop_token_ids=[end], logprobs=0, seed=seed
+            )
+            for temperature, seed in zip(temperatures, seeds, strict=True)
+        ]
+        prompts = [{"prompt_token_ids": known} for known in self.known]
+        outputs = self.engine.generate(prompts, sampling_params=sampling, use_tqdm=False)
+        turns = [(list(output.outputs[0].token_ids), output.outputs[0].logprobs) for output in outputs]
+        # The last token is given again with what comes after it.
+        self.known = [known + ids[:-1] for known, (ids, _) in zip(self.known, turns, strict=True)]
+        return [
+            (ids, [of[token].logprob for token, of in zip(ids, told, strict=True)]) for ids, told in turns
+        ]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these rows alone, in ascending order."""
+        self.known = [self.known[row] for row in rows]

@@ -1,0 +1,1 @@
+"""How a notebook is run: its parameters, its journal row, the command that `make` calls."""

@@ -1,0 +1,132 @@
+"""One journal row for each run of a notebook: what ran, on what, for how long, and how it ended.
+
+    journal = Journal.start("01_data", preset, seed, source, output_dir)    # first cell
+    with journal.timed("search index"):
+        ...
+    journal.finish(data_hash=benchmark.content_hash)                        # last cell
+
+Rows go to ``<output_dir>/timings/journal.jsonl``. Wall-clock belongs here and never into a table. A run
+that ends without ``finish`` (a cell failed, the kernel was restarted) leaves a row with the status
+"unfinished"; only a killed process leaves none. Nothing of the environment's variables is recorded.
+"""
+
+import atexit
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pwagents.project import ROOT
+
+PACKAGES = ("torch", "transformers", "numpy", "pwagents")
+
+
+@dataclass
+class Journal:
+    """A run under way. ``timings`` holds seconds of wall-clock by step."""
+
+    path: Path
+    row: dict
+    timings: dict[str, float] = field(default_factory=dict)
+    _begin: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def start(
+        cls,
+        notebook: str,
+        preset: str,
+        seed: int,
+        source: str,
+        output_dir: str | Path,
+        stored_runs_only: bool = False,
+    ) -> "Journal":
+        """Begin a run: note commit, versions and parameters as they are now."""
+        row = {
+            "notebook": notebook,
+            "status": "unfinished",
+            "preset": preset,
+            "seed": seed,
+            "source": source,
+            "stored_runs_only": stored_runs_only,
+            "data_hash": None,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            **_commit(),
+            "versions": _versions(),
+            "cpu_count": os.cpu_count(),
+        }
+        # An absolute path: a notebook may change its working directory before it ends.
+        journal = cls(Path(output_dir).absolute() / "timings" / "journal.jsonl", row)
+        atexit.register(journal._append)
+        return journal
+
+    @contextmanager
+    def timed(self, step: str):
+        """Add the wall-clock of the ``with`` block to ``timings[step]``, also when it raises."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[step] = self.timings.get(step, 0.0) + time.monotonic() - begin
+
+    def finish(self, data_hash: str) -> None:
+        """Append the row of a run that went to its end, and print it as one line."""
+        self.row |= {"status": "finished", "data_hash": data_hash}
+        atexit.unregister(self._append)
+        self._append()
+        row = self.row
+        commit = (row["commit"] or "no commit")[:10] + (" with local changes" if row["local_changes"] else "")
+        print(
+            f"{row['notebook']} finished in {row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB: "
+            f"{row['preset']}, {row['source']}, seed {row['seed']}, data {data_hash}, {commit}"
+        )
+
+    def _append(self) -> None:
+        self.row["minutes"] = round((time.monotonic() - self._begin) / 60, 3)
+        self.row["peak_memory_mb"] = round(_peak_memory_mb(), 1)
+        self.row["timings"] = {step: round(seconds, 3) for step, seconds in self.timings.items()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # One unbuffered write in append mode: rows of several processes never mix.
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(json.dumps(self.row).encode() + b"\n")
+            os.fsync(file.fileno())
+
+
+def _commit() -> dict:
+    """The library's commit and whether files differ from it; None for both outside a git checkout."""
+    unknown = {"commit": None, "local_changes": None}
+    if not (ROOT / ".git").exists():
+        return unknown
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "local_changes": bool(_git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
+        return unknown
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _versions() -> dict[str, str | None]:
+    """Versions by package metadata, which costs no import."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def _peak_memory_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10  # bytes there, KB elsewhere

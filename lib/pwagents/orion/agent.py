@@ -1,0 +1,158 @@
+"""The Orion agent (Orion, 4.2): belief state -> messages -> a thought and one call -> action.
+
+The belief state is S_t = (I, P_ctx,t, session history). The instruction and P_ctx,0 make the first message;
+where a step changed the contextual profile, P_ctx,t is told with that step's observation. The same messages
+are what the policy is trained on (:mod:`pwagents.orion.train`).
+
+Departures: the paper does not print its prompt, so the words are ours; where they matter, the ids of
+what was bought last in the interest at hand (the recommender takes nothing else) and one past review (whose
+tone a new one should have) stand beside the profile.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from pwagents.agents.conversation import task_text, user
+from pwagents.agents.replies import problem_of, read_call
+from pwagents.embedding import Embedder
+from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, parse_tool_calls
+from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
+from pwagents.profiles.types import ContextualProfile, UserProfiles
+from pwagents.schema import Action, Benchmark, Split, Step, Task
+from pwagents.web.episode import BeliefState, Context
+from pwagents.web.functions import FUNCTION_OF, tool_schemas
+
+FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
+BOUGHT = 5  # ids told, of the interest at hand
+
+RULES = f"""\
+You are the personal assistant of a customer of an online shop. Find what the customer wants, suggest what
+suits them, or write their review, whichever they ask for. Think first, in <think></think>, then make one
+call. The profile says what the customer is held to like and dislike here; what they said themselves counts
+most. Where the request leaves open what would tell products apart, ask the customer with respond, one thing
+at a time, and nothing that you know already. Call stop when the task is done.
+
+{FENCE_NOTE}"""
+
+_LISTED = re.compile(r"\n(?=\d+\. )")
+_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)\s*", re.DOTALL)
+
+
+class OrionAgent:
+    """Lets a language model act on Orion's belief state.
+
+    Args:
+        model: the policy.
+        shown: products of a result that the model is told about, at most.
+        sampling: of the model's calls.
+    """
+
+    def __init__(self, model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None):
+        self.model, self.shown = model, shown
+        self.sampling = dict(sampling or {"temperature": 0.0})
+
+    def __call__(self, state: BeliefState) -> Action:
+        request = Request(
+            messages=tuple(orion_messages(state, self.shown)), tools=orion_tools(), sampling=self.sampling
+        )
+        return read_turn(self.model.reply(request))
+
+
+def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
+    """The belief state as a conversation: rules, the task with P_ctx,0, then each step."""
+    messages = [{"role": "system", "content": RULES}, user(opening(state))]
+    for i, step in enumerate(state.session):
+        messages += [turn_message(i, step.action), answer_message(i, step, shown)]
+    return messages
+
+
+def opening(state: BeliefState) -> str:
+    """The task, P_ctx,0, and what else of the past the functions need."""
+    parts = [task_text(state)]
+    profile, bought = state.context or Context(ContextualProfile())
+    if profile.lines:
+        parts.append(f"Profile:\n{fence(profile.told())}")
+    if state.product is None and bought:
+        parts.append(f"Bought before: {', '.join(bought)}")
+    texts = [b.review.text for b in state.history if b.review.text.strip()]
+    if state.product is not None and texts:
+        parts.append(f"An earlier review:\n{fence(texts[-1])}")
+    return "\n\n".join(parts)
+
+
+def turn_message(i: int, action: Action) -> Message:
+    """What the policy said at step ``i``: a thought and a call, or what it wrote in place of them."""
+    if action.problem:
+        return {"role": "assistant", "content": action.thought or "(nothing)"}
+    name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
+    function = {"name": name, "arguments": json.dumps(action.arguments, ensure_ascii=False)}
+    call = {"id": f"call_{i}", "type": "function", "function": function}
+    return {"role": "assistant", "content": action.thought, "tool_calls": [call]}
+
+
+def answer_message(i: int, step: Step, shown: int = 10) -> Message:
+    """What came back: the observation, its first ``shown`` products fenced, and P_ctx,t where it changed."""
+    text = step.observation.text
+    if step.observation.products:
+        text = fence("\n".join(_LISTED.split(text)[:shown]))
+    if step.profile:
+        text = f"{text}\n\nProfile:\n{fence(step.profile)}"
+    if step.action.problem:
+        return user(text)
+    return {"role": "tool", "tool_call_id": f"call_{i}", "content": text}
+
+
+def read_turn(reply: Reply) -> Action:
+    """The action of a reply: a thought, then exactly one call. Anything else is a step lost.
+
+    The thought keeps its marks, and a lost step all that was written: the turn can be told again as it was.
+    """
+    text, calls = reply.text, reply.tool_calls
+    if not calls:
+        text, calls = parse_tool_calls(reply.text, "call")
+    if len(calls) != 1 or _THOUGHT.sub("", text).strip():
+        message = "the reply must be a thought in <think></think> and then one call"
+        kind = "malformed_json" if reply.text.strip() or calls else "empty"
+        return problem_of(reply, reply.text, kind, message)
+    action = read_call(reply.model_copy(update={"text": text, "tool_calls": calls}))
+    if action.problem and reply.tool_calls:
+        return action
+    return action.model_copy(update={"thought": reply.text if action.problem else text.strip()})
+
+
+@cache
+def orion_tools() -> tuple[Tool, ...]:
+    """The functions that Orion may call, as OpenAI tools; made once."""
+    return tuple(tool_schemas(FUNCTIONS))
+
+
+def contexts(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    split: Split,
+    profiles: Mapping[str, UserProfiles],
+    embedder: Embedder,
+    hear: Callable[[ContextualProfile, str], ContextualProfile] | None = None,
+) -> dict[str, Context]:
+    """What each task's episode begins with, task_id -> context (Orion, 4.1): one batch of retrievals.
+
+    Args:
+        profiles: user_id -> profiles made from what lies before the user's first task of the split.
+        embedder: the one that the clusters' centres were made with.
+        hear: takes what the instruction says into P_ctx,0 (:meth:`OfflineUpdater.hear`); a language model
+            reads it by itself.
+    """
+    instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
+    first = contextual_profiles(instructions, users, embedder)
+    near = nearest_clusters(instructions, users, embedder)
+    made = {}
+    for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):
+        history = benchmark.history(task, split)
+        members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
+        bought = tuple(history[i].parent_asin for i in members)[-BOUGHT:]
+        heard = hear(profile, task.instruction) if hear else profile
+        made[task.task_id] = Context(heard, bought)
+    return made

@@ -1,0 +1,247 @@
+"""The judge of Orion's alignment reward (4.3): how well an action follows from the belief state.
+
+In the paper a language model gives an action a score in [-1, 1] against the belief state
+(:mod:`pwagents.orion.judge`). Here rules do, from S_t and a_t alone: no target, no task type, no
+result. The paper prints no rubric; this one is ours.
+
+A language model as the judge of Orion's alignment reward (4.3), in our own words.
+
+The model sees S_t and a_t, foreign text fenced, and nothing else: no target, no task type, no result of the
+action. The paper prints no prompt.
+"""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Protocol
+
+import yaml
+from pydantic import BaseModel, Field
+
+from pwagents.agents.conversation import transcript
+from pwagents.data.instructions import content_words
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
+from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.orion.agent import orion_messages
+from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds, singular
+from pwagents.profiles.catalogue import TOPIC, Catalogue
+from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.prompts import read_reply
+from pwagents.schema import Action, Usage
+from pwagents.web.episode import BeliefState
+
+WORST = -1.0
+PATIENCE = 0.1  # what a good question costs: the user would rather be served than asked
+VAGUE = -0.5  # a question about nothing that one could tell
+STATED_WEIGHT = 2  # of a word or value that was said, in a query; what the past speaks for weighs 1
+_ARGUMENT = {
+    "search_product_by_query": "query",
+    "add_product_review": "review",
+    "respond": "content",
+    "get_recommendations_by_history": "product_sequence",
+}
+
+
+class Judge(Protocol):
+    """Scores actions against belief states; sees nothing else."""
+
+    def __call__(self, state: BeliefState, action: Action) -> float:
+        """In [-1, 1]."""
+
+    def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
+        """The score of each action in its state."""
+
+
+class OfflineJudge:
+    """Scores by rules, in [-1, 1].
+
+    - -1: no call, or a malformed one; the same call again; a search, recommendation or review that touches
+      what is to be avoided, unless the user asked for it; a ``stop`` before any result; a question about what
+      was stated or asked before; a review where there is nothing to review, a search or recommendation where
+      there is.
+    - Search: from -1 to 1 by how much the query holds of the product's words and the stated values, which
+      weigh twice, and, for each attribute of which the past speaks for a value that products in question
+      have, of one such value. Off this goes twice the share of its words that S_t gives no reason for.
+    - Recommendation: the share of its ids that the user bought, from -1 to 1; these touch nothing.
+    - Review: the share it mentions of what is asked for, and how near its length is to the earlier review's.
+    - A question about something open: ``-PATIENCE``; about nothing recognisable: ``VAGUE``. ``stop`` after a
+      result: 0.
+    """
+
+    def __init__(self, catalogue: Catalogue, updater: OfflineUpdater):
+        self.catalogue = catalogue
+        self.read = WishReader(catalogue, updater)
+
+    def __call__(self, state: BeliefState, action: Action) -> float:
+        calls = [(step.action.name, step.action.arguments) for step in state.session]
+        if (action.name, action.arguments) in calls or not is_call(action):
+            return WORST
+        if action.name == "stop":
+            return 0.0 if has_result(state.session) else WORST
+        if action.name == "respond":
+            return self._question(state, action.arguments["content"])
+        if (action.name == "add_product_review") != (state.product is not None):
+            return WORST
+        score = {
+            "search_product_by_query": self._search,
+            "get_recommendations_by_history": self._recommendation,
+            "add_product_review": self._review,
+        }[action.name]
+        return score(state, action.arguments[_ARGUMENT[action.name]])
+
+    def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
+        return [self(state, action) for state, action in zip(states, actions, strict=True)]
+
+    def _question(self, state: BeliefState, question: str) -> float:
+        about = self.read.updater.asked(question)
+        if not about:
+            return VAGUE
+        stated = {name for line in self.read(state).stated for name, _ in self.read.traits(line)}
+        known = about in stated - {TOPIC} or about in self.read.asked(state.session)
+        return WORST if known else -PATIENCE
+
+    def _search(self, state: BeliefState, query: str) -> float:
+        wishes = self.read(state)
+        if _touches(query, self.read.values(wishes.avoided)):
+            return WORST
+        wanted = [*wishes.words, *self.read.values(wishes.stated)]
+        past: dict[str, list[str]] = {}  # attribute -> its values
+        for line in self.read.applying(wishes):
+            for about, value in self.read.traits(line):
+                past.setdefault(about, []).append(value)
+        said = [holds(query, value) for value in wanted]
+        known = [any(holds(query, value) for value in values) for values in past.values()]
+        held, whole = STATED_WEIGHT * sum(said) + sum(known), STATED_WEIGHT * len(said) + len(known)
+        covered = held / whole if whole else 1.0
+        return max(WORST, 2 * covered - 1 - 2 * self._unfounded(state, query))
+
+    def _unfounded(self, state: BeliefState, query: str) -> float:
+        """The share of a query's words of the shop that S_t gives no reason for."""
+        lines = state.profile.lines if state.profile else ()
+        answers = [s.observation.text for s in state.session if s.action.name == "respond" and not s.error]
+        given = [state.instruction, *answers, *(line.value for line in lines if line.positive)]
+        founded = set(singular(" ".join(given)))
+        words = content_words(query)
+        unfounded = [w for w in words if w.rstrip("s") not in founded and self.read.is_shop_word(w)]
+        return len(unfounded) / len(words) if words else 0.0
+
+    def _recommendation(self, state: BeliefState, asins: list[str]) -> float:
+        bought = {behavior.parent_asin for behavior in state.history}
+        bought |= set(state.context.bought) if state.context else set()
+        avoided = {trait for line in self.read(state).avoided for trait in self.read.traits(line)}
+        foreign = [asin for asin in asins if asin not in bought]
+        known = (asin for asin in foreign if asin in self.catalogue.products)
+        if not asins or any(avoided.intersection(self.catalogue.traits(asin)) for asin in known):
+            return WORST
+        return 1 - 2 * len(foreign) / len(asins)
+
+    def _review(self, state: BeliefState, review: str) -> float:
+        if _touches(review, self.read.values(self.read(state).avoided)):
+            return WORST
+        points = self.read.points(state)
+        mentioned = sum(holds(review, value) for _, value in points) / len(points) if points else 1.0
+        earlier = earlier_review(state.history)
+        lengths = sorted([len(review.split()), len(earlier.review.text.split())]) if earlier else (1, 1)
+        return mentioned + lengths[0] / lengths[1] - 1
+
+
+def _touches(text: str, avoided: Sequence[str]) -> bool:
+    return any(holds(text, value) for value in avoided)
+
+
+def is_call(action: Action) -> bool:
+    """Whether an action is a well-formed call of one of the functions."""
+    if action.problem:
+        return False
+    if action.name == "stop":
+        return not action.arguments
+    name = _ARGUMENT.get(action.name)
+    if name is None or set(action.arguments) != {name}:
+        return False
+    value = action.arguments[name]
+    if name == "product_sequence":
+        return isinstance(value, list) and all(isinstance(asin, str) for asin in value)
+    return isinstance(value, str) and bool(value.strip())
+
+
+SAMPLING = {"temperature": 0.0, "max_tokens": 200}
+
+
+class ScoreReply(BaseModel):
+    """A score as a model writes it; keys beside it, such as a reason, are passed over."""
+
+    score: Annotated[float, Field(ge=-1, le=1, strict=True)]
+
+
+class LlmJudge:
+    """Lets a language model score actions in [-1, 1]. Safe to use from several threads.
+
+    A reply that is no JSON object with a score in that range counts as 0, which neither rewards nor punishes;
+    so does a refusal of the model.
+
+    Args:
+        model: the judge.
+        shown: products of a result that it is told about, at most.
+        sampling: of its calls; reasoning models want max_completion_tokens, and more of them.
+
+    Attributes:
+        malformed, refused: how many replies could not be read, and how many there were none of.
+        usage: what all replies cost.
+    """
+
+    def __init__(self, model: ChatModel, shown: int = 10, sampling: Mapping[str, Any] = SAMPLING):
+        self.model, self.shown, self.sampling = model, shown, dict(sampling)
+        self.malformed, self.refused, self.usage = 0, 0, Usage()
+        self._lock = threading.Lock()
+
+    def __call__(self, state: BeliefState, action: Action) -> float:
+        return self.scores([state], [action])[0]
+
+    def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
+        """The score of each action in its state; all are asked for at once.
+
+        Raises:
+            InfrastructureError: the model cannot be reached.
+        """
+        requests = [self.request(state, action) for state, action in zip(states, actions, strict=True)]
+        return [self._score(reply) for reply in ask_all(self.model, requests, "judge")]
+
+    def request(self, state: BeliefState, action: Action) -> Request:
+        """What the model is asked about one action."""
+        belief = transcript(orion_messages(state, self.shown)[1:])  # without the agent's own rules
+        said = [action.thought or "(no thought)", _call(action)]
+        messages = (
+            {"role": "system", "content": prompts()["judge"].format(fence_note=FENCE_NOTE)},
+            {
+                "role": "user",
+                "content": f"What the assistant knew:\n{fence(belief)}\n\n"
+                f"What it did next:\n{fence(chr(10).join(said))}",
+            },
+        )
+        return Request(messages=messages, sampling=self.sampling)
+
+    def _score(self, reply: Reply | None) -> float:
+        with self._lock:
+            if reply is None or reply.finish_reason == "content_filter":
+                self.refused += 1
+                return 0.0
+            self.usage += reply.usage
+            try:
+                return read_reply(reply, ScoreReply).score
+            except ValueError:
+                self.malformed += 1
+                return 0.0
+
+
+@cache
+def prompts() -> dict:
+    """The texts of ``prompts.yaml``."""
+    return yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text("utf-8"))
+
+
+def _call(action: Action) -> str:
+    if action.problem:
+        return f"(no call: {action.problem})"
+    return f"{action.name}({json.dumps(action.arguments, ensure_ascii=False)})"

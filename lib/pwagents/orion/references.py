@@ -1,0 +1,102 @@
+"""What Orion's policies are compared with: chance, the instruction, the teacher, who knows it all."""
+
+from collections.abc import Callable
+from functools import cache, partial
+
+from pwagents.agents.plain import words
+from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.orion.agent import FUNCTIONS
+from pwagents.orion.runs import OrionRuns
+from pwagents.orion.study import Study
+from pwagents.orion.wishes import has_result
+from pwagents.profiles.catalogue import Catalogue, attribute_of_word
+from pwagents.project import code_hash
+from pwagents.schema import Action, Task
+from pwagents.seeds import rng
+from pwagents.web.episode import Agent, BeliefState
+from pwagents.web.functions import FUNCTION_OF
+from pwagents.web.reward import rank_accuracy
+
+RANDOM, INSTRUCTION, TEACHER, ORACLE = "Random", "Instruction alone", "Teacher", "Oracle"
+WORDS = 4  # of a random query or review
+IDS = 3  # of a random recommendation
+
+# What decides how these four act.
+CODE = (
+    "agents/plain",
+    "orion/references",
+    "orion/role_play",
+    "orion/teacher",
+    "orion/wishes",
+)
+
+
+def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
+    """Episodes of those that nobody trained, by name: two floors, the teacher, a ceiling."""
+    study = runs.study
+    # Made when the first episode is played: those that are stored need neither.
+    chance = cache(lambda: RandomAgent(study.catalogue, study.seed))
+    teacher = cache(lambda: study.teacher(0))
+    agents: dict[str, Callable[[Task], Agent]] = {
+        RANDOM: lambda _: chance(),
+        INSTRUCTION: lambda _: search_instruction,
+        TEACHER: lambda _: teacher(),
+        ORACLE: lambda task: partial(know_all, study, task),
+    }
+    facts = {"code": code_hash(*CODE), "teacher": study.player("teacher")}
+    return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
+
+
+class RandomAgent:
+    """Well-formed calls at random: a question about any attribute, a search for any words of the shop, a
+    recommendation by any products, a review of any words, a stop.
+
+    Args:
+        seed: with user, instruction and number of the step, it decides each call.
+    """
+
+    def __init__(self, catalogue: Catalogue, seed: int):
+        self.seed, self.asins = seed, sorted(catalogue.products)
+        titles = (product.title for product in catalogue.products.values())
+        self.words = sorted({word for title in titles for word in words(title)})
+        self.attributes = sorted(set(attribute_of_word().values()))
+
+    def __call__(self, state: BeliefState) -> Action:
+        generator = rng(self.seed, "random agent", state.user_id, state.instruction, str(len(state.session)))
+        name = FUNCTIONS[generator.integers(len(FUNCTIONS))]
+        text = " ".join(generator.choice(self.words, WORDS).tolist())
+        asins = generator.choice(self.asins, IDS).tolist()
+        question = f"Which {generator.choice(self.attributes)} would you like?"
+        arguments = {
+            FUNCTION_OF["search"]: {"query": text},
+            FUNCTION_OF["recommend"]: {"product_sequence": asins},
+            FUNCTION_OF["review"]: {"review": text},
+            "respond": {"content": question},
+        }
+        return Action(name=name, arguments=arguments.get(name, {}))
+
+
+def search_instruction(state: BeliefState) -> Action:
+    """Search for the instruction (in a review task: publish it), ask nothing, stop."""
+    if has_result(state.session):
+        return Action(name="stop")
+    if state.product is not None:
+        return Action(name=FUNCTION_OF["review"], arguments={"review": state.instruction})
+    return Action(name=FUNCTION_OF["search"], arguments={"query": state.instruction})
+
+
+def know_all(study: Study, task: Task, state: BeliefState) -> Action:
+    """The ceiling: search for the target's title, publish the real review; recommend by whatever the shop
+    answers best with the target: one product of the past, all of them, or the target itself."""
+    if has_result(state.session):
+        return Action(name="stop")
+    name = FUNCTION_OF[task.type]
+    if task.type == "search":
+        return Action(name=name, arguments={"query": study.benchmark.products[task.target].title})
+    if task.type == "review":
+        return Action(name=name, arguments={"review": task.review.text})
+    recommend = study.start(task).environment.shop.recommender.recommend
+    past = [behavior.parent_asin for behavior in state.history]
+    sequences = [past, [task.target], *([asin] for asin in dict.fromkeys(past))]
+    best = max(sequences, key=lambda sequence: rank_accuracy(recommend(sequence), task.target))
+    return Action(name=name, arguments={"product_sequence": best})

@@ -1,0 +1,174 @@
+"""What each step of an episode earns (Orion, 4.3): R_t = task reward + alignment reward.
+
+- Task: 1 at the last step of an episode that succeeded, 0 otherwise (the paper's reward scaling is 1.0).
+  What success is the paper leaves open. Here the last attempt counts, which is what the user is left with: a
+  search or recommendation must show the target at ``success_rank`` or better, a review be nearer to the real
+  one than users' own earlier reviews are on average (:func:`same_user_floor`).
+- Alignment: the judge's score in [-1, 1] of each action against its belief state.
+
+Departures: the alignment reward has a weight, since an episode has one success and many steps; and a search,
+recommendation or review after the first earns at most 0 of it, or an agent could collect points by searching
+again and again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from pwagents.embedding import Embedder
+from pwagents.orion.judge import Judge
+from pwagents.orion.wishes import earlier_review, has_result
+from pwagents.schema import Benchmark, Split, Trajectory, check_choice
+from pwagents.web.episode import BeliefState
+from pwagents.web.functions import FUNCTION_OF
+
+Use = Literal["both", "task", "alignment"]
+RANKS = (1, 3, 10)  # of :func:`success_sensitivity`
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """What counts as success, and what counts at all.
+
+    Args:
+        success_rank: the target must be shown at this rank or better, 1 to 10.
+        review_success: the cosine with the real review from which on a review is a success. The default is
+            :func:`same_user_floor` of the embedded data.
+        alignment_weight: of the alignment reward; 1.0 in the paper.
+        use: the whole reward or one part of it, for ablations.
+    """
+
+    success_rank: int = 3
+    review_success: float = 0.35
+    alignment_weight: float = 0.5
+    use: Use = "both"
+
+    def __post_init__(self):
+        check_choice("use", self.use, Use)
+        if not 1 <= self.success_rank <= 10:
+            raise ValueError(f"success_rank is {self.success_rank}; expected 1 to 10")
+        if not -1 <= self.review_success <= 1:
+            raise ValueError(f"review_success is {self.review_success}; expected a cosine, -1 to 1")
+        if self.alignment_weight < 0:
+            raise ValueError(f"alignment_weight is {self.alignment_weight}; expected 0 or more")
+
+
+class Rewards:
+    """The reward of each step: (belief states before each step, trajectory) -> R_t."""
+
+    def __init__(self, judge: Judge, config: RewardConfig):
+        self.judge, self.config = judge, config
+
+    def __call__(self, states: Sequence[BeliefState], trajectory: Trajectory) -> list[float]:
+        """R_t of each step of one episode."""
+        return self.many([(states, trajectory)])[0]
+
+    def many(self, episodes: Sequence[tuple[Sequence[BeliefState], Trajectory]]) -> list[list[float]]:
+        """R_t of each step of each episode; the judge gets all steps at once, so a slow one can batch them.
+
+        Raises:
+            ValueError: an episode has not one state a step.
+        """
+        alignment = self._alignment(episodes)
+        rewards = []
+        for _, trajectory in episodes:
+            steps = [next(alignment) for _ in trajectory.steps]
+            if steps:
+                steps[-1] += self._task(trajectory)
+            rewards.append(steps)
+        return rewards
+
+    def parts(self, trajectory: Trajectory, rewards: Sequence[float]) -> dict[str, float]:
+        """What an episode's rewards consist of: those of the task, and the weighted alignment."""
+        task = self._task(trajectory)
+        return {"task": task, "alignment": sum(rewards) - task}
+
+    def _task(self, trajectory: Trajectory) -> float:
+        """The reward at the last step for success."""
+        counts = self.config.use != "alignment" and has_succeeded(trajectory, self.config)
+        return float(counts)
+
+    def _alignment(self, episodes):
+        """The weighted score of each step of all episodes, in order."""
+        states = [state for before, _ in episodes for state in before]
+        steps = [len(trajectory.steps) for _, trajectory in episodes]
+        if steps != [len(before) for before, _ in episodes]:
+            raise ValueError("an episode needs one belief state for each of its steps")
+        if self.config.use == "task":
+            return iter([0.0] * len(states))
+        actions = [step.action for _, trajectory in episodes for step in trajectory.steps]
+        scores = self.judge.scores(states, actions)
+        weight = self.config.alignment_weight
+        return iter(
+            weight * (min(score, 0.0) if _is_another(state, action.name) else score)
+            for state, action, score in zip(states, actions, scores, strict=True)
+        )
+
+
+def make_rewards(judge: Judge, config: RewardConfig) -> Rewards:
+    """The step rewards of ``config`` (a :data:`pwagents.rl.rollout.StepRewards`)."""
+    return Rewards(judge, config)
+
+
+def has_succeeded(trajectory: Trajectory, config: RewardConfig) -> bool:
+    """Whether the last attempt of an episode is a success."""
+    results = [step.result_accuracy for step in trajectory.steps if step.attempt]
+    if not results:
+        return False
+    if trajectory.type == "review":
+        return results[-1] >= config.review_success
+    return _is_at_rank(results[-1], config.success_rank)
+
+
+def same_user_floor(benchmark: Benchmark, embedder: Embedder, split: Split = "train") -> float:
+    """Mean cosine of the real reviews of a split's tasks with the users' own earlier ones: what it takes no
+    reading of the instruction to reach.
+
+    Raises:
+        ValueError: no review task of the split has an earlier review.
+    """
+    pairs = [
+        (task.review.text, earlier.review.text)
+        for task in benchmark.tasks[split]
+        if task.type == "review"
+        and task.review.text.strip()
+        and (earlier := earlier_review(benchmark.history(task, split)))
+    ]
+    if not pairs:
+        raise ValueError(f"no review task of the {split} split has an earlier review of its user")
+    vectors = embedder.encode([text for pair in pairs for text in pair], show_progress=True)
+    return float(np.mean(np.sum(vectors[::2] * vectors[1::2], axis=1)))
+
+
+def success_sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
+    """Success rates of search and recommendation at stricter and laxer ranks.
+
+    Args:
+        frame: one row an episode with ``method``, ``type`` and ``result_final``
+            (:func:`pwagents.evaluation.runner.records_frame`); episodes that were not scored are left out.
+
+    Returns:
+        One row a method and type: "rank 1", "rank <= 3", "rank <= 10", and the number of episodes.
+    """
+    scored = frame[frame["type"] != "review"].dropna(subset=["result_final"])
+    rates = {
+        f"rank {'<= ' if rank > 1 else ''}{rank}": scored["result_final"].map(
+            lambda result, rank=rank: float(_is_at_rank(result, rank))
+        )
+        for rank in RANKS
+    }
+    groups = scored[["method", "type"]].assign(**rates).groupby(["method", "type"], sort=False)
+    return groups.mean().assign(episodes=groups.size()).reset_index()
+
+
+def _is_at_rank(result: float, rank: int) -> bool:
+    """Whether a result accuracy, 1 - (r - 1) / 10, means r <= ``rank``."""
+    return result > 1 - (rank - 0.5) / 10
+
+
+def _is_another(state: BeliefState, name: str) -> bool:
+    """Whether a call makes a result where there is one already."""
+    return name in FUNCTION_OF.values() and has_result(state.session)

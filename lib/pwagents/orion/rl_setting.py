@@ -1,0 +1,53 @@
+"""What an RL training is about, from plain values, so that all processes of it make the same."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pwagents.evaluation.breakdowns import sample_tasks
+from pwagents.evaluation.metrics import grade
+from pwagents.orion.play import Decoding, play_rollouts
+from pwagents.orion.reward import RewardConfig, make_rewards
+from pwagents.orion.study import has_answer, make_study
+from pwagents.rl.rollout import Evaluate, Play, StepRewards, count_asks
+from pwagents.schema import Task
+
+SETTING = f"{__name__}:rl_setting"  # the name of the function below in a job
+
+
+def rl_setting(
+    tokenizer: Any,
+    study: Mapping[str, Any],
+    rewards: Mapping[str, Any],
+    decoding: Mapping[str, Any],
+    eval_tasks: int,
+) -> tuple[list[Task], Play, StepRewards, Evaluate]:
+    """Tasks, play, rewards and evaluate of a job (:mod:`pwagents.lm.launch`).
+
+    Args:
+        study: arguments of :func:`pwagents.orion.study.make_study`.
+        rewards, decoding: fields of :class:`RewardConfig` and :class:`Decoding`.
+        eval_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
+            be scored.
+    """
+    made, sampled = make_study(**study), Decoding(**decoding)
+    greedy = replace(sampled, temperature=0.0, review_temperature=None)
+    checked = sample_tasks([task for task in made.test_tasks if has_answer(task)], eval_tasks, made.seed)
+
+    def play(model, tasks, seed):
+        return play_rollouts(model, tokenizer, tasks, made.start, sampled, seed)
+
+    def evaluate(model) -> dict[str, float]:
+        rollouts = play_rollouts(model, tokenizer, checked, made.start, greedy)
+        grades = [grade(rollout.trajectory) for rollout in rollouts]
+        asks = [count_asks(rollout.trajectory) for rollout in rollouts]
+        return {
+            "result_final": float(np.mean([each.result_final for each in grades])),
+            "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),
+            "turns": float(np.mean([each.steps for each in grades])),
+            "asks": float(np.mean(asks)),
+        }
+
+    return list(made.train_tasks), play, make_rewards(made.judge, RewardConfig(**rewards)), evaluate

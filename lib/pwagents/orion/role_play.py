@@ -1,0 +1,271 @@
+"""The role-play that makes trajectories for supervised fine-tuning (Orion, 4.3).
+
+Two sides that share no information: the user's knows the target and tells of it what it is asked for, the
+teacher's sees S_t and nothing else. They meet in the environment alone. Kept are trajectories that succeeded
+and in which nobody gave anything away; the paper keeps 400.
+
+A language model as the teacher of the role-play (Orion, 4.3).
+
+It is Orion's own agent: it gets the messages that the policy will be trained on, made of S_t alone. The user
+is :class:`pwagents.users.llm.LlmUser`, which the environment talks to; the two share nothing else.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pwagents.errors import DataError, NotEvaluableError
+from pwagents.llm.chat import ChatModel, Request
+from pwagents.orion.agent import orion_messages, orion_tools, read_turn
+from pwagents.orion.played import Failure, Played, open_played
+from pwagents.orion.reward import RewardConfig, has_succeeded
+from pwagents.profiles.facts import plain
+from pwagents.profiles.types import ContextualProfile
+from pwagents.progress import progress
+from pwagents.rl.rollout import StartEpisode
+from pwagents.schema import Action, Benchmark, Product, Task, Trajectory
+from pwagents.seeds import rng
+from pwagents.users.leaks import leaks
+from pwagents.web.episode import Agent, BeliefState, Context
+
+TRAJECTORIES = 400  # Orion, 4.3
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class RolePlay:
+    """What a role-play made.
+
+    Attributes:
+        kept: the trajectories, in the order of their tasks and rounds.
+        failures: why how many others were not kept.
+    """
+
+    kept: tuple[Played, ...]
+    failures: Counter[Failure]
+
+
+def play_roles(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    start: StartEpisode,
+    teacher: Callable[[int], Agent],
+    store: Path | str,
+    *,
+    config: RewardConfig,
+    params: Mapping[str, Any],
+    n: int = TRAJECTORIES,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    workers: int = 1,
+) -> RolePlay:
+    """Exactly ``n`` trajectories that succeeded and leak nothing.
+
+    Tasks come in a seeded order. Those that failed come again in the next round, before the next teacher,
+    until there are enough. Each episode is stored when it ends, kept or not, and never played again: a run
+    may be killed at any moment and started again, and ends with the same trajectories, whatever ``workers``.
+
+    Args:
+        tasks: training tasks.
+        start: begins an episode; the user simulator is in its environment, the update of the profile in it.
+        teacher: number of the round (0 ...) -> the agent that plays it, such as
+            ``lambda number: OfflineTeacher(..., seed=number)`` or
+            :func:`pwagents.orion.role_play.llm_teachers`.
+        store: a file of JSON lines (:mod:`pwagents.orion.played`); other settings may share it.
+        config: what success is.
+        params: plain JSON values: all that decides the result beside data, tasks, seed and ``config`` (who
+            plays the two sides, how profiles are made).
+        workers: episodes at once; more than one pays where a side waits for an endpoint.
+
+    Raises:
+        DataError: the tasks run out, or a line of ``store`` is corrupt.
+        InfrastructureError: a model cannot be reached. What is finished is stored: run it again.
+        RuntimeError: another process is writing to ``store``.
+    """
+    key = _key(benchmark, tasks, seed, config, params)
+    order = [tasks[i] for i in rng(seed, "role-play").permutation(len(tasks))]
+    kept: list[Played] = []
+    failures: Counter[Failure] = Counter()
+    with open_played(store, key) as played, progress(total=n, desc="role-play", unit="trajectory") as bar:
+
+        def play(number: int, agent: Agent, task: Task) -> Played:
+            stored = played.get(number, task.task_id)
+            return stored or played.add(_play(benchmark, task, start, agent, config, key, number))
+
+        for episode in _episodes(order, rounds, teacher, play, workers):
+            if episode.failure:
+                failures[episode.failure] += 1
+            else:
+                kept.append(episode)
+                bar.update()
+            if len(kept) >= n:
+                return RolePlay(tuple(kept), failures)
+    found = f"{len(kept):,} that succeeded and leak nothing, and these failures: {dict(failures)}"
+    where = f"{len(order):,} tasks in {rounds} rounds"
+    raise DataError(
+        "role-play", where, "trajectories", found, f"{n:,}; give more tasks or rounds, or ask for fewer"
+    )
+
+
+def _key(
+    benchmark: Benchmark, tasks: Sequence[Task], seed: int, config: RewardConfig, params: Mapping[str, Any]
+) -> str:
+    """SHA-256 (16 hex digits) of what decides an episode of a task and round, and their order."""
+    ids = [task.task_id for task in tasks]
+    parts = [benchmark.content_hash, ids, seed, asdict(config), dict(params)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _episodes(
+    tasks: Sequence[Task],
+    rounds: int,
+    teacher: Callable[[int], Agent],
+    play: Callable[[int, Agent, Task], Played],
+    workers: int,
+) -> Iterator[Played]:
+    """All episodes in order; a round is over the tasks that failed in the one before."""
+    left = list(tasks)
+    for number in range(rounds):
+        act, failed = partial(play, number, teacher(number)), []
+        for task, episode in zip(left, _in_threads(act, left, workers), strict=True):
+            if episode.failure:
+                failed.append(task)
+            yield episode
+        left = failed
+
+
+def _in_threads(act: Callable[[Task], Played], tasks: Sequence[Task], workers: int) -> Iterator[Played]:
+    """``act`` on each task, in order, ``workers`` at once and no more than that ahead."""
+    if workers == 1:
+        yield from map(act, tasks)
+        return
+    with ThreadPoolExecutor(workers) as threads:
+        for i in range(0, len(tasks), workers):
+            yield from threads.map(act, tasks[i : i + workers])
+
+
+def _play(
+    benchmark: Benchmark,
+    task: Task,
+    start: StartEpisode,
+    agent: Agent,
+    config: RewardConfig,
+    key: str,
+    number: int,
+) -> Played:
+    """Play one episode, and say why it is not to be kept."""
+    fields = {"key": key, "task_id": task.task_id, "round": number}
+    try:
+        episode = start(task)
+        states = [episode.state]
+        while not episode.done:
+            states.append(episode.advance(agent(episode.state)))
+    except NotEvaluableError:
+        return Played(**fields, failure="not evaluable")
+    first = states[0]
+    return Played(
+        **fields,
+        failure=failure_of(task, benchmark.products[task.target], states, episode.trajectory, config),
+        observation=first.observation,
+        bought=first.context.bought if first.context else (),
+        profiles=tuple(state.profile or ContextualProfile() for state in states),
+        trajectory=episode.trajectory,
+    )
+
+
+def failure_of(
+    task: Task,
+    product: Product,
+    states: Sequence[BeliefState],
+    trajectory: Trajectory,
+    config: RewardConfig,
+) -> Failure:
+    """Why a trajectory is not kept; empty where it is.
+
+    Args:
+        product: the target of ``task``.
+        states: before each step; more are passed over.
+    """
+    steps = trajectory.steps
+    talk = [step.observation.text for step in steps if step.action.name == "respond" and not step.error]
+    if any(step.error for step in steps):
+        return "malformed"
+    if any(leaks(text, task, product) for text in talk):
+        return "leak by the user"
+    if any(
+        gives_target_away(state, step.action, task, product)
+        for state, step in zip(states, steps, strict=False)
+    ):
+        return "leak by the teacher"
+    if not steps or steps[-1].action.name != "stop":
+        return "too long"
+    return "" if has_succeeded(trajectory, config) else "no success"
+
+
+def gives_target_away(state: BeliefState, action: Action, task: Task, product: Product) -> bool:
+    """Whether an action holds the target's id or title, or the real review, where S_t does not."""
+    said = plain(" ".join([action.thought, *_texts(action.arguments)]))
+    hidden = [product.parent_asin, product.title, *([task.review.text] if task.type == "review" else [])]
+    told = [text for text in map(plain, hidden) if text.strip() and text in said]
+    return any(text not in _known(state) for text in told)
+
+
+def _known(state: BeliefState) -> str:
+    """All texts of S_t, as plain words."""
+    history = (text for b in state.history for text in (b.parent_asin, b.review.text))
+    session = (
+        text
+        for step in state.session
+        for text in (step.action.thought, *_texts(step.action.arguments), step.observation.text)
+    )
+    profile, bought = state.context or Context(ContextualProfile())
+    told = (profile.told(), *(step.profile for step in state.session))
+    return plain(" ".join([state.observation, *history, *told, *bought, *session]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for part in value.values() for text in _texts(part))
+    elif isinstance(value, list | tuple):
+        yield from (text for part in value for text in _texts(part))
+
+
+REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # the paper's for generation in training (5.1)
+MAX_TOKENS = 500
+
+
+def llm_teachers(
+    model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None
+) -> Callable[[int], Agent]:
+    """The teacher of each round, for :func:`pwagents.orion.role_play.play_roles`.
+
+    Another round draws another reply to the same messages.
+
+    Args:
+        shown: products of a result that the model is told about, at most.
+        sampling: in place of the paper's temperatures and :data:`MAX_TOKENS`.
+    """
+
+    def of_round(number: int) -> Agent:
+        def act(state: BeliefState) -> Action:
+            temperature = TEMPERATURE if state.product is None else REVIEW_TEMPERATURE
+            request = Request(
+                messages=tuple(orion_messages(state, shown)),
+                tools=orion_tools(),
+                sampling=dict(sampling or {"temperature": temperature, "max_tokens": MAX_TOKENS}),
+                sample=number,
+            )
+            return read_turn(model.reply(request))
+
+        return act
+
+    return of_round

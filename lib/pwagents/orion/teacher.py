@@ -1,0 +1,151 @@
+"""The offline teacher: the agent's side of the role-play that makes training trajectories (Orion, 4.3).
+
+Orion's teacher is a language model (:mod:`pwagents.orion.role_play`). This one goes by rules. It sees
+what a policy sees (S_t) and the public shop, never the target, the latent truth or the task. It is decent and
+not perfect on purpose: how often and for what it asks is drawn by lot, so that reinforcement learning has
+something to find out.
+"""
+
+import re
+from collections.abc import Callable
+
+from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds
+from pwagents.profiles.catalogue import TOPIC, Catalogue
+from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.schema import Action
+from pwagents.seeds import derive_seed, rng
+from pwagents.web.episode import BeliefState
+from pwagents.web.functions import FUNCTION_OF
+from pwagents.web.search import SearchEngine
+
+QUESTIONS = 3  # at most, in an episode
+NAMED = 3  # open attributes, at most, in a thought
+LEADING = 20  # products of a first search that are looked over
+_LONGEST = 30  # words of a sentence that is taken over from an earlier review
+_STARS = re.compile(r"\b(one|two|three|four|five|[1-5])\b(?: and a half)?[ -]stars?\b", re.IGNORECASE)
+_LOW = ("one", "two", "three", "1", "2", "3")
+
+
+class OfflineTeacher:
+    """BeliefState -> Action, by rules; the function by ``identify``.
+
+    - Search: it asks for attributes in which the leading products differ and which nobody stated, one at a
+      time, those first of which the profile, too, says nothing. Then it searches for the product's words,
+      what was stated, and what the profile says of other attributes; never for what is to be avoided.
+    - Recommendation: by the ids told as bought.
+    - Review: between the sentences with which the user's earlier review begins and ends, what the instruction
+      asks for.
+
+    After its result it stops. Its thought names the open attributes: ``<think>open: color, style</think>``.
+
+    Args:
+        engine: the shop's search.
+        catalogue, updater: the shop's products, and what understands a user's words.
+        seed: with user and instruction, it decides how often and for what it asks; another seed makes another
+            episode of the same task.
+        identify: instruction -> the function it asks for, such as a
+            :class:`pwagents.agents.plain.FunctionClassifier` of the train split.
+        questions: how many it asks; None draws 0 to :data:`QUESTIONS`.
+    """
+
+    def __init__(
+        self,
+        engine: SearchEngine,
+        catalogue: Catalogue,
+        updater: OfflineUpdater,
+        seed: int,
+        identify: Callable[[str], str],
+        questions: int | None = None,
+    ):
+        self.engine, self.catalogue, self.seed = engine, catalogue, seed
+        self.identify, self.questions = identify, questions
+        self.read = WishReader(catalogue, updater)
+
+    def __call__(self, state: BeliefState) -> Action:
+        if has_result(state.session):
+            return _act("stop", [])
+        if state.product is not None:
+            return _act(FUNCTION_OF["review"], [], review=self._review(state))
+        if self.identify(state.instruction) == FUNCTION_OF["recommend"]:
+            bought = state.context.bought if state.context else ()
+            return _act(FUNCTION_OF["recommend"], [], product_sequence=list(bought))
+        return self._ask_or_search(state)
+
+    def _ask_or_search(self, state: BeliefState) -> Action:
+        wishes, asked = self.read(state), self.read.asked(state.session)
+        held = {about for line in wishes.past for about, _ in self.read.traits(line)}
+
+        def draw(about: str) -> int:
+            return derive_seed(self.seed, "question", state.user_id, state.instruction, about)
+
+        named = self._open_attributes(wishes, asked)
+        named = sorted(named, key=lambda about: (about in held, draw(about)))[:NAMED]
+        if named and len(asked) < self._number(state):
+            return _act("respond", named, content=f"Which {named[0]} would you like?")
+        return _act(FUNCTION_OF["search"], named, query=self._query(wishes))
+
+    def _number(self, state: BeliefState) -> int:
+        """How many questions it asks in this episode."""
+        if self.questions is not None:
+            return self.questions
+        return int(rng(self.seed, "questions", state.user_id, state.instruction).integers(QUESTIONS + 1))
+
+    def _open_attributes(self, wishes: Wishes, asked: list[str]) -> list[str]:
+        """Attributes in which the leading products differ and which were neither stated nor asked for."""
+        known = {about for line in wishes.stated for about, _ in self.read.traits(line)} | set(asked)
+        query = " ".join([*wishes.words, *self.read.values(wishes.stated)])
+        leading = [asin for asin, _ in self.engine.search(query, LEADING)]
+        values: dict[str, set[str]] = {}
+        for trait in (trait for asin in leading for trait in self.catalogue.traits(asin)):
+            values.setdefault(trait.about, set()).add(trait.value)
+        return [about for about in values if len(values[about]) > 1 and about not in known and about != TOPIC]
+
+    def _query(self, wishes: Wishes) -> str:
+        """Product words, then what was stated and what of the past the products in question can have, in the
+        alphabetical order of what it is about: the same order every time is easier to learn."""
+        lines = sorted([*wishes.stated, *self.read.applying(wishes)], key=lambda line: line.about)
+        values = self.read.values(lines)
+        avoided = self.read.values(wishes.avoided)
+        kept = [value for value in values if not any(holds(value, bad) for bad in avoided)]
+        return " ".join(dict.fromkeys([*wishes.words, *kept])) or "product"
+
+    def _review(self, state: BeliefState) -> str:
+        """The beginning and the end of the user's earlier review around what the instruction asks for."""
+        happy = _is_happy(state.instruction)
+        kind = self._kind(state.product.parent_asin, state.instruction) or "purchase"
+        first, *last = self._frame(state, kind, happy)
+        points = [_point(about, value, happy) for about, value in self.read.points(state)]
+        return " ".join([first, *points, *last])
+
+    def _frame(self, state: BeliefState, kind: str, happy: bool) -> list[str]:
+        """First and last sentence of an earlier review in the same mood, its product exchanged."""
+        earlier = earlier_review(state.history)
+        if earlier is None or (earlier.review.rating > 3) != happy:
+            return [f"I am happy with my {kind}." if happy else f"I am not happy with my {kind}."]
+        old = self._kind(earlier.parent_asin, earlier.review.text)
+        sentences = re.split(r"(?<=[.!?])\s+", earlier.review.text.strip())
+        ends = [" ".join(s.split()[:_LONGEST]) for s in dict.fromkeys([sentences[0], sentences[-1]])]
+        return [re.sub(rf"\b{old}\b", kind, s, flags=re.IGNORECASE) if old else s for s in ends]
+
+    def _kind(self, asin: str, text: str) -> str:
+        """What a text calls a product: the longest run of its title's words, not of values alone, in it."""
+        words = re.findall(r"[a-z]+", self.catalogue.products[asin].title.lower())
+        topics = {trait.value for trait in self.catalogue.traits(asin) if trait.about == TOPIC}
+        runs = [words[i:j] for i in range(len(words)) for j in range(i + 1, len(words) + 1)]
+        runs = [" ".join(run) for run in runs if topics.intersection(run) and holds(text, " ".join(run))]
+        return max(runs, key=len, default="")
+
+
+def _is_happy(instruction: str) -> bool:
+    stars = _STARS.search(instruction)
+    return stars is None or stars[1].lower() not in _LOW
+
+
+def _point(about: str, value: str, happy: bool) -> str:
+    thing = f"{value} {about}".strip()
+    return f"I am glad about the {thing}." if happy else f"I do not like the {thing}."
+
+
+def _act(name: str, named: list[str], **arguments) -> Action:
+    thought = f"<think>open: {', '.join(named) or 'nothing'}</think>"
+    return Action(name=name, arguments=arguments, thought=thought)

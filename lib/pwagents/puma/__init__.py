@@ -1,0 +1,1 @@
+"""PUMA (notebook 04): task-specific memory, labels, fine-tuning in two steps, preference pairs."""

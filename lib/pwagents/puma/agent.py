@@ -1,0 +1,204 @@
+"""The PUMA agent (PersonalWAB, 5): which function, then its parameters, each by a fine-tuned model.
+
+Step 1 reads the instruction alone and names a function. Step 2 reads the instruction and the task-specific
+memory of that function, and makes one call. Both are single-turn, as in the paper: what is not known cannot
+be asked. All prompts of a set of tasks are known beforehand, so :meth:`PumaAgent.act` answers many at once.
+
+Departures: the paper does not print its prompts, so the words are ours; a review's input also holds one line
+of the product, which the environment tells with the task. :mod:`pwagents.agents.methods` is the same
+method without fine-tuning, for models behind an endpoint.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from pwagents.agents.conversation import assistant, user
+from pwagents.agents.memory import Entry, Memory, behavior_text
+from pwagents.agents.replies import problem_of
+from pwagents.embedding import Embedder
+from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, ask_all
+from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.orion.agent import read_turn
+from pwagents.schema import Action, Product
+from pwagents.web.episode import BeliefState
+from pwagents.web.functions import FUNCTION_OF, tool_schemas
+
+SEARCH, RECOMMEND, REVIEW = FUNCTION_OF["search"], FUNCTION_OF["recommend"], FUNCTION_OF["review"]
+
+IDENTIFY_RULES = f"""\
+A customer of an online shop sends a request. Name the function it asks for, and write nothing else:
+{SEARCH} to find a product that they describe, {RECOMMEND} to suggest products that suit
+them, {REVIEW} to write their review of a product."""
+
+# Of step 2, by function.
+PARAMETER_RULES = {
+    SEARCH: f"""\
+A customer of an online shop describes a product. Call {SEARCH} once, with the query that finds it.
+Let what they bought before decide what they leave open.
+
+{FENCE_NOTE}""",
+    RECOMMEND: f"""\
+A customer of an online shop wants suggestions. Call {RECOMMEND} once, with the ids of those
+products among what they bought before that tell best what they want now, oldest first.
+
+{FENCE_NOTE}""",
+    REVIEW: f"""\
+A customer of an online shop wants a review of a product they bought. Call {REVIEW} once, with the text
+as they would write it themselves, in the manner of their earlier reviews.
+
+{FENCE_NOTE}""",
+}
+PAST = "Before:"
+PRODUCT = "Product:"
+
+
+class TaskMemory:
+    """The memory bank and its task-specific retrieval (5.1, equation 2), cut to a number of tokens.
+
+    The behaviours closest to the instruction (MiniLM cosine) are kept as long as their lines fit, of each
+    only the fields of the function. For recommendations they come oldest first. Departures: the paper cuts
+    its memory to 256, 512 or 768 tokens and does not say how; here a line that does not fit is passed over.
+    The published code tells recommendations latest first; the function takes them oldest first.
+
+    Args:
+        tokens: at most so many in all lines; 0 remembers nothing.
+        count: text -> its number of tokens.
+        length: behaviours, at most.
+    """
+
+    def __init__(
+        self,
+        products: Mapping[str, Product],
+        embedder: Embedder,
+        tokens: int,
+        count: Callable[[str], int],
+        length: int = 50,
+    ):
+        self.bank = Memory("relevant", products, embedder, length)
+        self.tokens, self.count = tokens, cache(count)  # the same lines come again and again
+
+    def prepare(self, states: Sequence[BeliefState]) -> None:
+        """Embed instructions and histories in one go, so that no :meth:`recall` has to wait for the model."""
+        products = self.bank.products
+        texts = {behavior_text(b, products[b.parent_asin]) for state in states for b in state.history}
+        if self.tokens:
+            texts |= {state.instruction for state in states}
+            self.bank.embedder.encode(sorted(texts), show_progress=True)
+
+    def recall(self, state: BeliefState, function: str) -> list[Entry]:
+        """The remembered behaviours, closest first; for recommendations oldest first."""
+        kept: list[Entry] = []
+        room = self.tokens
+        for entry in self.bank.recall(state, function) if room else []:
+            size = self.count(entry_line(function, entry))
+            if size <= room:
+                kept.append(entry)
+                room -= size
+        return sorted(kept, key=lambda e: e["timestamp"]) if function == RECOMMEND else kept
+
+
+def entry_line(function: str, entry: Entry) -> str:
+    """A remembered behaviour in one line: the fields of :data:`pwagents.agents.memory.FIELDS_OF`."""
+    if function == RECOMMEND:
+        return f"{entry['parent_asin']} {entry['title']} ({entry['category']})"
+    if function == REVIEW:
+        return f"{entry['rating']:g} stars: {entry['text']}"
+    return _product_line(entry["title"], entry["category"], entry["price"], entry["store"])
+
+
+def _product_line(title: str, category: str, price: float | None, store: str | None) -> str:
+    priced = "no price" if price is None else f"${price:.2f}"
+    return f"{title} ({', '.join(filter(None, [category, priced, store]))})"
+
+
+def identify_messages(instruction: str) -> list[Message]:
+    """The input of step 1."""
+    return [{"role": "system", "content": IDENTIFY_RULES}, user(instruction)]
+
+
+def parameter_messages(state: BeliefState, function: str, entries: Sequence[Entry]) -> list[Message]:
+    """The input of step 2: the function's rules, the instruction, the product of a review, the memory."""
+    parts = [state.instruction]
+    if function == REVIEW and (product := state.product):
+        line = _product_line(product.title, product.category, product.price, product.store)
+        parts.append(f"{PRODUCT}\n{fence(line)}")
+    if entries:
+        told = "\n".join(entry_line(function, entry) for entry in entries)
+        parts.append(f"{PAST}\n{fence(told)}")
+    return [{"role": "system", "content": PARAMETER_RULES[function]}, user("\n\n".join(parts))]
+
+
+def call_message(function: str, arguments: Mapping[str, Any]) -> Message:
+    """What the model of step 2 should say, as text: not all chat templates can tell a call."""
+    call = json.dumps({"name": function, "arguments": arguments}, ensure_ascii=False)
+    return assistant(f"<tool_call>\n{call}\n</tool_call>")
+
+
+def read_function(reply: Reply) -> str:
+    """The function that a reply of step 1 names; empty where it names none or several."""
+    written = "".join(reply.text.split())  # small tokenizers put spaces around underscores
+    named = [function for function in FUNCTION_OF.values() if function in written]
+    return named[0] if len(named) == 1 else ""
+
+
+class PumaAgent:
+    """Lets one model name the function and another one write its parameters.
+
+    Args:
+        identifier, writer: the models of the two steps; may be the same.
+        memory: of step 2.
+        max_tokens: of a call.
+    """
+
+    def __init__(self, identifier: ChatModel, writer: ChatModel, memory: TaskMemory, max_tokens: int = 128):
+        self.identifier, self.writer, self.memory, self.max_tokens = identifier, writer, memory, max_tokens
+
+    def __call__(self, state: BeliefState) -> Action:
+        return self.act([state])[0]
+
+    def act(self, states: Sequence[BeliefState]) -> list[Action]:
+        """One call for each state, computed in batches. A reply that cannot be used is a step lost."""
+        self.memory.prepare(states)
+        named = self.identify(states)
+        functions = [read_function(reply) for reply in named]
+        told = [i for i, function in enumerate(functions) if function]
+        requests = [self.request(states[i], functions[i]) for i in told]
+        written = dict(zip(told, ask_all(self.writer, requests, "parameters"), strict=True))
+        return [
+            _action(reply, function, written.get(i))
+            for i, (reply, function) in enumerate(zip(named, functions, strict=True))
+        ]
+
+    def identify(self, states: Sequence[BeliefState]) -> list[Reply]:
+        """Step 1: the replies that name a function."""
+        sampling = {"temperature": 0.0, "max_tokens": 16}
+        requests = [
+            Request(messages=tuple(identify_messages(state.instruction)), sampling=sampling)
+            for state in states
+        ]
+        return [reply or Reply() for reply in ask_all(self.identifier, requests, "functions")]
+
+    def request(self, state: BeliefState, function: str) -> Request:
+        """The request of step 2."""
+        messages = parameter_messages(state, function, self.memory.recall(state, function))
+        sampling = {"temperature": 0.0, "max_tokens": self.max_tokens}
+        return Request(messages=tuple(messages), tools=parameter_tools(function), sampling=sampling)
+
+
+@cache
+def parameter_tools(function: str) -> tuple[Tool, ...]:
+    """The one function that step 2 may call, as OpenAI tools."""
+    return tuple(tool_schemas((function,)))
+
+
+def _action(named: Reply, function: str, written: Reply | None) -> Action:
+    if not function:
+        return problem_of(
+            named, named.text, "unknown_function", f"name one of {', '.join(FUNCTION_OF.values())}"
+        )
+    if written is None:
+        return problem_of(named, "", "empty", "the model refused the request for parameters")
+    action = read_turn(written)
+    return action.model_copy(update={"usage": named.usage + written.usage})

@@ -1,0 +1,231 @@
+"""Pseudo-labels for PUMA's supervised fine-tuning (PersonalWAB, 5.2): an answer to each train task.
+
+The published heuristics, and their leak-free form, which is what is trained on:
+
+- search: a query made of instruction and memory. The paper has a language model write it
+  (:class:`LlmQueryWriter`); :func:`offline_queries` does it by a rule. The published script takes the title
+  of the target instead.
+- recommend: the most recent remembered products of one category. Here it is the category of most of what is
+  remembered, which is closest to the instruction; the published labels take the target's, and may hold the
+  target.
+- review: what the user really wrote. It is the answer to a train task, in both.
+
+A task whose own input or label would tell the target (somebody bought the same thing again) is left out.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pwagents.agents.memory import Entry
+from pwagents.agents.plain import words
+from pwagents.data.instructions import content_words
+from pwagents.errors import NotEvaluableError
+from pwagents.llm.chat import ChatModel, Message, Request, ask_all
+from pwagents.llm.fence import FENCE_NOTE
+from pwagents.progress import progress
+from pwagents.puma.agent import (
+    RECOMMEND,
+    SEARCH,
+    TaskMemory,
+    call_message,
+    parameter_messages,
+)
+from pwagents.rl.rollout import StartEpisode
+from pwagents.schema import Product, Task
+from pwagents.web.episode import BeliefState
+from pwagents.web.functions import FUNCTION_OF
+
+MOST_RECOMMENDED = 10  # ids in a recommendation's label
+CLOSEST = 4  # remembered products that a query looks at ...
+RECURRING = 3  # ... and in how many of them a word must stand to join the query
+ADDED_WORDS = 2  # at most
+
+Remembered = tuple[BeliefState, Sequence[Entry]]
+QueryWriter = Callable[[Sequence[Remembered]], list[str]]
+
+
+@dataclass(frozen=True)
+class PumaTask:
+    """A task as PUMA meets it: the belief state before the first step, and what is remembered for it."""
+
+    task: Task
+    state: BeliefState
+    entries: tuple[Entry, ...]
+
+    @property
+    def function(self) -> str:
+        return FUNCTION_OF[self.task.type]
+
+    @property
+    def messages(self) -> list[Message]:
+        """The input of step 2, with the function that the task really asks for."""
+        return parameter_messages(self.state, self.function, self.entries)
+
+
+class Example(NamedTuple):
+    """A task with the arguments it is labelled with."""
+
+    item: PumaTask
+    arguments: dict[str, Any]
+
+    @property
+    def conversation(self) -> list[Message]:
+        """What the model of step 2 is fine-tuned on."""
+        return [*self.item.messages, call_message(self.item.function, self.arguments)]
+
+    def without_memory(self) -> "Example":
+        """The same label for an input that remembers nothing."""
+        return self._replace(item=replace(self.item, entries=()))
+
+
+def first_states(tasks: Sequence[Task], start: StartEpisode) -> list[tuple[Task, BeliefState]]:
+    """Each task with its belief state before the first step; tasks that cannot be evaluated are left out."""
+    states = []
+    for task in tasks:
+        try:
+            states.append((task, start(task).state))
+        except NotEvaluableError:
+            continue
+    return states
+
+
+def remember(tasks: Sequence[Task], start: StartEpisode, memory: TaskMemory) -> list[PumaTask]:
+    """The tasks with what ``memory`` recalls for them; all texts are embedded in one go."""
+    states = first_states(tasks, start)
+    memory.prepare([state for _, state in states])
+    bar = progress(states, desc="remember", unit="task")
+    return [PumaTask(task, state, tuple(memory.recall(state, FUNCTION_OF[task.type]))) for task, state in bar]
+
+
+def tells_target(item: PumaTask, text: str, products: Mapping[str, Product]) -> bool:
+    """Whether a text tells what a task is graded against: the target's id or title, or the real review.
+
+    The product of a review task is no secret: the task names it.
+    """
+    if item.task.type == "review":
+        return item.task.review.text.strip() in text
+    title = products[item.task.target].title
+    return item.task.target in text or title.casefold() in text.casefold()
+
+
+def leak_free_labels(
+    items: Sequence[PumaTask], products: Mapping[str, Product], write_queries: QueryWriter
+) -> tuple[list[Example], Counter]:
+    """The labels that are trained on, and how many tasks of each type were left out, and why.
+
+    Returns:
+        The examples, and counts by ``(type, reason)``. The reasons are "labelled"; "target in the input";
+        "target in the label"; "nothing to say" (nothing remembered to recommend from, or an empty query).
+    """
+    searches = [item for item in items if item.function == SEARCH]
+    queries = write_queries([(item.state, item.entries) for item in searches])
+    query_of = {item.task.task_id: query for item, query in zip(searches, queries, strict=True)}
+    examples, counts = [], Counter()
+    for item in items:
+        example = Example(item, _leak_free_arguments(item, query_of))
+        fault = _fault(example, products)
+        counts[item.task.type, fault or "labelled"] += 1
+        if not fault:
+            examples.append(example)
+    return examples, counts
+
+
+def published_labels(items: Sequence[PumaTask], products: Mapping[str, Product]) -> list[Example]:
+    """Labels as the published scripts make them; those of searches and recommendations tell the target."""
+    return [Example(item, _published_arguments(item, products[item.task.target])) for item in items]
+
+
+def _leak_free_arguments(item: PumaTask, query_of: Mapping[str, str]) -> dict[str, Any]:
+    if item.function == SEARCH:
+        return {"query": query_of[item.task.task_id].strip()}
+    if item.function == RECOMMEND:
+        return {"product_sequence": _most_recent(item.entries, _usual_category(item.entries))}
+    return {"review": item.task.review.text.strip()}
+
+
+def _published_arguments(item: PumaTask, target: Product) -> dict[str, Any]:
+    if item.function == SEARCH:
+        return {"query": target.title}
+    if item.function == RECOMMEND:
+        return {"product_sequence": [*_most_recent(item.entries, target.category), target.parent_asin]}
+    return {"review": item.task.review.text.strip()}
+
+
+def _usual_category(entries: Sequence[Entry]) -> str:
+    """The category of most remembered products, which are closest to the instruction; ties: the latest."""
+    counts = Counter(entry["category"] for entry in reversed(entries))
+    return max(counts, key=lambda category: counts[category], default="")
+
+
+def _most_recent(entries: Sequence[Entry], category: str) -> list[str]:
+    """The ids of the category bought last, oldest first, as ``entries`` are."""
+    ids = [entry["parent_asin"] for entry in reversed(entries) if entry["category"] == category]
+    return list(dict.fromkeys(ids))[:MOST_RECOMMENDED][::-1]
+
+
+def _fault(example: Example, products: Mapping[str, Product]) -> str:
+    """Why an example must not be trained on; empty where it may."""
+    (value,) = example.arguments.values()
+    if not value:
+        return "nothing to say"
+    if tells_target(example.item, str(example.item.messages[-1]["content"]), products):
+        return "target in the input"
+    written = value if isinstance(value, str) else " ".join(value)
+    if example.item.task.type != "review" and tells_target(example.item, written, products):
+        return "target in the label"
+    return ""
+
+
+def offline_queries(items: Sequence[Remembered]) -> list[str]:
+    """Queries by a rule: the telling words of the instruction, and those that recur in the memory.
+
+    A word joins when it stands in title or store of :data:`RECURRING` of the :data:`CLOSEST` first remembered
+    products, at most :data:`ADDED_WORDS` of them, the most frequent first.
+    """
+    return [_offline_query(state.instruction, entries[:CLOSEST]) for state, entries in items]
+
+
+def _offline_query(instruction: str, entries: Sequence[Entry]) -> str:
+    said = set(words(instruction))
+    counts = Counter(
+        word
+        for entry in entries
+        for word in sorted({*words(entry["title"]), *words(entry["store"] or "")} - said)
+    )
+    recurring = sorted((w for w, n in counts.items() if n >= RECURRING), key=lambda w: (-counts[w], w))
+    return " ".join([*content_words(instruction), *recurring[:ADDED_WORDS]]) or instruction
+
+
+QUERY_PROMPT = f"""\
+Write the query that a customer's assistant types into the search field of an online shop: a few words, no
+sentence, no punctuation. It holds what the customer asks for, and of what they leave open what their past
+purchases make most likely. Reply with the query alone.
+
+{FENCE_NOTE}"""
+
+
+class LlmQueryWriter:
+    """Lets a language model write the queries (PersonalWAB, 5.2: ChatGPT; A.3: gpt-4o-mini-2024-07-18).
+
+    It knows instruction and memory, as the policy will. Where it refuses or says nothing, the rule of
+    :func:`offline_queries` writes the query.
+    """
+
+    def __init__(self, model: ChatModel, max_tokens: int = 60):
+        self.model, self.sampling = model, {"temperature": 0.0, "max_tokens": max_tokens}
+
+    def __call__(self, items: Sequence[Remembered]) -> list[str]:
+        """A query for each state and its memory, in order.
+
+        Raises:
+            InfrastructureError: the model cannot be reached.
+        """
+        replies = ask_all(self.model, [self._request(*item) for item in items], "write queries")
+        written = ["" if reply is None else " ".join(reply.text.split()).strip("\"'") for reply in replies]
+        return [query or offline_queries([item])[0] for query, item in zip(written, items, strict=True)]
+
+    def _request(self, state: BeliefState, entries: Sequence[Entry]) -> Request:
+        asked = parameter_messages(state, SEARCH, entries)[-1]
+        return Request(messages=({"role": "system", "content": QUERY_PROMPT}, asked), sampling=self.sampling)

@@ -1,0 +1,107 @@
+"""From rewards to advantages: GRPO's comparison within a group, per episode or per turn, and GAE.
+
+A step's reward R_t belongs to all tokens that the policy sampled at that step; what came back in between
+(tool, profile and user text) never has an advantage, nor has anything after a valid ``stop``.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from pwagents.rl.rollout import Rollout, loss_mask
+
+Credit = Literal["episode", "turn"]
+Scale = Literal["group", "none"]
+_EPSILON = 1e-4  # added to the standard deviation, as TRL does
+
+
+def group_advantages(
+    rewards: Sequence[Sequence[float]], credit: Credit = "episode", gamma: float = 1.0, scale: Scale = "group"
+) -> list[np.ndarray]:
+    """Compare the episodes of one group, all of the same task (Guo et al. 2025; Orion, Algorithm 1, line 11).
+
+    ``episode``: the return is the sum of R_t; every step of an episode has the same advantage,
+    (return - group's mean) / (group's standard deviation + 1e-4), the standard deviation with n - 1.
+
+    ``turn``: step t is judged by what was still to come, G_t = R_t + gamma R_t+1 + ..., against the group's
+    mean of G_t, in which an episode that was over before step t counts as 0: nothing more came. So step 0 is
+    compared as whole episodes are, and a step that one episode alone reached still has something to be
+    compared with. All steps of the group share one scale, the root of the squared differences' sum over
+    (steps - 1): late steps, which few episodes reach, are not blown up. Orion does not say how returns are
+    normalised per step; this rule is ours.
+
+    With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own
+    deviation makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a
+    small alignment reward up to full size: here the policy then learns within ten steps never to ask.
+
+    Args:
+        rewards: of each episode, R_t of each step.
+
+    Returns:
+        For each episode one advantage a step. All 0 where the episodes earned the same.
+    """
+    if credit == "episode":
+        returns = np.array([sum(steps) for steps in rewards])
+        advantages = _less_mean(returns)
+        if scale == "group":
+            advantages = advantages / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
+        return [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
+    to_go = np.zeros((len(rewards), max(map(len, rewards))))
+    for i, steps in enumerate(rewards):
+        to_go[i, : len(steps)] = returns_to_go(steps, gamma)
+    difference = _less_mean(to_go)
+    taken = [difference[i, : len(steps)] for i, steps in enumerate(rewards)]
+    if scale == "none":
+        return taken
+    squares = np.concatenate(taken) ** 2
+    deviation = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
+    return [values / (deviation + _EPSILON) for values in taken]
+
+
+def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:
+    """G_t = R_t + gamma G_t+1 of each step."""
+    earned, total = np.zeros(len(rewards)), 0.0
+    for t in reversed(range(len(rewards))):
+        total = rewards[t] + gamma * total
+        earned[t] = total
+    return earned
+
+
+def _less_mean(values: np.ndarray) -> np.ndarray:
+    """Values less their mean over the episodes (the first axis); equal values give exactly 0."""
+    shifted = values - values[0]
+    return shifted - shifted.mean(axis=0)
+
+
+def token_advantages(rollout: Rollout, per_step: Sequence[float]) -> list[float]:
+    """Advantages of the steps, told to the completion's tokens; 0 where :func:`loss_mask` is 0."""
+    pairs = zip(loss_mask(rollout), rollout.turns, strict=True)
+    return [float(per_step[turn]) if learned else 0.0 for learned, turn in pairs]
+
+
+def sampled_rewards(rollout: Rollout, rewards: Sequence[float]) -> list[float]:
+    """One reward a token that is learned from: R_t at the last one of step t, 0 elsewhere."""
+    turns = [turn for learned, turn in zip(loss_mask(rollout), rollout.turns, strict=True) if learned]
+    following = [*turns[1:], None]
+    return [rewards[t] if t != after else 0.0 for t, after in zip(turns, following, strict=True)]
+
+
+def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: float) -> np.ndarray:
+    """Generalized advantage estimation over one episode's sampled tokens (Schulman et al. 2016).
+
+    Tokens of answers are no time steps: the next state of a turn's last token is the first token of the next
+    turn. After the last token nothing more is earned.
+
+    Args:
+        rewards: :func:`sampled_rewards`.
+        values: the critic's value before each of these tokens.
+        gamma, lam: discount and lambda per sampled token. With lambda 1 the advantage is
+            :func:`returns_to_go` less the value.
+    """
+    advantages, following, next_value = np.zeros(len(rewards)), 0.0, 0.0
+    for i in reversed(range(len(rewards))):
+        surprise = rewards[i] + gamma * next_value - values[i]
+        following = surprise + gamma * lam * following
+        advantages[i], next_value = following, values[i]
+    return advantages

@@ -1,0 +1,62 @@
+"""GRPO on whole episodes, by TRL (Orion, 4.3 and Algorithm 1; Guo et al. 2025).
+
+TRL's trainer asks for episodes and gets them from ``play``, as tokens: what the policy sampled is never
+decoded and tokenised again. Each task is played several times; what its episodes earned is compared within
+this group (:mod:`pwagents.rl.advantages`).
+
+Departures: the loss is the mean over all sampled tokens of a step, not over episodes (``loss``); each
+step's episodes are used for one update, so the clipping never acts unless vLLM sampled them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pwagents.rl.config import GrpoConfig
+from pwagents.rl.log import open_run, save_policy
+from pwagents.rl.rollout import Evaluate, Play, StepRewards
+from pwagents.schema import Task
+
+
+def train_grpo(
+    model: Any,
+    tokenizer: Any,
+    tasks: Sequence[Task],
+    play: Play,
+    rewards: StepRewards,
+    config: GrpoConfig,
+    folder: Path | str,
+    evaluate: Evaluate | None = None,
+) -> Path:
+    """Train a policy by GRPO; a run that was killed goes on from its last checkpoint.
+
+    Args:
+        model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
+        tokenizer: the model's; it only pads here, and is saved with the model.
+        play: plays one episode of each task it is given, with ``config``'s temperatures; a task comes
+            ``generations`` times in a row. Its chance must come from its seed alone.
+        rewards: R_t of each step of an episode.
+        folder: of this run alone; holds its log, its checkpoints and the result.
+        evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``.
+
+    Returns:
+        ``folder/model``, the trained model and its tokenizer. Where it stands already, nothing is trained.
+
+    Raises:
+        DataError: the folder holds a run with other settings.
+        ImportError: the tracker is not installed.
+        RuntimeError: training diverged.
+        ValueError: settings that do not go together, or a rollout that contradicts itself.
+    """
+    folder = Path(folder).resolve()
+    checkpoint, log = open_run(folder, "grpo", config, tasks)
+    if (folder / "model").exists():
+        return folder / "model"
+    from pwagents.lm.load import load_policy
+    from pwagents.rl.grpo_trainer import EpisodeTrainer
+
+    policy = load_policy(model, config)
+    trainer = EpisodeTrainer(policy, tokenizer, tasks, play, rewards, config, log, evaluate)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    save_policy(trainer.accelerator, trainer.model_wrapped, tokenizer, folder / "model")
+    return folder / "model"

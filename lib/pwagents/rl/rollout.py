@@ -1,0 +1,195 @@
+"""One step's episodes: play them, pay them, sum them up, make tensors of them.
+
+A :class:`Rollout` is what one played episode is to a trainer: tokens in, tokens out.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pwagents.evaluation.metrics import grade
+from pwagents.schema import Action, Task, Trajectory
+from pwagents.web.episode import BeliefState, Episode
+
+if TYPE_CHECKING:
+    import torch
+
+
+# task -> its episode, not yet begun
+StartEpisode = Callable[[Task], Episode]
+# (belief states before each step, the episode's trajectory) -> R_t of each step
+StepRewards = Callable[[Sequence[BeliefState], Trajectory], list[float]]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One episode as the policy's tokens: what was sampled is never decoded and tokenised again.
+
+    All lists but the first have one entry a completion token. The completion is the whole conversation after
+    the prompt: the policy's turns (up to and with the token that ends each) and what came back in between.
+
+    Attributes:
+        prompt_ids: rules, task and P_ctx,0.
+        completion_ids: the rest.
+        mask: 1 for tokens that the policy sampled, 0 for what came back (tool, profile and user text).
+        logprobs: of the sampled tokens at the sampling temperature; 0.0 elsewhere.
+        turns: the number of the step that a token belongs to; an answer belongs to the step it answers.
+        states: the belief state before each step.
+        trajectory: the steps.
+    """
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    turns: list[int]
+    states: tuple[BeliefState, ...]
+    trajectory: Trajectory
+
+    @property
+    def actions(self) -> list[Action]:
+        return [step.action for step in self.trajectory.steps]
+
+
+def loss_mask(rollout: Rollout) -> list[int]:
+    """1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``."""
+    steps = rollout.trajectory.steps
+    stops = (t for t, step in enumerate(steps) if step.action.name == "stop" and not step.error)
+    last = next(stops, len(steps) - 1)
+    return [int(m and turn <= last) for m, turn in zip(rollout.mask, rollout.turns, strict=True)]
+
+
+def count_asks(trajectory: Trajectory) -> int:
+    """How often the agent asked the user something: valid calls of ``respond``."""
+    return sum(step.action.name == "respond" and not step.error for step in trajectory.steps)
+
+
+# (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
+Play = Callable[[Any, Sequence[Task], int], list[Rollout]]
+# model -> what to log of it, such as accuracy on held-out tasks
+Evaluate = Callable[[Any], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Played:
+    """The episodes of one step, what each of their steps earned, and the means of what that consists of."""
+
+    rollouts: list[Rollout]
+    rewards: list[list[float]]
+    parts: dict[str, float]
+    seconds: float
+
+
+def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewards, seed: int) -> Played:
+    """Play one episode of each task.
+
+    Args:
+        rewards: may have a method ``many([(states, trajectory), ...])``, which pays all episodes at once,
+            and ``parts(trajectory, its step rewards)``, which tells what an episode's reward consists of by
+            name.
+
+    Raises:
+        ValueError: a rollout or its rewards contradict themselves; the message names the task.
+    """
+    start = time.perf_counter()
+    rollouts = play(model, tasks, seed)
+    if len(rollouts) != len(tasks):
+        raise ValueError(f"play() gave {len(rollouts)} rollouts for {len(tasks)} tasks; expected one each")
+    earned = _pay(rollouts, rewards)
+    for rollout, steps in zip(rollouts, earned, strict=True):
+        _check(rollout, steps)
+    return Played(rollouts, earned, _mean_parts(rollouts, earned, rewards), time.perf_counter() - start)
+
+
+def _pay(rollouts: Sequence[Rollout], rewards: StepRewards) -> list[list[float]]:
+    """R_t of each step of each episode; all at once where ``rewards`` can do that."""
+    episodes = [(rollout.states, rollout.trajectory) for rollout in rollouts]
+    if hasattr(rewards, "many"):
+        return rewards.many(episodes)
+    return [rewards(*episode) for episode in episodes]
+
+
+def _mean_parts(
+    rollouts: Sequence[Rollout], earned: Sequence[Sequence[float]], rewards: StepRewards
+) -> dict[str, float]:
+    """Means of what episodes' rewards consist of, where ``rewards`` can tell."""
+    if not hasattr(rewards, "parts"):
+        return {}
+    parts = [rewards.parts(r.trajectory, steps) for r, steps in zip(rollouts, earned, strict=True)]
+    return {f"reward_{name}": float(np.mean([part[name] for part in parts])) for name in parts[0]}
+
+
+def _check(rollout: Rollout, rewards: Sequence[float]) -> None:
+    where, n = f"the rollout of task {rollout.trajectory.task_id}", len(rollout.completion_ids)
+    for name in ("mask", "logprobs", "turns"):
+        if len(getattr(rollout, name)) != n:
+            raise ValueError(f"{where} has {n} completion tokens, but {len(getattr(rollout, name))} {name}")
+    steps = len(rollout.trajectory.steps)
+    if len(rewards) != steps:
+        raise ValueError(f"{where} has {steps} steps, but {len(rewards)} rewards")
+    sampled = {turn for m, turn in zip(rollout.mask, rollout.turns, strict=True) if m}
+    missing = [t for t in range(steps) if t not in sampled]
+    if not steps or missing or not rollout.prompt_ids:
+        raise ValueError(f"{where}: every episode needs a prompt and a step, every step a sampled token")
+    if not np.isfinite(rewards).all():
+        raise ValueError(f"{where} was paid {rewards}; expected finite numbers")
+
+
+def summarize(played: Played) -> dict[str, float]:
+    """Means over the episodes, for the log.
+
+    ``reward`` of an episode, its spread ``reward_std``, its parts ``reward_<name>``; the metrics of
+    :func:`grade`, steps as ``turns``; ``asks``, valid calls of ``respond``; ``tokens``, those sampled;
+    ``rollout_seconds`` of all together.
+    """
+    grades = [grade(rollout.trajectory) for rollout in played.rollouts]
+    returns = [sum(steps) for steps in played.rewards]
+    means = {
+        name: float(np.mean([getattr(g, name) for g in grades]))
+        for name in ("function_accuracy", "step_accuracy", "result_official", "result_final")
+    }
+    asks = [count_asks(rollout.trajectory) for rollout in played.rollouts]
+    return {
+        "reward": float(np.mean(returns)),
+        "reward_std": float(np.std(returns)),
+        **played.parts,
+        **means,
+        "turns": float(np.mean([len(rollout.trajectory.steps) for rollout in played.rollouts])),
+        "asks": float(np.mean(asks)),
+        "tokens": float(np.mean([sum(rollout.mask) for rollout in played.rollouts])),
+        "rollout_seconds": played.seconds,
+    }
+
+
+class Tokens(NamedTuple):
+    """Whole episodes as tensors, padded on the right.
+
+    Attributes:
+        ids: (episodes, tokens), prompt and completion.
+        scored: (episodes, tokens), true for tokens to learn from.
+        old: (scored tokens,) log-probabilities at which they were sampled, episode after episode.
+    """
+
+    ids: "torch.Tensor"
+    scored: "torch.Tensor"
+    old: "torch.Tensor"
+
+
+def pad_rollouts(rollouts: Sequence[Rollout], device: Any) -> Tokens:
+    """The rollouts as tensors. What pads them is never seen: no token looks to its right."""
+    import torch
+
+    width = max(len(r.prompt_ids) + len(r.completion_ids) for r in rollouts)
+    ids = torch.zeros(len(rollouts), width, dtype=torch.long)
+    scored = torch.zeros(len(rollouts), width, dtype=torch.bool)
+    old: list[float] = []
+    for i, rollout in enumerate(rollouts):
+        start, learned = len(rollout.prompt_ids), loss_mask(rollout)
+        end = start + len(learned)
+        ids[i, :end] = torch.tensor([*rollout.prompt_ids, *rollout.completion_ids])
+        scored[i, start:end] = torch.tensor(learned, dtype=torch.bool)
+        old += [p for p, m in zip(rollout.logprobs, learned, strict=True) if m]
+    return Tokens(ids.to(device), scored.to(device), torch.tensor(old).to(device))

@@ -1,1 +1,0 @@
-"""How agents learn: trajectories, SFT, DPO, GRPO and PPO, rewards and judges."""

@@ -1,0 +1,92 @@
+"""A model is made once for what it follows from, whole or not at all, and goes on where it was killed."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from pwagents.lm import cache as model_cache
+from pwagents.lm import sft
+from pwagents.lm.cache import cached_model, source_hash
+
+
+def writes(text, made):
+    def make(folder):
+        made.append(folder.name)
+        (folder / "weights").write_text(text)
+
+    return make
+
+
+def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
+    made = []
+    first = cached_model(tmp_path, "sft", {"data": "a", "seed": 0}, writes("one", made))
+    again = cached_model(tmp_path, "sft", {"seed": 0, "data": "a"}, writes("two", made))
+    other = cached_model(tmp_path, "sft", {"data": "a", "seed": 1}, writes("three", made))
+    assert first == again != other and len(made) == 2
+    assert (first / "weights").read_text() == "one" and (other / "weights").read_text() == "three"
+    facts = json.loads((first / "made_from.json").read_text())
+    assert facts["data"] == "a" and facts["versions"]["torch"]
+    assert sorted(p for p in tmp_path.iterdir() if p.is_dir()) == sorted([first, other])
+
+
+def test_another_version_of_a_library_makes_another_model(tmp_path, monkeypatch):
+    made = []
+    first = cached_model(tmp_path, "sft", {}, writes("", made))
+    monkeypatch.setattr(model_cache, "version", lambda library: "0")
+    assert cached_model(tmp_path, "sft", {}, writes("", made)) != first
+
+
+def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
+    def fails(folder):
+        (folder / "checkpoint").write_text("half way")
+        raise RuntimeError("no memory")
+
+    with pytest.raises(RuntimeError, match="no memory"):
+        cached_model(tmp_path, "sft", {}, fails)
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+
+    def goes_on(folder):
+        assert (folder / "checkpoint").read_text() == "half way"
+        (folder / "checkpoint").unlink()
+
+    assert [p.name for p in cached_model(tmp_path, "sft", {}, goes_on).iterdir()] == ["made_from.json"]
+
+
+def _slow(root, began, made):
+    def make(folder):
+        began.set()
+        time.sleep(0.3)
+        (folder / str(os.getpid())).touch()
+        made.put(os.getpid())
+
+    cached_model(root, "sft", {}, make)
+
+
+def test_of_two_processes_one_makes_it_and_a_killed_one_leaves_no_lock(tmp_path):
+    context = multiprocessing.get_context("fork")
+    began, made = context.Event(), context.Queue()
+    workers = [context.Process(target=_slow, args=(tmp_path, began, made)) for _ in range(3)]
+    workers[0].start()
+    assert began.wait(30)
+    for worker in workers[1:]:
+        worker.start()
+    os.kill(workers[0].pid, signal.SIGKILL)
+    for worker in workers:
+        worker.join(30)
+    assert [worker.exitcode for worker in workers] == [-signal.SIGKILL, 0, 0]
+    assert made.get(timeout=5) in {worker.pid for worker in workers[1:]} and made.empty()
+
+
+def test_a_key_must_be_json(tmp_path):
+    for value in (object(), float("nan")):
+        with pytest.raises((TypeError, ValueError)):
+            cached_model(tmp_path, "sft", {"value": value}, lambda folder: None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_source_hash_follows_the_code():
+    assert source_hash(sft) == source_hash(sft) != source_hash(model_cache)

@@ -1,0 +1,45 @@
+"""The small Qwen2 model before any training."""
+
+import torch
+from transformers import Qwen2ForCausalLM
+
+from pwagents.lm.small import CONTEXT, make_small_model
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_it_is_a_qwen2_model_of_the_announced_size(tokenizer, small_model):
+    assert isinstance(small_model, Qwen2ForCausalLM)
+    assert 0.3e6 < weights(small_model).numel() < 3e6
+    assert small_model.lm_head.weight is small_model.model.embed_tokens.weight
+    assert small_model.config.vocab_size == len(tokenizer)
+    wider = make_small_model(tokenizer, 1, {"hidden_size": 120})
+    assert (wider.config.hidden_size, wider.config.num_hidden_layers) == (120, 3)
+
+
+def test_its_weights_follow_from_the_seed_alone(tokenizer, small_model):
+    torch.manual_seed(7)
+    again = make_small_model(tokenizer, seed=1)
+    drawn = torch.rand(3)
+    torch.manual_seed(7)
+    assert torch.equal(drawn, torch.rand(3)), "no random number of others is taken"
+    assert torch.equal(weights(again), weights(small_model))
+    assert not torch.equal(weights(make_small_model(tokenizer, seed=2)), weights(small_model))
+
+
+def test_its_first_guesses_are_as_good_as_none(tokenizer, small_model):
+    """All tokens about equally likely: the start from which learning is fastest."""
+    with torch.inference_mode():
+        chances = small_model(torch.arange(60, 120)[None]).logits.softmax(-1)
+    assert chances.max() < 0.1
+
+
+def test_it_knows_where_its_turn_ends(tokenizer, small_model, tmp_path):
+    small_model.save_pretrained(tmp_path)
+    loaded = Qwen2ForCausalLM.from_pretrained(tmp_path)
+    ends = (tokenizer.eos_token_id, tokenizer.pad_token_id)
+    for config in (loaded.config, loaded.generation_config):
+        assert (config.eos_token_id, config.pad_token_id) == ends
+    assert loaded.config.max_position_embeddings == CONTEXT

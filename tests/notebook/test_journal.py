@@ -1,0 +1,139 @@
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pwagents.notebook import journal as journal_module
+from pwagents.notebook.journal import Journal
+
+FIELDS = {
+    *(
+        "notebook",
+        "status",
+        "preset",
+        "seed",
+        "source",
+        "stored_runs_only",
+        "data_hash",
+        "started",
+        "commit",
+        "local_changes",
+    ),
+    *("versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
+}
+
+
+def start(folder, notebook="01_data"):
+    return Journal.start(notebook, preset="smoke", seed=7, source="synthetic", output_dir=folder)
+
+
+def rows(folder):
+    lines = (folder / "timings" / "journal.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def run_python(code, folder, **variables):
+    """Run code in a process of its own, as a notebook's kernel is, in ``folder``."""
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+def test_a_finished_run_leaves_one_row(tmp_path, capsys):
+    journal = start(tmp_path)
+    with journal.timed("index"):
+        pass
+    journal.finish(data_hash="abc")
+    (row,) = rows(tmp_path)
+    assert set(row) == FIELDS
+    assert row["status"] == "finished"
+    assert (row["preset"], row["seed"], row["source"], row["data_hash"]) == ("smoke", 7, "synthetic", "abc")
+    assert row["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert set(row["versions"]) == {"python", "torch", "transformers", "numpy", "pwagents"}
+    assert row["versions"]["numpy"]
+    assert row["started"].endswith("+00:00")
+    assert 5 < row["peak_memory_mb"] < 1e6
+    summary = capsys.readouterr().out
+    assert summary.count("\n") == 1
+    assert "01_data finished" in summary and "seed 7" in summary
+
+
+def test_a_step_timed_twice_or_cut_short_adds_up(tmp_path):
+    journal = start(tmp_path)
+    journal.timings["index"] = 100.0
+    with journal.timed("index"):
+        pass
+    with pytest.raises(ZeroDivisionError), journal.timed("training"):
+        1 / 0  # noqa: B018
+    journal.finish(data_hash="abc")
+    (row,) = rows(tmp_path)
+    assert set(row["timings"]) == {"index", "training"}
+    assert 100 <= row["timings"]["index"] < 160
+
+
+def test_rows_of_several_writers_do_not_mix(tmp_path):
+    names = [f"{i:02d}_{'x' * 3000}" for i in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: start(tmp_path, name).finish(data_hash="abc"), names))
+    assert sorted(row["notebook"] for row in rows(tmp_path)) == names
+
+
+def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
+    code = (
+        "import os; from pwagents.notebook.journal import Journal\n"
+        "Journal.start('01_data', preset='smoke', seed=7, source='synthetic', output_dir='out')\n"
+        "os.chdir('/'); 1 / 0"
+    )
+    assert "ZeroDivisionError" in run_python(code, tmp_path).stderr
+    (row,) = rows(tmp_path / "out")
+    assert row["status"] == "unfinished"
+    assert row["data_hash"] is None
+
+
+def test_no_secret_of_the_environment_is_written(tmp_path):
+    code = (
+        "from pwagents.notebook.journal import Journal\n"
+        "Journal.start('01_data', preset='smoke', seed=7, source='s', output_dir='.').finish(data_hash='abc')"
+    )
+    done = run_python(code, tmp_path, OPENAI_API_KEY="sk-tell-nobody")
+    assert done.returncode == 0, done.stderr
+    assert "sk-tell-nobody" not in (tmp_path / "timings/journal.jsonl").read_text() + done.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A small git checkout that the library believes to live in."""
+    root = tmp_path / "checkout"
+    library = root / "lib" / "pwagents"
+    library.mkdir(parents=True)
+    (library / "journal.py").write_text("")
+    git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run(git + arguments, check=True)
+    monkeypatch.setattr(journal_module, "ROOT", root)
+    return root
+
+
+def test_commit_and_local_changes(checkout, tmp_path):
+    clean = start(tmp_path).row
+    assert len(clean["commit"]) == 40
+    assert clean["local_changes"] is False
+    (checkout / "lib/pwagents/journal.py").write_text("changed")
+    changed = start(tmp_path).row
+    assert (changed["commit"], changed["local_changes"]) == (clean["commit"], True)
+
+
+def test_without_git_the_commit_is_unknown(checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    row = start(tmp_path).row
+    assert (row["commit"], row["local_changes"]) == (None, None)
+
+
+def test_outside_a_checkout_the_commit_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_module, "ROOT", tmp_path)
+    row = start(tmp_path).row
+    assert (row["commit"], row["local_changes"]) == (None, None)

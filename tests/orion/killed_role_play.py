@@ -1,0 +1,35 @@
+"""A role-play to be killed: ``python killed_role_play.py STORE CALLS``; CALLS gets a line an episode."""
+
+import os
+import sys
+import time
+
+from orion_world import SPLIT, make_setting, make_teacher
+
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.orion.reward import RewardConfig
+from pwagents.orion.role_play import play_roles
+from pwagents.profiles.catalogue import Catalogue
+
+if __name__ == "__main__":
+    benchmark = make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark
+    catalogue = Catalogue(benchmark.products)
+    setting = make_setting(benchmark, catalogue)
+    calls = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def start(task):
+        os.write(calls, f"{task.task_id}\n".encode())
+        time.sleep(0.01)
+        return setting.start(task)
+
+    play_roles(
+        benchmark,
+        benchmark.tasks[SPLIT],
+        start,
+        lambda number: make_teacher(setting, catalogue, seed=number),
+        sys.argv[1],
+        n=30,
+        config=RewardConfig(review_success=0.15),
+        params={},
+        workers=2,
+    )

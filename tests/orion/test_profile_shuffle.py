@@ -1,0 +1,53 @@
+"""Profiles shuffled between users: another's past, the own words."""
+
+import pytest
+
+from pwagents.orion.views import foreign_contexts
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.schema import Product, Review, Task
+from pwagents.web.episode import Context
+
+CATEGORY = {"B1": "Shoes", "B2": "Shoes", "B3": "Tea"}
+PRODUCTS = {asin: Product(parent_asin=asin, title=asin, category=name) for asin, name in CATEGORY.items()}
+
+
+def task(user, target, type_="search"):
+    return Task(
+        task_id=f"{user}-{target}-{type_}", user_id=user, type=type_, timestamp=1, instruction="go",
+        target=target, review=Review(rating=5),
+    )  # fmt: skip
+
+
+def context(task):
+    lines = [ProfileLine.of(f"color: of {task.user_id}", True, "history")]
+    lines += [ProfileLine.of(f"brand: of {task.user_id}", False, "history")]
+    lines += [ProfileLine.of(f"style: said by {task.user_id}", True, "stated")]
+    return Context(ContextualProfile(lines=tuple(lines)), (f"bought by {task.user_id}",))
+
+
+def whose(context):
+    return {line.text.rpartition(" ")[2]: line.provenance for line in context.profile.lines}
+
+
+def test_the_past_is_anothers_and_the_words_are_ones_own():
+    tasks = [task(f"u{i}", "B1") for i in range(5)]
+    for own, made in zip(tasks, foreign_contexts(tasks, PRODUCTS, context, seed=0).values(), strict=True):
+        found = whose(made)
+        assert found.pop(own.user_id) == "stated"
+        (other,) = found
+        assert found[other] == "history" and made.bought == (f"bought by {other}",)
+
+
+def test_the_other_wants_something_of_the_same_category_and_type():
+    tasks = [task("u1", "B1"), task("u2", "B2"), task("u3", "B3"), task("u4", "B2", "review")]
+    made = foreign_contexts(tasks, PRODUCTS, context, seed=0)
+    assert made["u1-B1-search"].bought == ("bought by u2",)
+    assert made["u2-B2-search"].bought == ("bought by u1",)
+
+
+def test_the_same_seed_makes_the_same_and_one_user_is_too_few():
+    tasks = [task(f"u{i}", "B1") for i in range(9)]
+    made = [foreign_contexts(tasks, PRODUCTS, context, seed) for seed in (0, 0, 1)]
+    assert made[0] == made[1] != made[2]
+    with pytest.raises(ValueError, match="only one"):
+        foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, context, 0)

@@ -1,0 +1,135 @@
+"""What steps earn: success at the end, alignment on the way, and no points for doing things again."""
+
+import pandas as pd
+import pytest
+
+from pwagents.orion.reward import (
+    RewardConfig,
+    has_succeeded,
+    make_rewards,
+    same_user_floor,
+    success_sensitivity,
+)
+from pwagents.schema import Action, Observation, Step, Trajectory
+from pwagents.web.episode import BeliefState
+
+
+class FixedJudge:
+    """Gives every action the same score; counts how often it is asked."""
+
+    def __init__(self, score):
+        self.score, self.calls = score, 0
+
+    def scores(self, states, actions):
+        self.calls += 1
+        return [self.score for _ in zip(states, actions, strict=True)]
+
+
+def episode(*results, kind="search"):
+    """Belief states and trajectory: an attempt with each result accuracy, then a stop."""
+    name = {"search": "search_product_by_query", "review": "add_product_review"}[kind]
+    done = Observation(text="")
+    steps = [
+        Step(action=Action(name=name), observation=done, attempt=True, result_accuracy=r) for r in results
+    ]
+    steps.append(Step(action=Action(name="stop"), observation=done))
+    states = [BeliefState("U1", "", "", None, (), tuple(steps[:i])) for i in range(len(steps))]
+    return states, Trajectory(task_id="t", user_id="U1", type=kind, steps=tuple(steps))
+
+
+def rewards(score, results=(1.0,), kind="search", **config):
+    return make_rewards(FixedJudge(score), RewardConfig(**config))(*episode(*results, kind=kind))
+
+
+def test_success_is_paid_at_the_last_step_and_alignment_at_each():
+    assert rewards(0.5, alignment_weight=0.4) == pytest.approx([0.2, 1.2])
+    assert rewards(0.5, (0.0,), alignment_weight=0.4) == pytest.approx([0.2, 0.2])
+
+
+def test_either_part_alone():
+    assert rewards(0.5, use="task") == [0.0, 1.0]
+    assert rewards(0.5, use="alignment", alignment_weight=1.0) == [0.5, 0.5]
+
+
+def test_an_episodes_reward_consists_of_task_and_alignment():
+    made = make_rewards(FixedJudge(0.5), RewardConfig(alignment_weight=0.4))
+    for results, task in (((1.0,), 1.0), ((0.0,), 0.0), ((), 0.0)):
+        states, trajectory = episode(*results)
+        earned = made(states, trajectory)
+        parts = made.parts(trajectory, earned)
+        assert parts == {"task": task, "alignment": pytest.approx(0.2 * len(earned))}
+        assert sum(parts.values()) == pytest.approx(sum(earned))
+    states, trajectory = episode(1.0)
+    for use, expected in (("task", (1.0, 0.0)), ("alignment", (0.0, 1.0))):
+        alone = make_rewards(FixedJudge(0.5), RewardConfig(alignment_weight=1.0, use=use))
+        assert tuple(alone.parts(trajectory, alone(states, trajectory)).values()) == expected
+
+
+def test_searching_again_earns_no_alignment_but_can_lose_some():
+    assert rewards(1.0, (1.0, 1.0, 1.0), use="alignment", alignment_weight=1.0) == [1.0, 0.0, 0.0, 1.0]
+    assert rewards(-1.0, (1.0, 1.0), use="alignment", alignment_weight=1.0) == [-1.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("rank", range(1, 11))
+def test_success_goes_by_the_rank_of_the_last_attempt(rank):
+    config = RewardConfig(success_rank=rank)
+    for shown_at in range(1, 11):
+        _, trajectory = episode(1.0, 1 - (shown_at - 1) / 10)
+        assert has_succeeded(trajectory, config) == (shown_at <= rank)
+    assert not has_succeeded(episode(1.0, 0.0)[1], config)
+    assert not has_succeeded(episode()[1], config)
+
+
+def test_a_review_succeeds_by_its_cosine():
+    assert rewards(0.0, (0.6,), "review", review_success=0.6)[-1] == 1.0
+    assert rewards(0.0, (0.59,), "review", review_success=0.6)[-1] == 0.0
+
+
+def test_many_episodes_are_one_question_to_the_judge():
+    judge = FixedJudge(0.0)
+    made = make_rewards(judge, RewardConfig()).many([episode(1.0), episode(), episode(0.1, 0.2)])
+    assert [len(steps) for steps in made] == [2, 1, 3] and judge.calls == 1
+    assert [steps[-1] for steps in made] == [1.0, 0.0, 0.0]
+
+
+def test_an_episode_needs_a_state_a_step():
+    states, trajectory = episode(1.0)
+    with pytest.raises(ValueError, match="one belief state for each"):
+        make_rewards(FixedJudge(0.0), RewardConfig())(states[:1], trajectory)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"success_rank": 0},
+        {"success_rank": 11},
+        {"review_success": 2},
+        {"alignment_weight": -1},
+        {"use": "x"},
+    ],
+)
+def test_settings_out_of_range_are_refused(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        RewardConfig(**setting)
+
+
+def test_the_floor_of_reviews_is_the_mean_cosine_with_earlier_ones(benchmark):
+    class Embedder:
+        def encode(self, texts, show_progress):
+            import numpy as np
+
+            return np.array([[1.0, 0.0] if i % 2 else [0.6, 0.8] for i in range(len(texts))])
+
+    assert same_user_floor(benchmark, Embedder()) == pytest.approx(0.6)
+
+
+def test_success_by_rank():
+    rows = [("a", "search", r) for r in (1.0, 0.8, 0.7, 0.1, 0.0)] + [
+        ("a", "review", 0.9),
+        ("b", "recommend", 0.9),
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "type", "result_final"])
+    table = success_sensitivity(frame).set_index(["method", "type"])
+    assert table.loc[("a", "search")].tolist() == pytest.approx([0.2, 0.4, 0.8, 5])
+    assert table.loc[("b", "recommend")].tolist() == [0, 1, 1, 1]
+    assert len(table) == 2

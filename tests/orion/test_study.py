@@ -1,0 +1,153 @@
+"""A study: who is trained on and who is held out, and that it comes from plain values."""
+
+import json
+from functools import partial
+
+import pytest
+
+from pwagents.data import load_benchmark
+from pwagents.orion import study as orion_study
+from pwagents.orion.study import make_study
+
+from .small_study import DATA, small_study
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("study")
+
+
+@pytest.fixture(scope="module")
+def study(folder):
+    return small_study(folder)
+
+
+def test_nobody_who_is_held_out_is_trained_on(study):
+    trained, tested = ({t.user_id for t in ts} for ts in (study.train_tasks, study.test_tasks))
+    assert trained and tested and not trained & set(study.held_out)
+    assert tested <= set(study.held_out) and len(study.held_out) == DATA["n_users"]
+    assert {task.type for task in (*study.train_tasks, *study.test_tasks)} == {"search"}
+
+
+def test_the_held_out_are_the_users_of_the_other_notebooks(study):
+    alone, _ = load_benchmark(seed=0, **DATA)
+    assert list(alone.behaviors) == list(study.held_out) and alone.content_hash == study.held_out_hash
+    assert set(alone.all_tasks()) >= set(study.test_tasks)
+
+
+def test_test_tasks_come_from_the_test_split_as_far_as_it_goes(study, folder):
+    split_of = {task.task_id: split for split, tasks in study.benchmark.tasks.items() for task in tasks}
+    in_test = [t for t in study.benchmark.tasks["test"] if t.user_id in study.held_out and t.type == "search"]
+    splits = [split_of[task.task_id] for task in study.test_tasks]
+    assert splits == ["test"] * len(in_test) + ["train"] * (8 - len(in_test)) and 0 < len(in_test) < 8
+    few = small_study(folder, eval_tasks=2).test_tasks
+    assert len(few) == 2 and set(few) < set(in_test)
+
+
+def test_an_episode_begins_with_what_lay_before_the_users_first_task(study):
+    split_of = {task.task_id: split for split, tasks in study.benchmark.tasks.items() for task in tasks}
+    for task in (*study.train_tasks, *study.test_tasks):
+        state = study.start(task).state
+        assert state.history == study.benchmark.history(task, split_of[task.task_id])
+        assert state.context == study.context(task)
+        known = {behavior.parent_asin for behavior in state.history}
+        assert set(state.context.bought) <= known and state.profile == state.context.profile
+
+
+def test_an_episode_may_begin_with_the_profile_of_another(study):
+    mine, other = study.test_tasks[0], study.context(study.test_tasks[-1])
+    assert study.start(mine, other).state.context == other != study.context(mine)
+
+
+def test_the_same_values_make_the_same_study_also_after_json(study, folder):
+    assert make_study(**json.loads(json.dumps(study.settings))) is study
+    assert small_study(folder, seed=1) is not study
+    json.dumps(study.facts)
+
+
+def test_instructions_trained_on_take_turns_in_how_much_they_say(study, folder):
+    mixed = small_study(folder, train_completeness=[DATA["completeness"], 1.0])
+    assert [t.task_id for t in mixed.train_tasks] == [t.task_id for t in study.train_tasks]
+    assert mixed.train_tasks[::2] == study.train_tasks[::2] and mixed.test_tasks == study.test_tasks
+    said, before = (sum(len(t.instruction) for t in s.train_tasks[1::2]) for s in (mixed, study))
+    assert said > 1.5 * before and mixed.facts != study.facts
+    stated = [
+        line for line in mixed.context(mixed.train_tasks[1]).profile.lines if line.provenance == "stated"
+    ]
+    assert len(stated) > 3
+
+
+def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):
+    other = small_study(folder, roles={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
+    assert other.facts == study.facts
+    assert small_study(folder, roles={"user": "none"}).facts != study.facts
+
+
+def test_what_a_language_model_is_told_is_part_of_who_plays(study, folder):
+    other = small_study(folder, roles={"teacher": "openai:x", "shown": 3})
+    assert other.player("teacher") == {"model": "openai:x", "shown": 3}
+    assert study.player("teacher") == other.player("judge") == "offline"
+
+
+def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_is_held_out(
+    study, folder, monkeypatch
+):
+    few = partial(load_benchmark, **(DATA | {"n_users": 12}))
+    monkeypatch.setattr(orion_study, "load_benchmark", lambda seed, **_: few(seed=seed))
+    three, six = (small_study(folder, seed=2, training_users=n) for n in (24, 8))
+    assert (len(three.held_out), len(six.held_out)) == (3, 6)
+    assert three.facts["data"] == six.facts["data"] and three.facts != six.facts
+    assert study.facts["held_out"] == DATA["n_users"]
+
+
+def test_each_round_of_the_teacher_plays_the_same_again_and_rounds_differ(study):
+    task = study.train_tasks[0]
+
+    def play(number):
+        episode, act = study.start(task), study.teacher(number)
+        while not episode.done:
+            episode.advance(act(episode.state))
+        return episode.trajectory
+
+    assert play(0) == play(0)
+    assert len({play(number).model_dump_json() for number in range(6)}) > 1
+
+
+def test_without_user_nobody_answers_and_without_updater_the_profile_stays(folder):
+    study = small_study(folder, roles={"user": "none", "updater": "none"})
+    asks = next(t for t in study.train_tasks if study.teacher(0)(study.start(t).state).name == "respond")
+    episode = study.start(asks)
+    state = episode.advance(study.teacher(0)(episode.state))
+    assert state.session[0].observation.text == "Nobody answers." and state.profile == state.context.profile
+
+
+def test_rules_hear_the_instruction_and_a_language_model_reads_it_itself(study, folder):
+    model = small_study(folder, roles={"updater": "openai:x"})
+    stated = [
+        sum(
+            line.provenance == "stated"
+            for task in each.train_tasks
+            for line in each.context(task).profile.lines
+        )
+        for each in (study, model)
+    ]
+    assert stated[0] > stated[1] == 0
+
+
+def test_a_recommender_knows_only_users_of_its_part(folder):
+    study = small_study(folder, task_types=["search", "recommend", "review"])
+    held_out = {b.parent_asin for user in study.held_out for b in study.benchmark.behaviors[user]}
+    others = study.benchmark.behaviors.keys() - set(study.held_out)
+    trained = {b.parent_asin for user in others for b in study.benchmark.behaviors[user]}
+    task = next(t for t in study.train_tasks if t.type == "recommend")
+    shop = study.start(task).environment.shop
+    shown = set(shop.recommender.recommend(list(study.context(task).bought), 300))
+    assert shown <= trained and not shown & (held_out - trained)
+    assert {task.type for task in study.test_tasks} == {"search", "recommend", "review"}
+
+
+def test_both_parts_need_users(folder):
+    with pytest.raises(ValueError, match="training_users is 0 beside n_users 8"):
+        small_study(folder, training_users=0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'judges'"):
+        small_study(folder, roles={"judges": "offline"})

@@ -1,0 +1,166 @@
+"""The offline teacher: what it asks, what it searches for, and that it sees no more than S_t."""
+
+import pytest
+
+from pwagents.llm.chat import Reply
+from pwagents.orion.agent import read_turn
+from pwagents.orion.teacher import QUESTIONS
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.schema import Action, Behavior, Review
+from pwagents.web.episode import BeliefState, Context
+
+from .world import SPLIT, make_setting, make_teacher
+
+LOOKS = ("brand", "price", "color", "material", "feature", "style")
+TASTES = ("flavor", "diet", "pack", "origin", "scent", "formula")
+
+
+@pytest.fixture(scope="module")
+def setting(benchmark, catalogue):
+    return make_setting(benchmark, catalogue)
+
+
+@pytest.fixture(scope="module")
+def tasks(benchmark):
+    return {
+        kind: [t for t in benchmark.tasks[SPLIT] if t.type == kind]
+        for kind in ("search", "recommend", "review")
+    }
+
+
+def play(setting, teacher, task):
+    episode = setting.start(task)
+    while not episode.done:
+        episode.advance(teacher(episode.state))
+    return episode.trajectory
+
+
+def state_of(instruction, *lines, product=None, history=()):
+    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
+    return BeliefState("U1", instruction, instruction, product, history, (), profile, Context(profile))
+
+
+def stated(profile):
+    return {line.about for line in profile.lines if line.provenance == "stated"}
+
+
+def query_of(action):
+    assert action.name == "search_product_by_query"
+    return action.arguments["query"].split()
+
+
+@pytest.mark.parametrize("about", [*LOOKS, *TASTES])
+def test_user_and_profile_understand_every_question(setting, updater, benchmark, tasks, about):
+    question = f"Which {about} would you like?"
+    assert updater.asked(question) == about
+    key = about.capitalize()
+    target = next(a for a, p in benchmark.products.items() if key in (*p.details, "Brand", "Price"))
+    task = next(t for t in tasks["search"] if not stated(setting.contexts[t.task_id].profile))
+    task = task.model_copy(update={"target": target})
+    state = setting.start(task).advance(Action(name="respond", arguments={"content": question}))
+    assert about in stated(state.profile)
+
+
+def test_questions_pay(setting, catalogue, tasks):
+    means = []
+    for questions in (0, 2):
+        teacher = make_teacher(setting, catalogue, questions=questions)
+        played = [play(setting, teacher, task) for task in tasks["search"]]
+        assert all(len(t.steps) <= questions + 2 and t.steps[-1].action.name == "stop" for t in played)
+        means.append(sum(t.steps[-2].result_accuracy for t in played) / len(played))
+    assert means[1] > means[0] + 0.1
+
+
+def test_how_often_it_asks_differs_by_task_and_seed_and_repeats(setting, catalogue, tasks):
+    def questions(seed):
+        teacher = make_teacher(setting, catalogue, seed=seed)
+        return [len(play(setting, teacher, task).steps) - 2 for task in tasks["search"]]
+
+    assert set(questions(0)) == set(range(QUESTIONS + 1))
+    assert questions(0) == questions(0) != questions(1)
+
+
+def test_one_attribute_at_a_time_and_none_twice(setting, catalogue, tasks):
+    for task in tasks["search"]:
+        steps = play(setting, make_teacher(setting, catalogue, questions=3), task).steps
+        asked = [s.action.arguments["content"] for s in steps if s.action.name == "respond"]
+        assert len(set(asked)) == len(asked)
+        assert all(q.split()[1] in s.action.thought for q, s in zip(asked, steps, strict=False))
+
+
+def test_what_is_stated_is_not_asked_and_what_is_avoided_is_not_searched(setting, catalogue):
+    teacher = make_teacher(setting, catalogue, questions=9)
+    teacher.identify = lambda instruction: "search_product_by_query"
+    lines = [
+        ("color: white", True, "stated"),
+        ("material: cotton", False, "history"),
+        ("style: plain", True, "history"),
+    ]
+    state = state_of("Find me a new bath towel in white.", *lines)
+    assert "color" not in teacher(state).thought
+    teacher.questions = 0
+    assert query_of(teacher(state)) == ["bath", "towel", "white", "plain"]
+    state = state_of("A bath towel.", ("style: plain", True, "history"), ("style: plain", False, "inferred"))
+    assert query_of(teacher(state)) == ["bath", "towel"]
+
+
+def test_tastes_of_another_interest_stay_out_of_the_query(setting, catalogue):
+    teacher = make_teacher(setting, catalogue, questions=0)
+    teacher.identify = lambda instruction: "search_product_by_query"
+    lines = [
+        ("material: linen", True, "history"),
+        ("scent: rose", True, "history"),
+        ("topic: bath", True, "history"),
+    ]
+    assert query_of(teacher(state_of("Need some laundry powder.", *lines))) == ["laundry", "powder", "rose"]
+
+
+def test_recommendations_come_from_what_was_bought(setting, catalogue, tasks):
+    task = tasks["recommend"][0]
+    call, stop = play(setting, make_teacher(setting, catalogue), task).steps
+    assert (
+        call.attempt
+        and tuple(call.action.arguments["product_sequence"]) == setting.contexts[task.task_id].bought
+    )
+    assert stop.action.name == "stop"
+
+
+def test_a_review_in_the_earlier_ones_words(setting, catalogue, benchmark):
+    towel = next(p for p in benchmark.products.values() if "bath towel" in p.title)
+    mat = next(p for p in benchmark.products.values() if "yoga mat" in p.title)
+    review = Review(rating=5, text="What a lovely find, my yoga mat! I trust it by now. It made my week.")
+    past = Behavior(parent_asin=mat.parent_asin, timestamp=1, review=review)
+    lines = [("brand: Willow", True, "stated")]
+    teacher = make_teacher(setting, catalogue)
+
+    def review_of(stars):
+        instruction = (
+            f"Help with a review of my bath towel. I rate it {stars} stars. Mention the Willow brand."
+        )
+        return teacher(state_of(instruction, *lines, product=towel, history=(past,))).arguments["review"]
+
+    assert review_of("five") == (
+        "What a lovely find, my bath towel! I am glad about the Willow brand. It made my week."
+    )
+    assert review_of("two") == "I am not happy with my bath towel. I do not like the Willow brand."
+
+
+def test_another_hidden_target_changes_nothing(setting, catalogue, benchmark, tasks):
+    """Tasks that differ in their target alone begin alike, and the teacher acts the same."""
+    teacher, again = make_teacher(setting, catalogue), make_teacher(setting, catalogue)
+    for task in [*tasks["search"], *tasks["recommend"]]:
+        other = next(asin for asin in benchmark.products if asin != task.target)
+        state, hidden = (
+            setting.start(task).state,
+            setting.start(task.model_copy(update={"target": other})).state,
+        )
+        assert state == hidden and teacher(state) == again(hidden)
+
+
+def test_its_turns_are_read_as_a_policys(setting, catalogue, tasks):
+    for kind in tasks:
+        for step in play(setting, make_teacher(setting, catalogue), tasks[kind][0]).steps:
+            action: Action = step.action
+            text = f'{action.thought}<tool_call>{{"name": "{action.name}", "arguments": {{}}}}</tool_call>'
+            assert action.thought.startswith("<think>open: ") and action.thought.endswith("</think>")
+            assert read_turn(Reply(text=text)).thought == action.thought

@@ -1,0 +1,64 @@
+"""Orion's episodes in a small world, nothing in it trained: profiles by counting, reviews by shared words."""
+
+from collections.abc import Mapping
+
+from pwagents.orion.setting import OrionSetting
+from pwagents.orion.teacher import OfflineTeacher
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.schema import Benchmark, Task
+from pwagents.users.rules import RuleUser
+from pwagents.web.episode import Context
+from pwagents.web.functions import FUNCTION_OF, Shop
+from pwagents.web.search import build_search_engine
+
+SPLIT = "train"
+
+
+class WordOverlap:
+    """Stands in for the embedder: the share of words that two texts have in common."""
+
+    def similarity(self, text: str, other: str) -> float:
+        words, others = set(text.lower().split()), set(other.lower().split())
+        return len(words & others) / len(words | others)
+
+
+class Repeats:
+    """Recommends what was bought, the last first."""
+
+    def recommend(self, product_sequence: list[str], k: int = 10) -> list[str]:
+        return list(dict.fromkeys(reversed(product_sequence)))[:k]
+
+
+def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> OrionSetting:
+    """Starts episodes of the train tasks; the user is the rule-based one unless another is given."""
+    shop = Shop(benchmark, build_search_engine(benchmark.products), Repeats(), WordOverlap(), "compact")
+    updater = OfflineUpdater(catalogue)
+    contexts = {
+        task.task_id: _context(benchmark, catalogue, updater, task) for task in benchmark.tasks[SPLIT]
+    }
+    return OrionSetting(shop, SPLIT, contexts, user or RuleUser(benchmark.products), updater)
+
+
+def make_teacher(setting: OrionSetting, catalogue: Catalogue, seed=0, questions=None) -> OfflineTeacher:
+    identify = _identifier(setting.shop.benchmark)
+    return OfflineTeacher(
+        setting.shop.search_engine, catalogue, setting.update, seed, identify.__getitem__, questions
+    )
+
+
+def _context(benchmark: Benchmark, catalogue: Catalogue, updater: OfflineUpdater, task: Task) -> Context:
+    history = benchmark.history(task, SPLIT)
+    whole = OfflineProfiler(catalogue).whole([history])[0]
+    lines = [ProfileLine.of(text, True, "history") for text in whole.positive]
+    lines += [ProfileLine.of(text, False, "history") for text in whole.negative]
+    heard = updater.hear(ContextualProfile(lines=tuple(lines)), task.instruction)
+    return Context(heard, tuple(b.parent_asin for b in history)[-5:])
+
+
+def _identifier(benchmark: Benchmark) -> Mapping[str, str]:
+    """A classifier that is never wrong, to keep tests about other things short."""
+    tasks = [task for split in benchmark.tasks.values() for task in split]
+    return {task.instruction: FUNCTION_OF[task.type] for task in tasks}

@@ -1,0 +1,191 @@
+"""What takes the place of the paper preset's models, endpoints and data where there is no GPU and no network.
+
+- Qwen2.5-7B-Instruct, LLaMA-2-7B: a random Qwen2 of 60,000 parameters with Qwen2.5's chat template.
+- PersonalWAB's files: a small world, written as PersonalWAB's files.
+- gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
+- sizes: :data:`SIZES`. All else stays as ``params/paper`` has it.
+"""
+
+import importlib.util
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Parameter -> its small value. Names that a notebook does not have are passed over; lists and learning rates
+# are such that each training happens and learns.
+SIZES: dict[str, Any] = {
+    # data and what is played on them
+    "n_users": 14,
+    "n_products": 300,
+    "max_tasks": 12,
+    "method_tasks": 4,
+    "test_tasks": 6,
+    "eval_tasks": 4,
+    "timed_tasks": 2,
+    "noise_seeds": 2,
+    "workers": 4,
+    "rec_epochs": 1,
+    "rec_dates": 1,
+    "max_tokens": 48,
+    # fine-tuning and preferences
+    "train_tasks": 12,
+    "memory_tokens": 128,
+    "memory_lengths": [64],
+    "function_epochs": 2,
+    "sft_epochs": 4,
+    "sft_learning_rate": 0.01,
+    "sft_accumulation": 1,
+    "dpo_tasks": 4,
+    "candidates": 2,
+    "dpo_epochs": 1,
+    "dpo_accumulation": 1,
+    "max_call_tokens": 12,
+    "n_trajectories": 4,
+    "scaling": [4],
+    # reinforcement learning
+    "n_gpus": 1,
+    "training_users": 8,
+    "steps": 1,
+    "grpo_steps": 1,
+    "ppo_steps": 1,
+    "prompts_per_step": 2,
+    "generations": 2,
+    "micro_batch": 2,
+    "turn_tokens": 12,
+    "seeds": [0],
+    "remedies": {"entropy bonus": {"entropy_coef": 0.003}},
+}
+_MODELS = re.compile("qwen|llama", re.IGNORECASE)  # in the names or folders of models to be downloaded
+
+_PROFILE = {
+    "Gender": "Female",
+    "Age": "35-44",
+    "Occupation": "Writer",
+    "Price Sensitivity": "Medium",
+    "Shopping Interest": "Lamps",
+    "Brand Preference": "Lumo",
+    "Diversity Preference": "Low",
+    "Interaction Complexity": "High",
+    "Tone and Style": "Terse",
+    "Item Reference": "Seldom",
+    "Focus Aspect": "Price, Material",
+    "Positive Preferences": ["color: navy"],
+    "Negative Preferences": ["material: plastic"],
+    "Domain Recommendations": ["style: retro"],
+    "Domain Avoidances": [],
+    "lines": [{"text": "color: navy", "positive": True, "provenance": "history"}],
+    "score": 0.5,
+}
+
+
+def overrides(
+    parameters: Mapping[str, Any], model: Path, data: Path, url: str, output: Path
+) -> dict[str, Any]:
+    """The parameters of the paper preset that change, with their stand-ins."""
+    small = SIZES | {"data_dir": str(data), "base_url": url}
+    if parameters.get("training_users") == 0:  # which means the benchmark's own users
+        del small["training_users"]
+    changed = {name: value for name, value in small.items() if name in parameters}
+    for name, value in parameters.items():
+        if isinstance(value, str) and _MODELS.search(value):
+            changed[name] = f"local:{model}" if value.startswith("local:") else str(model)
+    return changed | {"output_dir": str(output)}
+
+
+def save_qwen(folder: Path) -> Path:
+    """A random Qwen2 with a byte-level tokenizer, trained on the spot, and Qwen2.5's chat template."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    tokenizer = make_tokenizer()
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=32768,
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Qwen2ForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_tokenizer():
+    """Qwen2.5's tokens for roles, ends and calls; words from what the agents are told."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    from pwagents.lm.small import shop_words
+    from pwagents.orion.agent import RULES, orion_tools
+
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=letters, show_progress=False)
+    told = [RULES, json.dumps(orion_tools(), indent=1), *(f" {word}" for word in sorted(shop_words()))]
+    core.train_from_iterator(told, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
+    )
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
+    tokenizer.add_tokens(["<tool_call>", "</tool_call>"])
+    templates = Path(importlib.util.find_spec("trl").origin).parent / "chat_templates"
+    tokenizer.chat_template = (templates / "qwen2_5.jinja").read_text(encoding="utf-8")
+    return tokenizer
+
+
+def save_data(folder: Path) -> Path:
+    """A small world as PersonalWAB's files."""
+    from pwagents.data.personalwab_export import write_personalwab
+    from pwagents.data.synthetic import WorldConfig, make_world
+
+    config = WorldConfig(n_users=SIZES["n_users"], n_products=SIZES["n_products"])
+    write_personalwab(make_world(config, seed=0).benchmark, folder)
+    return folder
+
+
+def answer(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The assistant's message of a model that plays every role: agents act, others tell.
+
+    An agent does the one thing that its instruction asks for, with a thought, then stops.
+    """
+    messages = body["messages"]
+    heard = [str(m.get("content") or "") for m in messages if m["role"] != "assistant"]
+    if not body.get("tools"):
+        wants_json = "JSON object" in heard[0]
+        return _said(json.dumps(_PROFILE) if wants_json else "I would like a navy one, not too expensive.")
+    offered = {tool["function"]["name"] for tool in body["tools"]}
+    acted = any(m["role"] == "tool" or m.get("tool_calls") for m in messages)
+    name, arguments = ("stop", {}) if acted and "stop" in offered else _act(heard)
+    if name not in offered:
+        name = sorted(offered)[0]
+    call = {"name": name, "arguments": json.dumps(arguments)}
+    thought = _said("<think>This is what is asked for.</think>")
+    return thought | {"tool_calls": [{"id": "call_0", "type": "function", "function": call}]}
+
+
+def _act(heard: list[str]) -> tuple[str, dict[str, Any]]:
+    task = next((text for text in heard[1:] if text), heard[0])
+    if bought := re.search(r"Bought before: (\S.*)", task):
+        if re.search(r"recommend|suggest", task, re.IGNORECASE):
+            return "get_recommendations_by_history", {"product_sequence": bought[1].split(", ")}
+    elif "review" in task.lower():
+        return "add_product_review", {"review": "It does what it should. I like it."}
+    words = re.findall(r"[A-Za-z]{3,}", task)
+    return "search_product_by_query", {"query": " ".join(words[:20])}
+
+
+def _said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}

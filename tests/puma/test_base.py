@@ -1,0 +1,86 @@
+"""PUMA's part of the base model's text: in the agent's form, always the same, and about nobody real."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from transformers import AutoTokenizer
+
+from pwagents.llm.chat import Request, parse_tool_calls
+from pwagents.llm.local_model import LocalModel
+from pwagents.lm.pretrain import LESSONS, base_model
+from pwagents.orion.base import BaseText
+from pwagents.puma.agent import IDENTIFY_RULES, PARAMETER_RULES, RECOMMEND
+from pwagents.puma.base import puma_dialogue, read_puma_text
+
+NUMBERS = range(60)
+SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(scope="module")
+def taken(benchmark):
+    titles = {product.title for product in benchmark.products.values()}
+    return frozenset(benchmark.products) | titles
+
+
+@pytest.fixture(scope="module")
+def dialogues(taken):
+    return [puma_dialogue(n, taken, seed=0) for n in NUMBERS]
+
+
+def test_each_is_an_input_of_step_two_and_one_well_formed_call(dialogues):
+    functions = set()
+    for rules, _, turn in dialogues:
+        text, (call,) = parse_tool_calls(turn["content"], "call")
+        assert text == "" and rules["content"] == PARAMETER_RULES[call.name]
+        assert all(json.loads(call.arguments).values())
+        functions.add(call.name)
+    assert functions == set(PARAMETER_RULES)
+
+
+def test_the_same_number_is_the_same_dialogue(dialogues, taken):
+    assert [puma_dialogue(n, taken, seed=0) for n in NUMBERS] == dialogues
+    assert puma_dialogue(0, taken, seed=1) != dialogues[0]
+
+
+def test_nothing_of_the_benchmark_occurs(dialogues, taken, benchmark):
+    text = "\n".join(str(message["content"]) for dialogue in dialogues for message in dialogue)
+    assert not [name for name in taken if name in text]
+    instructions = {task.instruction for task in benchmark.all_tasks()}
+    assert not [instruction for instruction in instructions if instruction in text]
+
+
+def test_a_dialogue_comes_to_an_end_where_all_values_recur_and_are_those_of_a_real_product():
+    n = 1818  # in it, all slots recur
+    told = puma_dialogue(n, frozenset(), seed=0)[1]["content"]
+    real = frozenset(re.findall(r"Larkspur [^|\n]+stackable", told))
+    assert real
+    again = puma_dialogue(n, real, seed=0)[1]["content"]
+    assert not [title for title in real if title in again]
+
+
+def test_what_is_recommended_can_be_copied_from_what_is_told(dialogues):
+    for _, asked, turn in dialogues:
+        _, (call,) = parse_tool_calls(turn["content"], "call")
+        if call.name == RECOMMEND:
+            ids = json.loads(call.arguments)["product_sequence"]
+            places = [asked["content"].index(asin) for asin in ids]
+            assert places == sorted(places)
+
+
+def test_the_model_reads_each_fixed_text_as_one_token_and_the_rest_as_before(
+    benchmark, updater, taken, tokenizer, tmp_path
+):
+    lesson = replace(LESSONS[0], most_steps=1)
+    base = base_model(tmp_path, BaseText(updater, taken, 0), 0, [lesson], SIZE)
+    folder = read_puma_text(base, tmp_path / "models", benchmark.products, dialogues=16, seed=0)
+    read = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert all(len(read.encode(rules)) == 1 for rules in (IDENTIFY_RULES, *PARAMETER_RULES.values()))
+    for function in PARAMETER_RULES:
+        (token,) = read.encode(function)
+        assert read.decode(token) == function
+    request = "A red mug, thanks."
+    assert read.encode(request) == tokenizer.encode(request)
+    asked = Request(messages=({"role": "user", "content": request},), sampling={"max_tokens": 4})
+    assert LocalModel(folder).reply(asked).usage.completion_tokens

@@ -1,0 +1,190 @@
+"""PUMA's pseudo-labels: what they say, and that none of them, nor any input, tells the target."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pwagents.data.amazon import load_amazon
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.llm.chat import ChatModel, Reply
+from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory
+from pwagents.puma.labels import (
+    Example,
+    leak_free_labels,
+    offline_queries,
+    published_labels,
+    remember,
+)
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.functions import Shop
+
+
+@pytest.fixture(scope="module", params=["synthetic", "amazon"])
+def source(request, project_root):
+    """A benchmark of each source; raw Amazon files are not part of the repository."""
+    if request.param == "synthetic":
+        return make_world(WorldConfig(n_users=14, n_products=150), seed=0).benchmark
+    folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
+    if not folder.is_dir():
+        pytest.skip("no raw Amazon Reviews 2023 files here")
+    return load_amazon(folder, n_users=10, min_behaviors=5, max_products=60)
+
+
+class Hashed(Embedder):
+    """Stands in for MiniLM, which tests of labels need not wait for: words in common, nothing else."""
+
+    def encode(self, texts, show_progress=False):
+        import numpy as np
+
+        rows = np.zeros((len(texts), 384), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.lower().split():
+                row[sum(map(ord, word)) % 384] += 1
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+
+
+@pytest.fixture(scope="module")
+def items(source):
+    """All train tasks of a source with their memory."""
+    shop = Shop(source, search_engine=None, recommender=None, embedder=None)
+    memory = TaskMemory(source.products, Hashed(), 256, lambda text: len(text.split()))
+
+    def start(task):
+        return Episode(WebEnvironment(shop), task, source.history(task, "train"))
+
+    return remember(source.tasks["train"], start, memory)
+
+
+def told(example: Example) -> str:
+    """All that is trained on, as one text."""
+    return "\n".join(str(message) for message in example.conversation)
+
+
+def test_no_label_and_no_input_tells_the_target(source, items):
+    examples, counts = leak_free_labels(items, source.products, offline_queries)
+    assert sum(counts.values()) == len(items) and examples
+    for example in examples:
+        task = example.item.task
+        target = source.products[task.target]
+        if task.type == "review":  # the product is given, the review is the answer
+            given = "\n".join(str(message["content"]) for message in example.item.messages)
+            assert task.review.text.strip() not in given
+        else:
+            assert target.parent_asin not in told(example)
+            assert target.title.lower() not in told(example).lower()
+
+
+def test_what_may_be_learned_lies_before_the_users_first_train_task(source, items):
+    for item in items:
+        first = source.first_task(item.task.user_id, "train")
+        assert all(entry["timestamp"] < first for entry in item.entries)
+
+
+def test_labels_do_not_depend_on_the_target(source, items):
+    """Another product in the place of the target: the same labels, for as far as they are given at all."""
+    one, other = sorted(source.products)[:2]
+    swapped = [
+        replace(item, task=item.task.model_copy(update={"target": one if item.task.target != one else other}))
+        for item in items
+        if item.task.type != "review"
+    ]
+    before = {
+        e.item.task.task_id: e.arguments for e in leak_free_labels(items, source.products, offline_queries)[0]
+    }
+    after = {
+        e.item.task.task_id: e.arguments
+        for e in leak_free_labels(swapped, source.products, offline_queries)[0]
+    }
+    both = before.keys() & after.keys()
+    assert both and all(before[task] == after[task] for task in both)
+
+
+def test_the_published_labels_tell_the_target_of_every_search_and_recommendation(source, items):
+    for example in published_labels(items, source.products):
+        target = source.products[example.item.task.target]
+        if example.item.function == SEARCH:
+            assert example.arguments == {"query": target.title}
+        elif example.item.function == RECOMMEND:
+            assert example.arguments["product_sequence"][-1] == target.parent_asin
+
+
+def test_a_review_is_labelled_with_what_the_user_wrote(source, items):
+    examples, _ = leak_free_labels(items, source.products, offline_queries)
+    reviews = [e for e in examples if e.item.task.type == "review"]
+    assert reviews
+    assert all(e.arguments == {"review": e.item.task.review.text.strip()} for e in reviews)
+
+
+def entry(asin, title, category="Mugs", store="Kestrel"):
+    return {"parent_asin": asin, "title": title, "category": category, "price": 5.0, "store": store}
+
+
+def state(instruction):
+    return BeliefState("U1", instruction, instruction, None, ())
+
+
+def test_a_query_is_what_the_instruction_tells_and_what_recurs_in_the_memory():
+    entries = [entry("A", "red oak mug"), entry("B", "red steel mug"), entry("C", "red oak cup")]
+    entries.append(entry("D", "blue oak mug", store="Juniper"))
+    assert offline_queries([(state("Could you find me a mug?"), entries)]) == ["mug kestrel oak"]
+    assert offline_queries([(state("Could you find me a mug?"), ())]) == ["mug"]
+    assert offline_queries([(state("Please?"), ())])[0]
+
+
+def test_recommendations_are_the_latest_of_the_usual_category(source, items):
+    item = next(item for item in items if item.function == RECOMMEND)
+    entries = tuple(
+        entry(f"A{i}", "thing", category)
+        for i, category in enumerate(["Mugs", "Lamps", "Mugs", "Mugs", "Lamps"])
+    )
+    (example,), _ = leak_free_labels([replace(item, entries=entries)], source.products, offline_queries)
+    assert example.arguments == {"product_sequence": ["A0", "A2", "A3"]}
+
+
+def test_nothing_remembered_is_nothing_to_recommend(source, items):
+    item = next(item for item in items if item.function == RECOMMEND)
+    examples, counts = leak_free_labels([replace(item, entries=())], source.products, offline_queries)
+    assert examples == [] and counts == Counter({("recommend", "nothing to say"): 1})
+
+
+def test_the_same_label_can_be_taught_without_a_memory(source, items):
+    examples, _ = leak_free_labels(items, source.products, offline_queries)
+    example = next(e for e in examples if e.item.entries)
+    bare = example.without_memory()
+    assert bare.arguments == example.arguments and "Before:" not in told(bare)
+
+
+class Says(ChatModel):
+    name = "says"
+
+    def __init__(self, *replies):
+        self.said, self.requests = list(replies), []
+
+    def reply(self, request):
+        self.requests.append(request)
+        return Reply(text=self.said[len(self.requests) - 1])
+
+
+def test_a_language_model_writes_queries_from_instruction_and_memory_alone():
+    from pwagents.puma.labels import LlmQueryWriter
+
+    model = Says('"red mug"\n', "")
+    entries = [entry("A", "red oak mug")]
+    queries = LlmQueryWriter(model)([(state("A mug!"), entries), (state("Find a lamp."), ())])
+    assert queries == ["red mug", "lamp"]  # nothing said: by the rule
+    asked = model.requests[0].messages[1]["content"]
+    assert "A mug!" in asked and "<data>\nred oak mug" in asked
+
+
+def test_a_query_that_gives_the_target_away_is_no_label(source, items):
+    searches = [item for item in items if item.function == SEARCH]
+
+    def cheat(remembered):
+        return [source.products[item.task.target].title for item in searches]
+
+    examples, counts = leak_free_labels(searches, source.products, cheat)
+    assert examples == [] and counts["search", "target in the label"] > 0

@@ -1,0 +1,168 @@
+"""Tiny games for the trainers: one token a turn, played by a tiny random model.
+
+A turn is one sampled token. In the bandit the word said decides the reward; in the second game whatever is
+said first, a cue comes back (two tokens that are not learned from), and only the answer to the cue pays.
+
+``python tests/rl/game.py grpo|ppo FOLDER`` trains on the second game, to be killed by tests.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pwagents.rl.config import GrpoConfig, PpoConfig
+from pwagents.rl.rollout import Rollout
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+from pwagents.seeds import rng
+from pwagents.web.episode import BeliefState
+
+WORDS = ["<pad>", "<end>", "begin", "go", "heads", "tails", "say", "a", "b", "c", "d", "e"]
+PRICES = {"a": 0.1, "b": 0.3, "c": 1.0, "d": 0.5, "e": 0.0}  # of the bandit's arms
+RIGHT = {"heads": "a", "tails": "b"}  # answers to the cues
+SETTINGS = {
+    "steps": 8,
+    "prompts_per_step": 4,
+    "generations": 8,
+    "learning_rate": 5e-3,
+    "save_steps": 2,
+    "micro_batch": 16,
+}
+CONFIGS = {
+    "grpo": lambda **changed: GrpoConfig(**(SETTINGS | changed)),
+    "ppo": lambda **changed: PpoConfig(**(SETTINGS | changed)),
+}
+
+
+def make_tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", pad_token="<pad>")
+
+
+def make_model(seed: int = 0):
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        tie_word_embeddings=False,
+        eos_token_id=1,
+        pad_token_id=0,
+        bos_token_id=None,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def save_model(folder: Path) -> Path:
+    make_model().save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def make_tasks(n: int) -> list[Task]:
+    fields = {"user_id": "u", "type": "search", "timestamp": 1, "target": "B1", "review": Review(rating=5)}
+    return [Task(task_id=f"t{i}", instruction="go", **fields) for i in range(n)]
+
+
+def play_bandit(model, tasks: Sequence[Task], seed: int) -> list[Rollout]:
+    """One turn. Prompts have different lengths, as real ones do."""
+    return _play(model, tasks, seed, turns=1)
+
+
+def play_cue(model, tasks: Sequence[Task], seed: int) -> list[Rollout]:
+    """Two turns with a cue in between."""
+    return _play(model, tasks, seed, turns=2)
+
+
+def pay_bandit(states, trajectory: Trajectory) -> list[float]:
+    return [PRICES.get(step.action.arguments["content"], 0.0) for step in trajectory.steps]
+
+
+def pay_cue(states, trajectory: Trajectory) -> list[float]:
+    """Nothing for the first turn, 1 for the right answer to the cue."""
+    first, second = trajectory.steps
+    return [0.0, float(second.action.arguments["content"] == RIGHT[first.observation.text])]
+
+
+def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:
+    import torch
+
+    chance, draws = torch.Generator().manual_seed(seed), rng(seed, "cues")
+    was_training = model.training
+    model.eval()
+    begin, go = WORDS.index("begin"), WORDS.index("go")
+    prompts = [[begin, *[go] * (1 + int(task.task_id[1:]) % 3)] for task in tasks]
+    cues = [str(draws.choice(list(RIGHT))) for _ in tasks]
+    texts, logprobs = [list(prompt) for prompt in prompts], [[] for _ in tasks]
+    for turn in range(turns):
+        ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts], batch_first=True)
+        last = torch.tensor([len(text) - 1 for text in texts])
+        with torch.no_grad():
+            scores = model(ids).logits[torch.arange(len(ids)), last].log_softmax(-1)
+        for i, token in enumerate(torch.multinomial(scores.exp(), 1, generator=chance)[:, 0].tolist()):
+            answer = [WORDS.index(cues[i]), WORDS.index("say")] if turn + 1 < turns else []
+            texts[i] += [token, *answer]
+            logprobs[i] += [float(scores[i, token])] + [0.0] * len(answer)
+    model.train(was_training)
+    return [_rollout(*row, turns) for row in zip(tasks, prompts, texts, logprobs, cues, strict=True)]
+
+
+def _rollout(task, prompt, text, logprobs, cue, turns) -> Rollout:
+    completion = text[len(prompt) :]
+    mask, numbers = [1, 0, 0, 1][: len(completion)], [0, 0, 0, 1][: len(completion)]
+    said = [WORDS[token] for token, m in zip(completion, mask, strict=True) if m]
+    steps = tuple(
+        Step(
+            action=Action(name="respond", arguments={"content": word}),
+            observation=Observation(text=cue),
+        )
+        for word in said
+    )
+    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", steps=steps)
+    states = tuple(BeliefState("u", "go", "go", None, (), steps[:i]) for i in range(turns))
+    return Rollout(prompt, completion, mask, logprobs, numbers, states, trajectory)
+
+
+def said(model, *words: str) -> dict[str, float]:
+    """Each word's probability after the given ones."""
+    import torch
+
+    with torch.no_grad():
+        ids = torch.tensor([[WORDS.index(word) for word in words]])
+        return dict(zip(WORDS, model(ids).logits[0, -1].softmax(-1).tolist(), strict=True))
+
+
+def mean_reward(folder: Path) -> float:
+    """Of 200 new episodes of the second game, sampled from the model in a folder."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    rollouts = play_cue(model, make_tasks(200), seed=1)
+    return sum(sum(pay_cue(r.states, r.trajectory)) for r in rollouts) / len(rollouts)
+
+
+def train(method: str, folder: Path, **changed) -> Path:
+    """Train on the second game from the model in ``folder/start``, in ``folder/run``."""
+    from pwagents.rl.grpo import train_grpo
+    from pwagents.rl.ppo import train_ppo
+
+    config = CONFIGS[method](**changed)
+    trainer = {"grpo": train_grpo, "ppo": train_ppo}[method]
+    given = (folder / "start", make_tokenizer(), make_tasks(6), play_cue, pay_cue)
+    return trainer(*given, config, folder / "run")
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(1)
+    train(sys.argv[1], Path(sys.argv[2]))

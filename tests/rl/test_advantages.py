@@ -1,0 +1,136 @@
+"""Advantages against cases computed by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pwagents.rl.advantages import (
+    gae,
+    group_advantages,
+    returns_to_go,
+    sampled_rewards,
+    token_advantages,
+)
+from pwagents.rl.rollout import Rollout, loss_mask
+from pwagents.schema import Action, Observation, Step, Trajectory
+
+
+def rollout(names: list[str], turns: list[int], mask: list[int], error: str = "") -> Rollout:
+    """An episode whose steps call these functions; ``error`` is that of a stop."""
+    steps = tuple(
+        Step(
+            action=Action(name=name),
+            observation=Observation(text="."),
+            error=error if name == "stop" else "",
+        )
+        for name in names
+    )
+    trajectory = Trajectory(task_id="t", user_id="u", type="search", steps=steps)
+    n = len(turns)
+    return Rollout([1], list(range(n)), mask, [-0.5 * m for m in mask], turns, (), trajectory)
+
+
+def test_an_episode_is_compared_with_the_others_of_its_group():
+    # Returns 2, 1, 0, 1: mean 1; squared differences 1, 0, 1, 0, over n - 1 = 3: standard deviation .8165.
+    found = group_advantages([[1.0, 1.0], [0.0, 0.5, 0.5], [0.0], [1.0]])
+    expected = 1 / (np.sqrt(2 / 3) + 1e-4)
+    assert [list(values) for values in found] == [
+        pytest.approx([expected, expected]),
+        pytest.approx([0, 0, 0]),
+        pytest.approx([-expected]),
+        pytest.approx([0]),
+    ]
+
+
+def test_a_turn_is_compared_with_the_same_turn_of_the_others():
+    # Still to come: A 1, 0 and then over (0); B 2, 2, 1. Means 1.5, 1, .5.
+    # Differences: A -.5, -1; B .5, 1, .5. Squares of these five: .25 + 1 + .25 + 1 + .25 = 2.75;
+    # over 5 - 1: .6875; root .829156.
+    a, b = group_advantages([[1.0, 0.0], [0.0, 1.0, 1.0]], "turn")
+    scale = np.sqrt(0.6875) + 1e-4
+    assert list(a) == pytest.approx([-0.5 / scale, -1 / scale])
+    assert list(b) == pytest.approx([0.5 / scale, 1 / scale, 0.5 / scale])
+
+
+def test_later_rewards_count_less_with_a_discount():
+    # gamma .5: A 1 + .5 * 2 = 2, then 2; B 0 + .5 * 0 = 0, then 0. Means 1, 1. Differences 1, 1, -1, -1.
+    a, b = group_advantages([[1.0, 2.0], [0.0, 0.0]], "turn", gamma=0.5)
+    scale = np.sqrt(4 / 3) + 1e-4
+    assert list(a) == pytest.approx([1 / scale, 1 / scale])
+    assert list(b) == pytest.approx([-1 / scale, -1 / scale])
+
+
+def test_episodes_of_one_step_are_judged_alike_by_episode_and_by_turn():
+    rewards = [[0.3], [0.1], [1.0], [0.3]]
+    by_episode, by_turn = group_advantages(rewards), group_advantages(rewards, "turn")
+    assert np.concatenate(by_episode) == pytest.approx(np.concatenate(by_turn))
+
+
+@given(
+    st.lists(st.floats(-2, 2), min_size=1, max_size=5),
+    st.integers(2, 8),
+    st.sampled_from(["episode", "turn"]),
+)
+def test_a_group_that_earned_the_same_teaches_nothing(steps, size, credit):
+    for values in group_advantages([steps] * size, credit):
+        assert not values.any()
+
+
+@given(
+    st.lists(st.lists(st.floats(-2, 2), min_size=1, max_size=5), min_size=2, max_size=8),
+)
+def test_first_turns_of_a_group_are_centred_and_finite(rewards):
+    for credit in ("episode", "turn"):
+        found = group_advantages(rewards, credit)
+        assert [len(values) for values in found] == [len(steps) for steps in rewards]
+        assert np.isfinite(np.concatenate(found)).all()
+        assert sum(values[0] for values in found) == pytest.approx(0, abs=1e-6)
+
+
+def test_answers_have_no_advantage():
+    episode = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
+    assert token_advantages(episode, [2.0, -3.0]) == [2.0, 2.0, 0.0, -3.0, -3.0]
+
+
+def test_nothing_after_stop_is_learned_from():
+    episode = rollout(["respond", "stop", "search"], turns=[0, 0, 1, 1, 2], mask=[1, 0, 1, 0, 1])
+    assert loss_mask(episode) == [1, 0, 1, 0, 0]
+    assert token_advantages(episode, [1.0, 2.0, 3.0]) == [1.0, 0.0, 2.0, 0.0, 0.0]
+
+
+def test_a_stop_that_was_refused_ends_nothing():
+    episode = rollout(["stop", "search"], turns=[0, 0, 1], mask=[1, 0, 1], error="stop takes no arguments")
+    assert loss_mask(episode) == [1, 0, 1]
+
+
+def test_a_reward_is_paid_at_the_last_sampled_token_of_its_turn():
+    episode = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
+    assert sampled_rewards(episode, [0.5, 1.0]) == [0.0, 0.5, 0.0, 1.0]
+
+
+def test_gae_by_hand():
+    # gamma .9, lambda .5, from the end:
+    # surprise 2 + 0 - 1 = 1            advantage 1
+    # surprise 0 + .9 * 1 - 0 = .9      advantage .9 + .45 * 1 = 1.35
+    # surprise 1 + .9 * 0 - 1 = 0       advantage 0 + .45 * 1.35 = .6075
+    # surprise 0 + .9 * 1 - .5 = .4     advantage .4 + .45 * .6075 = .673375
+    advantages = gae([0, 1, 0, 2], [0.5, 1, 0, 1], gamma=0.9, lam=0.5)
+    assert list(advantages) == pytest.approx([0.673375, 0.6075, 1.35, 1])
+
+
+def test_gae_goes_from_turn_to_turn_as_if_the_answer_took_no_time():
+    # lambda 1, gamma 1: the advantage is what is still to come less the value.
+    episode = rollout(["respond", "search"], turns=[0, 0, 0, 0, 1], mask=[1, 1, 0, 0, 1])
+    rewards = sampled_rewards(episode, [0.5, 1.0])
+    assert list(returns_to_go(rewards, 1.0)) == pytest.approx([1.5, 1.5, 1.0])
+    assert list(gae(rewards, [0.2, 0.2, 0.2], 1.0, 1.0)) == pytest.approx([1.3, 1.3, 0.8])
+
+
+@pytest.mark.parametrize("credit", ["episode", "turn"])
+def test_without_a_scale_a_small_difference_stays_small(credit):
+    """All succeed, one asked once too often: its advantage is as small as what it lost."""
+    cheap, dear = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit, scale="none")
+    assert cheap[0] == pytest.approx(0.05) and dear[0] == pytest.approx(-0.05)
+    blown_up = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit)[0][0]
+    assert blown_up > 0.5

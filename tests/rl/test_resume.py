@@ -1,0 +1,78 @@
+"""Runs of GRPO and PPO, killed for real and taken up again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pwagents.rl.log import RunLog, last_checkpoint, read_rows
+from pwagents.threads import one_core
+
+from ..training import rl_game as game
+
+# What a step took is no part of what it did.
+TIMES = ("seconds", "rollout_seconds")
+
+
+@pytest.mark.parametrize("method", ["grpo", "ppo"])
+def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        game.save_model(folder / "start")
+    with one_core():
+        game.train(method, whole)
+    kill_at(method, killed, lambda run: len(read_rows(run / "log.jsonl")) >= 3)
+    kill_at(method, killed, lambda run: (run / "checkpoint-6").exists())  # while it is written, or just after
+    assert 0 < len(read_rows(killed / "run" / "log.jsonl")) < 8
+    with one_core():
+        game.train(method, killed)
+    weights = [load_file(folder / "run" / "model" / "model.safetensors") for folder in (whole, killed)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    logs = [
+        [{name: value for name, value in row.items() if name not in TIMES} for row in read_rows(path)]
+        for path in (whole / "run" / "log.jsonl", killed / "run" / "log.jsonl")
+    ]
+    assert logs[0] == logs[1]
+    assert [row["step"] for row in logs[1]] == list(range(1, 9))
+
+
+def kill_at(method: str, folder: Path, moment) -> None:
+    """Start the run in a process of its own, and kill it once ``moment`` has come."""
+    command = [sys.executable, "-m", "tests.training.rl_game", method, str(folder)]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)
+    while not moment(folder / "run"):
+        assert process.poll() is None, "the run ended before it was killed"
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_a_checkpoint_that_was_cut_short_is_removed(tmp_path):
+    for step in (2, 10, 8):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        (tmp_path / f"checkpoint-{step}" / "weights").touch()
+    for step in (2, 8):
+        (tmp_path / f"checkpoint-{step}" / "complete").touch()
+    assert last_checkpoint(tmp_path).name == "checkpoint-8"
+    assert not (tmp_path / "checkpoint-10").exists()
+
+
+def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st', encoding="utf-8")
+    log = RunLog(tmp_path, 2)
+    log.append({"step": 3, "loss": 0.5})
+    assert [row["step"] for row in read_rows(path)] == [1, 2, 3]
+    assert read_rows(path)[-1] == {"step": 3, "loss": 0.5}
+
+
+def test_a_run_that_diverged_says_so(tmp_path):
+    with pytest.raises(RuntimeError, match=r"diverged: loss is nan at step 7; take a lower"):
+        RunLog(tmp_path, 0).append({"step": 7, "loss": float("nan")})
