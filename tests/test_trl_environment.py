@@ -26,7 +26,7 @@ from pwagents.web.episode import Context, Episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
-from .training import paper_standins
+from . import paper_standins
 
 SHOWN = 2
 

@@ -13,7 +13,7 @@ from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.ppo import train_ppo
 
-from ..training import rl_game as game
+from ..rl import game
 
 TRAINERS = {"grpo": train_grpo, "ppo": train_ppo}
 LORA = {"lora": (4, 8), "learning_rate": 5e-3, "save_steps": 0}

@@ -17,7 +17,7 @@ from pwagents.lm.sft import LOGGED, FineTuning, fine_tune, train_on
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 
-from ..training import killed_sft
+from . import killed_sft
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pwagents.orion.agent import orion_tools
 from pwagents.orion.play import BatchDecoder, Decoding, orion_example, orion_prompt, play_rollouts
 from pwagents.web.environment import MAX_STEPS, UserReply
 
-from ..training import paper_standins
+from .. import paper_standins
 from .world import SPLIT, make_setting, make_teacher
 
 PROMPTS = ([5, 6, 7, 8, 9, 40, 41], [60, 61, 62], [5, 6, 7, 8, 80, 81, 82, 83, 84, 85, 86])

@@ -14,7 +14,7 @@ from pwagents.rl.log import RunLog, read_rows
 from pwagents.rl.rollout import Rollout
 from pwagents.schema import Task
 
-from ..training import rl_game as game
+from . import game
 
 ONE_STEP = {"steps": 1, "prompts_per_step": 3, "generations": 4, "micro_batch": 12, "save_steps": 0}
 

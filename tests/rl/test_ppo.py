@@ -13,7 +13,7 @@ from pwagents.rl.ppo import train_ppo
 from pwagents.rl.ppo_loss import estimate_advantages, fit_critic, make_critic, policy_loss
 from pwagents.rl.rollout import Played
 
-from ..training import rl_game as game
+from . import game
 
 CONFIG = PpoConfig(steps=1, clip=0.2)
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from pwagents.rl.log import RunLog, last_checkpoint, read_rows
 from pwagents.threads import one_core
 
-from ..training import rl_game as game
+from . import game
 
 # What a step took is no part of what it did.
 TIMES = ("seconds", "rollout_seconds")
