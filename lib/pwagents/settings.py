@@ -1,0 +1,52 @@
+"""Settings: typed groups, each declared beside the code that it sets.
+
+    @settings
+    class RoleSettings:
+        n_trajectories: PositiveInt = 400
+        '''Conversations to learn from.'''
+
+The meaning of a setting stands once, as the text below its field; notebooks show it. Groups are frozen, take
+keywords alone and refuse unknown names; values are checked, not converted: a text is no number. How a
+notebook's groups are put together from ``params/`` is told in :mod:`pwagents.notebook.settings`.
+"""
+
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field
+from pydantic import Strict as _Strict
+from pydantic.dataclasses import dataclass
+
+Class = TypeVar("Class", bound=type)
+_CONFIG = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Lora = Annotated[tuple[int, int], _Strict(False)]  # rank and alpha of an adapter; a list in YAML
+Names = Annotated[tuple[str, ...], _Strict(False)]
+Numbers = Annotated[tuple[int, ...], _Strict(False)]
+Shares = Annotated[tuple[Share, ...], _Strict(False)]
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings(cls: Class) -> Class:
+    """Make a class a group of settings: a frozen pydantic dataclass.
+
+    A wrong name, type or range raises ``pydantic.ValidationError``, a ValueError that names the field.
+    """
+    return dataclass(cls, frozen=True, kw_only=True, config=_CONFIG)
+
+
+def meaning(group: type, name: str) -> str:
+    """What a setting means: the text below its field."""
+    return group.__pydantic_fields__[name].description or ""
+
+
+def plain(value: Any) -> Any:
+    """Settings as JSON values: groups and mappings as dicts, tuples as lists, all else as it is."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return value
