@@ -75,7 +75,7 @@ CORES = $(shell nproc 2>/dev/null || echo 1)
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),$(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(CORES)),1)
 THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
-  $(run) pwagents.notebook.run --preset $(PRESET) --output-dir $(OUT)
+  $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb \
   params/$(PRESET)/common.yaml params/$(PRESET)/%.yaml $(LIBRARY) $(READY)

@@ -45,7 +45,7 @@ from pwagents.web.environment import MAX_STEPS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.training.orion_world import make_setting, make_teacher  # noqa: E402
+from tests.orion.world import make_setting, make_teacher  # noqa: E402
 
 DEMAND = 8.0  # times as many episodes a second as one at a time
 ALONE = 32  # episodes that are played one at a time

@@ -61,7 +61,7 @@ class Project:
         """The notebooks that `make reproduce` would run now."""
         done = self.make("--dry-run", "reproduce", "PRESET=smoke", *arguments)
         assert done.returncode == 0, done.stderr
-        return re.findall(r"pwagents\.notebook\.run .* (\w+)$", done.stdout, re.MULTILINE)
+        return re.findall(r"pwagents\.notebook\.execute .* (\w+)$", done.stdout, re.MULTILINE)
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_our_loss_without_a_gpu_is_that_of_trl(tokenizer, tmp_path, batches, mon
 
 def test_sigkill_and_resume_give_the_weights_of_an_unbroken_training(trained, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.training.killed_sft", str(tmp_path)], stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "tests.lm.killed_sft", str(tmp_path)], stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 120
     while not any(tmp_path.glob("checkpoints-*/checkpoint-*/trainer_state.json")):

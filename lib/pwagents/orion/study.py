@@ -130,7 +130,7 @@ def make_study(
         seed: of data, sampling and wording.
         data: arguments of :func:`pwagents.data.load_benchmark`; ``n_users`` are held out.
         shop: ``search_engine``, ``observation``, ``max_tokens`` (of embedded item texts), ``recommender``
-            (arguments of :class:`SasRecConfig`) and ``rec_dates``. The recommender is trained only where
+            (arguments of :class:`SasRecSettings`) and ``rec_dates``. The recommender is trained only where
             recommendation is among the tasks; without it, there is nothing to recommend.
         roles: fields of :class:`pwagents.orion.players.Roles`.
         task_types: of the tasks to train and to test on.
