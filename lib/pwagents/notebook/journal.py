@@ -25,6 +25,8 @@ from typing import Any
 
 from pwagents.project import ROOT
 
+# Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
+DECIDING = ("lib", "notebooks", "params")
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
@@ -95,13 +97,13 @@ class Journal:
 
 
 def _commit() -> dict:
-    """The library's commit and whether files differ from it; None for both outside a git checkout."""
+    """The commit, and whether what decides results differs from it; None for both outside a git checkout."""
     unknown = {"commit": None, "local_changes": None}
     if not (ROOT / ".git").exists():
         return unknown
     try:
         commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "local_changes": bool(_git("status", "--porcelain"))}
+        return {"commit": commit, "local_changes": bool(_git("status", "--porcelain", "--", *DECIDING))}
     except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
         return unknown
 
