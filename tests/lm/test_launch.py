@@ -19,10 +19,10 @@ from pwagents.lm.launch import (
     run_job,
     write_examples,
 )
-from pwagents.lm.sft import FineTuning
+from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
-from pwagents.rl.config import GrpoConfig
+from pwagents.rl.settings import GrpoSettings
 
 CONFIGS = ("fsdp", "deepspeed", "ddp")
 TINY = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -48,7 +48,9 @@ def examples(tmp_path_factory):
 
 
 def sft_job(model, examples, out, **changes):
-    config = FineTuning(**({"steps": 3, "batch_size": 2, "learning_rate": 1e-2} | changes))
+    config = SftSettings(
+        **({"max_steps": 3, "per_device_train_batch_size": 2, "learning_rate": 1e-2} | changes)
+    )
     return {"model": str(model), "examples": str(examples), "config": asdict(config), "out_folder": str(out)}
 
 
@@ -60,7 +62,7 @@ def weights(folder):
 
 def test_two_processes_train_as_one_with_the_whole_batch(model, examples, tmp_path):
     two = run_job("sft", sft_job(model, examples, tmp_path / "two"), n_gpus=2, sharding="cpu")
-    one = run_job("sft", sft_job(model, examples, tmp_path / "one", batch_size=4))
+    one = run_job("sft", sft_job(model, examples, tmp_path / "one", per_device_train_batch_size=4))
     trained, alone, before = weights(two), weights(one), weights(model)
     assert any((trained[name] - before[name]).abs().max() > 0.01 for name in before)
     for name, tensor in alone.items():
@@ -96,7 +98,9 @@ def test_reinforcement_learning_finds_its_setting_by_name(tmp_path, monkeypatch)
     import rl_game
 
     start = rl_game.save_model(tmp_path / "start")
-    config = GrpoConfig(steps=2, prompts_per_step=2, generations=4, micro_batch=4, eval_steps=2)
+    config = GrpoSettings(
+        max_steps=2, prompts_per_step=2, num_generations=4, per_device_train_batch_size=4, eval_steps=2
+    )
     job = {
         "model": str(start),
         "setting": "toy_setting:cue",
@@ -145,7 +149,7 @@ def test_a_job_is_refused_before_anything_starts(model, examples, tmp_path):
     dpo = {"model": "m", "pairs": "p", "config": {}, "out_folder": "o"}
     with pytest.raises(ValueError, match="dpo under fsdp cannot save its adapter"):
         run_job("dpo", dpo, n_gpus=2)
-    rl = {"model": "m", "setting": "a:b", "params": {}, "config": {"steps": 1}, "out_folder": "o"}
+    rl = {"model": "m", "setting": "a:b", "params": {}, "config": {"max_steps": 1}, "out_folder": "o"}
     with pytest.raises(ValueError, match=r"grpo under fsdp needs vLLM.*use_vllm: true"):
         run_job("grpo", rl, n_gpus=2)
     with pytest.raises(ValueError, match="ppo under deepspeed cannot play"):
@@ -167,16 +171,16 @@ def test_gpus_that_are_not_there(model, examples, tmp_path, monkeypatch):
 def test_preferences_are_optimized_by_two_processes_as_by_one(model, tmp_path):
     from safetensors.torch import load_file
 
-    from pwagents.lm.dpo import PreferenceTuning, write_pairs
+    from pwagents.lm.dpo import write_pairs
 
     rows = range(4)
     sides = {"prompt_ids": [[50] * 4 for _ in rows], "chosen_ids": [[60 + i] * 4 for i in rows],
              "rejected_ids": [[70 + i] * 4 for i in rows]}  # fmt: skip
     write_pairs(tmp_path / "pairs.json", sides)
-    config = PreferenceTuning(epochs=2, batch_size=1, accumulation=1, learning_rate=1e-2, lora=(4, 8))
+    config = DpoSettings(num_train_epochs=2, gradient_accumulation_steps=1, learning_rate=1e-2, lora=(4, 8))
     job = {"model": str(model), "pairs": str(tmp_path / "pairs.json"), "config": asdict(config)}
     two = run_job("dpo", job | {"out_folder": str(tmp_path / "two")}, n_gpus=2, sharding="cpu")
-    whole = job | {"config": asdict(replace(config, batch_size=2))}
+    whole = job | {"config": asdict(replace(config, per_device_train_batch_size=2))}
     one = run_job("dpo", whole | {"out_folder": str(tmp_path / "one")})
     shared, alone = (load_file(folder / "adapter_model.safetensors") for folder in (two, one))
     assert shared.keys() == alone.keys()

@@ -8,13 +8,13 @@ A job is plain values, for they cross into other processes: data are files, func
 is one GPU or none, it runs in this process. Keys of a job, by stage:
 
 - sft: ``model`` (folder), ``examples`` (file of :func:`write_examples`), ``config`` (of
-  :class:`pwagents.lm.sft.FineTuning`).
+  :class:`pwagents.lm.settings.SftSettings`).
 - dpo: ``model`` (folder of a model or an adapter), ``pairs`` (file of
   :func:`pwagents.lm.dpo.write_pairs`), ``config`` (of
-  :class:`pwagents.lm.dpo.PreferenceTuning`).
+  :class:`pwagents.lm.settings.DpoSettings`).
 - grpo, ppo: ``model`` (folder), ``setting`` (``"module:function"``; the function gets the tokenizer and
   ``params`` and returns tasks, play, rewards and evaluate, as :func:`pwagents.rl.grpo.train_grpo` takes
-  them), ``params``, ``config`` (of :class:`pwagents.rl.config.GrpoConfig` or ``PpoConfig``).
+  them), ``params``, ``config`` (of :class:`pwagents.rl.settings.GrpoSettings` or ``PpoSettings``).
 - all: ``out_folder``, where the stage leaves what it leaves.
 
 A shell can run one too, with a configuration of ``params/accelerate`` and the stage under the key ``stage``:
@@ -142,34 +142,36 @@ def read_examples(path: Path | str) -> list[Example]:
 
 
 def _sft(*, model: str, examples: str, config: dict, out_folder: str) -> Path:
-    from pwagents.lm.sft import FineTuning, train_on
+    from pwagents.lm.settings import SftSettings
+    from pwagents.lm.sft import train_on
 
     folder, out = project_path(model), project_path(out_folder)
-    train_on(folder, _tokenizer(folder), read_examples(project_path(examples)), FineTuning(**config), out)
+    train_on(folder, _tokenizer(folder), read_examples(project_path(examples)), SftSettings(**config), out)
     return out
 
 
 def _dpo(*, model: str, pairs: str, config: dict, out_folder: str) -> Path:
-    from pwagents.lm.dpo import PreferenceTuning, read_pairs, train_on_pairs
+    from pwagents.lm.dpo import read_pairs, train_on_pairs
+    from pwagents.lm.settings import DpoSettings
 
     folder, out = project_path(model), project_path(out_folder)
     pairs_read = read_pairs(project_path(pairs))
-    train_on_pairs(folder, _tokenizer(folder), pairs_read, PreferenceTuning(**config), out)
+    train_on_pairs(folder, _tokenizer(folder), pairs_read, DpoSettings(**config), out)
     return out
 
 
 def _grpo(*, model: str, setting: str, params: dict, config: dict, out_folder: str) -> Path:
-    from pwagents.rl.config import GrpoConfig
     from pwagents.rl.grpo import train_grpo
+    from pwagents.rl.settings import GrpoSettings
 
-    return _reinforce(train_grpo, GrpoConfig(**config), model, setting, params, out_folder)
+    return _reinforce(train_grpo, GrpoSettings(**config), model, setting, params, out_folder)
 
 
 def _ppo(*, model: str, setting: str, params: dict, config: dict, out_folder: str) -> Path:
-    from pwagents.rl.config import PpoConfig
     from pwagents.rl.ppo import train_ppo
+    from pwagents.rl.settings import PpoSettings
 
-    return _reinforce(train_ppo, PpoConfig(**config), model, setting, params, out_folder)
+    return _reinforce(train_ppo, PpoSettings(**config), model, setting, params, out_folder)
 
 
 def _reinforce(train: Callable, config: Any, model: str, setting: str, params: dict, out_folder: str) -> Path:

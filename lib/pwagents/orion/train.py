@@ -3,8 +3,8 @@
 models = OrionModels(study)
 kept = models.role_play(400, RewardConfig(...)).kept
 base = models.base("small")
-sft = models.sft(base, kept, FineTuning(...))                     supervised, on the role-play
-grpo = models.reinforced("grpo", sft, GrpoConfig(...), RewardConfig(...), decoding)
+sft = models.sft(base, kept, SftSettings(...))                     supervised, on the role-play
+grpo = models.reinforced("grpo", sft, GrpoSettings(...), RewardConfig(...), decoding)
 curves = read_curves({"GRPO": grpo})                              the policy itself: grpo / "model"
 
 Model cards of Orion's trained policies.
@@ -23,7 +23,7 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import KEY, cached_model, write_card
 from pwagents.lm.launch import Sharding, run_job, write_examples
 from pwagents.lm.pretrain import LESSONS, base_model
-from pwagents.lm.sft import FineTuning, deciding
+from pwagents.lm.settings import SftSettings, deciding
 from pwagents.orion.base import BaseText, ids_and_titles
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import Decoding, orion_example
@@ -33,7 +33,7 @@ from pwagents.orion.rl_setting import SETTING
 from pwagents.orion.role_play import RolePlay, play_roles
 from pwagents.orion.study import Study
 from pwagents.project import code_hash, project_path
-from pwagents.rl.config import GrpoConfig, PpoConfig
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action
 from pwagents.web.episode import BeliefState
 
@@ -52,7 +52,7 @@ ROLE_PLAY_CODE = (
     "orion/teacher",
     "orion/wishes",
 )
-SFT_CODE = ("lm/tokens", "orion/play", "lm/sft")
+SFT_CODE = ("lm/tokens", "orion/play", "lm/settings", "lm/sft")
 RL_CODE = (
     "rl/advantages",
     "lm/decode",
@@ -68,7 +68,8 @@ RL_CODE = (
     "rl/ppo_loss",
     "orion/reward",
     "rl/rollout",
-    "rl/config",
+    "rl/settings",
+    "lm/settings",
     "rl/scoring",
     "lm/decode",
     "orion/wishes",
@@ -150,7 +151,7 @@ class OrionModels:
             workers=study.roles.get("workers", 1),
         )
 
-    def sft(self, start: Path, played: Sequence[Played], config: FineTuning, shown: int) -> Path:
+    def sft(self, start: Path, played: Sequence[Played], config: SftSettings, shown: int) -> Path:
         """Fine-tune the model in ``start`` on trajectories of the role-play.
 
         Args:
@@ -179,7 +180,7 @@ class OrionModels:
         self,
         stage: Stage,
         start: Path,
-        config: GrpoConfig | PpoConfig,
+        config: GrpoSettings | PpoSettings,
         rewards: RewardConfig,
         decoding: Decoding,
         eval_tasks: int = 200,
@@ -220,7 +221,7 @@ class OrionModels:
         name: str,
         start: Path,
         facts: Mapping[str, Any],
-        config: FineTuning | GrpoConfig | PpoConfig,
+        config: SftSettings | GrpoSettings | PpoSettings,
         code: Sequence[str],
         make: Callable[[Path], None],
     ) -> Path:
