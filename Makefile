@@ -24,10 +24,11 @@ endif
 
 OUT := $(OUTPUTS)/$(PRESET)
 NB := $(OUT)/notebooks
-NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
+# by name, so that a duplicate (03_benchmark-Copy1.ipynb) is passed over
+NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
 LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html')
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
-REPRODUCE := $(call executed,$(wildcard notebooks/0[1-6]_*.ipynb))
+REPRODUCE := $(call executed,$(filter notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
 # `make figures` takes the notebooks of `make reproduce`, and whatever else has been run
 STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(sort $(REPRODUCE) \
@@ -53,15 +54,16 @@ figures: $(STORED) ## make tables and figures again from stored runs: no episode
 data: $(READY) ## download PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab)
 	@$(run) pwagents.data.download --data-dir "$(DATA_DIR)"
 
-lab: $(READY) ## open JupyterLab on the notebooks
-	$(run) jupyter lab --notebook-dir=notebooks
+lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
+	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks
 
 test: $(READY) ## run the tests
 	$(run) pytest -q
 
-check: $(READY) ## lint and format check, notebooks too; notebooks must be stripped of outputs
+check: $(READY) ## lint and format check, direction of imports; notebooks must be stripped of outputs
 	$(run) ruff check
 	$(run) ruff format --check
+	$(VENV)/bin/lint-imports
 	$(if $(NOTEBOOKS),$(run) nbstripout --verify --keep-id --extra-keys "metadata.papermill cell.metadata.papermill" $(NOTEBOOKS))
 
 clean: ## remove the results of the preset (the environment and outputs/reference stay)
@@ -75,10 +77,15 @@ CORES = $(shell nproc 2>/dev/null || echo 1)
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),$(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(CORES)),1)
 THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
-  $(run) pwagents.notebook.run --preset $(PRESET) --output-dir $(OUT)
+  $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
-$(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb \
-  params/$(PRESET)/common.yaml params/$(PRESET)/%.yaml $(LIBRARY) $(READY)
+# The files of parameters that a notebook reads: of laptop, which is complete, and of the preset.
+wing = $(if $(filter 01% 02% 03%,$(1)),benchmark,$(if $(filter 04%,$(1)),puma,orion))
+params = $(wildcard $(foreach folder,laptop $(PRESET),$(foreach file,common $(call wing,$(1)) $(1),\
+  params/$(folder)/$(file).yaml)))
+
+.SECONDEXPANSION:
+$(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
 # Notebooks that read what another one wrote, a line each (after a bar only the order counts: they share the

@@ -25,8 +25,8 @@ from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRecConfig
 from pwagents.web.search import build_search_engine
+from pwagents.web.settings import SasRecSettings
 
 TASKS = 2000
 
@@ -41,7 +41,7 @@ def measure_environment(cache_dir: Path) -> dict[str, float]:
     benchmark = make_world(WorldConfig(), seed=0).benchmark
     tasks = benchmark.tasks["test"][:TASKS]
     bought = {user: [b.parent_asin for b in benchmark.train_period(user)] for user in benchmark.behaviors}
-    recommender = Recommender.fit(bought, SasRecConfig(loss="cross_entropy", epochs=2), 0, cache_dir)
+    recommender = Recommender.fit(bought, SasRecSettings(loss="cross_entropy", epochs=2), 0, cache_dir)
     engine = build_search_engine(benchmark.products, cache_dir=cache_dir)
     shop = Shop(benchmark, engine, recommender, Embedder(cache_dir), "compact")
     environment = WebEnvironment(shop)

@@ -48,8 +48,9 @@ from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import BeliefState, run_episode
 from pwagents.web.functions import FUNCTION_OF, Shop
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRec, SasRecConfig
+from pwagents.web.sasrec import SasRec
 from pwagents.web.search import build_search_engine
+from pwagents.web.settings import SasRecSettings
 
 LADDERS = {  # what grows -> sizes as (products, users)
     "products": [(3_000, 1_000), (36_000, 1_000), (360_000, 1_000)],
@@ -160,7 +161,7 @@ def _recall(benchmark: Benchmark, tasks: Sequence[Task], memory: Memory) -> None
 
 def _untrained(benchmark: Benchmark) -> Recommender:
     index = {asin: i for i, asin in enumerate(benchmark.products, 1)}
-    return Recommender(SasRec(len(index), SasRecConfig()), index)
+    return Recommender(SasRec(len(index), SasRecSettings()), index)
 
 
 def _play(shop: Shop, tasks: Sequence[Task], agent: PlainAgent, folder: Path) -> None:

@@ -14,11 +14,12 @@ import torch
 
 from pwagents.threads import one_core
 from pwagents.web.recommender import Recommender, evaluate_leave_one_out
-from pwagents.web.sasrec import SasRec, SasRecConfig, train_epoch, training_windows
+from pwagents.web.sasrec import SasRec, train_epoch, training_windows
+from pwagents.web.settings import SasRecSettings
 
 # Schedules that learn from a few hundred users; the published one takes thousands of small steps.
-PUBLISHED = SasRecConfig(epochs=200)
-SMALL = SasRecConfig(batch_size=32, learning_rate=0.003)
+PUBLISHED = SasRecSettings(epochs=200)
+SMALL = SasRecSettings(batch_size=32, learning_rate=0.003)
 SCHEDULES = {
     "bce, published rates": PUBLISHED,
     "bce": replace(SMALL, epochs=60),
@@ -75,7 +76,7 @@ def measure_sasrec(n_users: int = 1000, n_items: int = 36_000, mean_length: int 
     }
 
 
-def seconds_per_epoch(windows: torch.Tensor, n_items: int, config: SasRecConfig) -> float:
+def seconds_per_epoch(windows: torch.Tensor, n_items: int, config: SasRecSettings) -> float:
     """Of training on one core, after a first batch that warms up."""
     model = SasRec(n_items, config).train()
     optimizer = torch.optim.Adam(model.parameters())

@@ -29,12 +29,12 @@ from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommenders_by_time import RecommendersByTime, training_sequences
-from pwagents.web.sasrec import SasRecConfig
 from pwagents.web.search import build_search_engine
+from pwagents.web.settings import SasRecSettings
 
 STRATEGIES = ("none", "random", "last", "relevant", "task_specific")
 MONTH = 30 * 86_400_000
-CONFIG = SasRecConfig(hidden=8, blocks=1, heads=1, epochs=2, dropout=0.0, loss="cross_entropy")
+CONFIG = SasRecSettings(hidden=8, blocks=1, heads=1, epochs=2, dropout=0.0, loss="cross_entropy")
 
 
 def marker(timestamp):

@@ -12,15 +12,12 @@ import nbformat
 import pytest
 
 PARAMETERS = """preset = ""
-source = ""
-data_dir = ""
 output_dir = ""
-seed = 0
 stored_runs_only = False"""
 WRITE = (
     "from pathlib import Path\n"
     "folder = Path(output_dir, 'tables'); folder.mkdir(parents=True, exist_ok=True)\n"
-    "(folder / f'{name}.csv').write_text(f'{preset},{source},{seed},{stored_runs_only}')"
+    "(folder / f'{name}.csv').write_text(f'{preset},{stored_runs_only}')"
 )
 NOTEBOOK = "outputs/smoke/notebooks/01_data.ipynb"  # as a target: this notebook alone
 ERROR = "raise ValueError('no such product')"
@@ -61,7 +58,7 @@ class Project:
         """The notebooks that `make reproduce` would run now."""
         done = self.make("--dry-run", "reproduce", "PRESET=smoke", *arguments)
         assert done.returncode == 0, done.stderr
-        return re.findall(r"pwagents\.notebook\.run .* (\w+)$", done.stdout, re.MULTILINE)
+        return re.findall(r"pwagents\.notebook\.execute .* (\w+)$", done.stdout, re.MULTILINE)
 
 
 @pytest.fixture
@@ -72,12 +69,11 @@ def project(tmp_path, project_root):
     library.mkdir(parents=True)
     (library / "module.py").write_text("")
     (tmp_path / "notebooks").mkdir()
-    for preset in ("smoke", "laptop"):
+    for preset in ("smoke", "laptop", "paper"):
         folder = tmp_path / "params" / preset
         folder.mkdir(parents=True)
-        (folder / "common.yaml").write_text("source: synthetic\nseed: 1\n")
-        (folder / "01_data.yaml").write_text("seed: 2\n")
-        (folder / "03_benchmark.yaml").write_text("{}\n")
+        for name in ("common", "puma", "01_data"):
+            (folder / f"{name}.yaml").write_text("seed: 1\n")
     write_notebook(tmp_path, "01_data", WRITE)
     write_notebook(tmp_path, "03_benchmark", WRITE)
     (tmp_path / "ready").touch()
@@ -110,12 +106,12 @@ def test_an_unknown_preset_is_one_clear_error(project):
     assert "huge" in done.stderr and "smoke laptop paper" in done.stderr
 
 
-def test_reproduce_runs_both_side_by_side_with_merged_parameters_and_then_has_nothing_to_do(project):
+def test_reproduce_runs_both_side_by_side_and_then_has_nothing_to_do(project):
     done = project.make("-j2", "reproduce", "PRESET=smoke")
     assert done.returncode == 0, done.stderr
     tables = project.root / "outputs/smoke/tables"
-    assert (tables / "01_data.csv").read_text() == "smoke,synthetic,2,False"
-    assert (tables / "03_benchmark.csv").read_text() == "smoke,synthetic,1,False"
+    assert (tables / "01_data.csv").read_text() == "smoke,False"
+    assert (tables / "03_benchmark.csv").read_text() == "smoke,False"
     assert "[01_data] done in 0 min" in done.stdout
     assert "outputs/smoke/notebooks/03_benchmark.ipynb" in done.stdout
     assert project.would_run() == []
@@ -126,7 +122,9 @@ def test_reproduce_runs_both_side_by_side_with_merged_parameters_and_then_has_no
     [
         ("params/smoke/01_data.yaml", ["01_data"]),
         ("params/smoke/common.yaml", ["01_data", "03_benchmark"]),
-        ("params/laptop/common.yaml", []),
+        ("params/laptop/common.yaml", ["01_data", "03_benchmark"]),
+        ("params/smoke/puma.yaml", []),
+        ("params/paper/common.yaml", []),
         ("notebooks/03_benchmark.ipynb", ["03_benchmark"]),
         ("lib/pwagents/module.py", ["01_data", "03_benchmark"]),
         ("ready", ["01_data", "03_benchmark"]),
@@ -150,7 +148,7 @@ def test_figures_come_from_stored_runs_and_never_pass_for_a_full_run(project):
     (project.root / "notebooks/03_benchmark.ipynb").unlink()
     done = project.make("figures", "PRESET=smoke")
     assert done.returncode == 0, done.stderr
-    assert (project.root / "outputs/smoke/tables/01_data.csv").read_text() == "smoke,synthetic,2,True"
+    assert (project.root / "outputs/smoke/tables/01_data.csv").read_text() == "smoke,True"
     assert project.would_run() == ["01_data"]
 
 
@@ -204,12 +202,15 @@ def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
     assert (project.notebooks / "01_data.ipynb").exists()
 
 
-def test_a_broken_parameter_file_is_one_clear_error(project):
-    (project.root / "params/smoke/01_data.yaml").write_text("- a list\n")
-    done = project.make(NOTEBOOK, "PRESET=smoke")
-    assert done.returncode != 0
-    assert "params/smoke/01_data.yaml" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_duplicated_notebook_is_passed_over(reproduced):
+    folder = reproduced.root / "notebooks"
+    shutil.copy(folder / "03_benchmark.ipynb", folder / "03_benchmark-Copy1.ipynb")
+    assert reproduced.would_run() == []
+    assert "Copy1" not in reproduced.make("--dry-run", "check").stdout
+
+
+def test_lab_opens_at_the_root_so_that_results_can_be_read(project):
+    assert "--notebook-dir=. " in project.make("--dry-run", "lab").stdout
 
 
 @pytest.mark.parametrize(("jobs", "share"), [([], 1), (["-j2"], 2), (["-j1000"], 1000)])

@@ -23,3 +23,10 @@ class InfrastructureError(RuntimeError):
 
 class NotEvaluableError(RuntimeError):
     """An episode cannot be scored at all (for instance, a review task whose real review is empty)."""
+
+
+class SettingsError(ValueError):
+    """Settings of a notebook are not what they should be.
+
+    A line for each names notebook, group and setting, what was found and what was expected.
+    """

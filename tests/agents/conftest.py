@@ -14,8 +14,8 @@ from pwagents.web.environment import UserReply, WebEnvironment
 from pwagents.web.episode import BeliefState, Episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRecConfig
 from pwagents.web.search import build_search_engine
+from pwagents.web.settings import SasRecSettings
 
 COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
 
@@ -75,7 +75,7 @@ def embedder():
 @pytest.fixture(scope="session")
 def shop(benchmark, embedder):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
-    recommender = Recommender.fit(sequences, SasRecConfig(epochs=1), seed=0, cache_dir=None)
+    recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
     return Shop(benchmark, build_search_engine(benchmark.products), recommender, embedder)
 
 

@@ -13,6 +13,9 @@ from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.web.functions import FUNCTION_OF
 
+# ruff: noqa: F811 (a fixture is imported by name, and given by name)
+from ..agents.conftest import calls, embedder, scripted  # noqa: F401
+
 CASES = {case.text: case for case in adversarial_cases()}
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pwagents.data import SOURCES, load_benchmark
+from pwagents.data import DataSettings, load_benchmark
 from pwagents.data.personalwab import WRITTEN
 from pwagents.errors import DataError
 
@@ -36,30 +36,8 @@ def change(old_text: bytes, new_text: bytes):
 
 
 # fmt: off
-PARAMETERS = {  # for every source: what is broken -> name, value, expected
-    "no users": ("n_users", 0, "a whole number, 1 or more"),
-    "users as text": ("n_users", "40", "a whole number, 1 or more"),
-    "users by halves": ("n_users", 1.5, "a whole number, 1 or more"),
-    "users a boolean": ("n_users", True, "a whole number, 1 or more"),
-    "fewer than no products": ("n_products", -1, "a whole number, 1 or more"),
-    "history as text": ("history", "5,40", "two whole numbers [least, most], 3 <= least <= most"),
-    "history of two letters": ("history", "59", "two whole numbers [least, most]"),
-    "history of one number": ("history", [5], "two whole numbers [least, most]"),
-    "history a number": ("history", 5, "two whole numbers [least, most]"),
-    "history of decimals": ("history", [5.0, 40], "two whole numbers [least, most]"),
-    "history too short": ("history", [2, 40], "two whole numbers [least, most], 3 <= least <= most"),
-    "history reversed": ("history", [40, 5], "two whole numbers [least, most]"),
-    "interests of three": ("interests", [2, 5, 9], "two whole numbers [least, most]"),
-    "no interests": ("interests", [0, 2], "two whole numbers [least, most], 1 <= least <= most"),
-    "interests absent": ("interests", None, "two whole numbers [least, most]"),
-    "one category as text": ("categories", "Books", "a list of names"),
-    "categories absent": ("categories", None, "a list of names"),
-    "categories by number": ("categories", [3], "a list of names"),
-}
 WORLDS = {  # what is broken -> parameters, message
     "more interests than kinds": ({"interests": [2, 50]}, "interests goes to 50; the shop has"),
-    "drift": ({"drift": 1.5}, "drift is 1.5; expected a probability"),
-    "completeness": ({"completeness": -1}, "completeness is -1; expected a probability"),
     "too few products": ({"n_products": 10}, "n_products is 10; the shop needs one of each type"),
     "too many products": ({"n_products": 10_000_000}, "at most"),
 }
@@ -109,8 +87,8 @@ AMAZON_LINE = {  # what is broken -> line, what is said
     "byte order mark": (b'\xef\xbb\xbf{"a": 1}', "found what is not JSON (Unexpected UTF-8 BOM"),
 }
 AMAZON_FILE = {  # what is broken -> file, its new bytes made from the old (None: no file), message
-    "no reviews": (REVIEWS, None, "found no review file; expected other files that end in .jsonl or"),
-    "no products": (METAS, None, "found no metadata file; expected meta* files that end in .jsonl or"),
+    "no reviews": (REVIEWS, None, "found no review file; expected reviews.jsonl.gz or <category>"),
+    "no products": (METAS, None, "found no metadata file; expected meta.jsonl.gz or meta_<cat"),
     "reviews cut off": (REVIEWS, cut(-99), "field '(file)': found unreadable data (Compressed file ended"),
     "products cut off": (METAS, cut(99), "meta.jsonl.gz, record 1, field '(file)': found unreadable data"),
     "plain text": (REVIEWS, gzip.decompress, "found unreadable data (Not a gzipped file (b'{\"'))"),
@@ -239,9 +217,6 @@ class Case(NamedTuple):
 
 
 def all_cases() -> Iterator[Case]:
-    for source, (broken, (name, value, expected)) in product(SOURCES, PARAMETERS.items()):
-        message = f"{name} is {value!r}; expected {expected}"
-        yield Case(source, broken, message, parameters={name: value})
     for source, table in (("synthetic", WORLDS), ("amazon", AMAZON_PARAMETERS)):
         for broken, (parameters, message) in table.items():
             yield Case(source, broken, message, parameters=parameters)
@@ -282,7 +257,8 @@ def test_malformed_input_is_told_in_one_line(case, request):
         method, *arguments = case.spoil
         folder = str(getattr(request.getfixturevalue(f"{case.source}_files"), method)(*arguments))
     with pytest.raises(ValueError) as caught:
-        load_benchmark(case.source, **{"data_dir": folder, "seed": 0} | SIZES | case.parameters)
+        data = {"source": case.source, "data_dir": folder} | SIZES | case.parameters
+        load_benchmark(DataSettings(**data), 0)
     assert case.message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, DataError) or case.parameters

@@ -48,7 +48,7 @@ def test_a_spent_budget_stops_the_endpoint(chat_server, store):
 
 @pytest.mark.parametrize("spec", ["gpt-4o-mini", "offline", "openai:", "azure:gpt-4o", ""])
 def test_another_spec_is_refused(spec):
-    with pytest.raises(ValueError, match="expected openai:NAME, local:PATH or replay:NAME"):
+    with pytest.raises(ValueError, match="expected openai:NAME, local:FOLDER or replay:NAME"):
         make_model(spec)
 
 

@@ -199,7 +199,7 @@ from pathlib import Path
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
-from tests.training.test_base_model import Stops, train
+from tests.lm.test_pretrain import Stops, train
 
 benchmark = make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark
 text = Stops(OfflineUpdater(Catalogue(benchmark.products)), (), 0)

@@ -16,7 +16,7 @@ FIELDS = {
         "preset",
         "seed",
         "source",
-        "stored_runs_only",
+        "settings",
         "data_hash",
         "started",
         "commit",
@@ -26,8 +26,17 @@ FIELDS = {
 }
 
 
+SETTINGS = {
+    "preset": "smoke",
+    "seed": 7,
+    "data": {"source": "synthetic"},
+    "output_dir": "",
+    "sft": {"lora": [4, 8]},
+}
+
+
 def start(folder, notebook="01_data"):
-    return Journal.start(notebook, preset="smoke", seed=7, source="synthetic", output_dir=folder)
+    return Journal.start(notebook, SETTINGS, folder)
 
 
 def rows(folder):
@@ -52,6 +61,7 @@ def test_a_finished_run_leaves_one_row(tmp_path, capsys):
     assert set(row) == FIELDS
     assert row["status"] == "finished"
     assert (row["preset"], row["seed"], row["source"], row["data_hash"]) == ("smoke", 7, "synthetic", "abc")
+    assert row["settings"] == {**SETTINGS, "output_dir": str(tmp_path)}
     assert row["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert set(row["versions"]) == {"python", "torch", "transformers", "numpy", "pwagents"}
     assert row["versions"]["numpy"]
@@ -85,7 +95,7 @@ def test_rows_of_several_writers_do_not_mix(tmp_path):
 def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     code = (
         "import os; from pwagents.notebook.journal import Journal\n"
-        "Journal.start('01_data', preset='smoke', seed=7, source='synthetic', output_dir='out')\n"
+        f"Journal.start('01_data', {SETTINGS}, 'out')\n"
         "os.chdir('/'); 1 / 0"
     )
     assert "ZeroDivisionError" in run_python(code, tmp_path).stderr
@@ -97,7 +107,7 @@ def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
 def test_no_secret_of_the_environment_is_written(tmp_path):
     code = (
         "from pwagents.notebook.journal import Journal\n"
-        "Journal.start('01_data', preset='smoke', seed=7, source='s', output_dir='.').finish(data_hash='abc')"
+        f"Journal.start('01_data', {SETTINGS}, '.').finish(data_hash='abc')"
     )
     done = run_python(code, tmp_path, OPENAI_API_KEY="sk-tell-nobody")
     assert done.returncode == 0, done.stderr
@@ -125,6 +135,16 @@ def test_commit_and_local_changes(checkout, tmp_path):
     (checkout / "lib/pwagents/journal.py").write_text("changed")
     changed = start(tmp_path).row
     assert (changed["commit"], changed["local_changes"]) == (clean["commit"], True)
+
+
+def test_a_stray_file_or_a_duplicated_notebook_is_no_local_change(checkout, tmp_path, project_root):
+    (checkout / ".gitignore").write_text((project_root / ".gitignore").read_text())
+    (checkout / "executed.ipynb").write_text("{}")
+    (checkout / "notebooks").mkdir()
+    (checkout / "notebooks/03_benchmark-Copy1.ipynb").write_text("{}")
+    assert start(tmp_path).row["local_changes"] is False
+    (checkout / "notebooks/10_mine.ipynb").write_text("{}")
+    assert start(tmp_path).row["local_changes"] is True
 
 
 def test_without_git_the_commit_is_unknown(checkout, tmp_path, monkeypatch):

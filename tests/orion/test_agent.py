@@ -33,6 +33,9 @@ from pwagents.schema import Action, Behavior, Observation, Review, Step, UserPro
 from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import FUNCTION_OF, full_text
 
+# ruff: noqa: F811 (a fixture is imported by name, and given by name)
+from ..agents.conftest import benchmark, scripted  # noqa: F401
+
 PROFILE = ContextualProfile(
     lines=(
         ProfileLine.of("color: navy", True, "history"),

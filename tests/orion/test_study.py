@@ -1,11 +1,11 @@
 """A study: who is trained on and who is held out, and that it comes from plain values."""
 
 import json
-from functools import partial
+from dataclasses import replace
 
 import pytest
 
-from pwagents.data import load_benchmark
+from pwagents.data import DataSettings, load_benchmark
 from pwagents.orion import study as orion_study
 from pwagents.orion.study import make_study
 
@@ -30,7 +30,7 @@ def test_nobody_who_is_held_out_is_trained_on(study):
 
 
 def test_the_held_out_are_the_users_of_the_other_notebooks(study):
-    alone, _ = load_benchmark(seed=0, **DATA)
+    alone, _ = load_benchmark(DataSettings(**DATA), 0)
     assert list(alone.behaviors) == list(study.held_out) and alone.content_hash == study.held_out_hash
     assert set(alone.all_tasks()) >= set(study.test_tasks)
 
@@ -92,8 +92,9 @@ def test_what_a_language_model_is_told_is_part_of_who_plays(study, folder):
 def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_is_held_out(
     study, folder, monkeypatch
 ):
-    few = partial(load_benchmark, **(DATA | {"n_users": 12}))
-    monkeypatch.setattr(orion_study, "load_benchmark", lambda seed, **_: few(seed=seed))
+    monkeypatch.setattr(
+        orion_study, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
+    )
     three, six = (small_study(folder, seed=2, training_users=n) for n in (24, 8))
     assert (len(three.held_out), len(six.held_out)) == (3, 6)
     assert three.facts["data"] == six.facts["data"] and three.facts != six.facts

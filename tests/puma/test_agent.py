@@ -22,6 +22,9 @@ from pwagents.puma.agent import (
     read_function,
 )
 
+# ruff: noqa: F811 (a fixture is imported by name, and given by name)
+from ..agents.conftest import benchmark, brand_user, embedder, play, scripted, shop, state_of, task_of  # noqa: F401
+
 FUNCTIONS = (SEARCH, RECOMMEND, REVIEW)
 
 

@@ -45,7 +45,7 @@ def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method):
 
 def kill_at(method: str, folder: Path, moment) -> None:
     """Start the run in a process of its own, and kill it once ``moment`` has come."""
-    command = [sys.executable, "-m", "tests.training.rl_game", method, str(folder)]
+    command = [sys.executable, "-m", "tests.rl.game", method, str(folder)]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)
     while not moment(folder / "run"):
         assert process.poll() is None, "the run ended before it was killed"

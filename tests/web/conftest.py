@@ -8,8 +8,8 @@ import pytest
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRecConfig
 from pwagents.web.search import build_search_engine
+from pwagents.web.settings import SasRecSettings
 
 
 class WordOverlap:
@@ -33,7 +33,7 @@ def benchmark(world):
 @pytest.fixture(scope="session")
 def shop(benchmark):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
-    recommender = Recommender.fit(sequences, SasRecConfig(epochs=1), seed=0, cache_dir=None)
+    recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
     return Shop(benchmark, build_search_engine(benchmark.products), recommender, WordOverlap())
 
 

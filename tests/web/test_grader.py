@@ -23,8 +23,9 @@ from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRec, SasRecConfig
+from pwagents.web.sasrec import SasRec
 from pwagents.web.search import build_search_engine
+from pwagents.web.settings import SasRecSettings
 
 SEARCH, RECOMMEND, REVIEW, DETAILS = (
     "search_product_by_query",
@@ -162,7 +163,7 @@ def shown_ids(observation):
 
 def sasrec(n_items):
     """Untrained, but every parameter random and not small, so that every place of a sequence matters."""
-    model = SasRec(n_items, SasRecConfig(hidden=8, blocks=1, heads=2))
+    model = SasRec(n_items, SasRecSettings(hidden=8, blocks=1, heads=2))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -173,7 +174,7 @@ def sasrec(n_items):
 
 def recommender_by_scores(scores):
     """id -> score: a SASRec that gives each product this score whatever came before, itself included."""
-    model = SasRec(len(scores), SasRecConfig(hidden=2, blocks=1, heads=1))
+    model = SasRec(len(scores), SasRecSettings(hidden=2, blocks=1, heads=1))
     with torch.no_grad():
         model.last_layernorm.weight.zero_()
         model.last_layernorm.bias.copy_(torch.tensor([1.0, 0.0]))

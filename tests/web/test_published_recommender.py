@@ -8,7 +8,8 @@ import torch
 
 from pwagents.errors import DataError
 from pwagents.web.published_recommender import find_published, load_published
-from pwagents.web.sasrec import SasRec, SasRecConfig
+from pwagents.web.sasrec import SasRec
+from pwagents.web.settings import SasRecSettings
 
 N_ITEMS = 104_284  # as published
 MAX_LENGTH, K = 30, 10
@@ -18,7 +19,7 @@ MAX_LENGTH, K = 30, 10
 def state():
     """Weights of the published shape: random, and large enough that they tell the items apart."""
     torch.manual_seed(0)
-    return {name: w.clone() for name, w in SasRec(N_ITEMS, SasRecConfig()).state_dict().items()}
+    return {name: w.clone() for name, w in SasRec(N_ITEMS, SasRecSettings()).state_dict().items()}
 
 
 @pytest.fixture(scope="module")

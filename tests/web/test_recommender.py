@@ -23,7 +23,6 @@ from pwagents.web.recommender import (
 )
 from pwagents.web.sasrec import (
     SasRec,
-    SasRecConfig,
     gbce_beta,
     pad,
     sample_others,
@@ -32,9 +31,10 @@ from pwagents.web.sasrec import (
     train_sasrec,
     training_windows,
 )
+from pwagents.web.settings import SasRecSettings
 
-TINY = SasRecConfig(hidden=4, blocks=2, heads=2, max_length=5, dropout=0.5, epochs=2, batch_size=4)
-LEARNS = SasRecConfig(
+TINY = SasRecSettings(hidden=4, blocks=2, heads=2, max_length=5, dropout=0.5, epochs=2, batch_size=4)
+LEARNS = SasRecSettings(
     hidden=16, max_length=6, dropout=0.1, epochs=30, batch_size=20, learning_rate=0.01, negatives=4
 )
 
@@ -75,7 +75,7 @@ def test_forward_pass_agrees_with_the_published_one(items, published_forward):
 
 
 def test_parameters_have_the_published_names_and_shapes():
-    shapes = {name: tuple(t.shape) for name, t in SasRec(100, SasRecConfig(blocks=1)).state_dict().items()}
+    shapes = {name: tuple(t.shape) for name, t in SasRec(100, SasRecSettings(blocks=1)).state_dict().items()}
     norm = {"weight": (50,), "bias": (50,)}
     assert shapes == {
         "item_emb.weight": (101, 50),
@@ -130,7 +130,7 @@ def test_losses_by_hand():
         s = model.score(windows[:, :-1], torch.arange(1, 4))[0].double().numpy()
 
         def loss(name):
-            config = SasRecConfig(loss=name, negatives=2, gbce_t=0.5)
+            config = SasRecSettings(loss=name, negatives=2, gbce_t=0.5)
             return sequence_loss(model, windows, config).item()
 
         positive, negative = math.log1p(math.exp(-s[1])), 2 * math.log1p(math.exp(s[2]))
@@ -141,7 +141,9 @@ def test_losses_by_hand():
 def test_gbce_by_hand():
     """Two items, so that every negative has to be item 1."""
     model, windows = random_model(n_items=2), torch.tensor([[0, 0, 0, 0, 1, 2]])
-    config = SasRecConfig(loss="gbce", negatives=4, gbce_t=0.5)  # rate 4, beta 4 * (0.5 * 0.75 + 0.25) = 2.5
+    config = SasRecSettings(
+        loss="gbce", negatives=4, gbce_t=0.5
+    )  # rate 4, beta 4 * (0.5 * 0.75 + 0.25) = 2.5
     with torch.inference_mode():
         s = model.score(windows[:, :-1], torch.arange(1, 3))[0].double().numpy()
         loss = sequence_loss(model, windows, config).item()
@@ -285,7 +287,7 @@ def test_fit_refuses_a_world_of_one_product():
 @pytest.mark.parametrize("wrong", [{"loss": "ce"}, {"epochs": 0}, {"dropout": 1.0}, {"gbce_t": 2}])
 def test_a_wrong_setting_is_refused_by_name(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SasRecConfig(**wrong)
+        SasRecSettings(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def load_amazon(
     if min_behaviors < 3:
         raise ValueError(f"min_behaviors is {min_behaviors}; a split into three needs at least 3")
     data_dir = Path(data_dir)
-    reviews, metas = _files(data_dir)
+    reviews, metas = find_files(data_dir)
     repairs: Counter = Counter()
     try:
         with tempfile.TemporaryDirectory() as folder, _open_database(folder, memory_limit) as db:
@@ -93,17 +93,24 @@ def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:
     return db
 
 
-def _files(data_dir: Path) -> tuple[list[Path], list[Path]]:
-    """The review files and the metadata files below a folder, each in the order of their paths."""
+def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
+    """The review files and the metadata files below a folder, each in the order of their paths.
+
+    Raises:
+        DataError: there is no such folder, or no file of one kind in it.
+    """
     if not data_dir.is_dir():
         expected = "a folder with review and metadata files, .jsonl or .jsonl.gz"
         raise DataError(data_dir.absolute(), "-", "data_dir", "no such folder", expected)
     found = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
     metas = [path for path in found if path.name.startswith("meta")]
     reviews = [path for path in found if not path.name.startswith("meta")]
-    for kind, names, paths in (("metadata", "meta*", metas), ("review", "other", reviews)):
+    for kind, example, paths in (
+        ("metadata", "meta.jsonl.gz or meta_<category>.jsonl.gz", metas),
+        ("review", "reviews.jsonl.gz or <category>.jsonl.gz", reviews),
+    ):
         if not paths:
-            expected = f"{names} files that end in .jsonl or .jsonl.gz, here or in folders below"
+            expected = f"{example} (or .jsonl), here or in folders below"
             raise DataError(data_dir.absolute(), "-", "(file)", f"no {kind} file", expected)
     return reviews, metas
 

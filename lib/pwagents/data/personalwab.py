@@ -61,7 +61,7 @@ def load_personalwab(
         DataError: a file is missing or broken, or the files are not those that their ``benchmark.json``
             was written for.
     """
-    profile_files, history_files, product_files, instruction_files = _find_files(Path(data_dir))
+    profile_files, history_files, product_files, instruction_files = find_files(Path(data_dir))
     repairs: Counter = Counter()
     products = _read_products(product_files, repairs)
     behaviors = _read_histories(history_files, products, repairs)
@@ -83,8 +83,12 @@ def read_profiles(path: Path) -> dict[str, UserProfile]:
     return {user: profile for user, profile in _read_profiles(Path(path)).items() if profile}
 
 
-def _find_files(data_dir: Path) -> list[list[Path]]:
-    """The files of each kind in ``data_dir``, or in the official repository's place below it."""
+def find_files(data_dir: Path) -> list[list[Path]]:
+    """The files of each kind in ``data_dir``, or in the official repository's place below it.
+
+    Raises:
+        DataError: there is no file of some kind.
+    """
     folders = (data_dir, data_dir / FOLDER_IN_CLONE)
     found = next(filter(any, map(_files_in, folders)), [[] for _ in FILES])
     missing = [name for name, paths in zip(FILES, found, strict=True) if not paths]

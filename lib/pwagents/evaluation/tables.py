@@ -5,7 +5,9 @@ texts and other foreign strings in a table stay text. The same frame gives the s
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -37,14 +39,45 @@ def save_table(
         missing: how a missing value or an empty text is shown, for instance "not run".
 
     Returns:
-        A ``great_tables.GT``, which a notebook displays as the last expression of a cell.
+        What a notebook displays as the last expression of a cell.
     """
     folder = Path(output_dir) / "tables"
     write_aside(folder / f"{name}.csv", _csv(_with_index(data)))
     table = _layout(_with_index(data if shown is None else shown), name, title, note, formats or {}, missing)
     write_aside(folder / f"{name}.html", table.as_raw_html(make_page=True))
     write_aside(folder / f"{name}.tex", table.as_latex())
-    return table
+    return Shown(table.as_raw_html(inline_css=True))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """HTML that a notebook displays.
+
+    JupyterLab takes style sheets out of outputs of notebooks that it does not trust, those that papermill
+    executed among them. So styles are inline, with a background of their own for the dark theme.
+    """
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def laid_out(
+    frame: pd.DataFrame, name: str, *, title: str, note: str = "", bold_rows: Sequence[int] = ()
+) -> Shown:
+    """A table to be displayed alone, without files; ``bold_rows`` are positions."""
+    from great_tables import loc, style
+
+    table = _layout(frame, name, title, note, {}, "\N{EN DASH}")
+    table = table.tab_style(style.text(weight="bold"), loc.body(rows=list(bold_rows))) if bold_rows else table
+    return Shown(table.as_raw_html(inline_css=True))
+
+
+def banner(text: str) -> Shown:
+    """A line that nobody overlooks, at the top of a notebook."""
+    look = "background:#fff3cd;color:#533f03;border:1px solid #d39e00;padding:8px 12px;font-weight:bold"
+    return Shown(f'<div role="note" style="{look}">{escape(text)}</div>')
 
 
 def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:

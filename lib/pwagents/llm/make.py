@@ -1,20 +1,18 @@
 """A model from one string of the parameter files."""
 
-from pathlib import Path
-
 from pwagents.llm.budget import Budget, BudgetedModel
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.local_model import LocalModel
-from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.openai_model import KEY_VARIABLE, OpenAIModel
+from pwagents.llm.settings import model_folder, parse_player
 from pwagents.llm.store import ResponseStore, StoredModel
-from pwagents.project import project_path
 
 
 def make_model(
     spec: str,
     *,
     base_url: str = "",
-    key_variable: str = "OPENAI_API_KEY",
+    key_variable: str = KEY_VARIABLE,
     store: ResponseStore | None = None,
     budget: Budget | None = None,
     workers: int = 64,
@@ -24,8 +22,8 @@ def make_model(
     """The model of ``spec``: nothing is loaded and nobody is asked before the first call.
 
     Args:
-        spec: ``openai:gpt-4o-mini`` (a model at an endpoint), ``local:path/to/model`` (a transformers model
-            on disk, its path taken from the project's root) or ``replay:gpt-4o-mini`` (stored replies alone).
+        spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
+            :mod:`pwagents.llm.settings`.
         base_url, key_variable, workers, timeout_s: of an endpoint, see
             :class:`pwagents.llm.openai_model.OpenAIModel`.
         store: where replies are kept and found again; without one, each call is asked (and paid) anew.
@@ -35,24 +33,15 @@ def make_model(
     Raises:
         ValueError: ``spec`` is none of the three or names no saved model, or ``base_url`` is no URL.
     """
-    provider, _, name = spec.partition(":")
-    if provider not in ("openai", "local", "replay") or not name:
-        raise ValueError(f"model {spec!r}; expected openai:NAME, local:PATH or replay:NAME")
+    provider, name = parse_player(spec)
     if provider == "replay":
         if store is None:
             raise ValueError(f"model {spec!r}: stored replies need a store")
         return StoredModel(None, store, name)
     model: ChatModel
     if provider == "local":
-        model = LocalModel(_model_folder(spec, name), batch_size=batch_size)
+        model = LocalModel(model_folder(name), batch_size=batch_size)
     else:
         model = OpenAIModel(name, base_url, key_variable=key_variable, workers=workers, timeout_s=timeout_s)
         model = BudgetedModel(model, budget) if budget else model
     return StoredModel(model, store) if store else model
-
-
-def _model_folder(spec: str, name: str) -> Path:
-    path = project_path(Path(name).expanduser())
-    if not (path / "config.json").exists() and not (path / "adapter_config.json").exists():
-        raise ValueError(f"model {spec!r}: {path} holds no config.json; expected the folder of a saved model")
-    return path

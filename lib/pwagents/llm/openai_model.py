@@ -77,7 +77,34 @@ class Limiter:
 
 
 OPENAI_URL = "https://api.openai.com/v1"
+KEY_VARIABLE = "OPENAI_API_KEY"
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
+
+
+def endpoint_url(base_url: str) -> str:
+    """The endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's own.
+
+    Raises:
+        ValueError: as of :func:`check_url`.
+    """
+    return check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+
+
+def check_url(url: str) -> str:
+    """``url`` as it is.
+
+    Raises:
+        ValueError: it is no http or https URL, or holds a password; the message does not repeat that one.
+    """
+    if "@" in url:  # wherever it stands: a password may hold any letter
+        raise ValueError(
+            "base_url holds user:password@, which would stand in every result; expected http://HOST:PORT/v1 "
+            "or https://..., and the key in an environment variable"
+        )
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"base_url {url!r}; expected http://HOST:PORT/v1 or https://...")
+    return url
 
 
 class OpenAIModel(ChatModel):
@@ -106,16 +133,14 @@ class OpenAIModel(ChatModel):
         name: str,
         base_url: str = "",
         *,
-        key_variable: str = "OPENAI_API_KEY",
+        key_variable: str = KEY_VARIABLE,
         workers: int = 64,
         timeout_s: float = 120.0,
         attempts: int = 8,
         longest_wait_s: float = 60.0,
     ):
         self.name, self.workers = name, workers
-        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        if urlsplit(self.base_url).scheme not in ("http", "https"):
-            raise ValueError(f"base_url {self.base_url!r}; expected http://HOST:PORT/v1 or https://...")
+        self.base_url = endpoint_url(base_url)
         self.key_variable, self.timeout_s = key_variable, timeout_s
         self.attempts, self.longest_wait_s = attempts, longest_wait_s
         self.limiter = Limiter(workers)

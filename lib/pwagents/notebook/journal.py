@@ -1,9 +1,6 @@
 """One journal row for each run of a notebook: what ran, on what, for how long, and how it ended.
 
-    journal = Journal.start("01_data", preset, seed, source, output_dir)    # first cell
-    with journal.timed("search index"):
-        ...
-    journal.finish(data_hash=benchmark.content_hash)                        # last cell
+A notebook has one in its :class:`pwagents.notebook.run.Run`.
 
 Rows go to ``<output_dir>/timings/journal.jsonl``. Wall-clock belongs here and never into a table. A run
 that ends without ``finish`` (a cell failed, the kernel was restarted) leaves a row with the status
@@ -18,14 +15,18 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from pwagents.project import ROOT
 
+# Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
+DECIDING = ("lib", "notebooks", "params")
 PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
@@ -39,23 +40,19 @@ class Journal:
     _begin: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def start(
-        cls,
-        notebook: str,
-        preset: str,
-        seed: int,
-        source: str,
-        output_dir: str | Path,
-        stored_runs_only: bool = False,
-    ) -> "Journal":
-        """Begin a run: note commit, versions and parameters as they are now."""
+    def start(cls, notebook: str, settings: Mapping[str, Any], output_dir: str | Path) -> "Journal":
+        """Begin a run: note commit, versions and settings as they are now.
+
+        Args:
+            settings: all of the notebook's, as JSON values.
+        """
         row = {
             "notebook": notebook,
             "status": "unfinished",
-            "preset": preset,
-            "seed": seed,
-            "source": source,
-            "stored_runs_only": stored_runs_only,
+            "preset": settings["preset"],
+            "seed": settings["seed"],
+            "source": settings["data"]["source"],
+            "settings": {**settings, "output_dir": str(output_dir)},
             "data_hash": None,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             **_commit(),
@@ -100,13 +97,13 @@ class Journal:
 
 
 def _commit() -> dict:
-    """The library's commit and whether files differ from it; None for both outside a git checkout."""
+    """The commit, and whether what decides results differs from it; None for both outside a git checkout."""
     unknown = {"commit": None, "local_changes": None}
     if not (ROOT / ".git").exists():
         return unknown
     try:
         commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "local_changes": bool(_git("status", "--porcelain"))}
+        return {"commit": commit, "local_changes": bool(_git("status", "--porcelain", "--", *DECIDING))}
     except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
         return unknown
 

@@ -1,129 +1,126 @@
-"""Run one notebook with the parameters of a preset; the Makefile calls it from the project's root.
+"""A notebook's run: its settings shown, its results saved under its number, its journal row.
 
-    python -m pwagents.notebook.run 01_data --preset smoke --output-dir outputs/smoke
-
-papermill does the work. Added here: the finished notebook appears only after its last cell has run, two
-runs of one notebook cannot overlap, and a failure is told in a few lines.
+settings, run = start("01_data", DataNotebook, globals())           # first cell after the parameters
+with run.timed("search index"):
+    ...
+run.table(frame, "statistics", title="...")                         # tables/01_statistics.csv, .html, .tex
+run.figure(figure, "ladder", data)                                  # figures/01_ladder.png, .svg, .csv
+run.finish(data_hash=benchmark.content_hash)                        # last cell
 """
 
-import argparse
-import fcntl
-import os
-import sys
-import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import yaml
+import pandas as pd
 
-from pwagents.errors import DataError
+from pwagents.evaluation import figures, tables
+from pwagents.notebook.journal import Journal
+from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
+from pwagents.settings import plain
 
-TOLD_WHOLE = ("DataError", "InfrastructureError", "DoesNotFitError", "LaunchError")  # their message says all
+SMOKE_BANNER = (
+    "Preset smoke: this run only shows that everything works. Its numbers mean nothing; "
+    "the preset laptop makes real ones."
+)
 
 
-def load_parameters(*paths: Path) -> dict:
-    """Merge YAML files of notebook parameters; a later file overrides an earlier one.
+@dataclass(frozen=True)
+class Run:
+    """Where a notebook's results go.
+
+    Attributes:
+        number: the notebook's, with which names of tables and figures begin.
+        output_dir: of tables, figures, models, caches, stored runs and timings.
+    """
+
+    number: str
+    output_dir: Path
+    journal: Journal
+
+    @property
+    def cache_dir(self) -> Path:
+        return self.output_dir / "cache"
+
+    @property
+    def store(self) -> Path:
+        """The file of language models' replies."""
+        return self.output_dir / "runs" / "replies.sqlite"
+
+    def table(self, data: pd.DataFrame, name: str, *, title: str, **options: Any):
+        """Save a table and return it to be displayed; for the options see :func:`tables.save_table`."""
+        return tables.save_table(
+            data, f"{self.number}_{name}", title=title, output_dir=self.output_dir, **options
+        )
+
+    def figure(self, figure: Any, name: str, data: pd.DataFrame) -> None:
+        """Save a figure with the plotted data, and show it."""
+        figures.save_figure(figure, f"{self.number}_{name}", data, output_dir=self.output_dir)
+
+    @property
+    def wall_clock(self) -> "Run":
+        """Saves under ``timings``: seconds differ from run to run, and stay out of the tables."""
+        return Run(self.number, self.output_dir / "timings", self.journal)
+
+    def timed(self, step: str) -> AbstractContextManager[None]:
+        """Adds the wall-clock of the ``with`` block to the journal row."""
+        return self.journal.timed(step)
+
+    def finish(self, data_hash: str) -> None:
+        """Write the journal row of a run that went to its end."""
+        self.journal.finish(data_hash)
+
+
+def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tuple[Kind, Run]:
+    """Load and show a notebook's settings, and begin its run.
+
+    Args:
+        notebook: its name, such as "01_data".
+        kind: its class of settings.
+        namespace: the notebook's ``globals()``, in which its parameters are.
 
     Raises:
-        DataError: a file cannot be read, is not YAML, or holds something else than named values.
+        SettingsError, DataError: see :func:`pwagents.notebook.settings.load_settings`.
     """
-    merged = {}
-    for path in paths:
-        try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise DataError(path, "1", "parameters", error, "a YAML file") from None
-        if not isinstance(values, dict):
-            raise DataError(path, "1", "parameters", type(values).__name__, "lines of 'name: value'")
-        merged |= values
-    return merged
+    parameters = parameters_of(notebook, kind, namespace)
+    settings = load_settings(notebook, kind, parameters)
+    journal = Journal.start(notebook, plain(settings), settings.output_dir)
+    if settings.preset == "smoke":
+        _display(tables.banner(SMOKE_BANNER))
+    _display(settings_table(settings, changes(parameters)))
+    return settings, Run(notebook[:2], settings.output_dir, journal)
 
 
-def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False) -> int:
-    """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``; 0, or 1 when it failed.
-
-    A run from stored results alone goes to ``notebooks/from_stored_runs``: it is no full run.
-
-    Raises:
-        DataError: see :func:`load_parameters`.
-    """
-    folder = Path("params", preset)
-    parameters = load_parameters(folder / "common.yaml", folder / f"{name}.yaml")
-    parameters |= {"preset": preset, "output_dir": str(output_dir)}
-    if stored_runs_only:
-        parameters["stored_runs_only"] = True
-    notebooks = output_dir / "notebooks"
-    finished = notebooks / ("from_stored_runs" if stored_runs_only else "") / f"{name}.ipynb"
-    partial = notebooks / ".partial" / f"{name}.ipynb"
-    finished.parent.mkdir(parents=True, exist_ok=True)
-    partial.parent.mkdir(exist_ok=True)
-
-    with open(partial.with_suffix(".lock"), "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _fail(name, f"another process is running this notebook into {output_dir}")
-        print(f"[{name}] running with preset {preset}", flush=True)
-        start = time.time()
-        problem = _execute(Path("notebooks", f"{name}.ipynb"), partial, parameters)
-        if problem:
-            return _fail(name, f"{problem}\n[{name}] the notebook as far as it came: {partial}")
-        _settle_output(partial)
-        # Dated by its start, so that what was edited during the run makes it run again.
-        os.utime(partial, (start, start))
-        os.replace(partial, finished)
-    minutes, seconds = divmod(round(time.time() - start), 60)
-    print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
-    return 0
+def settings_table(settings: Any, changed: Mapping[str, Any]):
+    """All settings as a table: group, name, value, meaning; those that the notebook changes are bold."""
+    listed = list(rows(settings))
+    frame = pd.DataFrame(
+        [(group, name, _value(value), what) for group, name, value, what in listed],
+        columns=["group", "setting", "value", "meaning"],
+    )
+    bold = [i for i, (group, name, *_) in enumerate(listed) if _is_changed(changed, group, name)]
+    return tables.laid_out(frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold)
 
 
-def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
-    """Run all cells, writing to ``partial`` on the way; what went wrong, or an empty text."""
-    # Imported late because it takes seconds: what can be refused is refused before.
-    from nbclient.exceptions import DeadKernelError
-    from papermill import execute_notebook
-    from papermill.exceptions import PapermillExecutionError
-
-    quiet_kernel = ["--log-level=CRITICAL"]
-    try:
-        execute_notebook(notebook, partial, parameters, kernel_name="python3", extra_arguments=quiet_kernel)
-    except PapermillExecutionError as error:
-        told_whole = error.ename in TOLD_WHOLE
-        reason = [f"{error.ename}: {error.evalue}"] if told_whole else error.traceback
-        return "\n".join([f"failed in cell In [{error.exec_count}]", *reason])
-    except DeadKernelError:
-        return "the kernel died (killed, or out of memory)"
-    return ""
+def _is_changed(changed: Mapping[str, Any], group: str, name: str) -> bool:
+    for part in filter(None, group.split(".")):
+        if group == "data" and name in ("source", "data_dir"):
+            break  # flat in the parameters cell
+        changed = changed.get(part, {})
+    return name in changed
 
 
-def _settle_output(path: Path) -> None:
-    """Keep of each progress bar only its last state; papermill stores every step of it."""
-    import nbformat
-    from nbconvert.preprocessors import CoalesceStreamsPreprocessor
-
-    notebook = nbformat.read(path, as_version=4)
-    notebook, _ = CoalesceStreamsPreprocessor().preprocess(notebook, {})
-    nbformat.write(notebook, path)
+def _value(value: Any) -> str:
+    if value is None or value == "" or value == ():
+        return "none"
+    return str(plain(value)) if not isinstance(value, Path) else value.name
 
 
-def _fail(name: str, message: str) -> int:
-    print(f"[{name}] {message}", file=sys.stderr, flush=True)
-    return 1
+def _display(shown: Any) -> None:
+    from IPython import get_ipython
+    from IPython.display import display
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Run one notebook with the parameters of a preset.")
-    parser.add_argument("name", help="the notebook, for instance 01_data")
-    parser.add_argument("--preset", required=True)
-    parser.add_argument("--output-dir", type=Path, required=True)
-    parser.add_argument("--stored-runs-only", action="store_true")
-    try:
-        return run(**vars(parser.parse_args()))
-    except DataError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if get_ipython():
+        display(shown)

@@ -120,12 +120,12 @@ class SettingMaker(NamedTuple):
         if "recommend" not in self.settings["task_types"]:
             return None
         from pwagents.web.recommenders_by_time import RecommendersByTime
-        from pwagents.web.sasrec import SasRecConfig
+        from pwagents.web.settings import SasRecSettings
 
         shop = self.settings["shop"]
         return RecommendersByTime.fit(
             as_tested(self.benchmark, users, split),
-            SasRecConfig(**shop["recommender"]),
+            SasRecSettings(**shop["recommender"]),
             self.settings["seed"],
             shop["rec_dates"],
             self.cache_dir,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pwagents.agents.plain import FunctionClassifier
-from pwagents.data import load_benchmark
+from pwagents.data import DataSettings, load_benchmark
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.orion.judge import Judge
 from pwagents.orion.players import Roles
@@ -128,9 +128,9 @@ def make_study(
     Args:
         output_dir: of the preset; holds caches and stored replies.
         seed: of data, sampling and wording.
-        data: arguments of :func:`pwagents.data.load_benchmark`; ``n_users`` are held out.
+        data: fields of :class:`pwagents.data.DataSettings`; ``n_users`` are held out.
         shop: ``search_engine``, ``observation``, ``max_tokens`` (of embedded item texts), ``recommender``
-            (arguments of :class:`SasRecConfig`) and ``rec_dates``. The recommender is trained only where
+            (arguments of :class:`SasRecSettings`) and ``rec_dates``. The recommender is trained only where
             recommendation is among the tasks; without it, there is nothing to recommend.
         roles: fields of :class:`pwagents.orion.players.Roles`.
         task_types: of the tasks to train and to test on.
@@ -200,7 +200,7 @@ def _make(text: str) -> Study:
 def _world(settings: Mapping[str, Any], **changes: Any) -> Benchmark:
     """All users, those held out and those to train on."""
     users = {"n_users": settings["data"]["n_users"] + settings["training_users"]}
-    return load_benchmark(seed=settings["seed"], **(settings["data"] | users | changes))[0]
+    return load_benchmark(DataSettings(**(settings["data"] | users | changes)), settings["seed"])[0]
 
 
 def _reworded(tasks: Sequence[Task], settings: Mapping[str, Any]) -> list[Task]:

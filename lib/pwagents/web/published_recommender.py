@@ -13,9 +13,10 @@ import torch
 
 from pwagents.errors import DataError
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRec, SasRecConfig
+from pwagents.web.sasrec import SasRec
+from pwagents.web.settings import SasRecSettings
 
-CONFIG = SasRecConfig()  # the shape that was published
+CONFIG = SasRecSettings()  # the shape that was published
 CHECKPOINT, ITEM_NUMBERS = "pwab.pth", "1000_ids.json"
 # Where a clone of the official repository keeps the two.
 _IN_REPOSITORY = Path("PersonalWAB/envs/pwab/functions/recommender")

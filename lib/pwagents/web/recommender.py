@@ -18,7 +18,8 @@ from safetensors.torch import load_file, save_file
 
 from pwagents.errors import DataError
 from pwagents.web import sasrec
-from pwagents.web.sasrec import SasRec, SasRecConfig, pad, train_sasrec
+from pwagents.web.sasrec import SasRec, pad, train_sasrec
+from pwagents.web.settings import SasRecSettings
 
 BATCH = 256  # sequences scored at once: bounds memory, changes no result
 
@@ -64,7 +65,7 @@ class Recommender:
     def fit(
         cls,
         sequences: Mapping[str, Sequence[str]],
-        config: SasRecConfig,
+        config: SasRecSettings,
         seed: int,
         cache_dir: Path | None = None,
         candidates: Iterable[str] | None = None,
@@ -144,7 +145,7 @@ def number_items(sequences: Sequence[Sequence[str]]) -> dict[str, int]:
 def load_or_train(
     rows: Sequence[Sequence[int]],
     n_items: int,
-    config: SasRecConfig,
+    config: SasRecSettings,
     seed: int,
     cache_dir: Path | None,
     show_progress: bool = True,
@@ -167,7 +168,7 @@ def load_or_train(
     return model
 
 
-def load_sasrec(path: Path, n_items: int, config: SasRecConfig) -> SasRec:
+def load_sasrec(path: Path, n_items: int, config: SasRecSettings) -> SasRec:
     """The model whose weights lie at ``path``, in evaluation mode."""
     with torch.random.fork_rng(devices=[]):  # building the model draws initial weights
         model = SasRec(n_items, config)
@@ -175,7 +176,7 @@ def load_sasrec(path: Path, n_items: int, config: SasRecConfig) -> SasRec:
     return model.eval()
 
 
-def training_hash(rows: Sequence[Sequence[int]], n_items: int, config: SasRecConfig, seed: int) -> str:
+def training_hash(rows: Sequence[Sequence[int]], n_items: int, config: SasRecSettings, seed: int) -> str:
     """16 hex digits over data, configuration, seed, torch's version and the source of the model."""
     source = Path(sasrec.__file__).read_bytes()
     facts = [list(map(list, rows)), n_items, asdict(config), seed, torch.__version__]
@@ -184,7 +185,7 @@ def training_hash(rows: Sequence[Sequence[int]], n_items: int, config: SasRecCon
 
 def evaluate_leave_one_out(
     sequences: Sequence[Sequence[str]],
-    config: SasRecConfig,
+    config: SasRecSettings,
     seed: int,
     ks: Sequence[int] = (10,),
     cache_dir: Path | None = None,
@@ -214,7 +215,7 @@ def ndcg(ranks: np.ndarray, k: int) -> float:
 
 def leave_one_out_ranks(
     sequences: Sequence[Sequence[str]],
-    config: SasRecConfig,
+    config: SasRecSettings,
     seed: int,
     cache_dir: Path | None = None,
     show_progress: bool = True,

@@ -14,7 +14,7 @@ from pathlib import Path
 from pwagents.schema import Benchmark
 from pwagents.web.functions import RESULTS, ProductRecommender
 from pwagents.web.recommender import Recommender
-from pwagents.web.sasrec import SasRecConfig
+from pwagents.web.settings import SasRecSettings
 
 
 class NothingKnown:
@@ -39,7 +39,7 @@ class RecommendersByTime:
     def fit(
         cls,
         benchmark: Benchmark,
-        config: SasRecConfig,
+        config: SasRecSettings,
         seed: int,
         n_dates: int,
         cache_dir: Path | None = None,

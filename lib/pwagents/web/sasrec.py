@@ -11,49 +11,17 @@ instead of losing its beginning, and an epoch visits each window once instead of
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
-from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pwagents.errors import DataError
 from pwagents.progress import progress
 from pwagents.threads import one_core
+from pwagents.web.settings import SasRecSettings
 
 PADDING = 0  # item 0 is no item
-
-
-@dataclass(frozen=True)
-class SasRecConfig:
-    """Shape and training of one SASRec; the defaults are PersonalWAB's.
-
-    Args:
-        hidden, blocks, heads, dropout: of the transformer.
-        max_length: the most recent items the model sees.
-        epochs, batch_size (windows), learning_rate: of Adam, betas 0.9 and 0.98.
-        loss: ``bce``, as published; ``cross_entropy``, softmax over all items; or ``gbce`` (Petrov &
-            Macdonald, RecSys 2023), ``bce`` corrected for the overconfidence that negative sampling causes.
-        negatives: sampled items a position, for ``bce`` (published: 1) and ``gbce`` (theirs: 256).
-        gbce_t: calibration of ``gbce``: 0 is ``bce``, 1 is fully calibrated.
-
-    Raises:
-        pydantic.ValidationError: (a ValueError) naming the field, at an unknown loss or a value out of range.
-    """
-
-    hidden: PositiveInt = 50
-    blocks: PositiveInt = 2
-    heads: PositiveInt = 2
-    max_length: PositiveInt = 30
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    epochs: PositiveInt = 1000
-    batch_size: PositiveInt = 128
-    learning_rate: PositiveFloat = 0.001
-    loss: Literal["bce", "cross_entropy", "gbce"] = "bce"
-    negatives: PositiveInt = 1
-    gbce_t: Annotated[float, Field(ge=0, le=1)] = 0.75
 
 
 class FeedForward(nn.Module):
@@ -78,7 +46,7 @@ def position_wise(convolution: nn.Conv1d, x: Tensor) -> Tensor:
 class SasRec(nn.Module):
     """Self-attention over the items of a sequence; items are numbered 1 to ``n_items``, 0 is padding."""
 
-    def __init__(self, n_items: int, config: SasRecConfig):
+    def __init__(self, n_items: int, config: SasRecSettings):
         super().__init__()
         hidden, blocks = config.hidden, range(config.blocks)
         self.max_length = config.max_length
@@ -174,7 +142,7 @@ def gbce_beta(n_items: int, negatives: int, t: float) -> float:
     return rate * (t * (1 - 1 / rate) + 1 / rate)
 
 
-def sequence_loss(model: SasRec, windows: Tensor, config: SasRecConfig) -> Tensor:
+def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Tensor:
     """Mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
     inputs, targets = windows[:, :-1], windows[:, 1:]
     real = inputs != PADDING
@@ -205,7 +173,7 @@ def check_sequences(sequences: Sequence[Sequence[int]], n_items: int) -> None:
 def train_sasrec(
     sequences: Sequence[Sequence[int]],
     n_items: int,
-    config: SasRecConfig,
+    config: SasRecSettings,
     seed: int,
     show_progress: bool = True,
 ) -> SasRec:
@@ -231,7 +199,7 @@ def train_sasrec(
     return model.eval()
 
 
-def train_epoch(model: SasRec, optimizer, windows: Tensor, config: SasRecConfig) -> float:
+def train_epoch(model: SasRec, optimizer, windows: Tensor, config: SasRecSettings) -> float:
     """One pass over the windows in random order; returns the mean loss of its batches."""
     losses = []
     for rows in torch.randperm(len(windows)).split(config.batch_size):

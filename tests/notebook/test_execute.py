@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from pwagents.notebook.run import TOLD_WHOLE, run
+from pwagents.notebook.execute import TOLD_WHOLE, run
 
 RAISES = """
 class {name}(RuntimeError):
@@ -16,10 +16,7 @@ raise {name}("the model needs 90 GiB")
 @pytest.mark.parametrize(("name", "whole"), [("DoesNotFitError", True), ("SomeError", False)])
 def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for folder in ("notebooks", "params/smoke"):
-        (tmp_path / folder).mkdir(parents=True)
-    for parameters in ("common", "fails"):
-        (tmp_path / "params" / "smoke" / f"{parameters}.yaml").write_text("")
+    (tmp_path / "notebooks").mkdir()
     cells = [nbformat.v4.new_code_cell("", metadata={"tags": ["parameters"]})]
     cells.append(nbformat.v4.new_code_cell(RAISES.format(name=name)))
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})

@@ -1,0 +1,95 @@
+"""What data a notebook works on: which source, how much of it, and how hard the embedded world is."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import PositiveInt, Strict, ValidationInfo, field_validator
+
+from pwagents.data.synthetic import WorldConfig
+from pwagents.project import project_path
+from pwagents.settings import Names, Share, settings
+
+Source = Literal["synthetic", "amazon", "personalwab"]
+Pair = Annotated[tuple[int, int], Strict(False)]  # least and most; a list in YAML
+
+# A history is split in three: the past, train and test; each needs a purchase.
+_LOWEST = {"history": 3, "interests": 1}
+_FILES = {
+    "amazon": "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category",
+    "personalwab": "user_profiles.json, user_history_part_*.json, all_products_part_*.json and "
+    "user_instructions.json",
+}
+
+
+@settings
+class DataSettings:
+    """A source, and how much of it to take."""
+
+    source: Source
+    """synthetic (the embedded world), amazon (raw Amazon Reviews 2023) or personalwab (as published)."""
+
+    data_dir: str = ""
+    """Folder of the source's files, seen from the project's root; the embedded world has none."""
+
+    n_users: PositiveInt
+    """Users; with amazon and personalwab at most so many."""
+
+    n_products: PositiveInt
+    """Products; with amazon and personalwab, what the users bought is filled up to so many."""
+
+    history: Pair
+    """Least and most behaviours of a user; amazon heeds the least alone, personalwab neither."""
+
+    interests: Pair
+    """Least and most interests of a user (synthetic)."""
+
+    drift: Share
+    """Probability that the preferences of an interest change during the history (synthetic)."""
+
+    completeness: Share
+    """Probability that an instruction names an attribute of what is wanted (synthetic)."""
+
+    categories: Names = ()
+    """Categories to take users and products from; none takes all (amazon)."""
+
+    @field_validator("history", "interests")
+    @classmethod
+    def _check_pair(cls, pair: tuple[int, int], info: ValidationInfo) -> tuple[int, int]:
+        lowest = _LOWEST[info.field_name]
+        if not lowest <= pair[0] <= pair[1]:
+            raise ValueError(f"expected two whole numbers [least, most], {lowest} <= least <= most")
+        return pair
+
+    @property
+    def world(self) -> WorldConfig:
+        """Size and difficulty of the embedded world."""
+        return WorldConfig(
+            n_users=self.n_users,
+            n_products=self.n_products,
+            history=self.history,
+            interests=self.interests,
+            drift=self.drift,
+            completeness=self.completeness,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where the source's files are."""
+        return project_path(Path(self.data_dir).expanduser())
+
+    def require_files(self) -> None:
+        """Do nothing where the source's files are there (none is opened), or where it needs none.
+
+        Raises:
+            ValueError: one line that names ``data_dir`` and the files that were expected there.
+        """
+        if self.source == "synthetic":
+            return
+        if not self.data_dir:
+            needed = f"source {self.source!r} needs the folder of its files: {_FILES[self.source]}"
+            raise ValueError(f"data_dir is empty; {needed}")
+        if self.source == "amazon":
+            from pwagents.data.amazon import find_files
+        else:
+            from pwagents.data.personalwab import find_files
+        find_files(self.folder)

@@ -1,0 +1,103 @@
+"""Run one notebook with the parameters of a preset; the Makefile calls it from the project's root.
+
+    python -m pwagents.notebook.execute 01_data --preset smoke --output-dir outputs/smoke
+
+papermill does the work. Added here: the finished notebook appears only after its last cell has run, two
+runs of one notebook cannot overlap, and a failure is told in a few lines.
+"""
+
+import argparse
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+
+# Errors whose message says all that a user needs.
+TOLD_WHOLE = ("SettingsError", "DataError", "InfrastructureError", "DoesNotFitError", "LaunchError")
+
+
+def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False) -> int:
+    """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``; 0, or 1 when it failed.
+
+    A run from stored results alone goes to ``notebooks/from_stored_runs``: it is no full run.
+
+    The notebook reads the preset's parameters by itself (:mod:`pwagents.notebook.settings`).
+    """
+    parameters = {"preset": preset, "output_dir": str(output_dir), "stored_runs_only": stored_runs_only}
+    notebooks = output_dir / "notebooks"
+    finished = notebooks / ("from_stored_runs" if stored_runs_only else "") / f"{name}.ipynb"
+    partial = notebooks / ".partial" / f"{name}.ipynb"
+    finished.parent.mkdir(parents=True, exist_ok=True)
+    partial.parent.mkdir(exist_ok=True)
+
+    with open(partial.with_suffix(".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _fail(name, f"another process is running this notebook into {output_dir}")
+        print(f"[{name}] running with preset {preset}", flush=True)
+        start = time.time()
+        problem = _execute(Path("notebooks", f"{name}.ipynb"), partial, parameters)
+        if problem:
+            return _fail(name, f"{problem}\n[{name}] the notebook as far as it came: {partial}")
+        _settle_output(partial)
+        # Dated by its start, so that what was edited during the run makes it run again.
+        os.utime(partial, (start, start))
+        os.replace(partial, finished)
+    minutes, seconds = divmod(round(time.time() - start), 60)
+    print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
+    return 0
+
+
+def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
+    """Run all cells, writing to ``partial`` on the way; what went wrong, or an empty text."""
+    # Imported late because it takes seconds: what can be refused is refused before.
+    from nbclient.exceptions import DeadKernelError
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillExecutionError
+
+    quiet_kernel = ["--log-level=CRITICAL"]
+    try:
+        execute_notebook(notebook, partial, parameters, kernel_name="python3", extra_arguments=quiet_kernel)
+    except PapermillExecutionError as error:
+        told_whole = error.ename in TOLD_WHOLE
+        reason = [f"{error.ename}: {error.evalue}"] if told_whole else error.traceback
+        return "\n".join([f"failed in cell In [{error.exec_count}]", *reason])
+    except DeadKernelError:
+        return "the kernel died (killed, or out of memory)"
+    return ""
+
+
+def _settle_output(path: Path) -> None:
+    """Keep of each progress bar only its last state; collapse parameters, which the settings show."""
+    import nbformat
+    from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+
+    notebook = nbformat.read(path, as_version=4)
+    notebook, _ = CoalesceStreamsPreprocessor().preprocess(notebook, {})
+    for cell in notebook.cells:
+        if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
+            cell.metadata["jupyter"] = {"source_hidden": True}
+    nbformat.write(notebook, path)
+
+
+def _fail(name: str, message: str) -> int:
+    print(f"[{name}] {message}", file=sys.stderr, flush=True)
+    return 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run one notebook with the parameters of a preset.")
+    parser.add_argument("name", help="the notebook, for instance 01_data")
+    parser.add_argument("--preset", required=True)
+    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument("--stored-runs-only", action="store_true")
+    try:
+        return run(**vars(parser.parse_args()))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
