@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.tables import write_aside
+from pwagents.project import write_aside
 
 _STYLE = (
     "seaborn-v0_8-whitegrid",
