@@ -79,10 +79,10 @@ def test_losses_are_drawn_a_line_a_training():
         columns=["training", "step", "loss"],
     )
     left, right = plot_losses(curves).axes
-    lines = {line.get_label(): line for ax in (left, right) for line in ax.get_lines()}
     assert [len(ax.get_lines()) for ax in (left, right)] == [2, 2]
-    assert lines["SFT, full"].get_color() == lines["DPO, full"].get_color() != lines["function"].get_color()
-    assert lines["no preference (log 2)"].get_ydata()[0] == pytest.approx(0.693, abs=1e-3)
+    sft, dpo = ({line.get_label(): line for line in ax.get_lines()} for ax in (left, right))
+    assert sft["full"].get_color() == dpo["full"].get_color() != sft["function"].get_color()
+    assert dpo["no preference (log 2)"].get_ydata()[0] == pytest.approx(0.693, abs=1e-3)
 
 
 def test_labels_are_counted_by_task_and_outcome_also_where_there_are_none():

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import plain, use_style
+from pwagents.evaluation.figures import mark_level, plot_lines
 
 
 def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
@@ -20,31 +21,32 @@ def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
 
 
 def plot_losses(curves: pd.DataFrame):
-    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a training.
+    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a variant.
 
-    The trainings of one variant ("SFT, full" and "DPO, full") share a colour. Where the loss of preferences
-    begins, at log 2, the model is the reference and prefers nothing.
+    Where the loss of preferences begins, at log 2, the model is the reference and prefers nothing.
 
     Args:
-        curves: from :func:`pwagents.puma.train.training_logs`; what is named "DPO, ..." goes right.
+        curves: from :func:`pwagents.puma.train.training_logs`; what is named "DPO, ..." goes right, in the
+            colour of its variant ("SFT, full" and "DPO, full").
 
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
     """
-    import matplotlib.pyplot as plt
-
-    use_style()
-    fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    names = dict.fromkeys(curves["training"])
-    variants = list(dict.fromkeys(name.split(", ")[-1] for name in names))
-    for name in names:
-        log = curves[curves["training"] == name]
-        ax, variant = axes[int(name.startswith("DPO"))], name.split(", ")[-1]
-        ax.plot(log["step"], log["loss"], color=f"C{variants.index(variant)}", label=plain(name))
-    axes[0].set(title="Fine-tuning", xlabel="step", ylabel="loss (nats a token)", yscale="log")
-    axes[0].yaxis.set_major_formatter("{x:g}")
-    axes[1].set(title="Preferences (DPO)", xlabel="step", ylabel="loss (nats a pair)")
-    axes[1].axhline(math.log(2), color="grey", linestyle="--", linewidth=1, label="no preference (log 2)")
-    for ax in axes:
-        ax.legend(fontsize=10)
-    return fig
+    preferences = curves["training"].str.startswith("DPO")
+    panels = np.where(preferences, "Preferences (DPO)", "Fine-tuning")
+    named = curves.assign(panel=panels, variant=curves["training"].str.split(", ").str[-1])
+    figure = plot_lines(
+        named.sort_values("panel", kind="stable"),
+        "step",
+        "loss",
+        hue="variant",
+        panel="panel",
+        panel_size=(5.5, 4.2),
+        xlabel="step",
+    )
+    left, right = figure.axes
+    left.set(ylabel="loss (nats a token)", yscale="log")
+    left.yaxis.set_major_formatter("{x:g}")
+    right.set(ylabel="loss (nats a pair)")
+    mark_level(right, math.log(2), "no preference (log 2)")
+    return figure
