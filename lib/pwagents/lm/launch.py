@@ -35,9 +35,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pwagents.errors import DataError
-from pwagents.evaluation.tables import write_aside
 from pwagents.lm.tokens import Example
-from pwagents.project import project_path
+from pwagents.project import project_path, write_aside
 from pwagents.schema import check_choice
 
 Stage = Literal["sft", "dpo", "grpo", "ppo"]
