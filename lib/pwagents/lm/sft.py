@@ -10,7 +10,7 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import Message, Tool
@@ -192,3 +192,17 @@ def _load(folder: Path | str, weights: str) -> "PreTrainedModel":
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(folder, dtype=weights)
+
+
+def train_on_plain(model: str, examples: list, config: dict[str, Any], out_folder: str) -> None:
+    """:func:`train_on` from JSON values, for :func:`pwagents.lm.launch.launch`.
+
+    Args:
+        model: a folder; the tokenizer is in it, too.
+        examples: the fields of each :class:`Example`, as a list.
+        config: the fields of :class:`SftSettings`.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    train_on(model, tokenizer, [Example(*each) for each in examples], SftSettings(**config), out_folder)
