@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import bounds, describe
-from pwagents.benchmark.hardness import RUNGS, knowledge_gains, search_ladder
+from pwagents.benchmark.hardness import RUNGS, knowledge_gains, ladder_by_kind, search_ladder
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation import breakdowns as benchmark_tables
@@ -12,12 +12,12 @@ from pwagents.evaluation.runner import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 from pwagents.web.search import build_search_engine
 
-CONFIG = {"n_users": 60, "n_products": 1200, "history": (10, 40)}
+CONFIG = WorldConfig(n_users=60, n_products=1200, history=(10, 40))
 
 
 @pytest.fixture(scope="module")
 def world():
-    return make_world(WorldConfig(**CONFIG), seed=0)
+    return make_world(CONFIG, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +38,23 @@ def test_each_rung_of_the_ladder_stands_higher_and_the_floor_is_far_from_the_cei
     assert ladder["+ right interest, up to date"] < ladder["+ the user's answers"]
 
 
+def test_the_ladder_by_kind_of_instruction(world, engine):
+    tasks = world.benchmark.tasks["test"]
+    ladder = search_ladder(world, engine, tasks, seed=0)
+    table = ladder_by_kind(ladder, world.truth)
+    assert list(table.index) == list(RUNGS)
+    counts = [int(column.partition("n = ")[2].rstrip(")").replace(",", "")) for column in table]
+    assert sum(counts) == sum(task.type == "search" for task in tasks)
+    weighted = (table.loc["instruction alone"] * counts).sum() / sum(counts)
+    assert weighted == pytest.approx(means(ladder)["instruction alone"])
+
+
 def test_negative_controls_gain_exactly_nothing():
-    knobs = {
-        "configured": {},
-        "one interest": {"interests": (1, 1)},
-        "no drift": {"drift": 0.0},
-        "complete": {"completeness": 1.0},
-    }
-    gains = knowledge_gains(CONFIG, knobs, seed=0).set_index(["world", "knowledge"])["gain"]
-    assert (gains["configured"] > 0.05).all()
+    gains = knowledge_gains(CONFIG, seed=0).set_index(["world", "knowledge"])["gain"]
+    assert (gains["as configured"] > 0.05).all()
     assert gains["one interest", "knowing the right interest"] == 0
     assert gains["no drift", "updating the profile"] == 0
-    assert gains["complete", "asking the user"] == 0
+    assert gains["complete instructions", "asking the user"] == 0
     assert gains["one interest", "asking the user"] > 0.05 and gains["no drift", "asking the user"] > 0.05
 
 
