@@ -1,7 +1,7 @@
 """What notebook 04 works with, made from its settings: who learns and who is tested, shops, memories, labels.
 
 worlds = load_worlds(settings)
-study = PumaStudy(settings, worlds, base)
+study = PumaStudy(settings, worlds, PumaModels(settings, base, data))
 items = remember(worlds.train_tasks, study.start, study.memory(256))     train tasks and what is remembered
 """
 
@@ -93,17 +93,15 @@ class PumaStudy:
     answer.
 
     Args:
-        base: the folder of the model that all trainings start from.
+        models: the trainings; their base model's tokenizer measures the memory.
 
     Attributes:
-        models: the trainings.
         learning_shop: where train tasks are played.
         engine, embedder: the search engine, and what scores reviews, of the shop to be tested in.
     """
 
-    def __init__(self, settings: PumaNotebook, worlds: Worlds, base: Path):
-        self.settings, self.worlds = settings, worlds
-        self.models = PumaModels(settings, base, f"{settings.data.source}, {worlds.learned.content_hash}")
+    def __init__(self, settings: PumaNotebook, worlds: Worlds, models: PumaModels):
+        self.settings, self.worlds, self.models = settings, worlds, models
         shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
         self.engine, learning_engine = (
             build_search_engine(world.products, engine=shop.search_engine, cache_dir=cache)
@@ -120,7 +118,7 @@ class PumaStudy:
         self._memory_embedder = Embedder(cache, shop.max_tokens, batch_size=64)
 
     def start(self, task: Task) -> Episode:
-        """A train task's episode: in the shop to learn in, with the past before the user's first train task."""
+        """A train task's episode in the shop to learn in; the past ends before the user's first one."""
         return Episode(WebEnvironment(self.learning_shop), task, self.worlds.learned.history(task, "train"))
 
     def memory(self, tokens: int) -> TaskMemory:
@@ -142,7 +140,7 @@ class PumaStudy:
         rows = [(item.task.type, c.score) for item, many in zip(items, scored, strict=True) for c in many]
         return pd.DataFrame(rows, columns=["task", "result"]).groupby("task", sort=False)["result"].mean()
 
-    def examples_of_variants(
+    def labels_of_variants(
         self, labels: Sequence[Example], published: Sequence[Example]
     ) -> dict[str, list[Example]]:
         """What step 2 of each variant is fine-tuned on, by the variant's name.

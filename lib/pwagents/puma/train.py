@@ -159,7 +159,7 @@ class PumaModels:
         return make_pairs(items, [[Candidate(*each) for each in many] for many in candidates])
 
     def preferred(self, variant: str, writer: Path, pairs: Sequence[Pair]) -> Path:
-        """Step 2: DPO from the model of ``writer``, which is the reference; without pairs that model itself."""
+        """Step 2: DPO from the model of ``writer``, the reference; without pairs that model itself."""
         if not pairs:
             return writer
         config, name = self.settings.dpo, _folder("puma-dpo", variant)
@@ -172,13 +172,9 @@ class PumaModels:
             launch("pwagents.lm.dpo:train_on_plain", given, config.n_gpus, config.sharding)
             write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "dpo"))
 
-        parts = {
-            "writer": self.name_of(writer),
-            "pairs": hash_of(
-                [[pair.conversation(pair.best), pair.conversation(pair.worst)] for pair in pairs]
-            ),
-        }
-        return self._cached(name, parts | {"settings": deciding(config)}, make)
+        told = [[pair.conversation(pair.best), pair.conversation(pair.worst)] for pair in pairs]
+        parts = {"writer": self.name_of(writer), "pairs": hash_of(told), "settings": deciding(config)}
+        return self._cached(name, parts, make)
 
     def _fine_tuned(
         self, name: str, what: str, examples: Sequence[tokens.Example], config: SftSettings

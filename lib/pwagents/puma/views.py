@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ _FLOORS = ("random", "popularity")  # they know neither user nor request; other 
 
 
 def one_of_each_type(items: Sequence[PumaTask]) -> str:
-    """The input of step 2 for the first task of each type: the first rule, then what the user's turn holds."""
+    """The input of step 2 for the first task of each type: its rule, and the beginning of the user's turn."""
     shown = []
     for item in {item.task.type: item for item in reversed(items)}.values():
         rules, asked = item.messages
@@ -59,9 +60,7 @@ def pair_counts(outcomes: Mapping[str, Mapping[tuple[str, str], int]]) -> pd.Dat
         outcomes: variant -> counts as of :func:`pwagents.puma.pairs.make_pairs`.
     """
     frame = pd.DataFrame(outcomes).fillna(0).astype(int).rename_axis(["task", "outcome"])
-    order = [
-        (task, outcome) for task in TASK_TYPES for outcome in _OUTCOMES if (task, outcome) in frame.index
-    ]
+    order = [place for place in product(TASK_TYPES, _OUTCOMES) if place in frame.index]
     return frame.loc[order].reset_index()
 
 
@@ -125,7 +124,7 @@ def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataF
         results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
         references: from :mod:`pwagents.benchmark.bounds`.
     """
-    kinds = {name: "Floor" for name in _FLOORS} | {"oracle": "Ceiling"}
+    kinds = {**dict.fromkeys(_FLOORS, "Floor"), "oracle": "Ceiling"}
     kind = references["method"].map(kinds).fillna("Reference")
     named = references.assign(method=kind + ": " + references["method"])
     named = named.rename(columns={"result_accuracy": "result_official"})
