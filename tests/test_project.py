@@ -25,3 +25,12 @@ def test_code_hash_changes_with_the_code_of_its_rooms_alone(tmp_path, monkeypatc
     assert project.code_hash("agents", "web", "embedding") != before
     with pytest.raises(FileNotFoundError):
         project.code_hash("nothing")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    project.write_aside(path, "old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    with pytest.raises(OSError):
+        project.write_aside(path, "new")
+    assert path.read_text() == "old"

@@ -1,6 +1,7 @@
-"""Where the project lies, and which code it runs."""
+"""Where the project lies, which code it runs, and how it writes files."""
 
 import hashlib
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
@@ -32,3 +33,11 @@ def code_hash(*rooms: str) -> str:
         for file in files:
             digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def write_aside(path: Path, content: str | bytes) -> None:
+    """Write a file beside its place and move it there, so that no reader ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(aside, path)

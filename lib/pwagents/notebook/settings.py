@@ -108,7 +108,8 @@ def read_values(path: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(path, "1", "parameters", error, "a YAML file") from None
+        found = " ".join(str(error).split())  # on one line
+        raise DataError(path, "1", "parameters", found, "a YAML file") from None
     if not isinstance(values, dict):
         raise DataError(path, "1", "parameters", type(values).__name__, "lines of 'name: value'")
     return values
@@ -188,12 +189,14 @@ def _told(notebook: str, kind: type, problem: Mapping[str, Any]) -> str:
         return f"{where}: found setting {_unknown(name, _names(kind, groups))}"
     if problem["type"] == "missing":
         return f"{where}, setting {name}: found none; expected a value in params/{COMPLETE}"
-    expected = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    expected = problem["msg"]
+    for prefix in ("Value error, ", "Input should be ", "expected "):
+        expected = expected.removeprefix(prefix)
     return f"{where}, setting {name}: found {problem['input']!r}; expected {expected}"
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"{name!r}; expected {near[0] if near else 'one of ' + ', '.join(known)}"
 
 

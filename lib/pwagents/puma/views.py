@@ -1,21 +1,31 @@
-"""PUMA's tables: PersonalWAB's Tables 3, 5 and 6 with the printed numbers beside ours, and paired tests.
-
-Figures of PUMA's trainings.
-"""
+"""What notebook 04 shows: labels, pairs, losses, and results between floors and ceilings."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 
+import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.breakdowns import by_task
-from pwagents.evaluation.figures import plain, use_style
-from pwagents.evaluation.paper import paper_table
-from pwagents.evaluation.statistics import paired_test
-from pwagents.evaluation.tables import paper_beside
+from pwagents.evaluation.breakdowns import in_order
+from pwagents.evaluation.figures import mark_level, plot_lines
+from pwagents.lm.log import has_fallen
+from pwagents.puma.labels import Example, PumaTask
+from pwagents.puma.pairs import Candidate, Pair
+from pwagents.puma.settings import PumaNotebook
 from pwagents.schema import TASK_TYPES
 
-METRICS = {"function_accuracy": "function_accuracy", "result_official": "result_accuracy"}
+_OUTCOMES = ("pair", "equal", "no call")
+_FLOORS = ("random", "popularity")  # they know neither user nor request; other references bound nothing
+
+
+def one_of_each_type(items: Sequence[PumaTask]) -> str:
+    """The input of step 2 for the first task of each type: its rule, and the beginning of the user's turn."""
+    shown = []
+    for item in {item.task.type: item for item in reversed(items)}.values():
+        rules, asked = item.messages
+        shown.append(f"{rules['content'].split('.')[1].strip()} ...\n{asked['content'][:700]}\n{'-' * 80}")
+    return "\n".join(shown)
 
 
 def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
@@ -29,68 +39,113 @@ def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
     return frame.pivot(index="task", columns="outcome", values="n").fillna(0).astype(int).reset_index()
 
 
-def beside_paper(frame: pd.DataFrame, table: str, rows: Mapping[str, str]) -> pd.DataFrame:
-    """A table of PersonalWAB, its numbers and ours side by side.
+def label_examples(labels: Sequence[Example], published: Sequence[Example]) -> pd.DataFrame:
+    """A task of each type with both labels.
 
     Args:
-        frame: episodes as of :func:`pwagents.evaluation.runner.records_frame`.
-        table: "Table 3", "Table 5" or "Table 6".
-        rows: method -> its row in the table; a name that the paper does not have makes a row of its own.
+        labels, published: of the same tasks, in the same order.
     """
-    printed = paper_table("PersonalWAB", table)
-    shown = frame[frame["method"].isin(rows)].assign(method=lambda f: f["method"].map(rows))
-    measured = by_task(shown, METRICS)[0].reindex(columns=printed.columns).rename_axis("row")
-    return paper_beside(_flat(measured), _flat(printed)).astype(float)
+    chosen = {label.item.task.type: (label, other) for label, other in zip(labels, published, strict=True)}
+    rows = [
+        (task, label.item.task.instruction, _said(label.arguments), _said(other.arguments))
+        for task, (label, other) in chosen.items()
+    ]
+    return pd.DataFrame(rows, columns=["task", "instruction", "leak-free", "as published"])
 
 
-def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """One heading a column ("search, result accuracy"), as paper and here take the second."""
-    return frame.set_axis([f"{task}, {column.replace('_', ' ')}" for task, column in frame.columns], axis=1)
-
-
-def differences(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Paired tests on the tasks of each type and on all, one row a comparison and task.
+def pair_counts(outcomes: Mapping[str, Mapping[tuple[str, str], int]]) -> pd.DataFrame:
+    """Train tasks by type and by what sampling gave, a column a variant.
 
     Args:
-        pairs: what is compared, in words -> the two methods, first minus second.
-
-    Returns:
-        ``comparison, task, difference, low, high, p, n_tasks, n_users``, clustered by user.
+        outcomes: variant -> counts as of :func:`pwagents.puma.pairs.make_pairs`.
     """
-    rows = []
-    for name, (a, b) in pairs.items():
-        for task in (*TASK_TYPES, "overall"):
-            part = frame if task == "overall" else frame[frame["type"] == task]
-            rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
-    return pd.DataFrame(rows).drop(columns="n_left_out")
+    frame = pd.DataFrame(outcomes).fillna(0).astype(int).rename_axis(["task", "outcome"])
+    order = [place for place in product(TASK_TYPES, _OUTCOMES) if place in frame.index]
+    return frame.loc[order].reset_index()
 
 
-def plot_losses(curves: pd.DataFrame):
-    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a training.
+def pair_examples(pairs: Sequence[Pair]) -> str:
+    """A pair of each type of task, as text: the request, the best and the worst answer with their results."""
+    shown = []
+    for pair in {pair.item.task.type: pair for pair in pairs}.values():
+        task = pair.item.task
+        shown.append(f"{task.type}: {task.instruction}")
+        shown += [_scored("best", pair.best), _scored("worst", pair.worst)]
+    return "\n".join(shown)
 
-    The trainings of one variant ("SFT, full" and "DPO, full") share a colour. Where the loss of preferences
-    begins, at log 2, the model is the reference and prefers nothing.
+
+def not_learned(losses: pd.DataFrame) -> list[str]:
+    """Trainings whose loss has not fallen; a log of one row, of a very short training, says nothing.
 
     Args:
-        curves: from :func:`pwagents.puma.train.training_logs`; what is named "DPO, ..." goes right.
+        losses: from :func:`pwagents.lm.log.read_losses`.
+    """
+    logs = losses.groupby("training", sort=False)["loss"]
+    return [name for name, log in logs if len(log) > 1 and not has_fallen(list(log))]
+
+
+def plot_losses(losses: pd.DataFrame):
+    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a variant.
+
+    Where the loss of preferences begins, at log 2, the model is the reference and prefers nothing.
+
+    Args:
+        losses: from :func:`pwagents.lm.log.read_losses`; names are "SFT: PUMA" or "DPO: PUMA", and what is
+            named "DPO: ..." goes right, in the colour of its variant.
 
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
     """
-    import matplotlib.pyplot as plt
+    preferences = losses["training"].str.startswith("DPO")
+    panels = np.where(preferences, "Preferences (DPO)", "Fine-tuning")
+    named = losses.assign(panel=panels, variant=losses["training"].str.split(": ", n=1).str[-1])
+    figure = plot_lines(
+        named.sort_values("panel", kind="stable"),
+        "step",
+        "loss",
+        hue="variant",
+        panel="panel",
+        panel_size=(5.5, 4.2),
+        xlabel="step",
+    )
+    left, *right = figure.axes  # no panel of preferences where sampling gave no pair
+    left.set(ylabel="loss (nats a token)", yscale="log")
+    left.yaxis.set_major_formatter("{x:g}")
+    for ax in right:
+        ax.set(ylabel="loss (nats a pair)")
+        mark_level(ax, math.log(2), "no preference (log 2)")
+    return figure
 
-    use_style()
-    fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    names = dict.fromkeys(curves["training"])
-    variants = list(dict.fromkeys(name.split(", ")[-1] for name in names))
-    for name in names:
-        log = curves[curves["training"] == name]
-        ax, variant = axes[int(name.startswith("DPO"))], name.split(", ")[-1]
-        ax.plot(log["step"], log["loss"], color=f"C{variants.index(variant)}", label=plain(name))
-    axes[0].set(title="Fine-tuning", xlabel="step", ylabel="loss (nats a token)", yscale="log")
-    axes[0].yaxis.set_major_formatter("{x:g}")
-    axes[1].set(title="Preferences (DPO)", xlabel="step", ylabel="loss (nats a pair)")
-    axes[1].axhline(math.log(2), color="grey", linestyle="--", linewidth=1, label="no preference (log 2)")
-    for ax in axes:
-        ax.legend(fontsize=10)
-    return fig
+
+def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """Agents' results between what stands around them: floors and references first, the ceiling last.
+
+    Args:
+        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
+        references: from :mod:`pwagents.benchmark.bounds`.
+    """
+    kinds = {**dict.fromkeys(_FLOORS, "Floor"), "oracle": "Ceiling"}
+    kind = references["method"].map(kinds).fillna("Reference")
+    named = references.assign(method=kind + ": " + references["method"])
+    named = named.rename(columns={"result_accuracy": "result_official"})
+    around = [named[kind != "Ceiling"], results, named[kind == "Ceiling"]]
+    return in_order(pd.concat(around, ignore_index=True))
+
+
+def circumstances(settings: PumaNotebook, n_tasks: int) -> str:
+    """What the test's numbers hold for, for the notes of tables."""
+    whose = " of users that no training saw" if settings.study.training_users else ""
+    return (
+        f"Single-turn, leak-free, source {settings.data.source}, {n_tasks:,} test tasks{whose}. Backbone: "
+        f"{settings.base.backbone}; memory {settings.study.memory_tokens} tokens of its tokenizer."
+    )
+
+
+def _scored(name: str, candidate: Candidate) -> str:
+    return f"  {name}, {candidate.score:.2f}: {_said(candidate.arguments)}"
+
+
+def _said(arguments: Mapping[str, object]) -> str:
+    """The one argument of a call: a text, or ids."""
+    (value,) = arguments.values()
+    return value if isinstance(value, str) else ", ".join(value)

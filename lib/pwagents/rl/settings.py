@@ -22,7 +22,7 @@ class RlSettings(Tuning):
     """Tasks a step, over all GPUs."""
     num_generations: PositiveInt = 8
     """Episodes of each of them."""
-    learning_rate: NonNegativeFloat = 5e-4
+    learning_rate: PositiveFloat = 5e-4
     """Of AdamW, without weight decay; Orion, 5.1: 2e-6 for all weights."""
     lr_scheduler_type: Schedule = "constant"
     per_device_train_batch_size: PositiveInt = 16
@@ -70,7 +70,7 @@ class GrpoSettings(RlSettings):
     scale_rewards: Scale = "group"
     """Whether advantages are divided by their group's deviation, as GRPO has it, or by nothing."""
     loss_type: Literal["dapo", "grpo"] = "dapo"
-    """The loss is the mean over all sampled tokens of a step, as with PPO here (dapo), or over the episodes of
+    """The loss is the mean over all sampled tokens of a step, as with PPO here (dapo), or over episodes of
     each one's mean (grpo; Guo et al. 2025), which favours short episodes."""
     use_vllm: bool = False
     """vLLM plays the episodes, in the same process, with the weights as they are at each step; GPUs only."""
@@ -88,7 +88,7 @@ class PpoSettings(RlSettings):
     """GAE's lambda per sampled token; below 1 the policy is taught to ask less (:mod:`pwagents.rl.ppo`)."""
     epochs: PositiveInt = 1
     """Passes over a step's episodes, one update each."""
-    value_learning_rate: NonNegativeFloat = 1e-3
+    value_learning_rate: PositiveFloat = 1e-3
     """Of the critic."""
     value_epochs: PositiveInt = 4
     """Passes of the critic over a step's tokens, four updates each."""
