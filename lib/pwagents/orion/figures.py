@@ -8,7 +8,7 @@ import pandas as pd
 from pwagents.evaluation.figures import mark_level, plot_lines
 from pwagents.rl.log import smooth
 
-# Numbers of the log -> what a panel says of them. What is held out is marked; all else are training episodes.
+# Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.
 PANELS = {
     "reward": "reward of an episode",
     "reward_task": "reward: task",
