@@ -8,11 +8,11 @@ import pytest
 
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.plain import FunctionClassifier
-from pwagents.agents.run import Stage, require_played, run_method
+from pwagents.agents.run import Stage, run_method
 from pwagents.benchmark.sessions import costs, problem_counts
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import DataError, InfrastructureError
-from pwagents.evaluation.runner import records_frame
+from pwagents.evaluation.runner import records_frame, require_played
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore

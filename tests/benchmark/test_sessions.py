@@ -12,7 +12,7 @@ from pwagents.benchmark.sessions import (
     problem_counts,
 )
 from pwagents.evaluation.figures import save_figure
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.statistics import noise_floor
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 

@@ -8,7 +8,7 @@ from pwagents.benchmark.hardness import RUNGS, knowledge_gains, search_ladder
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation import breakdowns as benchmark_tables
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 from pwagents.web.search import build_search_engine
 

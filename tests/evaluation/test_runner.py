@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation import runner
 from pwagents.evaluation.runner import (
     count_outcomes,
     episode_key,
@@ -249,7 +248,7 @@ def test_a_failed_write_leaves_no_half_line(store, monkeypatch):
     def disk_full(descriptor):
         raise OSError("no space left")
 
-    monkeypatch.setattr(runner.os, "fsync", disk_full)
+    monkeypatch.setattr("os.fsync", disk_full)
     with pytest.raises(OSError, match="no space left"):
         run_episodes(make_tasks(3), solve, store, **NAMES)
     assert store.read_bytes() == before

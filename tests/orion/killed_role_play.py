@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from orion_world import SPLIT, make_setting, make_teacher
+from world import SPLIT, make_setting, make_teacher
 
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.orion.reward import RewardConfig

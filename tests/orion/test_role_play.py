@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
+from pwagents.evaluation.store import Store
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.orion.agent import orion_messages
-from pwagents.orion.played import read_played
+from pwagents.orion.played import Played
 from pwagents.orion.reward import RewardConfig, has_succeeded
 from pwagents.orion.role_play import llm_teachers, play_roles
 from pwagents.profiles.catalogue import Catalogue
@@ -56,6 +57,10 @@ def play(setting, benchmark, catalogue, tmp_path):
         return play_roles(benchmark, **(known | options))
 
     return run
+
+
+def read_played(path):
+    return list(Store(path, Played).read())
 
 
 def test_exactly_as_many_as_asked_for_and_all_of_them_good(play, benchmark):

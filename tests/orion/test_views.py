@@ -8,7 +8,7 @@ import pytest
 from pwagents.data.synthetic.words import TaskTruth
 from pwagents.data.synthetic.world import Truth
 from pwagents.evaluation.metrics import grade
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.views import (
     METRICS,
     NOTHING,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.interec import InteRecAgent, play_task
 from pwagents.agents.methods import METHODS
-from pwagents.errors import InfrastructureError
-from pwagents.evaluation.runner import EpisodeRecord, run_episodes, run_user_episodes
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.runner import run_episodes, run_user_episodes
 from pwagents.schema import Behavior, Task
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import run_episode
@@ -33,23 +33,6 @@ class Stage(NamedTuple):
     params: Mapping[str, Any]
     workers: int = 1
     stored_runs_only: bool = False
-
-
-def require_played(records: Sequence[EpisodeRecord]) -> None:
-    """Stop before tables are made of a part of the episodes.
-
-    Raises:
-        InfrastructureError: some episode ended with an infrastructure error; says how many, why the first
-            did, and what to do. Finished episodes are stored.
-    """
-    failed = [record for record in records if record.outcome == "infrastructure_error"]
-    if failed:
-        first = failed[0]
-        raise InfrastructureError(
-            f"{len(failed):,} of {len(records):,} episodes could not be played, the first ({first.method}, "
-            f"task {first.task_id}) because of {first.message}. All others are stored: mend the cause and "
-            "run again to go on from there"
-        )
 
 
 def run_method(name: str, tasks: Sequence[Task], setup: Setup, stage: Stage) -> list[EpisodeRecord]:

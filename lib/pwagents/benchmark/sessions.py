@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 
 from pwagents.evaluation.figures import plain, use_style
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
 
 START, END = "start", "end"

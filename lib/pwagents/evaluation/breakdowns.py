@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.statistics import summarise
 from pwagents.evaluation.tables import interval_cells
 from pwagents.schema import TASK_TYPES, Benchmark, Task

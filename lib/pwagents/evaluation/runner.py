@@ -1,13 +1,13 @@
 """Run a method on tasks, one stored record per finished episode, and read the records again.
 
-A store is one file with one JSON object a line (:mod:`pwagents.evaluation.episode_store`). Lines are only
-ever appended, so a run may be killed at any moment and started again: what is finished is neither lost nor
-done twice. Several methods may share a store.
+Records lie in a file that is only ever appended to (:mod:`pwagents.evaluation.store`), so a run may be
+killed at any moment and started again: what is finished is neither lost nor done twice. Several methods may
+share a file.
 
 An episode is known by its key: SHA-256 of task id, method, model and params. Whatever decides the result
 must be in there, the hash of the data (``Benchmark.content_hash``) included; the caller puts it in params.
 The grader's version is not part of the key: a record of another version is graded anew from its stored
-trajectory when it is read, which costs nothing, in place of being run again.
+trajectory when it is read, which costs nothing; to run the episode again would.
 
 A method with memory across tasks (InteRecAgent) runs with :func:`run_user_episodes`: each user's tasks one
 after another in time order. What it remembers stands in the record, and the key holds the tasks before.
@@ -17,7 +17,6 @@ import copy
 import hashlib
 import json
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -25,8 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation.episode_store import EpisodeRecord, append_all, open_locked, read_records
+from pwagents.evaluation.chains import play_chains
 from pwagents.evaluation.metrics import METRICS, grade
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.store import Store
 from pwagents.progress import progress
 from pwagents.schema import Outcome, Task, Trajectory
 
@@ -153,6 +154,23 @@ def count_outcomes(frame: "pd.DataFrame", by: Sequence[str] = ("method",)) -> "p
     return counts.rename_axis(columns=None).reset_index()
 
 
+def require_played(records: Sequence[EpisodeRecord]) -> None:
+    """Stop before tables are made of a part of the episodes.
+
+    Raises:
+        InfrastructureError: some episode ended with an infrastructure error; says how many, why the first
+            did, and what to do. Finished episodes are stored.
+    """
+    failed = [record for record in records if record.outcome == "infrastructure_error"]
+    if failed:
+        first = failed[0]
+        raise InfrastructureError(
+            f"{len(failed):,} of {len(records):,} episodes could not be played, the first ({first.method}, "
+            f"task {first.task_id}) because of {first.message}. All others are stored: mend the cause and "
+            "run again to go on from there"
+        )
+
+
 def _by_user(tasks: Sequence[Task]) -> list[list[Task]]:
     """Each user's tasks in time order; users in the order of their first mention."""
     chains: dict[str, list[Task]] = {}
@@ -178,11 +196,11 @@ def _run(
         twice = next(name for name, n in Counter(task.task_id for task in tasks).items() if n > 1)
         raise DataError("tasks", f"task {twice}", "task_id", "the same id twice", "unique ids")
 
-    in_task_order = [keys[task.task_id] for task in tasks]
+    episodes, wanted = Store(store, EpisodeRecord), set(keys.values())
     if stored_runs_only:
-        records, _ = read_records(store, set(in_task_order))
+        records = {record.key: record for record in episodes.read(wanted)}
         _require_all(records, keys, store, fields)
-        return [records[key] for key in in_task_order]
+        return [records[keys[task.task_id]] for task in tasks]
 
     def play(chain: Sequence[Task]) -> Generator[EpisodeRecord, EpisodeRecord, None]:
         """The chain's missing episodes, each played when it is asked for."""
@@ -196,10 +214,8 @@ def _run(
                 failed = failed or task
             memory = record.memory
 
-    with open_locked(store) as file:
-        records, whole = read_records(store, set(in_task_order))
-        if whole < os.path.getsize(store):
-            file.truncate(whole)
+    with episodes.appending() as append:
+        records = {record.key: record for record in episodes.read(wanted)}  # the last of a key counts
         finished = {key: r for key, r in records.items() if r.outcome != "infrastructure_error"}
         counts = Counter(record.outcome for record in finished.values())
         unfinished = [chain for chain in chains if any(keys[t.task_id] not in finished for t in chain)]
@@ -211,12 +227,12 @@ def _run(
             disable=not show_progress,
         )
         with bar:
-            for record in append_all(file, [play(chain) for chain in unfinished], workers):
+            for record in play_chains([play(chain) for chain in unfinished], append, workers):
                 records[record.key] = record
                 counts[record.outcome] += 1
                 bar.set_postfix({name: counts[name] for name in OUTCOMES}, refresh=False)
                 bar.update()
-    return [records[key] for key in in_task_order]
+    return [records[keys[task.task_id]] for task in tasks]
 
 
 def _episode(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from pwagents.agents.plain import words
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.agent import FUNCTIONS
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.study import Study

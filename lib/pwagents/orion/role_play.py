@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError, NotEvaluableError
+from pwagents.evaluation.store import Store
 from pwagents.llm.chat import ChatModel, Request
 from pwagents.orion.agent import orion_messages, orion_tools, read_turn
-from pwagents.orion.played import Failure, Played, open_played
+from pwagents.orion.played import Failure, Played
 from pwagents.orion.reward import RewardConfig, has_succeeded
 from pwagents.profiles.facts import plain
 from pwagents.profiles.types import ContextualProfile
@@ -77,7 +78,7 @@ def play_roles(
         teacher: number of the round (0 ...) -> the agent that plays it, such as
             ``lambda number: OfflineTeacher(..., seed=number)`` or
             :func:`pwagents.orion.role_play.llm_teachers`.
-        store: a file of JSON lines (:mod:`pwagents.orion.played`); other settings may share it.
+        store: the file of what was played (:mod:`pwagents.evaluation.store`); other settings may share it.
         config: what success is.
         params: plain JSON values: all that decides the result beside data, tasks, seed and ``config`` (who
             plays the two sides, how profiles are made).
@@ -92,11 +93,13 @@ def play_roles(
     order = [tasks[i] for i in rng(seed, "role-play").permutation(len(tasks))]
     kept: list[Played] = []
     failures: Counter[Failure] = Counter()
-    with open_played(store, key) as played, progress(total=n, desc="role-play", unit="trajectory") as bar:
+    episodes = Store(store, Played)
+    with episodes.appending() as append, progress(total=n, desc="role-play", unit="trajectory") as bar:
+        played = {(episode.round, episode.task_id): episode for episode in episodes.read({key})}
 
         def play(number: int, agent: Agent, task: Task) -> Played:
-            stored = played.get(number, task.task_id)
-            return stored or played.add(_play(benchmark, task, start, agent, config, key, number))
+            stored = played.get((number, task.task_id))
+            return stored or append(_play(benchmark, task, start, agent, config, key, number))
 
         for episode in _episodes(order, rounds, teacher, play, workers):
             if episode.failure:

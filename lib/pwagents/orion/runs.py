@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import NotEvaluableError
-from pwagents.evaluation.runner import EpisodeRecord, records_frame, run_episodes
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.runner import records_frame, run_episodes
 from pwagents.llm.local_model import Loaded, LocalModel, load
 from pwagents.orion.play import Decoding, play_rollouts
 from pwagents.orion.study import Study

@@ -14,7 +14,7 @@ from pwagents.data.instructions import content_words
 from pwagents.data.synthetic import Truth
 from pwagents.evaluation.breakdowns import by_task
 from pwagents.evaluation.paper import paper_table
-from pwagents.evaluation.runner import EpisodeRecord
+from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.statistics import paired_test, summarise
 from pwagents.evaluation.tables import paper_beside
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from pwagents.agents.run import Stage
-from pwagents.evaluation.runner import EpisodeRecord, run_episodes
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.runner import run_episodes
 from pwagents.progress import progress
 from pwagents.puma.labels import first_states
 from pwagents.schema import Action, Task
