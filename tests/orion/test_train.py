@@ -64,7 +64,6 @@ def test_fewer_trajectories_are_the_first_of_more_whatever_the_reward_is(models,
 
 def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
     assert has_fallen(read_losses({"sft": sft})["loss"].tolist())
-    assert not (sft / "examples.jsonl").exists()
     stored = OrionModels(models.study, stored_only=True)
     assert stored.sft(base, kept, replace(TUNING, save_steps=7, report_to="tensorboard"), shown=2) == sft
     for other in (lambda: stored.sft(base, kept[:3], TUNING, 2), lambda: stored.sft(base, kept, TUNING, 3)):
@@ -96,6 +95,15 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, s
     stored = OrionModels(models.study, stored_only=True)
     with pytest.raises(DataError, match=f"orion-{stage}"):
         stored.reinforced(stage, sft, config, replace(SUCCESS, use="task"), DECODING, eval_tasks=3)
+
+
+def test_several_gpus_that_leave_no_whole_weights_to_play_with_are_refused(study, sft):
+    for config, sharding, message in (
+        (GrpoConfig(**RL), "fsdp", "grpo under fsdp needs vLLM.*use_vllm: true"),
+        (PpoConfig(**RL), "deepspeed", "ppo under deepspeed cannot play"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            OrionModels(study, 2, sharding).reinforced("rl", sft, config, SUCCESS, DECODING, eval_tasks=3)
 
 
 def test_other_processes_make_the_same_setting(study, tokenizer, small_model):

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.dpo import PreferenceTuning, optimize_preferences, tokenize_pairs, write_pairs
-from pwagents.lm.launch import run_job
+from pwagents.lm.dpo import PreferenceTuning, optimize_preferences, tokenize_pairs
+from pwagents.lm.launch import launch
 from pwagents.lm.sft import FineTuning
 from pwagents.lm.small import make_small_model
 from pwagents.puma.agent import PumaAgent, TaskMemory
@@ -146,15 +146,16 @@ def test_a_loss_that_does_not_fall_is_named_and_one_row_tells_nothing():
 def test_two_processes_optimize_as_one_with_the_whole_batch(recipe, writer, tmp_path):
     """Pairs of one length, so that shares of a batch weigh the same in any split."""
     tokens = {"prompt_ids": [[50, 51]] * 4, "chosen_ids": [[60, 61]] * 4, "rejected_ids": [[70, 71]] * 4}
-    write_pairs(tmp_path / "pairs.json", tokens)
-    job = {"model": str(writer), "pairs": str(tmp_path / "pairs.json")}
 
     def train(name, batch_size, **how):
         config = asdict(replace(recipe.preferences, batch_size=batch_size, epochs=2))
-        return run_job("dpo", job | {"config": config, "out_folder": str(tmp_path / name)}, **how)
+        given = {"model": str(writer), "tokens": tokens, "config": config, "out_folder": str(tmp_path / name)}
+        launch("pwagents.lm.dpo:train_on_plain", given, **how)
 
-    folders = train("two", 1, n_gpus=2, sharding="cpu"), train("one", 2, n_gpus=1)
-    two, one, before = (load_file(f / "adapter_model.safetensors") for f in (*folders, writer))
+    train("two", 1, n_gpus=2, sharding="cpu")
+    train("one", 2)
+    folders = tmp_path / "two", tmp_path / "one", writer
+    two, one, before = (load_file(folder / "adapter_model.safetensors") for folder in folders)
     assert any(not torch.equal(one[name], before[name]) for name in before)
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-5)
@@ -170,7 +171,7 @@ def test_trackers_and_checkpoints_make_no_other_training(recipe, writer, items, 
 
 
 def test_dpo_keeps_the_adapter_it_began_with_and_saves_no_reference(writer, improved):
-    assert not (improved / "ref").exists() and not (improved / "pairs.json").exists()
+    assert not (improved / "ref").exists()
     before, after = (load_file(folder / "adapter_model.safetensors") for folder in (writer, improved))
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
@@ -138,16 +138,6 @@ def tokenize_pairs(tokenizer: "PreTrainedTokenizerBase", pairs: Sequence[Pair], 
     return columns
 
 
-def write_pairs(path: Path | str, tokens: Tokens) -> None:
-    """Tokenised pairs as a file, for :mod:`pwagents.lm.launch`."""
-    write_aside(Path(path), json.dumps(tokens))
-
-
-def read_pairs(path: Path | str) -> Tokens:
-    """What :func:`write_pairs` wrote."""
-    return json.loads(Path(path).read_text("utf-8"))
-
-
 def _trainer(model, tokenizer, tokens: Tokens, config: PreferenceTuning, checkpoints: Path):
     from datasets import Dataset
     from peft import PeftModel
@@ -209,3 +199,18 @@ def _hash(tokens: Tokens, config: PreferenceTuning) -> str:
     """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
     whole = json.dumps([deciding(config), tokens], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:12]
+
+
+def train_on_plain(model: str, tokens: Tokens, config: dict[str, Any], out_folder: str) -> None:
+    """:func:`train_on_pairs` from JSON values, for :func:`pwagents.lm.launch.launch`.
+
+    Over several GPUs each must hold the whole model (sharding "ddp"): one process saves the adapter.
+
+    Args:
+        model: a folder; the tokenizer is in it, too.
+        config: the fields of :class:`PreferenceTuning`.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    train_on_pairs(model, tokenizer, tokens, PreferenceTuning(**config), out_folder)

@@ -1,254 +1,127 @@
-"""Training on several GPUs: a notebook writes a job, ``accelerate launch`` runs it with one process a GPU.
+"""A training on several GPUs: ``accelerate launch`` runs a function of the library, one process a GPU.
 
-    write_examples("outputs/sft/examples.jsonl", examples)
-    job = {"model": "models/qwen", "examples": "outputs/sft/examples.jsonl", "config": asdict(config)}
-    run_job("sft", {**job, "out_folder": "outputs/sft"}, n_gpus=2)
+    arguments = {"model": "models/qwen", "examples": examples, "config": asdict(config), "out_folder": "out"}
+    launch("pwagents.lm.sft:train_on_plain", arguments, n_gpus=2, sharding="fsdp")
 
-A job is plain values, for they cross into other processes: data are files, functions are named. Where there
-is one GPU or none, it runs in this process. Keys of a job, by stage:
-
-- sft: ``model`` (folder), ``examples`` (file of :func:`write_examples`), ``config`` (of
-  :class:`pwagents.lm.sft.FineTuning`).
-- dpo: ``model`` (folder of a model or an adapter), ``pairs`` (file of
-  :func:`pwagents.lm.dpo.write_pairs`), ``config`` (of
-  :class:`pwagents.lm.dpo.PreferenceTuning`).
-- grpo, ppo: ``model`` (folder), ``setting`` (``"module:function"``; the function gets the tokenizer and
-  ``params`` and returns tasks, play, rewards and evaluate, as :func:`pwagents.rl.grpo.train_grpo` takes
-  them), ``params``, ``config`` (of :class:`pwagents.rl.config.GrpoConfig` or ``PpoConfig``).
-- all: ``out_folder``, where the stage leaves what it leaves.
-
-A shell can run one too, with a configuration of ``params/accelerate`` and the stage under the key ``stage``:
-``accelerate launch --config_file CONFIG.yaml -m pwagents.lm.launch JOB.json``.
+The function is named and its arguments are JSON values, because both cross into other processes in a file.
+Where there is one GPU or none, the function runs in this process.
 """
 
-import codecs
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from pwagents.errors import DataError
-from pwagents.evaluation.tables import write_aside
-from pwagents.lm.tokens import Example
 from pwagents.project import project_path
 from pwagents.schema import check_choice
 
-Stage = Literal["sft", "dpo", "grpo", "ppo"]
-# Over several GPUs: fsdp and deepspeed spread the model, with ddp each GPU has all of it; cpu is for tests.
+# fsdp and deepspeed spread the model over the GPUs, with ddp each GPU holds all of it; cpu is for tests.
 Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]
-Job = Mapping[str, Any]
-
-_TAIL = 4000  # characters of a failed training's output that its error shows
+_TAIL = 6000  # characters of a failed training's output that its error shows
 
 
 class LaunchError(RuntimeError):
-    """A training in other processes failed; the message holds the end of its output."""
+    """A function failed in other processes; the message holds the end of their output."""
 
 
-def run_job(stage: Stage, job: Job, n_gpus: int | None = None, sharding: Sharding = "fsdp") -> Path:
-    """Train on ``n_gpus`` GPUs (all there are, where None) and return ``out_folder``.
+def launch(
+    function: str, arguments: Mapping[str, Any], n_gpus: int | None = 1, sharding: Sharding = "fsdp"
+) -> None:
+    """Call a function in ``n_gpus`` processes, each with a GPU of its own; what it returns is dropped.
+
+    Args:
+        function: "package.module:function".
+        arguments: its keyword arguments: numbers, texts, None, and lists and dicts of these.
+        n_gpus: None takes all there are. Without any GPU the function runs in this process alone.
 
     Raises:
-        DataError: the job lacks a key, has one too many, or holds a value that is not plain.
-        ValueError: stage and sharding do not go together, or there are GPUs, but fewer than ``n_gpus``.
-        LaunchError: the training failed in other processes. In this process it raises what it raises.
+        AttributeError, ImportError, TypeError: there is no such function, it does not take these arguments,
+            or they are no JSON values.
+        ValueError: there are GPUs, but fewer than ``n_gpus``.
+        LaunchError: it failed in other processes. In this process it raises what it raises.
     """
     import torch
 
     check_choice("sharding", sharding, Sharding)
-    job = check_job(stage, job)
+    job = json.dumps({"function": function, "arguments": dict(arguments)})
+    signature(_find(function)).bind(**arguments)  # a wrong argument is better found before processes start
     found = torch.cuda.device_count()
     processes = found if n_gpus is None else n_gpus
-    if processes > 1:
-        _check_sharding(stage, job, sharding)
     if sharding != "cpu":
         if processes > found > 0:
             raise ValueError(f"n_gpus is {processes}; expected at most {found}, as many as were found")
         processes = min(processes, found)
+    # One GPU of several takes a process of its own: in this one, transformers would train on all of them.
     if processes <= 1 and found <= 1:
-        return STAGES[stage](**job)
+        _call(job)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "job.json"
-        write_aside(path, json.dumps({"stage": stage, **job}))
-        _launch(launch_command(path, processes, sharding), path.with_suffix(".error"), stage)
-    return project_path(job["out_folder"])
+        file = Path(folder) / "job.json"
+        file.write_text(job, "utf-8")
+        _run(launch_command(file, max(processes, 1), sharding), function)
 
 
 def launch_command(job: Path, processes: int, sharding: Sharding) -> list[str]:
-    """The command that runs a job file in so many processes."""
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", str(max(processes, 1))]
-    plain = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    if sharding == "cpu":  # accelerate's own --cpu starts a single process where there is no mpirun
-        command += ["--multi_gpu", *plain]
-    elif processes <= 1:
-        command += ["--gpu_ids", "0", *plain]
-    else:
-        command += ["--config_file", str(project_path(f"params/accelerate/{sharding}.yaml"))]
+    """The command that calls a job file's function in so many processes."""
+    config = project_path(f"params/accelerate/{sharding if processes > 1 else 'single'}.yaml")
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     # Port 0: any that is free, so that two trainings do not meet.
-    return [*command, "--main_process_port", "0", "-m", "pwagents.lm.launch", str(job)]
+    command += ["--num_processes", str(processes), "--main_process_port", "0"]
+    return [*command, "-m", "pwagents.lm.launch", str(job)]
 
 
-def check_job(stage: str, job: Job) -> dict[str, Any]:
-    """The job as it comes out of a JSON file.
-
-    Raises:
-        DataError: see :func:`run_job`.
-    """
-    check_choice("stage", stage, Stage)
-    keys = list(signature(STAGES[stage]).parameters)
-    for key in keys:
-        if key not in job:
-            raise DataError("job", stage, key, "nothing", "a value")
-    for key, value in job.items():
-        if key not in keys:
-            raise DataError("job", stage, key, "a key", f"one of {', '.join(keys)}")
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError) as error:
-            expected = "numbers, texts, lists and dictionaries of them (data as files, functions by name)"
-            raise DataError("job", stage, key, error, expected) from None
-    return json.loads(json.dumps(dict(job)))
+def _find(function: str) -> Callable:
+    module, _, name = function.partition(":")
+    return getattr(import_module(module), name)
 
 
-def write_examples(path: Path | str, examples: Iterable[Example]) -> None:
-    """Tokenised conversations as a file, one a line."""
-    write_aside(Path(path), "".join(json.dumps(example._asdict()) + "\n" for example in examples))
+def _call(job: str) -> None:
+    read = json.loads(job)
+    _find(read["function"])(**read["arguments"])
 
 
-def read_examples(path: Path | str) -> list[Example]:
-    """What :func:`write_examples` wrote.
-
-    Raises:
-        DataError: the file cannot be read, or a line is no example.
-    """
-    examples = []
-    try:
-        lines = Path(path).read_text("utf-8").splitlines()
-    except OSError as error:
-        raise DataError(path, 1, "examples", error, "a file of tokenised conversations") from None
-    for number, line in enumerate(lines, 1):
-        try:
-            examples.append(Example(**json.loads(line)))
-        except (TypeError, ValueError) as error:
-            raise DataError(path, f"line {number}", "example", error, "input_ids and mask") from None
-    return examples
-
-
-def _sft(*, model: str, examples: str, config: dict, out_folder: str) -> Path:
-    from pwagents.lm.sft import FineTuning, train_on
-
-    folder, out = project_path(model), project_path(out_folder)
-    train_on(folder, _tokenizer(folder), read_examples(project_path(examples)), FineTuning(**config), out)
-    return out
-
-
-def _dpo(*, model: str, pairs: str, config: dict, out_folder: str) -> Path:
-    from pwagents.lm.dpo import PreferenceTuning, read_pairs, train_on_pairs
-
-    folder, out = project_path(model), project_path(out_folder)
-    pairs_read = read_pairs(project_path(pairs))
-    train_on_pairs(folder, _tokenizer(folder), pairs_read, PreferenceTuning(**config), out)
-    return out
-
-
-def _grpo(*, model: str, setting: str, params: dict, config: dict, out_folder: str) -> Path:
-    from pwagents.rl.config import GrpoConfig
-    from pwagents.rl.grpo import train_grpo
-
-    return _reinforce(train_grpo, GrpoConfig(**config), model, setting, params, out_folder)
-
-
-def _ppo(*, model: str, setting: str, params: dict, config: dict, out_folder: str) -> Path:
-    from pwagents.rl.config import PpoConfig
-    from pwagents.rl.ppo import train_ppo
-
-    return _reinforce(train_ppo, PpoConfig(**config), model, setting, params, out_folder)
-
-
-def _reinforce(train: Callable, config: Any, model: str, setting: str, params: dict, out_folder: str) -> Path:
-    folder, out = project_path(model), project_path(out_folder)
-    tokenizer = _tokenizer(folder)
-    tasks, play, rewards, evaluate = _named(setting)(tokenizer, **params)
-    train(folder, tokenizer, tasks, play, rewards, config, out, evaluate)
-    return out
-
-
-STAGES: dict[str, Callable[..., Path]] = {"sft": _sft, "dpo": _dpo, "grpo": _grpo, "ppo": _ppo}
-
-
-def _tokenizer(folder: Path):
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
-def _named(name: str) -> Callable:
-    module, _, function = name.partition(":")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise DataError("job", "setting", "function", error, f'"module:function", got {name!r}') from None
-
-
-def _check_sharding(stage: str, job: Job, sharding: str) -> None:
-    """Whether the stage can do with the parts of the weights that FSDP and ZeRO-3 leave on one GPU.
-
-    Episodes are played with whole weights; DPO saves its adapter from one process.
-    """
-    if sharding == "fsdp" and stage == "grpo" and not job["config"].get("use_vllm"):
-        raise ValueError("grpo under fsdp needs vLLM, which gets whole weights: use_vllm: true, or ddp")
-    if sharding in ("fsdp", "deepspeed") and stage == "dpo":
-        raise ValueError(f"dpo under {sharding} cannot save its adapter: ddp, which is all an adapter needs")
-    if sharding in ("fsdp", "deepspeed") and stage == "ppo":
-        raise ValueError(f"ppo under {sharding} cannot play episodes: ddp, with an adapter where it must fit")
-
-
-def _launch(command: list[str], error_file: Path, stage: str) -> None:
+def _run(command: list[str], function: str) -> None:
     """Run a command, pass its output on as it comes, and raise when it fails."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
-    decoder, tail = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    tail = ""
     try:
-        while chunk := process.stdout.read1(4096):
-            text = decoder.decode(chunk)
-            tail = (tail + text)[-_TAIL:]
-            print(text, end="", flush=True)
+        # newline="" ends lines at "\r", too, and leaves it there: progress bars write nothing else
+        with io.TextIOWrapper(process.stdout, "utf-8", "replace", newline="") as output:
+            for line in output:
+                print(line, end="", flush=True)
+                tail = (tail + line)[-_TAIL:]
         status = process.wait()
     except BaseException:  # interrupted: the other processes must not go on
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
         raise
     if status:
-        told = error_file.read_text("utf-8") if error_file.exists() else f"its processes ended with {status}"
-        raise LaunchError(f"{stage} failed: {told}\nThe end of its output:\n{tail.strip()}")
+        raise LaunchError(f"{function} failed with status {status}. The end of its output:\n{tail.strip()}")
 
 
-def main(path: str) -> None:
-    """Run a job file; every process that accelerate started does."""
+def _main(path: str) -> None:
+    """What every process does that accelerate starts."""
     from accelerate import PartialState
 
-    job = json.loads(Path(path).read_text("utf-8"))
+    PartialState()  # before weights are read: then one process reads them for all
     try:
-        PartialState()  # before weights are read: then one process reads them for all
-        stage = job.pop("stage")
-        STAGES[stage](**check_job(stage, job))
-    except Exception as error:
-        told = Path(path).with_suffix(".error")
-        if not told.exists():  # another process failed first, and this one for want of it
-            write_aside(told, f"{type(error).__name__}: {error}")
-        raise
+        _call(Path(path).read_text("utf-8"))
     finally:
         PartialState().destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    record(_main)(sys.argv[1])  # so that the output ends with the traceback of the process that failed first

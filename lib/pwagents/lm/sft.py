@@ -237,3 +237,17 @@ def _load(folder: Path | str, weights: str) -> "PreTrainedModel":
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(folder, dtype=weights)
+
+
+def train_on_plain(model: str, examples: list, config: dict[str, Any], out_folder: str) -> None:
+    """:func:`train_on` from JSON values, for :func:`pwagents.lm.launch.launch`.
+
+    Args:
+        model: a folder; the tokenizer is in it, too.
+        examples: the fields of each :class:`Example`, as a list.
+        config: the fields of :class:`FineTuning`.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    train_on(model, tokenizer, [Example(*each) for each in examples], FineTuning(**config), out_folder)

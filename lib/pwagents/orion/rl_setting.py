@@ -1,4 +1,4 @@
-"""What an RL training is about, from plain values, so that all processes of it make the same."""
+"""Reinforcement learning of Orion's policy from JSON values, so that every process builds the same."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,10 +11,30 @@ from pwagents.evaluation.metrics import grade
 from pwagents.orion.play import Decoding, play_rollouts
 from pwagents.orion.reward import RewardConfig, make_rewards
 from pwagents.orion.study import has_answer, make_study
+from pwagents.rl.config import GrpoConfig, PpoConfig
+from pwagents.rl.grpo import train_grpo
+from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Evaluate, Play, StepRewards, count_asks
 from pwagents.schema import Task
 
-SETTING = f"{__name__}:rl_setting"  # the name of the function below in a job
+
+def reinforce(
+    stage: str, model: str, config: dict[str, Any], params: Mapping[str, Any], out_folder: str
+) -> None:
+    """Train by GRPO or PPO, for :func:`pwagents.lm.launch.launch`.
+
+    Args:
+        stage: grpo or ppo.
+        model: a folder; the tokenizer is in it, too.
+        config: the fields of :class:`GrpoConfig` or :class:`PpoConfig`.
+        params: the arguments of :func:`rl_setting`.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    tasks, play, rewards, evaluate = rl_setting(tokenizer, **params)
+    train, config_type = (train_grpo, GrpoConfig) if stage == "grpo" else (train_ppo, PpoConfig)
+    train(model, tokenizer, tasks, play, rewards, config_type(**config), out_folder, evaluate)
 
 
 def rl_setting(
@@ -24,7 +44,7 @@ def rl_setting(
     decoding: Mapping[str, Any],
     eval_tasks: int,
 ) -> tuple[list[Task], Play, StepRewards, Evaluate]:
-    """Tasks, play, rewards and evaluate of a job (:mod:`pwagents.lm.launch`).
+    """Tasks, play, rewards and evaluate, as :func:`train_grpo` takes them.
 
     Args:
         study: arguments of :func:`pwagents.orion.study.make_study`.

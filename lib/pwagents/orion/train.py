@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import KEY, cached_model, write_card
-from pwagents.lm.launch import Sharding, run_job, write_examples
+from pwagents.lm.launch import Sharding, launch
 from pwagents.lm.pretrain import LESSONS, base_model
 from pwagents.lm.sft import FineTuning, deciding
 from pwagents.orion.base import BaseText, ids_and_titles
@@ -29,7 +29,6 @@ from pwagents.orion.judge import prompts
 from pwagents.orion.play import Decoding, orion_example
 from pwagents.orion.played import Played
 from pwagents.orion.reward import RewardConfig
-from pwagents.orion.rl_setting import SETTING
 from pwagents.orion.role_play import RolePlay, play_roles
 from pwagents.orion.study import Study
 from pwagents.project import code_hash, project_path
@@ -164,11 +163,9 @@ class OrionModels:
         examples = [orion_example(tokenizer, state, shown) for state in ends]
 
         def make(folder: Path) -> None:
-            file = folder / "examples.jsonl"
-            write_examples(file, examples)
-            job = {"model": str(start), "examples": str(file), "out_folder": str(folder)}
-            run_job("sft", job | {"config": asdict(config)}, self.n_gpus, self.sharding)
-            file.unlink()
+            given = {"model": str(start), "examples": examples, "config": asdict(config)}
+            given["out_folder"] = str(folder)
+            launch("pwagents.lm.sft:train_on_plain", given, self.n_gpus, self.sharding)
 
         data = self.study.benchmark
         facts = {"data": f"{data.name}, {data.content_hash}", "trajectories": len(played), "shown": shown}
@@ -192,6 +189,9 @@ class OrionModels:
         Args:
             decoding: of its episodes; the temperatures are those of ``config``.
             eval_tasks: test tasks for the evaluations of the log.
+
+        Raises:
+            ValueError: ``sharding`` leaves no whole weights to play episodes with.
         """
         hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
         params = {
@@ -202,8 +202,11 @@ class OrionModels:
         }
 
         def make(folder: Path) -> None:
-            job = {"model": str(start), "setting": SETTING, "params": params, "out_folder": str(folder)}
-            run_job(stage, job | {"config": asdict(config)}, self.n_gpus, self.sharding)
+            if self._gpus > 1:
+                _check_sharding(config, self.sharding)
+            given = {"stage": stage, "model": str(start), "config": asdict(config), "params": params}
+            given["out_folder"] = str(folder)
+            launch("pwagents.orion.rl_setting:reinforce", given, self.n_gpus, self.sharding)
             for checkpoint in folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
 
@@ -234,17 +237,27 @@ class OrionModels:
 
         parts = {"start": LocalModel(start).name, "facts": facts, "settings": deciding(config)}
         parts |= {"code": code_hash(*code)}
-        gpus = _count_gpus() if self.n_gpus is None else self.n_gpus
-        if gpus > 1:
-            parts |= {"gpus": gpus, "sharding": self.sharding}
+        if self._gpus > 1:
+            parts |= {"gpus": self._gpus, "sharding": self.sharding}
         made_by = refuse if self.stored_only else make_with_card
         return cached_model(self.study.output_dir / "models", name, parts, made_by)
 
+    @property
+    def _gpus(self) -> int:
+        import torch
 
-def _count_gpus() -> int:
-    import torch
+        return torch.cuda.device_count() if self.n_gpus is None else self.n_gpus
 
-    return torch.cuda.device_count()
+
+def _check_sharding(config: GrpoConfig | PpoConfig, sharding: Sharding) -> None:
+    """Episodes are played with whole weights, of which FSDP and ZeRO-3 leave only a part on each GPU.
+
+    vLLM gets whole ones from TRL; GRPO's trainer gathers them by itself under ZeRO-3.
+    """
+    if isinstance(config, PpoConfig) and sharding in ("fsdp", "deepspeed"):
+        raise ValueError(f"ppo under {sharding} cannot play episodes: ddp, with an adapter where it must fit")
+    if isinstance(config, GrpoConfig) and sharding == "fsdp" and not config.use_vllm:
+        raise ValueError("grpo under fsdp needs vLLM, which gets whole weights: use_vllm: true, or ddp")
 
 
 def _digest(content: Any) -> str:

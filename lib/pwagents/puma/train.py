@@ -21,8 +21,8 @@ from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import cached_model, write_card
-from pwagents.lm.dpo import PreferenceTuning, tokenize_pairs, write_pairs
-from pwagents.lm.launch import run_job, write_examples
+from pwagents.lm.dpo import PreferenceTuning, tokenize_pairs
+from pwagents.lm.launch import launch
 from pwagents.lm.sft import FineTuning, deciding
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.project import code_hash
@@ -131,11 +131,9 @@ def _fine_tuned(recipe: PumaRecipe, name: str, what: str, examples, config: Fine
     facts = {"data": recipe.data, "examples": len(examples)}
 
     def make(folder: Path) -> None:
-        file = folder / "examples.jsonl"
-        write_examples(file, examples)
-        job = {"model": str(recipe.base), "examples": str(file), "out_folder": str(folder)}
-        run_job("sft", job | {"config": asdict(config)}, recipe.n_gpus, "ddp")
-        file.unlink()
+        given = {"model": str(recipe.base), "examples": examples, "config": asdict(config)}
+        given["out_folder"] = str(folder)
+        launch("pwagents.lm.sft:train_on_plain", given, recipe.n_gpus, "ddp")
         write_card(folder, name, what, facts, asdict(config), base=str(recipe.base), tags=("puma", "sft"))
 
     parts = {"examples": _digest(examples)} | _settings(recipe, config)
@@ -190,11 +188,9 @@ def fit_preferences(recipe: PumaRecipe, name: str, writer: Path, pairs: Sequence
     what = f"Writes the parameters of a web function: PUMA after DPO ({name})."
 
     def make(folder: Path) -> None:
-        file = folder / "pairs.json"
-        write_pairs(file, tokenize_pairs(recipe.tokenizer, pairs, config.max_length))
-        job = {"model": str(writer), "pairs": str(file), "out_folder": str(folder)}
-        run_job("dpo", job | {"config": asdict(config)}, recipe.n_gpus, "ddp")
-        file.unlink()
+        tokens = tokenize_pairs(recipe.tokenizer, pairs, config.max_length)
+        given = {"model": str(writer), "tokens": tokens, "config": asdict(config), "out_folder": str(folder)}
+        launch("pwagents.lm.dpo:train_on_plain", given, recipe.n_gpus, "ddp")
         title = f"puma-dpo-{name}"
         write_card(folder, title, what, facts, asdict(config), base=str(recipe.base), tags=("puma", "dpo"))
 
