@@ -17,12 +17,12 @@ import pandas as pd
 import torch
 
 from pwagents.lm.small import make_small_model, make_tokenizer
-from pwagents.rl.config import GrpoConfig, PpoConfig
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Rollout, pad_rollouts
 from pwagents.rl.scoring import add_scoring
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.threads import one_core
@@ -42,11 +42,12 @@ def measure_steps(episodes: int) -> pd.DataFrame:
 
     tokenizer = make_tokenizer()
     rollouts = [_rollout(i, len(tokenizer)) for i in range(episodes)]
-    shared = {"steps": STEPS, "prompts_per_step": episodes // 8, "save_steps": 0, "micro_batch": MICRO_BATCH}
+    shared = {"max_steps": STEPS, "prompts_per_step": episodes // 8, "save_steps": 0}
+    shared |= {"per_device_train_batch_size": MICRO_BATCH}
     seconds = {"plain loop": _plain_loop(make_small_model(tokenizer, 0), rollouts)}
-    grpo = GrpoConfig(**shared)
+    grpo = GrpoSettings(**shared)
     seconds["GRPO"] = _train(train_grpo, tokenizer, rollouts, grpo)
-    seconds["PPO, one pass"] = _train(train_ppo, tokenizer, rollouts, PpoConfig(**shared))
+    seconds["PPO, one pass"] = _train(train_ppo, tokenizer, rollouts, PpoSettings(**shared))
     with patch.object(EpisodeTrainer, _SCORING, getattr(GRPOTrainer, _SCORING)):
         seconds["GRPO, TRL's log-probabilities"] = _train(train_grpo, tokenizer, rollouts, grpo)
     frame = pd.DataFrame({"seconds_per_step": seconds})

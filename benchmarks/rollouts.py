@@ -30,16 +30,17 @@ from trl_environment import (
 
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply
-from pwagents.lm.sft import FineTuning, fine_tune
+from pwagents.lm.settings import SftSettings
+from pwagents.lm.sft import fine_tune
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import orion_messages, orion_tools, read_turn
 from pwagents.orion.judge import OfflineJudge
 from pwagents.orion.play import Decoding, orion_answers, orion_prompt, play_rollouts
 from pwagents.orion.reward import RewardConfig, make_rewards
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.rl.config import GrpoConfig
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.rollout import StartEpisode, StepRewards
+from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Task, Trajectory
 from pwagents.web.environment import MAX_STEPS
 
@@ -80,7 +81,8 @@ def make_stage(folder: Path, episodes: int, sft_steps: int = 400) -> Stage:
         while not episode.done:
             episode.advance(teacher(episode.state))
         told.append(orion_messages(episode.state, GREEDY.shown))
-    fine_tune(model, tokenizer, told, FineTuning(steps=sft_steps, learning_rate=5e-3), folder, orion_tools())
+    config = SftSettings(max_steps=sft_steps, learning_rate=5e-3)
+    fine_tune(model, tokenizer, told, config, folder, orion_tools())
     rewards = make_rewards(OfflineJudge(catalogue, setting.update), RewardConfig())
     return Stage(tasks, setting.start, rewards, tokenizer, model.eval())
 
@@ -148,12 +150,12 @@ def _our_step(stage: Stage, folder: Path) -> float:
         begun.append(time.perf_counter())
         return play_rollouts(model, stage.tokenizer, tasks, stage.start, sampled, seed)
 
-    config = GrpoConfig(
-        steps=STEPS + 1,
+    config = GrpoSettings(
+        max_steps=STEPS + 1,
         prompts_per_step=PROMPTS,
-        generations=GENERATIONS,
+        num_generations=GENERATIONS,
         learning_rate=1e-6,
-        micro_batch=MICRO_BATCH,
+        per_device_train_batch_size=MICRO_BATCH,
         save_steps=0,
     )
     train_grpo(_copy(stage), stage.tokenizer, stage.tasks, play, stage.rewards, config, folder)

@@ -14,7 +14,8 @@ from trl_environment import (
 )
 
 from pwagents.errors import InfrastructureError
-from pwagents.lm.sft import FineTuning, fine_tune
+from pwagents.lm.settings import SftSettings
+from pwagents.lm.sft import fine_tune
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import FUNCTIONS, opening, orion_messages, orion_tools
 from pwagents.orion.play import Decoding, orion_prompt, play_rollouts
@@ -80,7 +81,7 @@ def model(tokenizer, tasks, start, tmp_path_factory):
     """A small model that has learned to make calls from the teacher's episodes."""
     model = make_small_model(tokenizer, 0, {"hidden_size": 48, "num_hidden_layers": 2})
     told = [conversation(start(task)) for task in tasks.values()]
-    config = FineTuning(steps=80, batch_size=8, learning_rate=1e-2)
+    config = SftSettings(max_steps=80, learning_rate=1e-2)
     log = fine_tune(model, tokenizer, told, config, tmp_path_factory.mktemp("sft"))
     assert log.loss.iloc[-1] < 1
     return model

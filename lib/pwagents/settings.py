@@ -37,8 +37,12 @@ def settings(cls: Class) -> Class:
 
 
 def meaning(group: type, name: str) -> str:
-    """What a setting means: the text below its field."""
-    return group.__pydantic_fields__[name].description or ""
+    """What a setting means: the text below its field, in the group itself or in the one it builds on."""
+    for cls in group.__mro__:  # pydantic takes no texts over from a class it inherits from
+        field = getattr(cls, "__pydantic_fields__", {}).get(name)
+        if field is not None and field.description:
+            return field.description
+    return ""
 
 
 def plain(value: Any) -> Any:

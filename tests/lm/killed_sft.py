@@ -5,12 +5,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pwagents.lm.sft import FineTuning, train_on
+from pwagents.lm.settings import SftSettings
+from pwagents.lm.sft import train_on
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 
 SIZE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-CONFIG = FineTuning(steps=40, batch_size=4, learning_rate=1e-2, save_steps=10, seed=3)
+CONFIG = SftSettings(max_steps=40, per_device_train_batch_size=4, learning_rate=1e-2, save_steps=10, seed=3)
 
 
 def examples(tokenizer, count=60):

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from inspect import signature
 
 import pytest
 import torch
@@ -281,26 +280,24 @@ def test_the_small_model_fits_this_machine_and_a_large_one_may_not(tmp_path):
     device = replace(find_device(), kind="cpu")
     assert require_fit(model.config, Plan("grpo", length=512, micro_batch=64, episodes=64), device).fits
     tight = replace(device, memory=GIB)
-    with pytest.raises(DoesNotFitError, match="micro_batch: 1 in place of 64"):
+    with pytest.raises(DoesNotFitError, match="per_device_train_batch_size: 1 in place of 64"):
         require_fit(model.config, Plan("grpo", length=4096, micro_batch=64, episodes=1), tight)
 
 
 def test_advice_names_settings_that_the_stage_has():
     """Every plan of a setting that a stage does not have would be refused, or change nothing."""
-    from pwagents.lm.dpo import PreferenceTuning
-    from pwagents.lm.launch import run_job
-    from pwagents.lm.sft import FineTuning
+    from pwagents.lm.settings import DpoSettings, SftSettings
     from pwagents.orion.play import Decoding
-    from pwagents.rl.config import GrpoConfig, PpoConfig
+    from pwagents.rl.settings import GrpoSettings, PpoSettings
 
     told = {}
     for stage, config in {
-        "sft": FineTuning,
-        "dpo": PreferenceTuning,
-        "grpo": GrpoConfig,
-        "ppo": PpoConfig,
+        "sft": SftSettings,
+        "dpo": DpoSettings,
+        "grpo": GrpoSettings,
+        "ppo": PpoSettings,
     }.items():
-        known = {field.name for field in fields(config)} | set(signature(run_job).parameters)
+        known = {field.name for field in fields(config)}
         plays = stage in ("grpo", "ppo")
         known |= {field.name for field in fields(Decoding)} if plays else set()
         plan = Plan(stage, 8192, micro_batch=8, episodes=64 * plays, vllm_memory=0.4 * (stage == "grpo"))

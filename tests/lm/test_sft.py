@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from pwagents.errors import DataError
 from pwagents.lm.cache import last_checkpoint
-from pwagents.lm.sft import LOGGED, FineTuning, fine_tune, train_on
+from pwagents.lm.settings import SftSettings
+from pwagents.lm.sft import LOGGED, fine_tune, train_on
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 
@@ -68,7 +69,9 @@ def test_the_loss_is_the_mean_over_the_marked_tokens(tokenizer, tmp_path):
         for i, (token, written) in enumerate(zip(*example, strict=True)):
             total -= written * float(logprobs[i - 1, token])
             count += written
-    log = train_on(model, tokenizer, examples, FineTuning(steps=1, batch_size=4), tmp_path)
+    log = train_on(
+        model, tokenizer, examples, SftSettings(max_steps=1, per_device_train_batch_size=4), tmp_path
+    )
     assert log.loss[0] == pytest.approx(total / count, rel=1e-5)
 
 
@@ -78,17 +81,18 @@ def test_tokens_outside_the_mask_teach_nothing(tokenizer, tmp_path):
     weights = []
     for i, more in enumerate(([], [70, 71, 72])):
         longer = [Example(e.input_ids + more, e.mask + [0] * len(more)) for e in examples]
-        train_on(small(tokenizer), tokenizer, longer, FineTuning(steps=3), tmp_path / str(i))
+        train_on(small(tokenizer), tokenizer, longer, SftSettings(max_steps=3), tmp_path / str(i))
         weights.append(load_file(tmp_path / str(i) / "model.safetensors"))
     for name, tensor in weights[0].items():
         torch.testing.assert_close(weights[1][name], tensor, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("batches", [{"batch_size": 4}, {"batch_size": 2, "accumulation": 2}])
-def test_our_loss_without_a_gpu_is_that_of_trl(tokenizer, tmp_path, batches, monkeypatch):
+@pytest.mark.parametrize(("size", "passes"), [(4, 1), (2, 2)])
+def test_our_loss_without_a_gpu_is_that_of_trl(tokenizer, tmp_path, size, passes, monkeypatch):
     from trl import SFTTrainer
 
-    examples, config = killed_sft.examples(tokenizer), FineTuning(steps=10, **batches)
+    batches = {"per_device_train_batch_size": size, "gradient_accumulation_steps": passes}
+    examples, config = killed_sft.examples(tokenizer), SftSettings(max_steps=10, **batches)
     ours = train_on(small(tokenizer), tokenizer, examples, config, tmp_path / "ours")
     trainers, begin = [], SFTTrainer.__init__
 
@@ -138,7 +142,7 @@ def test_an_adapter_is_trained_and_saved_alone(tokenizer, tmp_path):
     from peft import AutoPeftModelForCausalLM
 
     small(tokenizer).save_pretrained(tmp_path / "base")
-    config = FineTuning(steps=20, learning_rate=1e-2, lora=(4, 8))
+    config = SftSettings(max_steps=20, learning_rate=1e-2, lora=(4, 8))
     log = train_on(tmp_path / "base", tokenizer, killed_sft.examples(tokenizer), config, tmp_path / "out")
     assert log.loss.iloc[-1] < log.loss.iloc[0]
     assert not (tmp_path / "out" / "model.safetensors").exists()
@@ -152,9 +156,9 @@ def test_a_conversation_that_is_too_long_is_refused_by_number(tokenizer, tmp_pat
     short = [conversation[0], {"role": "assistant", "content": "yoga"}]
     too_long = r"record 1, field 'tokens': found 55; expected at most max_length = 40"
     with pytest.raises(DataError, match=too_long):
-        fine_tune(small(tokenizer), tokenizer, [short, conversation], FineTuning(max_length=40), tmp_path)
+        fine_tune(small(tokenizer), tokenizer, [short, conversation], SftSettings(max_length=40), tmp_path)
     with pytest.raises(DataError, match="found none"):
-        fine_tune(small(tokenizer), tokenizer, [], FineTuning(), tmp_path)
+        fine_tune(small(tokenizer), tokenizer, [], SftSettings(), tmp_path)
 
 
 def test_a_training_that_diverges_ends_with_a_clear_error(tokenizer, tmp_path):
@@ -162,4 +166,4 @@ def test_a_training_that_diverges_ends_with_a_clear_error(tokenizer, tmp_path):
     with torch.no_grad():
         model.model.embed_tokens.weight[60] = float("nan")
     with pytest.raises(FloatingPointError, match="fine-tune: the loss is nan at step 1; a lower"):
-        train_on(model, tokenizer, killed_sft.examples(tokenizer), FineTuning(steps=2), tmp_path)
+        train_on(model, tokenizer, killed_sft.examples(tokenizer), SftSettings(max_steps=2), tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.lm.log import has_fallen, read_losses, show_tokens
-from pwagents.lm.sft import FineTuning
+from pwagents.lm.settings import SftSettings
 from pwagents.orion import rl_setting as orion_rl
 from pwagents.orion import train as orion_models
 from pwagents.orion.base import BaseText, ids_and_titles
@@ -16,17 +16,23 @@ from pwagents.orion.reward import RewardConfig
 from pwagents.orion.rl_setting import rl_setting
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import OrionModels, add_results
-from pwagents.rl.config import GrpoConfig, PpoConfig
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import Rollout
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Review
 
 from .small_study import save_tiny_model, small_study
 
 SUCCESS = RewardConfig(success_rank=10)
-TUNING = FineTuning(steps=20, batch_size=4, learning_rate=1e-2)
+TUNING = SftSettings(max_steps=20, per_device_train_batch_size=4, learning_rate=1e-2)
 DECODING = Decoding(turn_tokens=12, episode_tokens=200, shown=2, batch_size=8)
-RL = {"steps": 1, "prompts_per_step": 2, "generations": 2, "micro_batch": 4, "eval_steps": 1}
+RL = {
+    "max_steps": 1,
+    "prompts_per_step": 2,
+    "num_generations": 2,
+    "per_device_train_batch_size": 4,
+    "eval_steps": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +89,7 @@ def test_a_card_tells_what_a_model_was_made_from_and_what_it_achieved(study, sft
     assert "## Results" in added and added.replace("\r", "").startswith(card.split("## Use")[0][:200])
 
 
-@pytest.mark.parametrize(("stage", "config"), [("grpo", GrpoConfig(**RL)), ("ppo", PpoConfig(**RL))])
+@pytest.mark.parametrize(("stage", "config"), [("grpo", GrpoSettings(**RL)), ("ppo", PpoSettings(**RL))])
 def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, stage, config):
     run = models.reinforced(stage, sft, config, SUCCESS, DECODING, eval_tasks=3)
     curves = read_curves({stage: run})
@@ -99,8 +105,8 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, s
 
 def test_several_gpus_that_leave_no_whole_weights_to_play_with_are_refused(study, sft):
     for config, sharding, message in (
-        (GrpoConfig(**RL), "fsdp", "grpo under fsdp needs vLLM.*use_vllm: true"),
-        (PpoConfig(**RL), "deepspeed", "ppo under deepspeed cannot play"),
+        (GrpoSettings(**RL), "fsdp", "grpo under fsdp needs vLLM.*use_vllm: true"),
+        (PpoSettings(**RL), "deepspeed", "ppo under deepspeed cannot play"),
     ):
         with pytest.raises(ValueError, match=message):
             OrionModels(study, 2, sharding).reinforced("rl", sft, config, SUCCESS, DECODING, eval_tasks=3)
@@ -147,7 +153,7 @@ def test_what_a_model_is_made_from_tells_of_every_gpu_and_of_what_a_judge_is_tol
 
     def judged(**roles):
         learners = OrionModels(replace(study, settings={**study.settings, "roles": roles}))
-        learners.reinforced("grpo", sft, GrpoConfig(**RL), SUCCESS, DECODING)
+        learners.reinforced("grpo", sft, GrpoSettings(**RL), SUCCESS, DECODING)
         return keys[-1]["facts"]["judge"]
 
     assert judged() == "offline"

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pwagents.rl.config import GrpoConfig, PpoConfig
 from pwagents.rl.rollout import Rollout
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.web.episode import BeliefState
@@ -20,16 +20,16 @@ WORDS = ["<pad>", "<end>", "begin", "go", "heads", "tails", "say", "a", "b", "c"
 PRICES = {"a": 0.1, "b": 0.3, "c": 1.0, "d": 0.5, "e": 0.0}  # of the bandit's arms
 RIGHT = {"heads": "a", "tails": "b"}  # answers to the cues
 SETTINGS = {
-    "steps": 8,
+    "max_steps": 8,
     "prompts_per_step": 4,
-    "generations": 8,
+    "num_generations": 8,
     "learning_rate": 5e-3,
     "save_steps": 2,
-    "micro_batch": 16,
+    "per_device_train_batch_size": 16,
 }
 CONFIGS = {
-    "grpo": lambda **changed: GrpoConfig(**(SETTINGS | changed)),
-    "ppo": lambda **changed: PpoConfig(**(SETTINGS | changed)),
+    "grpo": lambda **changed: GrpoSettings(**(SETTINGS | changed)),
+    "ppo": lambda **changed: PpoSettings(**(SETTINGS | changed)),
 }
 
 

@@ -7,15 +7,15 @@ import torch
 from accelerate import Accelerator
 from transformers import AutoModelForCausalLM
 
-from pwagents.rl.config import PpoConfig
 from pwagents.rl.log import read_rows
 from pwagents.rl.ppo import train_ppo
 from pwagents.rl.ppo_loss import estimate_advantages, fit_critic, make_critic, policy_loss
 from pwagents.rl.rollout import Played
+from pwagents.rl.settings import PpoSettings
 
 from . import game
 
-CONFIG = PpoConfig(steps=1, clip=0.2)
+CONFIG = PpoSettings(max_steps=1, epsilon=0.2)
 
 
 def loss(ratios, advantages, reference=None, config=CONFIG):
@@ -39,7 +39,7 @@ def test_the_ratio_is_clipped_where_that_makes_the_goal_smaller():
 def test_divergence_and_entropy_join_the_loss():
     # One token at probability .5; the reference has .25: 1/2 - log(1/2) - 1 = .193147.
     reference = torch.tensor([math.log(0.25)])
-    found, _ = loss([1.0], [0.0], reference, PpoConfig(steps=1, kl_beta=2.0, entropy_coef=0.1))
+    found, _ = loss([1.0], [0.0], reference, PpoSettings(max_steps=1, beta=2.0, entropy_coef=0.1))
     assert found.kl == pytest.approx(0.193147, abs=1e-6)
     assert float(found.loss.detach()) == pytest.approx(2 * 0.193147 - 0.1 * 0.3, abs=1e-6)
 
@@ -58,7 +58,7 @@ def test_to_ask_first_is_no_worse_while_the_critic_knows_nothing():
 
 
 def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():
-    config = PpoConfig(steps=1, lam=0.5, gamma=0.9)
+    config = PpoSettings(max_steps=1, lam=0.5, gamma=0.9)
     found = estimate_advantages(played([1.0], [0.5, 1.0]), torch.tensor([0.2, 0.1, 0.3]), config)
     # GAE: 1 - .2 = .8; 1 - .3 = .7, before it .5 + .9 * .3 - .1 = .67, and .45 * .7 = .315 with it.
     assert found[0].tolist() == pytest.approx([0.8, 0.985, 0.7])
@@ -81,7 +81,7 @@ def test_the_critic_comes_to_foresee_returns():
 
 def test_the_bandit_is_learned(tmp_path):
     given = (game.save_model(tmp_path / "start"), game.make_tokenizer(), game.make_tasks(6))
-    config = game.CONFIGS["ppo"](steps=40, save_steps=0, eval_steps=20)
+    config = game.CONFIGS["ppo"](max_steps=40, save_steps=0, eval_steps=20)
     out = train_ppo(
         *given, game.play_bandit, game.pay_bandit, config, tmp_path / "run", lambda model: {"c": 1.0}
     )
@@ -95,7 +95,7 @@ def test_the_bandit_is_learned(tmp_path):
 
 def test_a_second_turn_that_alone_matters_is_learned(tmp_path):
     game.save_model(tmp_path / "start")
-    out = game.train("ppo", tmp_path, steps=60, save_steps=0)
+    out = game.train("ppo", tmp_path, max_steps=60, save_steps=0)
     assert game.mean_reward(out) > 0.9
     rows = read_rows(tmp_path / "run" / "log.jsonl")
     assert all(row["clip_fraction"] == 0 for row in rows)  # one pass over fresh episodes
@@ -103,7 +103,7 @@ def test_a_second_turn_that_alone_matters_is_learned(tmp_path):
 
 def test_more_passes_move_the_policy_further_and_are_clipped(tmp_path):
     game.save_model(tmp_path / "start")
-    game.train("ppo", tmp_path, steps=6, save_steps=0, epochs=6)
+    game.train("ppo", tmp_path, max_steps=6, save_steps=0, epochs=6)
     rows = read_rows(tmp_path / "run" / "log.jsonl")
     assert max(row["clip_fraction"] for row in rows) > 0
 
@@ -113,7 +113,7 @@ def test_several_micro_batches_make_the_same_steps_as_one(tmp_path):
     for size in (32, 8):
         folder = tmp_path / str(size)
         game.save_model(folder / "start")
-        out = game.train("ppo", folder, steps=2, save_steps=0, micro_batch=size)
+        out = game.train("ppo", folder, max_steps=2, save_steps=0, per_device_train_batch_size=size)
         model = AutoModelForCausalLM.from_pretrained(out)
         weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert torch.allclose(*weights, atol=1e-5)
@@ -121,7 +121,7 @@ def test_several_micro_batches_make_the_same_steps_as_one(tmp_path):
 
 def test_a_reference_model_holds_the_policy_back(tmp_path):
     game.save_model(tmp_path / "start")
-    game.train("ppo", tmp_path, steps=15, save_steps=0, kl_beta=10.0)
+    game.train("ppo", tmp_path, max_steps=15, save_steps=0, beta=10.0)
     rows = read_rows(tmp_path / "run" / "log.jsonl")
     assert 0 < rows[-1]["kl"] < 0.1
     assert rows[-1]["reward"] < 0.3

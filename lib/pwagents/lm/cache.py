@@ -153,7 +153,7 @@ def write_card(
         title: the model's name.
         what: what it is and is not, in a few sentences.
         trained_on: the data as fact -> value (name, number of trajectories, content hash ...).
-        training: the settings as name -> value, for instance ``asdict`` of a :class:`FineTuning`.
+        training: the settings as name -> value, for instance ``asdict`` of a group of settings.
         results: measured numbers with a row for each comparison, as in the notebook's table.
         base: the model it was trained from: an id at Hugging Face, or a folder, of which the name is told.
         use: Python that shows how the model is used; empty: as any chat model.

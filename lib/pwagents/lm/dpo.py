@@ -13,7 +13,6 @@ import json
 import shutil
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
 from pwagents.lm.cache import last_checkpoint, watch
 from pwagents.lm.load import load_weights, lora_config
-from pwagents.lm.sft import deciding
+from pwagents.lm.settings import DpoSettings, deciding
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.puma.agent import parameter_tools
 from pwagents.puma.pairs import Pair
@@ -30,45 +29,18 @@ from pwagents.seeds import derive_seed
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedTokenizerBase
+    from trl import DPOConfig
 
 Tokens = dict[str, list[list[int]]]
 LOG_STEPS = 5  # steps a row of the log
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm", "rewards/accuracies", "rewards/margins")
 
 
-@dataclass(frozen=True)
-class PreferenceTuning:
-    """How to optimize preferences.
-
-    Args:
-        batch_size: pairs a device and pass; ``accumulation`` passes make a step.
-        beta: how much a departure from the reference costs.
-        lora: rank and alpha of a new adapter; one that the model has already is trained on as it is.
-        max_length: tokens; a longer answer with its input is refused, never cut.
-        save_steps: steps between checkpoints; rounded up to fives, where the log has its rows.
-        weights, bf16, gradient_checkpointing, report_to: see :class:`pwagents.lm.sft.FineTuning`.
-    """
-
-    epochs: float = 5.0
-    batch_size: int = 1
-    accumulation: int = 16
-    learning_rate: float = 5e-5
-    beta: float = 0.1
-    lora: tuple[int, int] = (16, 32)
-    max_length: int = 4096
-    seed: int = 0
-    weights: str = "float32"
-    bf16: bool = False
-    gradient_checkpointing: bool = False
-    save_steps: int = 100
-    report_to: str = "none"
-
-
 def optimize_preferences(
     model: Path | str,
     tokenizer: "PreTrainedTokenizerBase",
     pairs: Sequence[Pair],
-    config: PreferenceTuning,
+    config: DpoSettings,
     out_folder: Path | str,
 ) -> "pd.DataFrame":
     """Train on pairs and save adapter, tokenizer and log.
@@ -95,7 +67,7 @@ def train_on_pairs(
     model: Path | str,
     tokenizer: "PreTrainedTokenizerBase",
     tokens: Tokens,
-    config: PreferenceTuning,
+    config: DpoSettings,
     out_folder: Path | str,
 ) -> "pd.DataFrame":
     """:func:`optimize_preferences` on what is tokens already (:func:`tokenize_pairs`)."""
@@ -138,7 +110,7 @@ def tokenize_pairs(tokenizer: "PreTrainedTokenizerBase", pairs: Sequence[Pair], 
     return columns
 
 
-def _trainer(model, tokenizer, tokens: Tokens, config: PreferenceTuning, checkpoints: Path):
+def _trainer(model, tokenizer, tokens: Tokens, config: DpoSettings, checkpoints: Path):
     from datasets import Dataset
     from peft import PeftModel
     from transformers import PrinterCallback
@@ -158,7 +130,7 @@ def _trainer(model, tokenizer, tokens: Tokens, config: PreferenceTuning, checkpo
 
     trainer = Trainer(
         model=model,
-        args=_arguments(config, checkpoints),
+        args=dpo_arguments(config, checkpoints),
         train_dataset=Dataset.from_dict(tokens),
         processing_class=tokenizer,
         peft_config=None if isinstance(model, PeftModel) else lora_config(config.lora),
@@ -168,17 +140,21 @@ def _trainer(model, tokenizer, tokens: Tokens, config: PreferenceTuning, checkpo
     return trainer
 
 
-def _arguments(config: PreferenceTuning, checkpoints: Path):
+def dpo_arguments(config: DpoSettings, checkpoints: Path) -> "DPOConfig":
+    """The settings as TRL takes them; checkpoints go below ``checkpoints``."""
     import torch
     from trl import DPOConfig
 
     gpu = torch.cuda.is_available()
     return DPOConfig(
         output_dir=str(checkpoints),
-        num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.batch_size,
-        gradient_accumulation_steps=config.accumulation,
+        num_train_epochs=config.num_train_epochs,
+        per_device_train_batch_size=config.per_device_train_batch_size,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
         learning_rate=config.learning_rate,
+        lr_scheduler_type=config.lr_scheduler_type,
+        warmup_steps=config.warmup_steps,
+        optim=config.optim,
         beta=config.beta,
         seed=derive_seed(config.seed, "preferences") % 2**32,
         bf16=config.bf16 and gpu,
@@ -195,7 +171,7 @@ def _arguments(config: PreferenceTuning, checkpoints: Path):
     )
 
 
-def _hash(tokens: Tokens, config: PreferenceTuning) -> str:
+def _hash(tokens: Tokens, config: DpoSettings) -> str:
     """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
     whole = json.dumps([deciding(config), tokens], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:12]
@@ -208,9 +184,9 @@ def train_on_plain(model: str, tokens: Tokens, config: dict[str, Any], out_folde
 
     Args:
         model: a folder; the tokenizer is in it, too.
-        config: the fields of :class:`PreferenceTuning`.
+        config: the fields of :class:`DpoSettings`.
     """
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
-    train_on_pairs(model, tokenizer, tokens, PreferenceTuning(**config), out_folder)
+    train_on_pairs(model, tokenizer, tokens, DpoSettings(**config), out_folder)

@@ -41,8 +41,8 @@ class Fit:
             or something is computed in float32.
         fits: there is memory enough and there are GPUs enough.
         advice: where it does not fit, what would make it, one change a line, with the names of the stage's
-            configuration (``FineTuning``, ``PreferenceTuning``, ``GrpoConfig``, ``PpoConfig``), of
-            ``Decoding`` and of ``run_job``.
+            configuration (``SftSettings``, ``DpoSettings``, ``GrpoSettings``, ``PpoSettings``) or of
+            ``Decoding``.
     """
 
     model: ModelSize
@@ -144,18 +144,17 @@ def _playing_seconds(size: ModelSize, plan: Plan, device: Device) -> float:
 def _changes(plan: Plan, device: Device) -> Iterator[tuple[str, Plan]]:
     """Each single change that may save memory, those that change the result least first."""
     if not plan.gradient_checkpointing:
-        yield "gradient_checkpointing: true (a third more time)", replace(plan, gradient_checkpointing=True)
+        text = "bf16: true (computing in bfloat16, and activations a second time)"
+        weights = "bfloat16" if plan.lora else plan.weights
+        yield text, replace(plan, bf16=True, gradient_checkpointing=True, weights=weights)
     if plan.episodes > 8:
         fewer = plan.episodes // 4
         text = f"batch_size: {fewer} episodes at once in place of {plan.episodes}"
         yield text, replace(plan, episodes=fewer)
     if plan.micro_batch > 1:
-        name = "micro_batch" if plan.plays else "batch_size"
-        yield f"{name}: 1 in place of {plan.micro_batch}", replace(plan, micro_batch=1)
+        yield f"per_device_train_batch_size: 1 in place of {plan.micro_batch}", replace(plan, micro_batch=1)
     if plan.vllm_memory > 0.3:
-        yield "vllm_memory: 0.3", replace(plan, vllm_memory=0.3)
-    if device.kind == "cuda" and not plan.bf16 and plan.weights == "float32":
-        yield "bf16: true (computing in bfloat16)", replace(plan, bf16=True)
+        yield "vllm_gpu_memory_utilization: 0.3", replace(plan, vllm_memory=0.3)
     if device.kind == "cuda" and not plan.sharded and _may_shard(plan):
         more = replace(plan, n_gpus=max(2, plan.n_gpus), sharded=True)
         yield f"n_gpus: {more.n_gpus} with sharding: fsdp (params/accelerate/fsdp.yaml)", more
@@ -164,10 +163,9 @@ def _changes(plan: Plan, device: Device) -> Iterator[tuple[str, Plan]]:
         text = "optim: adamw_bnb_8bit (8-bit AdamW, package bitsandbytes)"
         yield text, replace(plan, optim="adamw_bnb_8bit")
     if not plan.lora:
-        yield "lora: [16, 32] (an adapter in place of all weights)", replace(plan, lora=(16, 32))
-    if plan.weights == "float32":
-        text = "weights: bfloat16 (small updates are lost unless only an adapter is trained)"
-        yield text, replace(plan, weights="bfloat16", bf16=True)
+        weights = "bfloat16" if plan.bf16 else plan.weights
+        text = "lora: [16, 32] (an adapter in place of all weights)"
+        yield text, replace(plan, lora=(16, 32), weights=weights)
     if plan.length > 1024:
         half, name = plan.length // 2, "episode_tokens" if plan.plays else "max_length"
         yield f"{name}: sequences of {half:,} tokens in place of {plan.length:,}", replace(plan, length=half)

@@ -5,28 +5,28 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
-from pwagents.rl.config import RlConfig
+from pwagents.rl.settings import RlSettings
 from pwagents.seeds import derive_seed
 
 ADAPTER = "adapter_config.json"
 
 
-def load_policy(model: Any, config: RlConfig) -> Any:
+def load_policy(model: Any, config: RlSettings) -> Any:
     """The model itself, or the one in a folder, with what ``config.lora`` asks for.
 
     A folder may hold an adapter (of fine-tuning, say): then this adapter is trained on.
 
     Raises:
         DataError: the folder holds an adapter, and ``config.lora`` asks for another one or for none.
-        ValueError: a reference model is asked for (``kl_beta``), but the model was not given as a folder.
+        ValueError: a reference model is asked for (``beta``), but the model was not given as a folder.
     """
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # of reading and writing weights, at each checkpoint
     if isinstance(model, str | Path):
         model = _load(Path(model), config)
-    elif config.kl_beta and not getattr(model.config, "_name_or_path", ""):
-        raise ValueError("kl_beta needs the model it starts from once more: give it as a folder")
+    elif config.beta and not getattr(model.config, "_name_or_path", ""):
+        raise ValueError("beta needs the model it starts from once more: give it as a folder")
     return _with_adapter(model, config)
 
 
@@ -63,7 +63,7 @@ def load_weights(folder: Path | str, weights: str) -> Any:
         return PeftModel.from_pretrained(base, str(folder), is_trainable=True)
 
 
-def _load(folder: Path, config: RlConfig) -> Any:
+def _load(folder: Path, config: RlSettings) -> Any:
     """The model of a folder, whose adapter, where it has one, must be the one asked for."""
     if (folder / ADAPTER).exists():
         from peft import PeftConfig
@@ -76,7 +76,7 @@ def _load(folder: Path, config: RlConfig) -> Any:
     return load_weights(folder, config.weights)
 
 
-def _with_adapter(model: Any, config: RlConfig) -> Any:
+def _with_adapter(model: Any, config: RlSettings) -> Any:
     """The model with a new adapter, where one is asked for and none is on it."""
     import torch
     from peft import get_peft_model

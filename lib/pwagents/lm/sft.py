@@ -9,15 +9,15 @@ import json
 import shutil
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
 from pwagents.llm.chat import Message, Tool
 from pwagents.lm.cache import last_checkpoint, watch
 from pwagents.lm.load import lora_config
+from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.tokens import Example, tokenize_conversation
 from pwagents.seeds import derive_seed
 
@@ -25,58 +25,18 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from trl import SFTConfig
 
 NO_LOSS = -100  # the label of tokens that are not in the loss
 LOG_STEPS = 10  # steps a row of the log
-_NO_MATTER = ("report_to", "save_steps")  # settings that do not change what comes out
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm")
-
-
-@dataclass(frozen=True)
-class FineTuning:
-    """How to fine-tune.
-
-    Args:
-        steps: optimizer steps; None goes by ``epochs``.
-        batch_size: conversations a device and pass; ``accumulation`` passes make a step.
-        warmup: share of the steps over which the learning rate rises.
-        schedule: of the learning rate after that, with transformers' names (linear, cosine, constant ...).
-        max_length: tokens; a longer conversation is refused, never cut.
-        lora: rank and alpha of an adapter on all linear layers; None trains all weights.
-        weights: type of the weights of a model from a folder. In bfloat16 they take half the memory, but
-            updates smaller than about 1/256 of a weight are lost: good for what an adapter leaves as it is.
-        bf16: compute in bfloat16 where there is a GPU.
-        optim: the optimizer by transformers' name; "adamw_bnb_8bit" (package bitsandbytes) takes a quarter of
-            the memory.
-        save_steps: steps between checkpoints, from which a killed training goes on; rounded up to tens, where
-            the log has its rows.
-        report_to: a tracker with transformers' names ("trackio", "wandb", "tensorboard") or "none".
-    """
-
-    steps: int | None = None
-    epochs: float = 3.0
-    batch_size: int = 8
-    accumulation: int = 1
-    learning_rate: float = 2e-3
-    warmup: float = 0.05
-    schedule: str = "linear"
-    weight_decay: float = 0.0
-    max_length: int = 4096
-    seed: int = 0
-    lora: tuple[int, int] | None = None
-    weights: str = "float32"
-    bf16: bool = False
-    gradient_checkpointing: bool = False
-    optim: str = "adamw_torch_fused"
-    save_steps: int = 100
-    report_to: str = "none"
 
 
 def fine_tune(
     model: "PreTrainedModel | Path | str",
     tokenizer: "PreTrainedTokenizerBase",
     conversations: Sequence[Sequence[Message]],
-    config: FineTuning,
+    config: SftSettings,
     out_folder: Path | str,
     tools: Sequence[Tool] = (),
 ) -> "pd.DataFrame":
@@ -106,7 +66,7 @@ def train_on(
     model: "PreTrainedModel | Path | str",
     tokenizer: "PreTrainedTokenizerBase",
     examples: Sequence[Example],
-    config: FineTuning,
+    config: SftSettings,
     out_folder: Path | str,
 ) -> "pd.DataFrame":
     """:func:`fine_tune` on what is tokens already."""
@@ -131,13 +91,7 @@ def train_on(
     return log
 
 
-def deciding(config: Any) -> dict[str, Any]:
-    """The settings of a training, a dataclass, that decide what comes out: not where it is tracked, nor how
-    often it is saved."""
-    return {name: value for name, value in asdict(config).items() if name not in _NO_MATTER}
-
-
-def _hash(examples: Sequence[Example], config: FineTuning) -> str:
+def _hash(examples: Sequence[Example], config: SftSettings) -> str:
     """12 hex digits over data and configuration: checkpoints of another training are never gone on from."""
     digest = hashlib.sha256(json.dumps(deciding(config), sort_keys=True).encode())
     for example in examples:
@@ -145,7 +99,7 @@ def _hash(examples: Sequence[Example], config: FineTuning) -> str:
     return digest.hexdigest()[:12]
 
 
-def _trainer(model, tokenizer, examples: Sequence[Example], config: FineTuning, checkpoints: Path):
+def _trainer(model, tokenizer, examples: Sequence[Example], config: SftSettings, checkpoints: Path):
     from datasets import Dataset
     from transformers import PrinterCallback
     from transformers.utils.logging import disable_progress_bar
@@ -174,7 +128,7 @@ def _trainer(model, tokenizer, examples: Sequence[Example], config: FineTuning, 
         warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # peft's own use
         trainer = Trainer(
             model=model,
-            args=_arguments(config, checkpoints),
+            args=sft_arguments(config, checkpoints),
             train_dataset=Dataset.from_dict({"input_ids": [e.input_ids for e in examples], "labels": labels}),
             processing_class=tokenizer,
             peft_config=lora_config(config.lora),
@@ -201,20 +155,21 @@ def _cpu_loss(model: "PreTrainedModel", inputs: dict, num_items_in_batch: "torch
     return total / (chosen.sum() if num_items_in_batch is None else num_items_in_batch)
 
 
-def _arguments(config: FineTuning, checkpoints: Path):
+def sft_arguments(config: SftSettings, checkpoints: Path) -> "SFTConfig":
+    """The settings as TRL takes them; checkpoints go below ``checkpoints``."""
     import torch
     from trl import SFTConfig
 
     gpu = torch.cuda.is_available()
     return SFTConfig(
         output_dir=str(checkpoints),
-        max_steps=config.steps or -1,
-        num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.batch_size,
-        gradient_accumulation_steps=config.accumulation,
+        max_steps=config.max_steps or -1,
+        num_train_epochs=config.num_train_epochs,
+        per_device_train_batch_size=config.per_device_train_batch_size,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
         learning_rate=config.learning_rate,
-        warmup_steps=config.warmup,  # below 1 it is a share
-        lr_scheduler_type=config.schedule,
+        warmup_steps=config.warmup_steps,  # below 1 it is a share
+        lr_scheduler_type=config.lr_scheduler_type,
         weight_decay=config.weight_decay,
         seed=derive_seed(config.seed, "fine-tuning") % 2**32,
         bf16=config.bf16 and gpu,
@@ -245,9 +200,9 @@ def train_on_plain(model: str, examples: list, config: dict[str, Any], out_folde
     Args:
         model: a folder; the tokenizer is in it, too.
         examples: the fields of each :class:`Example`, as a list.
-        config: the fields of :class:`FineTuning`.
+        config: the fields of :class:`SftSettings`.
     """
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
-    train_on(model, tokenizer, [Example(*each) for each in examples], FineTuning(**config), out_folder)
+    train_on(model, tokenizer, [Example(*each) for each in examples], SftSettings(**config), out_folder)

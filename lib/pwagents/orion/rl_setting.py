@@ -11,7 +11,7 @@ from pwagents.evaluation.metrics import grade
 from pwagents.orion.play import Decoding, play_rollouts
 from pwagents.orion.reward import RewardConfig, make_rewards
 from pwagents.orion.study import has_answer, make_study
-from pwagents.rl.config import GrpoConfig, PpoConfig
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Evaluate, Play, StepRewards, count_asks
@@ -26,14 +26,14 @@ def reinforce(
     Args:
         stage: grpo or ppo.
         model: a folder; the tokenizer is in it, too.
-        config: the fields of :class:`GrpoConfig` or :class:`PpoConfig`.
+        config: the fields of :class:`GrpoSettings` or :class:`PpoSettings`.
         params: the arguments of :func:`rl_setting`.
     """
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     tasks, play, rewards, evaluate = rl_setting(tokenizer, **params)
-    train, config_type = (train_grpo, GrpoConfig) if stage == "grpo" else (train_ppo, PpoConfig)
+    train, config_type = (train_grpo, GrpoSettings) if stage == "grpo" else (train_ppo, PpoSettings)
     train(model, tokenizer, tasks, play, rewards, config_type(**config), out_folder, evaluate)
 
 

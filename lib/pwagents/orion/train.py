@@ -3,8 +3,8 @@
 models = OrionModels(study)
 kept = models.role_play(400, RewardConfig(...)).kept
 base = models.base("small")
-sft = models.sft(base, kept, FineTuning(...))                     supervised, on the role-play
-grpo = models.reinforced("grpo", sft, GrpoConfig(...), RewardConfig(...), decoding)
+sft = models.sft(base, kept, SftSettings(...))                     supervised, on the role-play
+grpo = models.reinforced("grpo", sft, GrpoSettings(...), RewardConfig(...), decoding)
 curves = read_curves({"GRPO": grpo})                              the policy itself: grpo / "model"
 
 Model cards of Orion's trained policies.
@@ -23,7 +23,7 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import KEY, cached_model, write_card
 from pwagents.lm.launch import Sharding, launch
 from pwagents.lm.pretrain import LESSONS, base_model
-from pwagents.lm.sft import FineTuning, deciding
+from pwagents.lm.settings import SftSettings, deciding
 from pwagents.orion.base import BaseText, ids_and_titles
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import Decoding, orion_example
@@ -32,7 +32,7 @@ from pwagents.orion.reward import RewardConfig
 from pwagents.orion.role_play import RolePlay, play_roles
 from pwagents.orion.study import Study
 from pwagents.project import code_hash, project_path
-from pwagents.rl.config import GrpoConfig, PpoConfig
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action
 from pwagents.web.episode import BeliefState
 
@@ -51,7 +51,7 @@ ROLE_PLAY_CODE = (
     "orion/teacher",
     "orion/wishes",
 )
-SFT_CODE = ("lm/tokens", "orion/play", "lm/sft")
+SFT_CODE = ("lm/tokens", "orion/play", "lm/settings", "lm/sft")
 RL_CODE = (
     "rl/advantages",
     "lm/decode",
@@ -67,7 +67,8 @@ RL_CODE = (
     "rl/ppo_loss",
     "orion/reward",
     "rl/rollout",
-    "rl/config",
+    "rl/settings",
+    "lm/settings",
     "rl/scoring",
     "lm/decode",
     "orion/wishes",
@@ -149,7 +150,7 @@ class OrionModels:
             workers=study.roles.get("workers", 1),
         )
 
-    def sft(self, start: Path, played: Sequence[Played], config: FineTuning, shown: int) -> Path:
+    def sft(self, start: Path, played: Sequence[Played], config: SftSettings, shown: int) -> Path:
         """Fine-tune the model in ``start`` on trajectories of the role-play.
 
         Args:
@@ -176,7 +177,7 @@ class OrionModels:
         self,
         stage: Stage,
         start: Path,
-        config: GrpoConfig | PpoConfig,
+        config: GrpoSettings | PpoSettings,
         rewards: RewardConfig,
         decoding: Decoding,
         eval_tasks: int = 200,
@@ -223,7 +224,7 @@ class OrionModels:
         name: str,
         start: Path,
         facts: Mapping[str, Any],
-        config: FineTuning | GrpoConfig | PpoConfig,
+        config: SftSettings | GrpoSettings | PpoSettings,
         code: Sequence[str],
         make: Callable[[Path], None],
     ) -> Path:
@@ -249,14 +250,14 @@ class OrionModels:
         return torch.cuda.device_count() if self.n_gpus is None else self.n_gpus
 
 
-def _check_sharding(config: GrpoConfig | PpoConfig, sharding: Sharding) -> None:
+def _check_sharding(config: GrpoSettings | PpoSettings, sharding: Sharding) -> None:
     """Episodes are played with whole weights, of which FSDP and ZeRO-3 leave only a part on each GPU.
 
     vLLM gets whole ones from TRL; GRPO's trainer gathers them by itself under ZeRO-3.
     """
-    if isinstance(config, PpoConfig) and sharding in ("fsdp", "deepspeed"):
+    if isinstance(config, PpoSettings) and sharding in ("fsdp", "deepspeed"):
         raise ValueError(f"ppo under {sharding} cannot play episodes: ddp, with an adapter where it must fit")
-    if isinstance(config, GrpoConfig) and sharding == "fsdp" and not config.use_vllm:
+    if isinstance(config, GrpoSettings) and sharding == "fsdp" and not config.use_vllm:
         raise ValueError("grpo under fsdp needs vLLM, which gets whole weights: use_vllm: true, or ddp")
 
 

@@ -19,7 +19,8 @@ from pwagents.agents.plain import words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
 from pwagents.lm.cache import cached_model, write_card
-from pwagents.lm.sft import FineTuning, fine_tune
+from pwagents.lm.settings import SftSettings, deciding
+from pwagents.lm.sft import fine_tune
 from pwagents.orion.base import ids_and_titles
 from pwagents.project import code_hash
 from pwagents.puma.agent import (
@@ -156,7 +157,7 @@ def read_puma_text(
         products: the real ones, of which no id and no title occurs.
         dialogues: how many are read, each once.
     """
-    config = FineTuning(epochs=1.0, batch_size=16, learning_rate=3e-3, seed=seed)
+    config = SftSettings(num_train_epochs=1.0, per_device_train_batch_size=16, learning_rate=3e-3, seed=seed)
     taken = ids_and_titles(products)
     facts = {"dialogues": dialogues, "real products": len(taken) // 2, "seed": seed, "from": base.name}
 
@@ -169,7 +170,7 @@ def read_puma_text(
 
     names = hashlib.sha256("\n".join(sorted(taken)).encode()).hexdigest()
     code = code_hash("puma/base", "puma/agent", "data/synthetic", "lm/sft")
-    parts = facts | {"settings": asdict(config), "taken": names, "code": code}
+    parts = facts | {"settings": deciding(config), "taken": names, "code": code}
     return cached_model(models, "base-puma", parts, make)
 
 

@@ -21,9 +21,9 @@ from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import cached_model, write_card
-from pwagents.lm.dpo import PreferenceTuning, tokenize_pairs
+from pwagents.lm.dpo import tokenize_pairs
 from pwagents.lm.launch import launch
-from pwagents.lm.sft import FineTuning, deciding
+from pwagents.lm.settings import DpoSettings, SftSettings, deciding
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.project import code_hash
 from pwagents.puma.agent import identify_messages, parameter_tools
@@ -56,6 +56,7 @@ CODE = (
     "lm/load",
     "lm/dpo",
     "puma/pairs",
+    "lm/settings",
     "lm/sft",
     "web",
 )
@@ -77,10 +78,10 @@ class PumaRecipe:
     """
 
     base: Path
-    identifying: FineTuning
-    labelled: FineTuning
+    identifying: SftSettings
+    labelled: SftSettings
     diversity: Diversity
-    preferences: PreferenceTuning
+    preferences: DpoSettings
     models: Path
     data: str
     batch_size: int = 64
@@ -127,7 +128,7 @@ def fit_parameters(recipe: PumaRecipe, name: str, examples: Sequence[Example]) -
     return _fine_tuned(recipe, f"puma-sft-{name}", what, tokens, recipe.labelled)
 
 
-def _fine_tuned(recipe: PumaRecipe, name: str, what: str, examples, config: FineTuning) -> Path:
+def _fine_tuned(recipe: PumaRecipe, name: str, what: str, examples, config: SftSettings) -> Path:
     facts = {"data": recipe.data, "examples": len(examples)}
 
     def make(folder: Path) -> None:
@@ -226,7 +227,7 @@ def not_falling(logs: "pd.DataFrame") -> list[str]:
     return idle
 
 
-def _settings(recipe: PumaRecipe, config: FineTuning | PreferenceTuning) -> dict[str, Any]:
+def _settings(recipe: PumaRecipe, config: SftSettings | DpoSettings) -> dict[str, Any]:
     """What of a configuration decides the weights."""
     return {"settings": deciding(config)} | ({"gpus": recipe.n_gpus} if recipe.n_gpus > 1 else {})
 

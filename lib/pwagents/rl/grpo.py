@@ -4,7 +4,7 @@ TRL's trainer asks for episodes and gets them from ``play``, as tokens: what the
 decoded and tokenised again. Each task is played several times; what its episodes earned is compared within
 this group (:mod:`pwagents.rl.advantages`).
 
-Departures: the loss is the mean over all sampled tokens of a step, not over episodes (``loss``); each
+Departures: the loss is the mean over all sampled tokens of a step, not over episodes (``loss_type``); each
 step's episodes are used for one update, so the clipping never acts unless vLLM sampled them.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pwagents.rl.config import GrpoConfig
 from pwagents.rl.log import open_run, save_policy
 from pwagents.rl.rollout import Evaluate, Play, StepRewards
+from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Task
 
 
@@ -24,7 +24,7 @@ def train_grpo(
     tasks: Sequence[Task],
     play: Play,
     rewards: StepRewards,
-    config: GrpoConfig,
+    config: GrpoSettings,
     folder: Path | str,
     evaluate: Evaluate | None = None,
 ) -> Path:
@@ -34,7 +34,7 @@ def train_grpo(
         model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
         tokenizer: the model's; it only pads here, and is saved with the model.
         play: plays one episode of each task it is given, with ``config``'s temperatures; a task comes
-            ``generations`` times in a row. Its chance must come from its seed alone.
+            ``num_generations`` times in a row. Its chance must come from its seed alone.
         rewards: R_t of each step of an episode.
         folder: of this run alone; holds its log, its checkpoints and the result.
         evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``.

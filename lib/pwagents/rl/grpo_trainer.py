@@ -14,10 +14,10 @@ from trl.models.utils import unwrap_model_for_generation
 
 from pwagents.progress import progress
 from pwagents.rl.advantages import group_advantages, token_advantages
-from pwagents.rl.config import GrpoConfig, tasks_in_order
 from pwagents.rl.log import RunLog, complete_checkpoint
 from pwagents.rl.rollout import Evaluate, Play, Played, StepRewards, loss_mask, play_batch, summarize
 from pwagents.rl.scoring import add_scoring
+from pwagents.rl.settings import GrpoSettings, tasks_in_order
 from pwagents.schema import Task
 from pwagents.seeds import derive_seed
 
@@ -47,7 +47,7 @@ class EpisodeTrainer(GRPOTrainer):
         tasks: Sequence[Task],
         play: Play,
         rewards: StepRewards,
-        config: GrpoConfig,
+        config: GrpoSettings,
         log: RunLog,
         evaluate: Evaluate | None,
     ):
@@ -61,7 +61,7 @@ class EpisodeTrainer(GRPOTrainer):
             super().__init__(
                 model=model,
                 reward_funcs=self._episode_return,
-                args=_trl_config(config, log.path.parent),
+                args=grpo_arguments(config, log.path.parent),
                 train_dataset=rows,
                 processing_class=tokenizer,
                 rollout_func=lambda prompts, trainer: trainer.roll_out(prompts),
@@ -155,21 +155,22 @@ class EpisodeTrainer(GRPOTrainer):
         """Checkpoints have none; the trained model's card is not TRL's business."""
 
 
-def _trl_config(config: GrpoConfig, folder: Path) -> GRPOConfig:
+def grpo_arguments(config: GrpoSettings, folder: Path) -> GRPOConfig:
     """The settings in TRL's words: one optimizer step a batch of episodes, all of them fresh."""
     from accelerate import PartialState
 
     on_gpu = torch.cuda.is_available()
     processes = PartialState(cpu=not on_gpu).num_processes
-    here, group = config.episodes // processes, config.generations
+    here, group = config.episodes // processes, config.num_generations
     if config.prompts_per_step % processes:
         raise ValueError(
             f"{config.prompts_per_step} prompts a step do not divide among {processes} processes"
         )
-    micro = next(size for size in range(min(config.micro_batch, here), 0, -1) if here % size == 0)
+    most = min(config.per_device_train_batch_size, here)
+    micro = next(size for size in range(most, 0, -1) if here % size == 0)
     return GRPOConfig(
         output_dir=str(folder),
-        max_steps=config.steps,
+        max_steps=config.max_steps,
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=here // micro,
         steps_per_generation=here // micro,
@@ -177,16 +178,16 @@ def _trl_config(config: GrpoConfig, folder: Path) -> GRPOConfig:
         num_iterations=1,
         shuffle_dataset=False,
         learning_rate=config.learning_rate,
-        lr_scheduler_type=config.schedule,
+        lr_scheduler_type=config.lr_scheduler_type,
         warmup_steps=config.warmup_steps,
         weight_decay=0.0,
         optim=config.optim,
         max_grad_norm=config.max_grad_norm,
-        epsilon=config.clip,
-        beta=config.kl_beta,
+        epsilon=config.epsilon,
+        beta=config.beta,
         entropy_coef=config.entropy_coef,
         temperature=config.temperature,
-        loss_type=config.loss,
+        loss_type=config.loss_type,
         logging_steps=1,
         save_strategy="steps" if config.save_steps else "no",
         save_steps=config.save_steps or 1,
@@ -196,21 +197,21 @@ def _trl_config(config: GrpoConfig, folder: Path) -> GRPOConfig:
         use_cpu=not on_gpu,
         bf16=config.bf16 and on_gpu,
         activation_checkpointing=config.gradient_checkpointing,
-        max_completion_length=config.vllm_length,
+        max_completion_length=config.vllm_max_model_length,
         use_vllm=config.use_vllm,
         vllm_mode="colocate",
-        vllm_gpu_memory_utilization=config.vllm_memory,
-        vllm_max_model_length=config.vllm_length,
+        vllm_gpu_memory_utilization=config.vllm_gpu_memory_utilization,
+        vllm_max_model_length=config.vllm_max_model_length,
         vllm_importance_sampling_mode="token_truncate",
     )
 
 
-def _advantages(played: Played, config: GrpoConfig) -> list[list[float]]:
+def _advantages(played: Played, config: GrpoSettings) -> list[list[float]]:
     """One advantage a completion token of each rollout. The episodes of a task stand in a row."""
     advantages = []
-    for i in range(0, len(played.rollouts), config.generations):
-        group = slice(i, i + config.generations)
-        per_step = group_advantages(played.rewards[group], config.credit, config.gamma, config.scale)
+    for i in range(0, len(played.rollouts), config.num_generations):
+        group = slice(i, i + config.num_generations)
+        per_step = group_advantages(played.rewards[group], config.credit, config.gamma, config.scale_rewards)
         advantages += map(token_advantages, played.rollouts[group], per_step)
     return advantages
 

@@ -12,13 +12,13 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.evaluation.tables import write_aside
-from pwagents.rl.config import RlConfig
+from pwagents.lm.settings import deciding
+from pwagents.rl.settings import RlSettings
 from pwagents.schema import Task
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _KEPT = 2  # checkpoints: while one is written, the one before it must stand
-_FREE = ("report_to", "save_steps")  # settings that may differ when a run is taken up again
 
 
 class RunLog:
@@ -91,7 +90,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def open_run(
-    folder: Path, method: str, config: RlConfig, tasks: Sequence[Task]
+    folder: Path, method: str, config: RlSettings, tasks: Sequence[Task]
 ) -> tuple[Path | None, RunLog]:
     """Begin a run or take it up again: the checkpoint to go on from (None at the start), and the log.
 
@@ -109,10 +108,8 @@ def open_run(
         return checkpoint, RunLog(folder, checkpoint_step(checkpoint))
 
 
-def _check_settings(folder: Path, method: str, config: RlConfig, tasks: Sequence[Task]) -> None:
-    settings = {name: value for name, value in asdict(config).items() if name not in _FREE}
-    run = {"method": method, **settings, "tasks": [task.task_id for task in tasks]}
-    run = json.loads(json.dumps(run))  # as it is read
+def _check_settings(folder: Path, method: str, config: RlSettings, tasks: Sequence[Task]) -> None:
+    run = {"method": method, **deciding(config), "tasks": [task.task_id for task in tasks]}
     path = folder / "run.json"
     if path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))

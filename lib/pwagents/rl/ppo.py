@@ -6,11 +6,16 @@ episodes, reward and token budget are GRPO's (:mod:`pwagents.rl.grpo`), and so a
 
 Departures: Orion gives no settings for PPO beyond the clip range. The probabilities at sampling are the
 rollouts' own; the critic reads the policy's hidden states and is fitted to them apart. Nothing is compared
-within a task, so equally many episodes serve better as one of each of many tasks (``generations`` 1): from a
-few tasks the critic learns by heart how these ended, and says nothing true of the next step's.
+within a task, so equally many episodes serve better as one of each of many tasks (``num_generations`` 1):
+from a few tasks the critic learns by heart how these ended, and says nothing true of the next step's.
+
+GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
+itself, farther only through the critic; as long as the critic foresees nothing, that is a discount, and a
+policy learns within a few steps to ask less, for questions make the way to the reward longer.
 """
 
 import copy
+import math
 import os
 import shutil
 import time
@@ -22,7 +27,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.lm.load import load_policy
 from pwagents.progress import progress
-from pwagents.rl.config import PpoConfig, tasks_in_order
 from pwagents.rl.log import (
     RunLog,
     checkpoint_step,
@@ -33,6 +37,7 @@ from pwagents.rl.log import (
 from pwagents.rl.ppo_loss import estimate_advantages, fit_critic, make_critic, policy_loss
 from pwagents.rl.rollout import Evaluate, Play, Played, StepRewards, pad_rollouts, play_batch, summarize
 from pwagents.rl.scoring import add_scoring
+from pwagents.rl.settings import PpoSettings, tasks_in_order
 from pwagents.schema import Task
 from pwagents.seeds import derive_seed
 
@@ -46,7 +51,7 @@ def train_ppo(
     tasks: Sequence[Task],
     play: Play,
     rewards: StepRewards,
-    config: PpoConfig,
+    config: PpoSettings,
     folder: Path | str,
     evaluate: Evaluate | None = None,
 ) -> Path:
@@ -67,7 +72,9 @@ def train_ppo(
         learner.write(log, {"step": 0, **learner.evaluate(evaluate)})
     ordered = tasks_in_order(tasks, config)
     hidden = not learner.accelerator.is_main_process
-    bar = progress(range(first, config.steps), initial=first, total=config.steps, desc="PPO", disable=hidden)
+    bar = progress(
+        range(first, config.max_steps), initial=first, total=config.max_steps, desc="PPO", disable=hidden
+    )
     for step in bar:
         start = time.perf_counter()
         prompts = ordered[step * config.prompts_per_step :][: config.prompts_per_step]
@@ -99,7 +106,7 @@ class _Batch(NamedTuple):
 class _Learner:
     """Policy, critic and their optimizers, placed where they compute."""
 
-    def __init__(self, policy: Any, config: PpoConfig, folder: Path):
+    def __init__(self, policy: Any, config: PpoSettings, folder: Path):
         import torch
         from accelerate import Accelerator
         from accelerate.utils import set_seed
@@ -122,14 +129,15 @@ class _Learner:
             policy.activation_checkpointing_enable()
         # What is not trained is the same in both, and held once.
         frozen = {id(weights): weights for weights in policy.parameters() if not weights.requires_grad}
-        reference = copy.deepcopy(policy, frozen).eval() if config.kl_beta else None
+        reference = copy.deepcopy(policy, frozen).eval() if config.beta else None
         add_scoring(policy)
         adam = partial(torch.optim.AdamW, weight_decay=0.0, fused=on_gpu)
         trained = [p for p in policy.parameters() if p.requires_grad]
         optimizer = adam(trained, lr=config.learning_rate)
         critic = make_critic(policy.config.hidden_size)
         critic_optimizer = adam(critic.parameters(), lr=config.value_learning_rate)
-        schedule = get_scheduler(config.schedule, optimizer, config.warmup_steps, config.steps)
+        warmup = config.warmup_steps if config.warmup_steps >= 1 else config.warmup_steps * config.max_steps
+        schedule = get_scheduler(config.lr_scheduler_type, optimizer, math.ceil(warmup), config.max_steps)
         prepare = self.accelerator.prepare
         self.policy, self.optimizer = prepare(policy, optimizer)
         self.critic, self.critic_optimizer = prepare(critic, critic_optimizer)
@@ -144,7 +152,7 @@ class _Learner:
         """Play, estimate, update, fit; the row of the log."""
         rank, share = self.accelerator.process_index, len(prompts) // self.accelerator.num_processes
         mine = prompts[rank * share :][:share]
-        tasks = [task for task in mine for _ in range(self.config.generations)]
+        tasks = [task for task in mine for _ in range(self.config.num_generations)]
         seed = derive_seed(self.config.seed, "rollouts", str(step), str(rank))
         played = play_batch(self.accelerator.unwrap_model(self.policy), tasks, play, rewards, seed)
         batch, features, returns = self._look_back(played, tasks)
@@ -164,7 +172,7 @@ class _Learner:
         self.policy.eval()
         features, reference = [], []
         with torch.no_grad():
-            for rows in torch.arange(len(ids), device=device).split(self.config.micro_batch):
+            for rows in torch.arange(len(ids), device=device).split(self.config.per_device_train_batch_size):
                 part = (ids[rows], scored[rows], temperatures[rows])
                 features.append(self.policy(part[0], scored=part[1], temperatures=part[2])[2].float())
                 if self.reference is not None:
@@ -192,7 +200,9 @@ class _Learner:
         # Gradients are averaged over processes, so each one's sum is divided by the mean number of tokens.
         mean_n = float(accelerator.reduce(torch.tensor(float(n), device=batch.ids.device), "mean"))
         sums, done = {"loss": 0.0, "entropy": 0.0, "kl": 0.0, "clip_fraction": 0.0}, 0
-        chunks = torch.arange(len(batch.ids), device=batch.ids.device).split(config.micro_batch)
+        chunks = torch.arange(len(batch.ids), device=batch.ids.device).split(
+            config.per_device_train_batch_size
+        )
         for i, rows in enumerate(chunks):
             tokens = slice(done, done + int(batch.scored[rows].sum()))
             done = tokens.stop

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pwagents.rl.advantages import gae, returns_to_go, sampled_rewards
-from pwagents.rl.config import PpoConfig
 from pwagents.rl.rollout import Played
+from pwagents.rl.settings import PpoSettings
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ def policy_loss(
     old: "torch.Tensor",
     advantages: "torch.Tensor",
     reference: "torch.Tensor | None",
-    config: PpoConfig,
+    config: PpoSettings,
 ) -> PolicyLoss:
     """The clipped surrogate, the divergence from the reference and the entropy, summed over tokens.
 
@@ -35,7 +35,7 @@ def policy_loss(
     import torch
 
     ratio = (logprobs - old).exp()
-    limited = ratio.clamp(1 - config.clip, 1 + config.clip)
+    limited = ratio.clamp(1 - config.epsilon, 1 + config.epsilon)
     loss = -torch.min(ratio * advantages, limited * advantages).sum()
     # Where the limit is the smaller of the two, the token no longer moves the policy.
     clipped = float((limited * advantages < ratio * advantages).sum())
@@ -43,7 +43,7 @@ def policy_loss(
     if reference is not None:
         above = reference - logprobs
         kl = (above.exp() - above - 1).sum()
-        loss = loss + config.kl_beta * kl
+        loss = loss + config.beta * kl
     if config.entropy_coef:
         loss = loss - config.entropy_coef * entropies.sum()
     return PolicyLoss(loss, float(kl.detach()), clipped)
@@ -65,7 +65,7 @@ def make_critic(hidden_size: int) -> "torch.nn.Module":
 
 
 def estimate_advantages(
-    played: Played, values: "torch.Tensor", config: PpoConfig
+    played: Played, values: "torch.Tensor", config: PpoSettings
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
     """Advantages (GAE) and returns of all tokens that are learned from, episode after episode.
 
@@ -96,7 +96,7 @@ def fit_critic(
     optimizer: Any,
     features: "torch.Tensor",
     returns: "torch.Tensor",
-    config: PpoConfig,
+    config: PpoSettings,
     seed: int,
 ) -> float:
     """Fit the critic to the returns (squared error), ``value_epochs`` passes of four updates each.

@@ -1,0 +1,114 @@
+"""Settings of online reinforcement learning, by TRL's names wherever it has them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from pwagents.lm.settings import Schedule, Tuning
+from pwagents.rl.advantages import Credit, Scale
+from pwagents.schema import Task, TaskType
+from pwagents.seeds import rng
+from pwagents.settings import Share, settings
+
+
+@settings
+class RlSettings(Tuning):
+    """What GRPO and PPO share, so that they are compared with equal means."""
+
+    max_steps: PositiveInt
+    """Updates of the policy, each from episodes played anew."""
+    prompts_per_step: PositiveInt = 8
+    """Tasks a step, over all GPUs."""
+    num_generations: PositiveInt = 8
+    """Episodes of each of them."""
+    learning_rate: NonNegativeFloat = 5e-4
+    """Of AdamW, without weight decay; Orion, 5.1: 2e-6 for all weights."""
+    lr_scheduler_type: Schedule = "constant"
+    per_device_train_batch_size: PositiveInt = 16
+    """Episodes a GPU and pass. On a CPU 8 to 32 are fastest: what they compute stays in its cache."""
+    temperature: PositiveFloat = 1.0
+    """Of sampled episodes; Orion, 5.1: 0.6."""
+    review_temperature: PositiveFloat = 1.0
+    """Of sampled review tasks; Orion, 5.1: 1.0."""
+    epsilon: PositiveFloat = 0.2
+    """How far the ratio of new to old probability may leave 1; Orion, 5.1: 0.2."""
+    beta: NonNegativeFloat = 0.0
+    """Weight of the divergence from the model at the start; 0: that model is not kept."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the tokens' mean entropy, which is added to the goal."""
+    gamma: Share = 1.0
+    """Discount of rewards: a step with GRPO (credit "turn" alone), a sampled token with PPO."""
+    max_grad_norm: PositiveFloat = 1.0
+    """The gradient is scaled down to it."""
+    save_steps: NonNegativeInt = 25
+    """Steps between checkpoints, from which a killed training goes on; 0: none."""
+    eval_steps: NonNegativeInt = 0
+    """Steps between evaluations, the first before step 1, the last at the end; 0: none."""
+
+    @property
+    def episodes(self) -> int:
+        """Episodes a step, over all GPUs."""
+        return self.prompts_per_step * self.num_generations
+
+    def evaluates_after(self, step: int) -> bool:
+        """Whether an evaluation follows a step; 0 is the model at the start."""
+        return bool(self.eval_steps) and (step % self.eval_steps == 0 or step == self.max_steps)
+
+    def temperature_of(self, type_: TaskType) -> float:
+        return self.review_temperature if type_ == "review" else self.temperature
+
+
+@settings
+class GrpoSettings(RlSettings):
+    """Group relative policy optimization (:mod:`pwagents.rl.grpo`)."""
+
+    num_generations: Annotated[int, Field(ge=2)] = 8
+    """Episodes of each task: the group within which they are compared."""
+    credit: Credit = "episode"
+    """One advantage for the whole episode, or one a turn."""
+    scale_rewards: Scale = "group"
+    """Whether advantages are divided by their group's deviation, as GRPO has it, or by nothing."""
+    loss_type: Literal["dapo", "grpo"] = "dapo"
+    """The loss is the mean over all sampled tokens of a step, as with PPO here (dapo), or over the episodes of
+    each one's mean (grpo; Guo et al. 2025), which favours short episodes."""
+    use_vllm: bool = False
+    """vLLM plays the episodes, in the same process, with the weights as they are at each step; GPUs only."""
+    vllm_gpu_memory_utilization: Share = 0.3
+    """Share of a GPU's memory that vLLM may take."""
+    vllm_max_model_length: PositiveInt = 8192
+    """Tokens of an episode that vLLM has room for, prompt included."""
+
+
+@settings
+class PpoSettings(RlSettings):
+    """Proximal policy optimization (:mod:`pwagents.rl.ppo`)."""
+
+    lam: Share = 1.0
+    """GAE's lambda per sampled token; below 1 the policy is taught to ask less (:mod:`pwagents.rl.ppo`)."""
+    epochs: PositiveInt = 1
+    """Passes over a step's episodes, one update each."""
+    value_learning_rate: NonNegativeFloat = 1e-3
+    """Of the critic."""
+    value_epochs: PositiveInt = 4
+    """Passes of the critic over a step's tokens, four updates each."""
+    optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
+    """The optimizer of policy and critic."""
+    sharding: Literal["ddp"] = "ddp"
+    """Each GPU has all of the model: only then it can play episodes."""
+
+
+def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
+    """The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
+
+    Raises:
+        ValueError: there are no tasks.
+    """
+    if not tasks:
+        raise ValueError("there are no tasks to train on")
+    needed = config.max_steps * config.prompts_per_step
+    ordered: list[Task] = []
+    while len(ordered) < needed:
+        epoch = str(len(ordered) // len(tasks))
+        ordered += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
+    return ordered[:needed]
