@@ -1,4 +1,4 @@
-"""Settings by the real loading path: a preset's files, a notebook's parameters cell, its class of settings."""
+"""Settings by the real loading path: files of a preset, a parameters cell, a class of settings."""
 
 import pytest
 import yaml

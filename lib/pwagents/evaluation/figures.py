@@ -6,6 +6,8 @@ gives the same bytes at every run on one machine: no dates, no versions, no rand
 """
 
 import io
+from base64 import b64encode
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ _STYLE = (
         "savefig.dpi": 150,
     },
 )
+_SHOWN_DPI = 72  # of a figure in a notebook; the saved PNG has twice as many
 _MARKERS = "osD^vP"  # a second cue beside colour
 
 
@@ -44,19 +47,20 @@ def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str) -
     """Write ``<output_dir>/figures/<name>.png``, ``.svg`` and ``.csv``, show the figure, and close it.
 
     Args:
-        fig: a matplotlib figure. It is shown only inside IPython; then it is closed, so that a notebook
-            does not show it a second time.
+        fig: a matplotlib figure. It is shown only inside IPython, with a text for who cannot see it; then
+            it is closed, so that a notebook does not show it a second time.
         data: the plotted numbers (6 significant digits in the CSV, without the index).
     """
     import matplotlib.pyplot as plt
 
     folder = Path(output_dir) / "figures"
+    png = _rendered(fig, "png", {"Software": None})
     with plt.rc_context({"svg.hashsalt": name}):
-        write_aside(folder / f"{name}.png", _rendered(fig, "png", {"Software": None}))
+        write_aside(folder / f"{name}.png", png)
         write_aside(folder / f"{name}.svg", _rendered(fig, "svg", {"Date": None, "Creator": None}))
     csv = data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_aside(folder / f"{name}.csv", csv)
-    _show(fig)
+    _show(png, _alternative_text(fig, name), fig.get_figwidth())
     plt.close(fig)
 
 
@@ -66,12 +70,26 @@ def _rendered(fig, kind: str, metadata: dict) -> bytes:
     return buffer.getvalue()
 
 
-def _show(fig) -> None:
+def _show(png: bytes, text: str, inches: float) -> None:
+    """Display an image: as HTML, for JupyterLab gives images of other kinds no alternative text."""
     from IPython import get_ipython
     from IPython.display import display
 
     if get_ipython():
-        display(fig)
+        data = b64encode(png).decode()
+        style = f"width: {inches * _SHOWN_DPI:.0f}px; max-width: 100%"
+        html = f'<img src="data:image/png;base64,{data}" alt="{escape(text)}" style="{style}">'
+        display({"text/html": html, "image/png": data, "text/plain": text}, raw=True)
+
+
+def _alternative_text(fig, name: str) -> str:
+    """What a figure shows, in words: its axes and their panels."""
+    panels = []
+    for ax in fig.axes:
+        labels = [ax.get_title(), ax.get_ylabel(), ax.get_xlabel()]
+        panels.append(" against ".join(label for label in labels[1:] if label) or labels[0])
+    told = "; ".join(dict.fromkeys(filter(None, panels)))
+    return f"Figure {name}: {told or 'see its caption'}. Its numbers: figures/{name}.csv"
 
 
 def plot_intervals(

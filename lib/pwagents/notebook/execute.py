@@ -70,12 +70,15 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
 
 
 def _settle_output(path: Path) -> None:
-    """Keep of each progress bar only its last state; papermill stores every step of it."""
+    """Keep of each progress bar only its last state; collapse parameters, which the settings show."""
     import nbformat
     from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
     notebook = nbformat.read(path, as_version=4)
     notebook, _ = CoalesceStreamsPreprocessor().preprocess(notebook, {})
+    for cell in notebook.cells:
+        if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
+            cell.metadata["jupyter"] = {"source_hidden": True}
     nbformat.write(notebook, path)
 
 

@@ -1,0 +1,131 @@
+"""An executed notebook as a reader meets it: in JupyterLab, in real Chromium, not trusted, in both themes."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+CI = os.environ.get("CI") == "true"
+pytestmark = pytest.mark.skipif(
+    BROWSER is None and not CI, reason=f"none of {', '.join(BROWSERS)} is installed"
+)
+
+SHOW = """
+import matplotlib.pyplot as plt
+import pandas as pd
+from pwagents.evaluation import figures, tables
+
+frame = pd.DataFrame({"query": ["instruction <b>alone</b>"], "accuracy": [0.491]})
+fig, ax = plt.subplots()
+ax.plot([1, 2])
+ax.set(xlabel="steps", ylabel="reward")
+figures.save_figure(fig, "01_reward", frame, output_dir=output_dir)
+display(tables.banner("Preset smoke"))
+tables.save_table(frame, "01_accuracy", title="Accuracy", output_dir=output_dir)
+"""
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """The folder of a notebook that ``make`` would leave."""
+    from pwagents.notebook import execute
+
+    root = tmp_path_factory.mktemp("lab")
+    parameters = 'preset = ""\noutput_dir = ""\nstored_runs_only = False'
+    cells = [nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells.append(nbformat.v4.new_code_cell(SHOW.strip()))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    (root / "notebooks").mkdir()
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
+        root / "notebooks/01_toy.ipynb",
+    )
+    here = os.getcwd()
+    os.chdir(root)
+    try:
+        assert execute.run("01_toy", "smoke", root / "outputs") == 0
+    finally:
+        os.chdir(here)
+    return root / "outputs" / "notebooks"
+
+
+def serve(folder, tmp_path, theme):
+    """A JupyterLab over ``folder`` that never saw its notebooks before; its process and address."""
+    settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
+    environment = os.environ | {
+        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "workspaces"),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),  # where signatures of trusted notebooks are kept
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+    }
+    arguments = ["--no-browser", "--port=0", "--IdentityProvider.token=", "--allow-root", "--ip=127.0.0.1"]
+    log = open(tmp_path / "lab.log", "w+")  # noqa: SIM115 (closed with the process)
+    command = [sys.executable, "-m", "jupyterlab", *arguments, f"--ServerApp.root_dir={folder}"]
+    process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    deadline = time.time() + 120
+    while time.time() < deadline and process.poll() is None:
+        if found := re.search(r"http://127\.0\.0\.1:\d+/lab", (tmp_path / "lab.log").read_text()):
+            return process, found.group()
+        time.sleep(0.2)
+    process.kill()
+    raise AssertionError((tmp_path / "lab.log").read_text())
+
+
+@pytest.fixture(params=["JupyterLab Light", "JupyterLab Dark"])
+def page(request, executed, tmp_path):
+    """The executed notebook, opened in one theme."""
+    from playwright.sync_api import sync_playwright
+
+    assert BROWSER, "a browser is needed in CI: install chromium-headless-shell"
+    process, address = serve(executed, tmp_path, request.param)
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1280, "height": 1600})
+            page.goto(f"{address}/tree/01_toy.ipynb")
+            page.wait_for_selector(".jp-OutputArea-output table", timeout=90_000)
+            page.wait_for_function(f"document.body.dataset.jpThemeName == {request.param!r}")
+            if folder := os.environ.get("PWAGENTS_SCREENSHOTS"):
+                page.screenshot(path=f"{folder}/{request.param}.png")
+            yield page
+            browser.close()
+    finally:
+        process.kill()  # its kernel ends with it
+        process.wait()
+
+
+def look(page, selector):
+    """Computed styles and attributes of the first element that fits."""
+    return page.locator(selector).first.evaluate(
+        "node => ({color: getComputedStyle(node).color, weight: getComputedStyle(node).fontWeight,"
+        " background: getComputedStyle(node).backgroundColor, text: node.textContent,"
+        " alt: node.getAttribute('alt'), width: node.getBoundingClientRect().width})"
+    )
+
+
+def brightness(color):
+    return sum(map(int, re.findall(r"\d+", color)[:3])) / 3
+
+
+def test_tables_banners_and_figures_are_legible_in_either_theme(page):
+    table, cell = look(page, ".jp-OutputArea-output table"), look(page, ".jp-OutputArea-output tbody td")
+    assert brightness(table["background"]) > 240 > 120 > brightness(cell["color"])
+    assert cell["text"] == "instruction <b>alone</b>"
+    banner = look(page, ".jp-OutputArea-output div[style*='bold']")
+    assert banner["text"] == "Preset smoke" and int(banner["weight"]) >= 600
+    assert brightness(banner["background"]) - brightness(banner["color"]) > 120
+    image = look(page, ".jp-OutputArea-output img")
+    assert image["alt"].startswith("Figure 01_reward: reward against steps") and image["width"] > 300
+    parameters = page.locator(".jp-CodeCell").first
+    assert parameters.locator(".jp-Placeholder").count() > 0  # its source is collapsed
