@@ -52,3 +52,12 @@ def test_words_about_code_and_what_only_shows_results_do_not_count(library):
     assert project.code_hash("web", "orion") == before
     settings.write_text(settings.read_text().replace("hidden: PositiveInt = 50", "hidden: PositiveInt = 60"))
     assert project.code_hash("web", "orion") != before
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    project.write_aside(path, "old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    with pytest.raises(OSError):
+        project.write_aside(path, "new")
+    assert path.read_text() == "old"

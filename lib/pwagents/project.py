@@ -1,7 +1,8 @@
-"""Where the project lies, and which code it runs."""
+"""Where the project lies, which code it runs, and how it writes files."""
 
 import ast
 import hashlib
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
@@ -56,3 +57,11 @@ def _content(file: Path) -> bytes:
 def _is_text(statement: ast.stmt) -> bool:
     """A docstring, or the text below a setting."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def write_aside(path: Path, content: str | bytes) -> None:
+    """Write a file beside its place and move it there, so that no reader ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(aside, path)

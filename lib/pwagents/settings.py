@@ -10,10 +10,12 @@ keywords alone and refuse unknown names; values are checked, not converted: a te
 notebook's groups are put together from ``params/`` is told in :mod:`pwagents.notebook.settings`.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from inspect import get_annotations
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic import Strict as _Strict
 from pydantic.dataclasses import dataclass
 
@@ -31,9 +33,18 @@ Shares = Annotated[tuple[Share, ...], _Strict(False)]
 def settings(cls: Class) -> Class:
     """Make a class a group of settings: a frozen pydantic dataclass.
 
-    A wrong name, type or range raises ``pydantic.ValidationError``, a ValueError that names the field.
+    A field that is itself a group also takes a dict. A wrong name, type or range raises
+    ``pydantic.ValidationError``, a ValueError that names the field.
     """
+    for name, hint in get_annotations(cls).items():
+        if group := next((each for each in (hint, *get_args(hint)) if is_dataclass(each)), None):
+            cls.__annotations__[name] = Annotated[hint, BeforeValidator(_maker(group))]
     return dataclass(cls, frozen=True, kw_only=True, config=_CONFIG)
+
+
+def _maker(group: type) -> Callable[[Any], Any]:
+    """Makes a group of a dict: by itself, pydantic's strict mode takes instances alone."""
+    return lambda value: group(**value) if isinstance(value, Mapping) else value
 
 
 def meaning(group: type, name: str) -> str:

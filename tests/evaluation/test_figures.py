@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.collections import PathCollection
 
-from pwagents.evaluation.figures import plot_bars, plot_intervals, save_figure
+from pwagents.evaluation.figures import mark_level, plot_bars, plot_intervals, plot_lines, save_figure
 
 matplotlib.use("Agg")
 
@@ -120,3 +120,58 @@ def test_bars_without_hue():
     ax = plot_bars(DATA[:3], "method", "mean", ylabel="accuracy").axes[0]
     assert [bar.get_height() for bar in ax.containers[0]] == [0.1, 0.2, 0.9]
     assert ax.get_ylabel() == "accuracy"
+
+
+LINES = pd.DataFrame(
+    {
+        "run": ["a", "a", "b", "b"] * 2,
+        "step": [0, 10] * 4,
+        "value": [1.0, 2.0, 3.0, np.nan, 5.0, 6.0, 7.0, 8.0],
+        "part": ["left"] * 4 + ["right"] * 4,
+    }
+)
+
+
+def drawn(ax):
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in ax.get_lines()}
+
+
+def test_a_line_a_hue_and_a_panel_a_value():
+    fig = plot_lines(LINES, "step", "value", hue="run", panel="part", xlabel="step", ylabel="value")
+    left, right = fig.axes
+    assert [ax.get_title() for ax in fig.axes] == ["left", "right"]
+    assert drawn(left) == {"a": ([0, 10], [1, 2]), "b": ([0], [3])}
+    assert drawn(right) == {"a": ([0, 10], [5, 6]), "b": ([0, 10], [7, 8])}
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["a", "b"]
+    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in right.get_lines()]
+    assert looks == [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in left.get_lines()]
+    assert all(one != other for one, other in zip(*looks, strict=True))
+
+
+def test_panels_fill_rows_and_only_the_lowest_name_the_axis():
+    data = pd.concat([LINES.assign(part=name) for name in "xyz"])
+    fig = plot_lines(data, "step", "value", hue="run", panel="part", columns=2, xlabel="step")
+    assert [ax.get_xlabel() for ax in fig.axes] == ["", "step", "step"]
+
+
+def test_intervals_stand_beside_each_other():
+    data = LINES[:3].assign(low=LINES["value"] - 0.5, high=LINES["value"] + 0.25)
+    (ax,) = plot_lines(data, "step", "value", hue="run").axes
+    (a, _, (bars,)), (b, _, _) = ax.containers
+    assert a.get_xdata()[0] < 0 < b.get_xdata()[0] == -a.get_xdata()[0] < 0.5
+    assert [tuple(end[:, 1]) for end in bars.get_segments()] == [(0.5, 1.25), (1.5, 2.25)]
+
+
+def test_a_long_line_has_no_markers_and_what_it_smooths_is_faint():
+    data = pd.DataFrame({"run": "a", "step": range(50), "value": 0.5, "each": [0.0, 1.0] * 25})
+    (ax,) = plot_lines(data, "step", "value", hue="run", faint="each").axes
+    faint, line = ax.get_lines()
+    assert faint.get_alpha() < 1 and set(faint.get_ydata()) == {0, 1} and set(line.get_ydata()) == {0.5}
+    assert line.get_marker() == "None"
+
+
+def test_a_level_is_named_beside_the_panel():
+    (ax,) = plot_lines(LINES[:4], "step", "value", hue="run").axes
+    mark_level(ax, 0.7, "teacher")
+    assert drawn(ax)["teacher"][1] == [0.7, 0.7]
+    assert [text.get_text() for text in ax.texts] == ["teacher"]

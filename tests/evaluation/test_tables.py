@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pwagents.evaluation.tables import interval_cells, paper_beside, save_table, write_aside
+from pwagents.evaluation.paper import side_by_side
+from pwagents.evaluation.tables import interval_cells, save_table
 
 EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"
 
@@ -118,7 +119,7 @@ def test_paper_stands_beside_what_was_measured(saved):
 
     paper = frame(["PUMA", "ReAct"], accuracy=[0.4, 0.3], steps=[3, 5])
     measured = frame(["ours", "PUMA"], accuracy=[0.2, 0.1])
-    both = paper_beside(measured, paper)
+    both = side_by_side(measured, paper)
     csv, html, tex = saved(both, missing="not run")
     assert csv.splitlines() == [
         "method,accuracy: paper,accuracy: here,steps: paper,steps: here",
@@ -128,12 +129,3 @@ def test_paper_stands_beside_what_was_measured(saved):
     ]
     assert html.count('<span class="gt_column_spanner">') == 2 and "not run" in html
     assert "method & paper & here & paper & here" in tex
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a.csv"
-    write_aside(path, "old")
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
-    with pytest.raises(OSError):
-        write_aside(path, "new")
-    assert path.read_text() == "old"

@@ -12,7 +12,7 @@ import torch
 
 from pwagents.errors import DataError
 from pwagents.lm.launch import LaunchError, launch, launch_command
-from pwagents.lm.sft import FineTuning
+from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.small import make_small_model, make_tokenizer
 
 SFT = "pwagents.lm.sft:train_on_plain"
@@ -34,7 +34,9 @@ def model(tmp_path_factory):
 
 
 def sft(model, out, **changes):
-    config = FineTuning(**({"steps": 3, "batch_size": 2, "learning_rate": 1e-2} | changes))
+    config = SftSettings(
+        **({"max_steps": 3, "per_device_train_batch_size": 2, "learning_rate": 1e-2} | changes)
+    )
     return {"model": str(model), "examples": EXAMPLES, "config": asdict(config), "out_folder": str(out)}
 
 
@@ -46,7 +48,7 @@ def weights(folder):
 
 def test_two_processes_train_as_one_with_the_whole_batch(model, tmp_path):
     launch(SFT, sft(model, tmp_path / "two"), n_gpus=2, sharding="cpu")
-    launch(SFT, sft(model, tmp_path / "one", batch_size=4))
+    launch(SFT, sft(model, tmp_path / "one", per_device_train_batch_size=4))
     trained, alone, before = (weights(folder) for folder in (tmp_path / "two", tmp_path / "one", model))
     assert any((trained[name] - before[name]).abs().max() > 0.01 for name in before)
     for name, tensor in alone.items():
@@ -70,7 +72,7 @@ def test_what_goes_wrong_in_other_processes_is_told_here(model, tmp_path):
 GAME = """
 from pathlib import Path
 
-from pwagents.rl.config import GrpoConfig
+from pwagents.rl.settings import GrpoSettings
 from pwagents.rl.grpo import train_grpo
 from tests.rl.game import make_tasks, make_tokenizer, pay_cue, play_cue
 
@@ -78,7 +80,7 @@ def cue(model, config, n_tasks, out_folder):
     def evaluate(model):
         return {"vocabulary": float(model.config.vocab_size)}
 
-    config = GrpoConfig(**config)
+    config = GrpoSettings(**config)
     train_grpo(model, make_tokenizer(), make_tasks(n_tasks), play_cue, pay_cue, config, out_folder, evaluate)
 """
 
@@ -86,13 +88,15 @@ def cue(model, config, n_tasks, out_folder):
 def test_reinforcement_learning_runs_a_function_of_ones_own(tmp_path, monkeypatch, project_root):
     from tests.rl.game import save_model
 
-    from pwagents.rl.config import GrpoConfig
+    from pwagents.rl.settings import GrpoSettings
 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{project_root}:{project_root / 'lib'}")
     (tmp_path / "toy_game.py").write_text(GAME)
     start, run = save_model(tmp_path / "start"), tmp_path / "run"
-    config = GrpoConfig(steps=2, prompts_per_step=2, generations=4, micro_batch=4, eval_steps=2)
+    config = GrpoSettings(
+        max_steps=2, prompts_per_step=2, num_generations=4, per_device_train_batch_size=4, eval_steps=2
+    )
     arguments = {"model": str(start), "config": asdict(config), "n_tasks": 4, "out_folder": str(run)}
     launch("toy_game:cue", arguments, n_gpus=2, sharding="cpu")
     rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
@@ -152,19 +156,20 @@ def test_gpus_that_are_not_there(model, tmp_path, monkeypatch):
 def test_preferences_are_optimized_by_two_processes_as_by_one(model, tmp_path):
     from safetensors.torch import load_file
 
-    from pwagents.lm.dpo import PreferenceTuning
-
     rows = range(4)
     tokens = {"prompt_ids": [[50] * 4 for _ in rows], "chosen_ids": [[60 + i] * 4 for i in rows],
               "rejected_ids": [[70 + i] * 4 for i in rows]}  # fmt: skip
-    config = PreferenceTuning(epochs=2, batch_size=1, accumulation=1, learning_rate=1e-2, lora=(4, 8))
+    config = DpoSettings(num_train_epochs=2, gradient_accumulation_steps=1, learning_rate=1e-2, lora=(4, 8))
 
     def train(name, config, *how):
         given = {"model": str(model), "tokens": tokens, "config": asdict(config)}
         launch("pwagents.lm.dpo:train_on_plain", given | {"out_folder": str(tmp_path / name)}, *how)
         return load_file(tmp_path / name / "adapter_model.safetensors")
 
-    shared, alone = train("two", config, 2, "cpu"), train("one", replace(config, batch_size=2))
+    shared, alone = (
+        train("two", config, 2, "cpu"),
+        train("one", replace(config, per_device_train_batch_size=2)),
+    )
     assert shared.keys() == alone.keys()
     for name, tensor in alone.items():
         torch.testing.assert_close(shared[name], tensor, rtol=0, atol=1e-4)

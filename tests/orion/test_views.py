@@ -10,13 +10,9 @@ from pwagents.data.synthetic.world import Truth
 from pwagents.evaluation.metrics import grade
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.views import (
-    METRICS,
     NOTHING,
-    beside_orion,
     by_seed,
-    comparisons,
     frequent_patterns,
-    outcome_table,
     profile_effect,
     queries,
     query_pattern,
@@ -69,44 +65,6 @@ def catalogue():
         for i in range(12)
     ]
     return Catalogue({product.parent_asin: product for product in products})
-
-
-def test_a_table_has_the_tasks_that_were_played_and_overall_of_several():
-    one = frame({("m", "u", "a"): 0.5, ("m", "v", "b"): 1.0})
-    means, cells = outcome_table(one, METRICS)
-    assert list(means.columns.get_level_values(0).unique()) == ["search"]
-    assert means.loc["m", ("search", "result accuracy")] == 0.75
-    assert cells.loc["m", ("search", "result accuracy")].startswith("0.750 ±")
-    two = pd.concat([one, frame({("m", "u", "c"): 0.0}, "review")])
-    assert list(outcome_table(two, METRICS)[0].columns.get_level_values(0).unique()) == [
-        "search",
-        "review",
-        "overall",
-    ]
-
-
-def test_comparisons_name_no_task_that_was_not_played():
-    values = {("a", "u", "s"): 1.0, ("a", "v", "t"): 1.0, ("b", "u", "s"): 0.5, ("b", "v", "t"): 0.5}
-    (row,) = comparisons(frame(values), {"a - b": ("a", "b")}, "result_final").to_dict("records")
-    assert (row["comparison"], row["task"], row["difference"], row["n_tasks"]) == ("a - b", "search", 0.5, 2)
-
-
-def test_orions_rows_stand_beside_ours_in_percent():
-    ours = frame({("SFT", "u", "a"): 0.5, ("SFT", "v", "b"): 1.0})
-    table = beside_orion(ours, "Table 1", {"SFT": "Qwen2.5-7B-Instruct (SFT)"})
-    assert list(table.index) == ["Qwen2.5-7B-Instruct (SFT)"]
-    row = table.iloc[0]
-    assert row["search, result accuracy", "here"] == 75.0
-    assert row["search, result accuracy", "paper"] == 55.5
-    assert row["search, function accuracy", "paper"] == 90.5
-    assert math.isnan(row["review, steps", "here"])
-
-
-def test_a_mean_over_fewer_tasks_is_not_set_beside_the_papers():
-    ours = frame({("SFT", "u", "a"): 0.5, ("SFT", "v", "b"): 1.0})
-    row = beside_orion(ours, "Table 2", {"SFT": "w/o RL (SFT only)"}).iloc[0]
-    assert row["overall, result accuracy", "paper"] == 34.7
-    assert math.isnan(row["overall, result accuracy", "here"])
 
 
 def task(task_id, instruction, target):

@@ -1,13 +1,12 @@
-"""Episodes whose actions are computed at once, and the tables made of them."""
+"""Episodes whose actions are computed at once, and what is shown of the training."""
 
 import pandas as pd
 import pytest
 
 from pwagents.agents.run import Stage
 from pwagents.embedding import Embedder
-from pwagents.evaluation.runner import records_frame
 from pwagents.puma.study import run_at_once, seconds_per_task
-from pwagents.puma.views import beside_paper, differences, label_counts, plot_losses
+from pwagents.puma.views import label_counts, plot_losses
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import run_episode
@@ -74,47 +73,16 @@ def test_each_episode_is_timed_by_itself(tasks, stage):
     assert len(seconds) == 3 and min(seconds) > 0
 
 
-@pytest.fixture
-def frame(tasks, stage):
-    good = records_frame(run_at_once("PUMA", lambda: Searcher().act, tasks, stage))
-    worse = good.assign(method="w/o SFT", result_official=0.0)
-    return pd.concat([good, worse], ignore_index=True)
-
-
-def test_papers_numbers_and_ours_stand_side_by_side(frame):
-    table = beside_paper(frame, "Table 5", {name: name for name in ("PUMA", "w/o SFT")})
-    cell = table.loc["PUMA", "search, result accuracy"]
-    assert cell["paper"] == 0.652
-    assert cell["here"] == pytest.approx(frame[frame["method"] == "PUMA"]["result_official"].mean())
-    assert table.loc["w/o DPO", "search, result accuracy"].isna()["here"]
-    assert list(table.index) == ["PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"]
-
-
-def test_a_row_that_the_paper_lacks_stands_alone(frame):
-    table = beside_paper(frame, "Table 6", {"PUMA": "96 (small model)"})
-    row = table.loc["96 (small model)", "search, function accuracy"]
-    assert row["here"] == 1 and pd.isna(row["paper"])
-
-
-def test_differences_are_paired_by_type_and_overall(frame):
-    table = differences(frame, {"SFT": ("PUMA", "w/o SFT")}, "result_official")
-    assert list(table["task"]) == ["search", "recommend", "review", "overall"]
-    by_task = table.set_index("task")
-    mean = frame[frame["method"] == "PUMA"]["result_official"].mean()
-    assert by_task.loc["search", "difference"] == pytest.approx(mean)
-    assert by_task.loc["review", "n_tasks"] == 0
-
-
 def test_losses_are_drawn_a_line_a_training():
     curves = pd.DataFrame(
         [("function", 1, 2.0), ("function", 10, 1.0), ("SFT, full", 1, 3.0), ("DPO, full", 1, 0.7)],
         columns=["training", "step", "loss"],
     )
     left, right = plot_losses(curves).axes
-    lines = {line.get_label(): line for ax in (left, right) for line in ax.get_lines()}
     assert [len(ax.get_lines()) for ax in (left, right)] == [2, 2]
-    assert lines["SFT, full"].get_color() == lines["DPO, full"].get_color() != lines["function"].get_color()
-    assert lines["no preference (log 2)"].get_ydata()[0] == pytest.approx(0.693, abs=1e-3)
+    sft, dpo = ({line.get_label(): line for line in ax.get_lines()} for ax in (left, right))
+    assert sft["full"].get_color() == dpo["full"].get_color() != sft["function"].get_color()
+    assert dpo["no preference (log 2)"].get_ydata()[0] == pytest.approx(0.693, abs=1e-3)
 
 
 def test_labels_are_counted_by_task_and_outcome_also_where_there_are_none():

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.dpo import PreferenceTuning, optimize_preferences, tokenize_pairs
+from pwagents.lm.dpo import optimize_preferences, tokenize_pairs
 from pwagents.lm.launch import launch
-from pwagents.lm.sft import FineTuning
+from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.small import make_small_model
 from pwagents.puma.agent import PumaAgent, TaskMemory
 from pwagents.puma.labels import Example, remember
@@ -47,13 +47,19 @@ def recipe(tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("puma")
     make_small_model(tokenizer, 0, SIZE).save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")
-    tuning = FineTuning(steps=12, batch_size=4, learning_rate=2e-2, lora=(4, 8))
+    tuning = SftSettings(max_steps=12, per_device_train_batch_size=4, learning_rate=2e-2, lora=(4, 8))
     return PumaRecipe(
         base=folder / "base",
         identifying=tuning,
         labelled=tuning,
         diversity=Diversity(candidates=3, temperature=1.0, max_tokens=12),
-        preferences=PreferenceTuning(epochs=4, batch_size=2, accumulation=1, learning_rate=2e-2, lora=(4, 8)),
+        preferences=DpoSettings(
+            num_train_epochs=4,
+            per_device_train_batch_size=2,
+            gradient_accumulation_steps=1,
+            learning_rate=2e-2,
+            lora=(4, 8),
+        ),
         models=folder / "models",
         data="a small world",
     )
@@ -101,14 +107,22 @@ def test_trainings_of_the_smoke_preset_take_half_a_minute_at_most_and_learn(
     make_small_model(tokenizer, 0).save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
     lora = tuple(smoke["lora"])
-    sft = {"batch_size": smoke["sft_batch_size"], "learning_rate": smoke["sft_learning_rate"], "lora": lora}
-    dpo = {"batch_size": smoke["dpo_batch_size"], "learning_rate": smoke["dpo_learning_rate"], "lora": lora}
+    sft = {
+        "per_device_train_batch_size": smoke["sft_batch_size"],
+        "learning_rate": smoke["sft_learning_rate"],
+        "lora": lora,
+    }
+    dpo = {
+        "per_device_train_batch_size": smoke["dpo_batch_size"],
+        "learning_rate": smoke["dpo_learning_rate"],
+        "lora": lora,
+    }
     recipe = PumaRecipe(
         base=tmp_path / "base",
-        identifying=FineTuning(epochs=smoke["function_epochs"], **sft),
-        labelled=FineTuning(epochs=smoke["sft_epochs"], **sft),
+        identifying=SftSettings(num_train_epochs=smoke["function_epochs"], **sft),
+        labelled=SftSettings(num_train_epochs=smoke["sft_epochs"], **sft),
         diversity=Diversity(),
-        preferences=PreferenceTuning(epochs=smoke["dpo_epochs"], accumulation=1, **dpo),
+        preferences=DpoSettings(num_train_epochs=smoke["dpo_epochs"], gradient_accumulation_steps=1, **dpo),
         models=tmp_path / "models",
         data="a small world",
     )
@@ -148,9 +162,9 @@ def test_two_processes_optimize_as_one_with_the_whole_batch(recipe, writer, tmp_
     tokens = {"prompt_ids": [[50, 51]] * 4, "chosen_ids": [[60, 61]] * 4, "rejected_ids": [[70, 71]] * 4}
 
     def train(name, batch_size, **how):
-        config = asdict(replace(recipe.preferences, batch_size=batch_size, epochs=2))
-        given = {"model": str(writer), "tokens": tokens, "config": config, "out_folder": str(tmp_path / name)}
-        launch("pwagents.lm.dpo:train_on_plain", given, **how)
+        config = replace(recipe.preferences, per_device_train_batch_size=batch_size, num_train_epochs=2)
+        given = {"model": str(writer), "tokens": tokens, "config": asdict(config)}
+        launch("pwagents.lm.dpo:train_on_plain", given | {"out_folder": str(tmp_path / name)}, **how)
 
     train("two", 1, n_gpus=2, sharding="cpu")
     train("one", 2)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import plain, use_style
+from pwagents.evaluation.figures import plain, plot_lines, use_style
 from pwagents.profiles.types import ContextualProfile, UserProfiles
 from pwagents.profiles.update import Updater
 from pwagents.schema import Behavior, Product, Task, Trajectory
@@ -127,13 +127,7 @@ def plot_search_gain(summary: pd.DataFrame):
     Args:
         summary: ``method, added, mean, low, high``.
     """
-    import matplotlib.pyplot as plt
-
-    use_style()
-    fig, ax = plt.subplots(figsize=(8, 4.5))
-    for i, (method, part) in enumerate(summary.groupby("method", sort=False)):
-        ax.plot(part["added"], part["mean"], marker=_MARKERS[i], color=f"C{i}", label=plain(method))
-        ax.fill_between(part["added"], part["low"], part["high"], color=f"C{i}", alpha=0.15)
-    ax.set(xlabel="values of the profile added to the instruction", ylabel="result accuracy of the search")
-    fig.legend(loc="outside upper center", ncols=2)
-    return fig
+    return plot_lines(
+        summary, "added", "mean", hue="method", xlabel="values of the profile added to the instruction",
+        ylabel="result accuracy of the search",
+    )  # fmt: skip

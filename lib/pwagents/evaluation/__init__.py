@@ -1,6 +1,6 @@
 """Grade trajectories, run episodes, and turn records into statistics, tables and figures.
 
-``metrics`` grades one trajectory, ``runner`` runs and stores episodes, ``statistics`` gives means with
-intervals and paired tests, ``tables`` and ``figures`` write what a notebook shows, ``targets`` holds the
-numbers printed in the papers.
+``metrics`` grades one trajectory, ``runner`` runs episodes and keeps them as ``records`` in a ``store``,
+``statistics`` gives means with intervals and paired tests, ``breakdowns`` results by task, ``paper`` the
+numbers printed in the papers and ours beside them; ``tables``, ``figures`` and ``viewer`` show it all.
 """

@@ -1,16 +1,15 @@
-"""The tables of the benchmark notebook, made of runs' records: Table 3's shape, breakdowns, target's rank."""
+"""Results by task type, by what tasks are like, and compared pair by pair."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.statistics import summarise
+from pwagents.evaluation.statistics import paired_test, summarise
 from pwagents.evaluation.tables import interval_cells
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
 
-TASKS = (*TASK_TYPES, "overall")
 HISTORY_BANDS = (0, 10, 20, 40, 10**9)  # behaviours that an agent may see: 0-9, 10-19, 20-39, 40 and more
 
 
@@ -29,13 +28,14 @@ def in_order(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row a method, one column a task type and metric, "overall" over all tasks last: Table 3's shape.
+    """One row a method, one column a task type and metric: the shape of PersonalWAB's Table 3.
+
+    Only types that were played have columns; several are followed by "overall", the mean over all tasks,
+    which stays empty for a method that was not scored on all of these types.
 
     Args:
         frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
         metrics: column of ``frame`` -> its name in the table.
-
-    A method that was not scored on all the types of the frame has no "overall".
 
     Returns:
         The means, and the same as text with 95% intervals clustered by user.
@@ -43,14 +43,13 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     types = frame.groupby("method")["type"].nunique()
     complete = types.index[types == frame["type"].nunique()]  # a mean over fewer tasks is no overall
     parts = []
-    for task in TASKS:
+    for task in _played(frame):
         part = frame[frame["method"].isin(complete)] if task == "overall" else frame[frame["type"] == task]
-        summary = summarise(part, by=["method"], metrics=list(metrics)).assign(task=task)
-        parts.append(summary)
+        parts.append(summarise(part, by=["method"], metrics=list(metrics)).assign(task=task))
     summary = pd.concat(parts, ignore_index=True)
     summary["cell"] = interval_cells(summary)
     summary["name"] = summary["metric"].map(metrics)
-    columns = pd.MultiIndex.from_product([TASKS, metrics.values()])
+    columns = pd.MultiIndex.from_product([_played(frame), metrics.values()])
     means, cells = (
         summary.set_index(["method", "task", "name"])[value]
         .unstack(["task", "name"])
@@ -59,6 +58,27 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
         for value in ("mean", "cell")
     )
     return means, cells
+
+
+def comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
+    """Paired tests of methods, one row a comparison and task type, "overall" after several.
+
+    Args:
+        frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
+        pairs: what is compared, in words -> the two methods, first minus second.
+
+    Returns:
+        ``comparison, task, difference, low, high, p, n_tasks, n_users``, clustered by user
+        (:func:`pwagents.evaluation.statistics.paired_test`). A pair without common tasks of a type has no
+        row there.
+    """
+    rows = []
+    for name, (a, b) in pairs.items():
+        for task in _played(frame):
+            part = frame if task == "overall" else frame[frame["type"] == task]
+            rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
+    tests = pd.DataFrame(rows).drop(columns="n_left_out")
+    return tests[tests["n_tasks"] > 0].reset_index(drop=True)
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
@@ -89,3 +109,9 @@ def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.D
     shares = counts / counts.groupby(level=["method", "type"]).transform("sum")
     full = pd.MultiIndex.from_product([*(shares.index.levels[:2]), ranks], names=["method", "type", "rank"])
     return shares.reindex(full, fill_value=0.0).rename("share").reset_index()
+
+
+def _played(frame: pd.DataFrame) -> list[str]:
+    """The types of the frame's tasks, and "overall" where there are several."""
+    types = [task for task in TASK_TYPES if task in set(frame["type"])]
+    return [*types, "overall"] if len(types) > 1 else types

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.tables import write_aside
+from pwagents.project import write_aside
 
 _STYLE = (
     "seaborn-v0_8-whitegrid",
@@ -34,6 +34,8 @@ _STYLE = (
 )
 _SHOWN_DPI = 72  # of a figure in a notebook; the saved PNG has twice as many
 _MARKERS = "osD^vP"  # a second cue beside colour
+_DASHES = ("-", "--", ":", "-.")  # a third
+_MARKED = 20  # points of a line that markers do not run together on
 
 
 def use_style() -> None:
@@ -150,6 +152,70 @@ def plot_intervals(
     return fig
 
 
+def plot_lines(
+    data: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    hue: str,
+    panel: str | None = None,
+    low: str = "low",
+    high: str = "high",
+    faint: str | None = None,
+    columns: int = 4,
+    panel_size: tuple[float, float] = (8, 4.5),
+    xlabel: str = "",
+    ylabel: str = "",
+):
+    """A line a ``hue``, told apart by colour, dashes and (where points are few) markers.
+
+    Args:
+        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``panel``, ``low``, ``high``
+            and ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and ``high``,
+            intervals are drawn, a little beside each other.
+        panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
+        faint: column drawn thin and pale below its line, such as what the line is a running mean of.
+        panel_size: width and height of one panel in inches.
+
+    Returns:
+        The matplotlib figure, for :func:`save_figure`; panels are ``figure.axes``, in order.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    panels = [("", data)] if panel is None else list(data.groupby(panel, sort=False))
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (panel_size[0] * columns, panel_size[1] * rows)
+    fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
+    apart = 0.02 * np.ptp(data[x]) if low in data else 0.0
+    names = list(data[hue].unique())
+    for ax, (title, part) in zip(axes.flat, panels, strict=False):
+        for i, name in enumerate(names):
+            line = part[part[hue] == name].dropna(subset=[y])
+            places = line[x] + apart * (i - (len(names) - 1) / 2)
+            _draw_line(ax, places, line, i, name, y, low, high, faint)
+        ax.set(title=plain(title), ylabel=ylabel)
+    for ax in axes.flat[len(panels) :]:
+        ax.remove()
+    for ax in axes.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column
+        ax.set_xlabel(xlabel)
+    handles = {
+        text: line for ax in fig.axes for line, text in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    fig.legend(handles.values(), handles, loc="outside upper center", ncols=4)
+    return fig
+
+
+def mark_level(ax, value: float, name: str, i: int = 0) -> None:
+    """A grey line across a panel to compare with, its name at its right end; other dashes by ``i``."""
+    ax.axhline(
+        value, color="0.4", linestyle=_DASHES[1 + i % (len(_DASHES) - 1)], linewidth=1.5, label=plain(name)
+    )
+    ax.annotate(plain(name), (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
+                textcoords="offset points", va="center", fontsize=12, color="0.3")  # fmt: skip
+
+
 def plot_bars(
     data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, stacked: bool = False, ylabel=""
 ):
@@ -175,6 +241,30 @@ def plot_bars(
     if hue is not None:
         fig.legend(loc="outside upper center", ncols=4)
     return fig
+
+
+def _draw_line(
+    ax,
+    places: pd.Series,
+    line: pd.DataFrame,
+    i: int,
+    name: str,
+    y: str,
+    low: str,
+    high: str,
+    faint: str | None,
+) -> None:
+    """One line of :func:`plot_lines`, the ``i``-th of its figure."""
+    look = {"color": f"C{i}", "linestyle": _DASHES[i % len(_DASHES)], "label": plain(name)}
+    if len(line) <= _MARKED:
+        look["marker"] = _MARKERS[i % len(_MARKERS)]
+    if faint is not None and line[faint].notna().any():
+        ax.plot(places, line[faint], color=f"C{i}", alpha=0.25, linewidth=1)
+    if low in line:
+        reach = np.nan_to_num([line[y] - line[low], line[high] - line[y]])
+        ax.errorbar(places, line[y], yerr=reach, capsize=3, **look)
+    elif not line.empty:
+        ax.plot(places, line[y], **look)
 
 
 def plain(text) -> str:

@@ -4,7 +4,6 @@ The CSV holds the numbers, HTML and LaTeX what a reader sees. Layout and escapin
 texts and other foreign strings in a table stay text. The same frame gives the same bytes at every run.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from pwagents.project import write_aside
 
 
 def save_table(
@@ -30,8 +31,8 @@ def save_table(
 
     Args:
         data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
-            :func:`paper_beside`; the upper one becomes a heading over its columns. A named index becomes
-            the first columns, an unnamed one is dropped.
+            :func:`pwagents.evaluation.paper.beside`; the upper one becomes a heading over its columns. A
+            named index becomes the first columns, an unnamed one is dropped.
         note: a line below the table.
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`interval_cells`.
         formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
@@ -95,27 +96,6 @@ def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
 
     cells = [cell(*row) for row in summary[["mean", "low", "high"]].itertuples(index=False)]
     return pd.Series(cells, index=summary.index, dtype=object)
-
-
-def paper_beside(measured: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Two frames with the same kind of rows (index) and columns, as one: a "paper" and a "here" column each.
-
-    Rows come in the paper's order, then those measured only; columns in the measured frame's order, then
-    those of the paper only. What one of the two lacks is missing.
-    """
-    rows = paper.index.append(measured.index.difference(paper.index, sort=False))
-    columns = measured.columns.append(paper.columns.difference(measured.columns, sort=False))
-    sides = {"paper": paper.reindex(rows, columns=columns), "here": measured.reindex(rows, columns=columns)}
-    both = pd.concat(sides, axis=1).swaplevel(axis=1)
-    return both[[(column, side) for column in columns for side in sides]].rename_axis(index=rows.name)
-
-
-def write_aside(path: Path, content: str | bytes) -> None:
-    """Write a file beside its place and move it there, so that no reader ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(aside, path)
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:

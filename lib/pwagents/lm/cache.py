@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pwagents.evaluation.tables import write_aside
 from pwagents.progress import progress
+from pwagents.project import write_aside
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
-from pwagents.evaluation.tables import write_aside
 from pwagents.lm.cache import last_checkpoint, watch
 from pwagents.lm.load import load_weights, lora_config
 from pwagents.lm.settings import DpoSettings, deciding
 from pwagents.lm.tokens import tokenize_conversation
+from pwagents.project import write_aside
 from pwagents.puma.agent import parameter_tools
 from pwagents.puma.pairs import Pair
 from pwagents.seeds import derive_seed

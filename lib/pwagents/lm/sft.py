@@ -10,15 +10,15 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
-from pwagents.evaluation.tables import write_aside
 from pwagents.llm.chat import Message, Tool
 from pwagents.lm.cache import last_checkpoint, watch
 from pwagents.lm.load import lora_config
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.tokens import Example, tokenize_conversation
+from pwagents.project import write_aside
 from pwagents.seeds import derive_seed
 
 if TYPE_CHECKING:

@@ -108,7 +108,8 @@ def read_values(path: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(path, "1", "parameters", error, "a YAML file") from None
+        found = " ".join(str(error).split())  # on one line
+        raise DataError(path, "1", "parameters", found, "a YAML file") from None
     if not isinstance(values, dict):
         raise DataError(path, "1", "parameters", type(values).__name__, "lines of 'name: value'")
     return values
@@ -193,7 +194,7 @@ def _told(notebook: str, kind: type, problem: Mapping[str, Any]) -> str:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"{name!r}; expected {near[0] if near else 'one of ' + ', '.join(known)}"
 
 

@@ -1,11 +1,11 @@
 """Figures of Orion's trainings: learning curves, scaling, and what is asked where."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import plain, use_style
+from pwagents.evaluation.figures import mark_level, plot_lines
 from pwagents.rl.log import smooth
 
 # Numbers of the log -> what a panel says of them. What is held out is marked; all else are training episodes.
@@ -24,8 +24,6 @@ PANELS = {
     "grad_norm": "gradient norm",
     "explained": "critic: variance explained",
 }
-_STYLES = ("-", "--", ":", "-.")  # a second cue beside colour
-_MARKERS = "osD^vP"
 
 
 def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
@@ -38,33 +36,23 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
     """
-    import matplotlib.pyplot as plt
-
-    use_style()
     names = [name for name in PANELS if name in curves and curves[name].notna().any()]
     names = [name for name in names if name != "kl" or curves[name].any()]
-    rows = -(-len(names) // columns)
-    fig, axes = plt.subplots(rows, columns, figsize=(4 * columns, 3.1 * rows), squeeze=False, sharex=True)
-    for ax, name in zip(axes.flat, names, strict=False):
-        smoothed = curves.assign(smoothed=smooth(curves, name, window))
-        for i, (run, part) in enumerate(smoothed.groupby("run", sort=False)):
-            part = part.dropna(subset=[name])
-            look = {"color": f"C{i}", "label": plain(run), "linestyle": _STYLES[i % len(_STYLES)]}
-            if name.startswith("eval_"):
-                ax.plot(part["step"], part[name], marker=_MARKERS[i % len(_MARKERS)], **look)
-            else:
-                ax.plot(part["step"], part[name], color=f"C{i}", alpha=0.25, linewidth=1)
-                ax.plot(part["step"], part["smoothed"], **look)
-        ax.set_title(PANELS[name], fontsize=13)
+    parts = []
+    for name in names:
+        part = curves[["run", "step"]].assign(panel=PANELS[name], each=curves[name])
+        if name.startswith("eval_"):  # already a mean over many episodes
+            parts.append(part.assign(shown=part["each"], each=np.nan))
+        else:
+            parts.append(part.assign(shown=smooth(curves, name, window)).dropna(subset=["each"]))
+    figure = plot_lines(
+        pd.concat(parts, ignore_index=True), "step", "shown", hue="run", panel="panel", faint="each",
+        columns=columns, panel_size=(4, 3.1), xlabel="step",
+    )  # fmt: skip
+    for ax in figure.axes:
+        ax.title.set_fontsize(13)
         ax.xaxis.get_major_locator().set_params(integer=True)
-    for ax in axes.flat[len(names) :]:
-        ax.set_visible(False)
-    for ax in axes.flat[max(0, len(names) - columns) : len(names)]:
-        ax.set_xlabel("step")
-        ax.tick_params(labelbottom=True)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=4)
-    return fig
+    return figure
 
 
 def plot_scaling(summary: pd.DataFrame, hue: str, levels: Mapping[str, float] | None = None):
@@ -75,26 +63,19 @@ def plot_scaling(summary: pd.DataFrame, hue: str, levels: Mapping[str, float] | 
             :func:`pwagents.evaluation.statistics.summarise`.
         levels: horizontal lines to compare with, such as the teacher's.
     """
-    import matplotlib.pyplot as plt
-
-    use_style()
-    fig, ax = plt.subplots(figsize=(8, 4.8))
-    groups = list(summary.groupby(hue, sort=False))
-    for i, (name, part) in enumerate(groups):
-        part = part.sort_values("trajectories")
-        x = part["trajectories"] * 1.03 ** (i - (len(groups) - 1) / 2)  # side by side
-        _line(ax, x, part, i, name)
-    for (name, value), style in zip((levels or {}).items(), _STYLES[1:] * 3, strict=False):
-        ax.axhline(value, color="0.4", linestyle=style, linewidth=1.5)
-        ax.annotate(plain(name), (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
-                    textcoords="offset points", va="center", fontsize=12, color="0.3")  # fmt: skip
+    rows = summary.assign(doublings=np.log2(summary["trajectories"])).sort_values(
+        "trajectories", kind="stable"
+    )
+    figure = plot_lines(
+        rows, "doublings", "mean", hue=hue, panel_size=(8, 4.8), xlabel="trajectories learned from",
+        ylabel="result accuracy (95% interval)",
+    )  # fmt: skip
+    (ax,) = figure.axes
+    for i, (name, value) in enumerate((levels or {}).items()):
+        mark_level(ax, value, name, i)
     numbers = sorted(summary["trajectories"].unique())
-    ax.set_xscale("log")
-    ax.set_xticks(numbers, [f"{n:,}" for n in numbers])
-    ax.xaxis.minorticks_off()
-    ax.set(xlabel="trajectories learned from", ylabel="result accuracy (95% interval)")
-    fig.legend(loc="outside upper center", ncols=4)
-    return fig
+    ax.set_xticks(np.log2(numbers), [f"{n:,}" for n in numbers])
+    return figure
 
 
 def plot_by_ambiguity(summary: pd.DataFrame, label: str, xlabel: str, metrics: Mapping[str, str]):
@@ -106,29 +87,17 @@ def plot_by_ambiguity(summary: pd.DataFrame, label: str, xlabel: str, metrics: M
             :func:`pwagents.orion.views.with_ambiguity`.
         metrics: of the summary -> what its panel's axis says.
     """
-    import matplotlib.pyplot as plt
-
-    use_style()
     places = {value: i for i, value in enumerate(dict.fromkeys(summary[label]))}
-    fig, axes = plt.subplots(1, len(metrics), figsize=(5.5 * len(metrics), 4.8), squeeze=False)
-    for ax, (metric, ylabel) in zip(axes[0], metrics.items(), strict=True):
-        groups = list(summary[summary["metric"] == metric].groupby("method", sort=False))
-        for i, (name, part) in enumerate(groups):
-            x = part[label].map(places) + 0.06 * (i - (len(groups) - 1) / 2)
-            _line(ax, x, part, i, name)
+    rows = summary[summary["metric"].isin(metrics)].assign(place=summary[label].map(places).astype(float))
+    figure = plot_lines(
+        rows, "place", "mean", hue="method", panel="metric", panel_size=(5.5, 4.8), xlabel=xlabel
+    )
+    for ax, ylabel in zip(figure.axes, metrics.values(), strict=True):
         ax.set_xticks(range(len(places)), [_tick(value) for value in places])
         ax.set_xlim(-0.5, len(places) - 0.5)
-        ax.set(xlabel=xlabel, ylabel=ylabel)
+        ax.set(title="", ylabel=ylabel)
         ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    return fig
-
-
-def _line(ax, x: Sequence[float], part: pd.DataFrame, i: int, name: str) -> None:
-    """Means with their intervals, joined; colour, marker and dashes by ``i``."""
-    reach = np.nan_to_num([part["mean"] - part["low"], part["high"] - part["mean"]])
-    look = {"marker": _MARKERS[i % len(_MARKERS)], "linestyle": _STYLES[i % len(_STYLES)]}
-    ax.errorbar(x, part["mean"], yerr=reach, capsize=3, color=f"C{i}", label=plain(name), **look)
+    return figure
 
 
 def _tick(value) -> str:

@@ -12,70 +12,19 @@ import pandas as pd
 
 from pwagents.data.instructions import content_words
 from pwagents.data.synthetic import Truth
-from pwagents.evaluation.breakdowns import by_task
-from pwagents.evaluation.paper import paper_table
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.statistics import paired_test, summarise
-from pwagents.evaluation.tables import paper_beside
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile
 from pwagents.profiles.update import settle
-from pwagents.puma.views import differences
-from pwagents.schema import TASK_TYPES, Product, Task, Trajectory
+from pwagents.schema import Product, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.tasks.ambiguity import WordIndex
 from pwagents.web.episode import Context
 from pwagents.web.functions import FUNCTION_OF
 
-# Columns of the tables of Orion: last attempt, function accuracy by step.
-METRICS = {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"}
-_PRINTED = {"step_accuracy": "function_accuracy", "result_final": "result_accuracy", "steps": "steps"}
 FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
-
-
-def outcome_table(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """:func:`by_task` without empty columns: the tasks that were played, "overall" only of several types.
-
-    Returns:
-        The means, and the same as text with 95% intervals clustered by user.
-    """
-    played = [task for task in TASK_TYPES if task in set(frame["type"])]
-    tasks = [*played, "overall"] if len(played) > 1 else played
-    means, cells = (part[tasks] for part in by_task(frame, metrics))
-    return means, cells
-
-
-def comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Paired tests (:func:`differences`) on the tasks that were played, "overall" only of several types."""
-    tests = differences(frame, pairs, metric)
-    if frame["type"].nunique() == 1:
-        tests = tests[tests["task"] != "overall"]
-    return tests[tests["n_tasks"] > 0].reset_index(drop=True)
-
-
-def beside_orion(frame: pd.DataFrame, table: str, rows: Mapping[str, str]) -> pd.DataFrame:
-    """Orion's trained rows, the paper's numbers and ours side by side, in percent and steps.
-
-    Args:
-        frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
-        table: "Table 1" (by task) or "Table 2" (overall, which ours has where all types were played).
-        rows: method -> its row in the paper; other rows of the paper are left out.
-    """
-    shown = frame[frame["method"].isin(rows)].assign(method=lambda f: f["method"].map(rows))
-    for metric in ("step_accuracy", "result_final"):
-        shown[metric] = 100 * shown[metric]
-    printed = paper_table("Orion", table)
-    printed = printed[printed.index.isin(rows.values())]
-    measured = by_task(shown, _PRINTED)[0].reindex(columns=printed.columns).rename_axis("row")
-    if frame["type"].nunique() < len(TASK_TYPES) and "overall" in measured:
-        measured["overall"] = float("nan")  # a mean over fewer tasks than the paper's
-    return paper_beside(_flat(measured), _flat(printed)).astype(float)
-
-
-def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """One heading a column ("search, steps"), as paper and here take the second."""
-    return frame.set_axis([f"{task}, {column.replace('_', ' ')}" for task, column in frame.columns], axis=1)
 
 
 def with_ambiguity(

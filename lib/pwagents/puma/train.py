@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 from pwagents.agents.conversation import assistant
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
-from pwagents.evaluation.tables import write_aside
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import cached_model, write_card
 from pwagents.lm.dpo import tokenize_pairs
 from pwagents.lm.launch import launch
 from pwagents.lm.settings import DpoSettings, SftSettings, deciding
 from pwagents.lm.tokens import tokenize_conversation
-from pwagents.project import code_hash
+from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import identify_messages, parameter_tools
 from pwagents.puma.labels import Example, PumaTask
 from pwagents.puma.pairs import (

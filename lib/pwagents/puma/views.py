@@ -1,21 +1,12 @@
-"""PUMA's tables: PersonalWAB's Tables 3, 5 and 6 with the printed numbers beside ours, and paired tests.
-
-Figures of PUMA's trainings.
-"""
+"""What PUMA learned from, and how its losses fell."""
 
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.breakdowns import by_task
-from pwagents.evaluation.figures import plain, use_style
-from pwagents.evaluation.paper import paper_table
-from pwagents.evaluation.statistics import paired_test
-from pwagents.evaluation.tables import paper_beside
-from pwagents.schema import TASK_TYPES
-
-METRICS = {"function_accuracy": "function_accuracy", "result_official": "result_accuracy"}
+from pwagents.evaluation.figures import mark_level, plot_lines
 
 
 def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
@@ -29,68 +20,33 @@ def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
     return frame.pivot(index="task", columns="outcome", values="n").fillna(0).astype(int).reset_index()
 
 
-def beside_paper(frame: pd.DataFrame, table: str, rows: Mapping[str, str]) -> pd.DataFrame:
-    """A table of PersonalWAB, its numbers and ours side by side.
-
-    Args:
-        frame: episodes as of :func:`pwagents.evaluation.runner.records_frame`.
-        table: "Table 3", "Table 5" or "Table 6".
-        rows: method -> its row in the table; a name that the paper does not have makes a row of its own.
-    """
-    printed = paper_table("PersonalWAB", table)
-    shown = frame[frame["method"].isin(rows)].assign(method=lambda f: f["method"].map(rows))
-    measured = by_task(shown, METRICS)[0].reindex(columns=printed.columns).rename_axis("row")
-    return paper_beside(_flat(measured), _flat(printed)).astype(float)
-
-
-def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """One heading a column ("search, result accuracy"), as paper and here take the second."""
-    return frame.set_axis([f"{task}, {column.replace('_', ' ')}" for task, column in frame.columns], axis=1)
-
-
-def differences(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Paired tests on the tasks of each type and on all, one row a comparison and task.
-
-    Args:
-        pairs: what is compared, in words -> the two methods, first minus second.
-
-    Returns:
-        ``comparison, task, difference, low, high, p, n_tasks, n_users``, clustered by user.
-    """
-    rows = []
-    for name, (a, b) in pairs.items():
-        for task in (*TASK_TYPES, "overall"):
-            part = frame if task == "overall" else frame[frame["type"] == task]
-            rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
-    return pd.DataFrame(rows).drop(columns="n_left_out")
-
-
 def plot_losses(curves: pd.DataFrame):
-    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a training.
+    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a variant.
 
-    The trainings of one variant ("SFT, full" and "DPO, full") share a colour. Where the loss of preferences
-    begins, at log 2, the model is the reference and prefers nothing.
+    Where the loss of preferences begins, at log 2, the model is the reference and prefers nothing.
 
     Args:
-        curves: from :func:`pwagents.puma.train.training_logs`; what is named "DPO, ..." goes right.
+        curves: from :func:`pwagents.puma.train.training_logs`; what is named "DPO, ..." goes right, in the
+            colour of its variant ("SFT, full" and "DPO, full").
 
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
     """
-    import matplotlib.pyplot as plt
-
-    use_style()
-    fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    names = dict.fromkeys(curves["training"])
-    variants = list(dict.fromkeys(name.split(", ")[-1] for name in names))
-    for name in names:
-        log = curves[curves["training"] == name]
-        ax, variant = axes[int(name.startswith("DPO"))], name.split(", ")[-1]
-        ax.plot(log["step"], log["loss"], color=f"C{variants.index(variant)}", label=plain(name))
-    axes[0].set(title="Fine-tuning", xlabel="step", ylabel="loss (nats a token)", yscale="log")
-    axes[0].yaxis.set_major_formatter("{x:g}")
-    axes[1].set(title="Preferences (DPO)", xlabel="step", ylabel="loss (nats a pair)")
-    axes[1].axhline(math.log(2), color="grey", linestyle="--", linewidth=1, label="no preference (log 2)")
-    for ax in axes:
-        ax.legend(fontsize=10)
-    return fig
+    preferences = curves["training"].str.startswith("DPO")
+    panels = np.where(preferences, "Preferences (DPO)", "Fine-tuning")
+    named = curves.assign(panel=panels, variant=curves["training"].str.split(", ").str[-1])
+    figure = plot_lines(
+        named.sort_values("panel", kind="stable"),
+        "step",
+        "loss",
+        hue="variant",
+        panel="panel",
+        panel_size=(5.5, 4.2),
+        xlabel="step",
+    )
+    left, right = figure.axes
+    left.set(ylabel="loss (nats a token)", yscale="log")
+    left.yaxis.set_major_formatter("{x:g}")
+    right.set(ylabel="loss (nats a pair)")
+    mark_level(right, math.log(2), "no preference (log 2)")
+    return figure

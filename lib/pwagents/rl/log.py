@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
-from pwagents.evaluation.tables import write_aside
 from pwagents.lm.settings import deciding
+from pwagents.project import write_aside
 from pwagents.rl.settings import RlSettings
 from pwagents.schema import Task
 

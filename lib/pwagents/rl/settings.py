@@ -70,7 +70,7 @@ class GrpoSettings(RlSettings):
     scale_rewards: Scale = "group"
     """Whether advantages are divided by their group's deviation, as GRPO has it, or by nothing."""
     loss_type: Literal["dapo", "grpo"] = "dapo"
-    """The loss is the mean over all sampled tokens of a step, as with PPO here (dapo), or over the episodes of
+    """The loss is the mean over all sampled tokens of a step, as with PPO here (dapo), or over episodes of
     each one's mean (grpo; Guo et al. 2025), which favours short episodes."""
     use_vllm: bool = False
     """vLLM plays the episodes, in the same process, with the weights as they are at each step; GPUs only."""

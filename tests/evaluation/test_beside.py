@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation import tables
-from pwagents.evaluation.paper import orion_table_1, table_3, table_4
+from pwagents.evaluation.paper import beside, orion_table_1, table_3, table_4
 
 METRICS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
 COLUMNS = ["method", "task_id", "user_id", "type", *METRICS]
@@ -56,3 +56,44 @@ def test_orions_rows_are_in_percent_by_step_and_by_the_last_attempt():
     assert row["search, result accuracy", "here"] == pytest.approx(20.0)
     assert row["search, steps", "paper"] == 7.2
     assert len(frame) == 15 and "Orion (Ours)" not in frame.index
+
+
+def test_papers_numbers_and_ours_stand_side_by_side():
+    table = beside(
+        episodes("PUMA", "w/o SFT"), "PersonalWAB", "Table 5", {"PUMA": "PUMA", "w/o SFT": "w/o SFT"}
+    )
+    cell = table.loc["PUMA", "search, result accuracy"]
+    assert cell["paper"] == 0.652 and cell["here"] == pytest.approx(0.4)
+    assert table.loc["w/o SFT", ("overall, result accuracy", "here")] == pytest.approx(0.5)
+    assert table.loc["w/o DPO", "search, result accuracy"].isna()["here"]
+    assert list(table.index) == ["PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"]
+
+
+def test_a_row_that_the_paper_lacks_stands_alone():
+    table = beside(episodes("PUMA"), "PersonalWAB", "Table 6", {"PUMA": "96 (small model)"})
+    row = table.loc["96 (small model)", "search, function accuracy"]
+    assert row["here"] == 1 and pd.isna(row["paper"])
+
+
+SEARCHES = episodes("SFT").query("type == 'search'").assign(result_final=[0.5, 1.0])
+
+
+def test_orions_rows_stand_beside_ours_in_percent():
+    table = beside(SEARCHES, "Orion", "Table 1", {"SFT": "Qwen2.5-7B-Instruct (SFT)"}, others=False)
+    assert list(table.index) == ["Qwen2.5-7B-Instruct (SFT)"]
+    row = table.iloc[0]
+    assert row["search, result accuracy", "here"] == 75.0
+    assert row["search, result accuracy", "paper"] == 55.5
+    assert row["search, function accuracy", "paper"] == 90.5
+    assert pd.isna(row["review, steps", "here"])
+
+
+@pytest.mark.parametrize("types", [["search"], ["search", "review"]])
+def test_a_mean_over_fewer_tasks_is_not_set_beside_the_papers(types):
+    ours = episodes("SFT")
+    rows = {"SFT": "w/o RL (SFT only)"}
+    row = beside(ours[ours["type"].isin(types)], "Orion", "Table 2", rows, others=False).iloc[0]
+    assert row["overall, result accuracy", "paper"] == 34.7
+    assert pd.isna(row["overall, result accuracy", "here"])
+    row = beside(ours, "Orion", "Table 2", rows, others=False).iloc[0]
+    assert row["overall, result accuracy", "here"] == pytest.approx(20.0)

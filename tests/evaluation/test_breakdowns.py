@@ -1,0 +1,99 @@
+"""Results by task type and by what tasks are like, and methods compared."""
+
+import pandas as pd
+import pytest
+
+from pwagents.evaluation.breakdowns import (
+    by_task,
+    comparisons,
+    in_order,
+    sample_tasks,
+    target_ranks,
+    with_breakdowns,
+)
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
+
+
+def frame_of(rows):
+    return pd.DataFrame(rows, columns=["method", "type", "user_id", "task_id", "m"])
+
+
+def test_by_task_has_a_column_for_each_task_that_was_played_and_overall_of_several():
+    rows = [("a", "search", "u1", "1", 1.0), ("a", "search", "u2", "2", 0.0), ("a", "review", "u1", "3", 0.5)]
+    values, cells = by_task(frame_of(rows), {"m": "metric"})
+    assert values.loc["a", ("search", "metric")] == 0.5 and values.loc["a", ("overall", "metric")] == 0.5
+    assert list(values.columns.get_level_values(0).unique()) == ["search", "review", "overall"]
+    assert cells.loc["a", ("search", "metric")].startswith("0.500 ±")
+    alone, _ = by_task(frame_of(rows[:2]), {"m": "metric"})
+    assert list(alone.columns.get_level_values(0).unique()) == ["search"]
+
+
+def test_no_overall_for_a_method_that_covers_fewer_tasks():
+    rows = [("a", "search", "u", "1", 1.0), ("a", "review", "u", "2", 0.0), ("b", "search", "u", "1", 1.0)]
+    values, _ = by_task(frame_of(rows), {"m": "metric"})
+    assert values.loc["a", ("overall", "metric")] == 0.5 and pd.isna(values.loc["b", ("overall", "metric")])
+
+
+def test_comparisons_are_paired_by_type_and_overall():
+    rows = [("a", t, u, f"{u}{t}", 1.0) for t in TASK_TYPES for u in ("u", "v")]
+    rows += [("b", t, u, f"{u}{t}", 0.5) for t in TASK_TYPES for u in ("u", "v")]
+    table = comparisons(frame_of(rows), {"a - b": ("a", "b")}, "m")
+    assert list(table["task"]) == ["search", "recommend", "review", "overall"]
+    by_type = table.set_index("task")
+    assert by_type.loc["search", "difference"] == pytest.approx(0.5)
+    assert list(by_type["n_tasks"]) == [2, 2, 2, 6]
+
+
+def test_comparisons_name_no_task_that_was_not_played():
+    rows = [("a", "search", "u", "s", 1.0), ("a", "search", "v", "t", 1.0)]
+    rows += [("b", "search", "u", "s", 0.5), ("b", "search", "v", "t", 0.5)]
+    (row,) = comparisons(frame_of(rows), {"a - b": ("a", "b")}, "m").to_dict("records")
+    assert (row["comparison"], row["task"], row["difference"], row["n_tasks"]) == ("a - b", "search", 0.5, 2)
+
+
+def test_in_order_keeps_methods_and_sorts_tasks():
+    rows = [("b", "review", "u", "1", 0), ("a", "search", "u", "2", 0), ("b", "search", "u", "3", 0)]
+    ordered = in_order(frame_of(rows))
+    assert list(ordered["task_id"]) == ["3", "1", "2"]
+
+
+def test_sample_tasks_is_seeded_and_keeps_order(benchmark):
+    tasks = benchmark.tasks["test"]
+    sample = sample_tasks(tasks, 20, seed=1)
+    assert len(sample) == 20 == len({t.task_id for t in sample})
+    assert sample == sample_tasks(tasks, 20, seed=1) == [t for t in tasks if t in sample]
+    assert sample != sample_tasks(tasks, 20, seed=2)
+    for all_of_them in (0, 10**6):
+        assert sample_tasks(tasks, all_of_them, seed=1) == list(tasks)
+
+
+def test_breakdowns_and_ranks(benchmark):
+    tasks = {task.type: task for task in benchmark.tasks["test"]}
+
+    def record(task, products):
+        name = "search_product_by_query"
+        shown = Observation(text="", products=products)
+        step = Step(action=Action(name=name), observation=shown, attempt=True)
+        fields = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
+        trajectory = Trajectory(**fields, steps=(step,))
+        run = {
+            "key": task.task_id,
+            "method": "m",
+            "model": "none",
+            "params": {},
+            "outcome": "scored",
+            "seconds": 0,
+        }
+        return EpisodeRecord(**fields, **run, trajectory=trajectory)
+
+    records = [record(tasks["search"], ("x", tasks["search"].target)), record(tasks["recommend"], ("x",))]
+    ranks = target_ranks(records, benchmark).set_index(["type", "rank"])["share"]
+    assert ranks["search", "2"] == 1 and ranks["recommend", "not shown"] == 1 and ranks.sum() == 2
+
+    frame = frame_of([("m", t, tasks[t].user_id, tasks[t].task_id, 1.0) for t in TASK_TYPES])
+    detailed = with_breakdowns(frame, benchmark).set_index("type")
+    task = tasks["search"]
+    assert detailed.loc["search", "category"] == benchmark.products[task.target].category
+    low, *high = detailed.loc["search", "history"].replace(" and more", "-9999").split("-")
+    assert int(low) <= len(benchmark.history(task, "test")) <= int(high[0])
