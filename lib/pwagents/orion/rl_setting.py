@@ -11,10 +11,10 @@ from pwagents.evaluation.metrics import grade
 from pwagents.orion.play import Decoding, play_rollouts
 from pwagents.orion.reward import RewardConfig, make_rewards
 from pwagents.orion.study import has_answer, make_study
-from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Evaluate, Play, StepRewards, count_asks
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Task
 
 

@@ -9,6 +9,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveInt,
     Strict,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -74,7 +75,7 @@ class BaseSettings:
     @classmethod
     def _check_model(cls, model: str) -> str:
         if model != SMALL and not (project_path(model) / "config.json").exists():
-            raise ValueError(f"expected {SMALL}, or the folder of a saved model with its config.json")
+            raise ValueError(f"{SMALL}, or the folder of a saved model with its config.json")
         return model
 
 
@@ -138,7 +139,9 @@ class OnlineSettings(GrpoSettings):
     """PPO's alone: GAE's lambda per sampled token."""
     alignment_weight: NonNegativeFloat = 1.0
     """Of the judge's scores beside success. Orion, 4.3: 1.0."""
-    use_vllm: bool | None = False
+    optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
+    """The optimizer, which PPO has for its critic, too."""
+    use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
     """vLLM plays GRPO's episodes; none: where it is installed and there is a GPU."""
     log_tasks: NonNegativeInt = 200
     """Test tasks that the evaluations on the way are on, at random; 0: all."""
@@ -146,7 +149,7 @@ class OnlineSettings(GrpoSettings):
     @property
     def grpo(self) -> GrpoSettings:
         """GRPO's settings alone."""
-        return GrpoSettings(**_fields(GrpoSettings, self) | {"use_vllm": self._has_vllm})
+        return GrpoSettings(**_fields(GrpoSettings, self) | {"use_vllm": _has_vllm(self.use_vllm)})
 
     @property
     def ppo(self) -> PpoSettings:
@@ -158,20 +161,19 @@ class OnlineSettings(GrpoSettings):
         own = {"lam": self.lam, "prompts_per_step": self.episodes, "num_generations": 1, "sharding": "ddp"}
         return PpoSettings(**_fields(RlSettings, self) | own)
 
-    @model_validator(mode="after")
-    def _check_both(self) -> Self:
-        grpo, _ = self.grpo, self.ppo  # each raises where a setting does not suit it
-        if self.sharding == "fsdp" and not grpo.use_vllm:
-            raise ValueError(
-                "GRPO under fsdp needs vLLM, which is given whole weights: use_vllm: true, or ddp"
-            )
-        return self
+    @field_validator("use_vllm")
+    @classmethod
+    def _check_vllm(cls, wanted: bool | None, info: ValidationInfo) -> bool | None:
+        # Under FSDP each GPU holds a part of the weights; episodes are played with whole ones.
+        if not _has_vllm(wanted) and info.data.get("sharding") == "fsdp":
+            raise ValueError("vLLM, which gets whole weights, where sharding is fsdp; or another sharding")
+        return wanted
 
-    @property
-    def _has_vllm(self) -> bool:
-        if self.use_vllm is False:
-            return False
-        return use_vllm("auto" if self.use_vllm is None else "colocate")
+
+def _has_vllm(wanted: bool | None) -> bool:
+    if wanted is False:
+        return False
+    return use_vllm("auto" if wanted is None else "colocate")
 
 
 @settings
@@ -265,10 +267,15 @@ class AblationSettings(OnlineSettings):
         changes = [dict(remedy) for remedy in self.remedies]
         return {str(remedy.pop("name")): replace(self.grpo, **remedy) for remedy in changes}
 
+    @field_validator("remedies")
+    @classmethod
+    def _check_names(cls, remedies: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if not all("name" in remedy for remedy in remedies):
+            raise ValueError("a name for each")
+        return remedies
+
     @model_validator(mode="after")
-    def _check_remedies(self) -> Self:
-        if not all("name" in remedy for remedy in self.remedies):
-            raise ValueError("each of the remedies needs a name")
+    def _check_changes(self) -> Self:
         _ = self.remedied  # raises where a remedy is no change of GRPO's settings
         return self
 
