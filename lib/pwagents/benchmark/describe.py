@@ -1,8 +1,11 @@
-"""What a benchmark holds, in numbers: the statistics of PersonalWAB's section 4.1, on any source."""
+"""What a benchmark holds: the statistics of PersonalWAB's section 4.1 on any source, and one user to read."""
 
 import pandas as pd
 
+from pwagents.data.synthetic import Truth
 from pwagents.embedding import count_tokens
+from pwagents.evaluation.figures import plot_bars
+from pwagents.evaluation.paper import paper_table, side_by_side
 from pwagents.schema import TASK_TYPES, Benchmark
 from pwagents.web.search import product_text
 
@@ -37,6 +40,15 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("row")
 
 
+def statistics_beside_paper(benchmark: Benchmark) -> pd.DataFrame:
+    """:func:`benchmark_statistics` beside PersonalWAB's Table 2; what one of the two does not count is
+    missing."""
+    paper = paper_table("PersonalWAB", "Table 2").droplevel("task", axis=1)
+    # The paper counts products once; they stand under both splits, as ours do.
+    printed = {split: paper[split].fillna(paper["all"]) for split in ("train", "test")}
+    return side_by_side(benchmark_statistics(benchmark), pd.DataFrame(printed)).rename_axis("statistic")
+
+
 def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
     """Number and mean tokens of the instructions by task type, both splits (PersonalWAB, Figure 4(b))."""
     rows = []
@@ -45,6 +57,24 @@ def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
         tokens = count_tokens(instructions)
         rows.append((task_type, len(instructions), sum(tokens) / len(tokens) if tokens else float("nan")))
     return pd.DataFrame(rows, columns=["task", "instructions", "mean_tokens"])
+
+
+def plot_instructions(statistics: pd.DataFrame):
+    """:func:`instruction_statistics` as bars of mean tokens, the number of instructions within each bar."""
+    figure = plot_bars(statistics, "task", "mean_tokens", ylabel="mean tokens of an instruction")
+    for place, n in enumerate(statistics["instructions"]):
+        figure.axes[0].annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
+    return figure
+
+
+def comparison_table(source: str) -> pd.DataFrame:
+    """PersonalWAB's Table 1, which compares benchmarks, with two rows more: Persona2Web and the benchmark of
+    ``source``."""
+    table = paper_table("PersonalWAB", "Table 1").droplevel("task", axis=1).rename_axis("benchmark")
+    table["source of the row"] = "PersonalWAB, Table 1"
+    table.loc["Persona2Web"] = [*paper_table("Persona2Web", "summary").iloc[0], "Persona2Web"]
+    table.loc[f"here ({source})"] = ["Single-turn & Multi-turn", "Web function", "yes", "this project"]
+    return table
 
 
 def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
@@ -62,4 +92,24 @@ def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
                 "review": behavior.review.text,
             }
         )
+    return pd.DataFrame(rows)
+
+
+def task_table(benchmark: Benchmark, user_id: str, n: int, truth: Truth | None) -> pd.DataFrame:
+    """The first ``n`` test tasks of a user, one a row, to be looked at.
+
+    Args:
+        truth: of the embedded world; with it, the table says which kind of instruction each is and what it
+            leaves out (review tasks have no such truth).
+    """
+    rows = []
+    for task in [task for task in benchmark.tasks["test"] if task.user_id == user_id][:n]:
+        title = benchmark.products[task.target].title
+        row = {"task": task.type, "instruction": task.instruction, "really bought": title}
+        if truth:
+            meaning = truth.tasks.get(task.task_id)
+            row["kind"] = meaning.kind if meaning else None
+            row["left out, in the history"] = ", ".join(meaning.in_history) if meaning else None
+            row["left out, in the head"] = ", ".join(meaning.in_head) if meaning else None
+        rows.append(row)
     return pd.DataFrame(rows)

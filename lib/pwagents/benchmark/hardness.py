@@ -5,12 +5,13 @@ the latent truth, their differences measure the world, not a method.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from pwagents.benchmark.bounds import COLUMNS, product_bounds
-from pwagents.data.synthetic import World, WorldConfig, make_world
+from pwagents.data.synthetic import Truth, World, WorldConfig, make_world
 from pwagents.evaluation.statistics import paired_test
 from pwagents.schema import Task
 from pwagents.web.functions import RESULTS
@@ -33,6 +34,14 @@ GAINS = {
     "updating the profile": ("+ right interest, before drift", "+ right interest, up to date"),
     "asking the user": ("instruction alone", "+ the user's answers"),
 }
+# Negative controls: worlds in which one setting takes the worth out of one kind of knowledge.
+CONTROLS: dict[str, dict[str, Any]] = {
+    "as configured": {},
+    "one interest": {"interests": (1, 1)},  # the averaged profile is the right interest
+    "no drift": {"drift": 0.0},  # the old preferences are the current ones
+    "complete instructions": {"completeness": 1.0},  # nothing is left to ask
+}
+NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
 
 
 def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
@@ -71,22 +80,35 @@ def _queries(world: World, task: Task) -> Iterator[tuple[str, str]]:
     yield "+ the user's answers", query(meaning.wants, [])
 
 
-def knowledge_gains(
-    config: Mapping[str, Any], knobs: Mapping[str, Mapping[str, Any]], seed: int
-) -> pd.DataFrame:
-    """What each kind of knowledge gains in each world: the negative controls.
+def ladder_by_kind(ladder: pd.DataFrame, truth: Truth) -> pd.DataFrame:
+    """Mean result accuracy of each rung (a row) by kind of instruction (a column, with its number of tasks).
 
     Args:
-        config: the fields of :class:`WorldConfig`.
-        knobs: name of a world -> the fields that differ in it.
+        ladder: from :func:`search_ladder`.
+    """
+    kinds = ladder["task_id"].map(lambda task_id: truth.tasks[task_id].kind)
+    table = ladder.assign(kind=kinds).pivot_table(index="method", columns="kind", values="result_accuracy")
+    n_tasks = ladder.groupby(kinds)["task_id"].nunique()
+    table.columns = [f"{kind} (n = {n_tasks[kind]:,})" for kind in table.columns]
+    return table.loc[list(RUNGS)].rename_axis("query")
+
+
+def knowledge_gains(
+    config: WorldConfig, seed: int, controls: Mapping[str, Mapping[str, Any]] = CONTROLS
+) -> pd.DataFrame:
+    """What each kind of knowledge gains in each world.
+
+    Args:
+        config: the world as configured.
+        controls: name of a world -> the settings that differ in it.
 
     Returns:
         ``world, knowledge, gain, low, high, p``, one row a world and kind of knowledge: paired differences
         of result accuracy on the same search tasks, with 95% intervals clustered by user.
     """
     rows = []
-    for name, changes in knobs.items():
-        world = make_world(WorldConfig(**{**config, **changes}), seed)
+    for name, changes in controls.items():
+        world = make_world(replace(config, **changes), seed)
         engine = build_search_engine(world.benchmark.products)
         ladder = search_ladder(world, engine, world.benchmark.tasks["test"], seed)
         for knowledge, (without, knowing) in GAINS.items():

@@ -1,0 +1,33 @@
+"""Floors, references and ceilings."""
+
+import pytest
+
+from pwagents.benchmark import bounds
+from pwagents.embedding import Embedder
+
+
+def test_product_bounds_have_floor_and_ceiling_of_their_task(world, engine):
+    frame = bounds.product_bounds(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
+    methods = frame.groupby("type")["method"].unique().map(set)
+    assert methods["search"] == {"random", "popularity", "instruction alone", "oracle"}
+    assert methods["recommend"] == {"random", "popularity", "repeat", "oracle"}
+    by_type = frame.set_index(["type", "method"])["result_accuracy"].groupby(level=[0, 1]).mean()
+    assert by_type["search", "random"] < 0.05 and by_type["search", "oracle"] > 0.95
+    assert by_type["recommend", "repeat"] > by_type["recommend", "popularity"]
+
+
+def test_recommendation_ceiling_counts_targets_bought_in_the_train_period(world, engine):
+    benchmark = world.benchmark
+    frame = bounds.product_bounds(benchmark, engine, benchmark.tasks["test"], seed=0)
+    bought = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
+    targets = {task.task_id: task.target for task in benchmark.tasks["test"]}
+    oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
+    assert list(oracle["result_accuracy"]) == [float(targets[t] in bought) for t in oracle["task_id"]]
+
+
+def test_review_bounds(world):
+    tasks = [task for task in world.benchmark.tasks["test"] if task.type == "review"][:30]
+    frame = bounds.review_bounds(world.benchmark, Embedder(), tasks, seed=0)
+    frame = frame.groupby("method")["result_accuracy"].mean()
+    assert frame["oracle"] == pytest.approx(1.0)
+    assert 0 < frame["random"] < frame["same product"] < 1

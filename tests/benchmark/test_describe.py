@@ -1,0 +1,60 @@
+"""What a benchmark holds: its statistics beside the paper's, and one user to be read."""
+
+import matplotlib
+import pandas as pd
+import pytest
+
+from pwagents.benchmark import describe
+
+matplotlib.use("Agg")
+
+
+def test_statistics_count_what_an_agent_may_see(world):
+    benchmark = world.benchmark
+    table = describe.benchmark_statistics(benchmark)
+    lengths = [len(benchmark.train_period(user)) for user in {t.user_id for t in benchmark.tasks["test"]}]
+    assert table.loc["Avg. behavior length", "test"] == pytest.approx(sum(lengths) / len(lengths))
+    assert table.loc["Avg. behavior length", "train"] < table.loc["Avg. behavior length", "test"]
+    assert table.loc["Instructions", "test"] == len(benchmark.tasks["test"])
+    instructions = describe.instruction_statistics(benchmark).set_index("task")
+    assert instructions["instructions"].sum() == len(list(benchmark.all_tasks()))
+    assert instructions["mean_tokens"].idxmin() == "recommend"
+
+
+def test_history_table_ends_with_the_latest_behaviour(world):
+    user = next(iter(world.benchmark.behaviors))
+    table = describe.history_table(world.benchmark, user, 3)
+    assert list(table["review"]) == [b.review.text for b in world.benchmark.train_period(user)[-3:]]
+
+
+def test_statistics_stand_beside_the_papers(world):
+    table = describe.statistics_beside_paper(world.benchmark)
+    assert table.loc["Products", ("train", "paper")] == table.loc["Products", ("test", "paper")] == 8236
+    assert table.loc["Users", ("test", "here")] == len({t.user_id for t in world.benchmark.tasks["test"]})
+    assert table.loc["Avg. profile tokens"].isna().tolist() == [False, True, False, True]  # not counted here
+    assert table.loc["Products that are a target"].isna().tolist() == [True, False, True, False]
+
+
+def test_bars_of_instructions_hold_their_number():
+    statistics = pd.DataFrame(
+        [("search", 1200, 18.0), ("review", 90, 20.0)], columns=["task", "instructions", "mean_tokens"]
+    )
+    ax = describe.plot_instructions(statistics).axes[0]
+    assert [bar.get_height() for bar in ax.patches] == [18, 20]
+    assert [text.get_text() for text in ax.texts] == ["n = 1,200", "n = 90"]
+
+
+def test_the_benchmark_at_hand_is_a_row_of_table_1():
+    table = describe.comparison_table("amazon")
+    assert list(table.index[-3:]) == ["PersonalWAB", "Persona2Web", "here (amazon)"]
+    assert table.notna().all(axis=None)
+    assert (table["source of the row"] == "PersonalWAB, Table 1").sum() == len(table) - 2
+
+
+def test_tasks_of_a_user_tell_what_instructions_leave_out_where_that_is_known(world):
+    benchmark, truth = world.benchmark, world.truth
+    user = benchmark.tasks["test"][0].user_id
+    known, unknown = (describe.task_table(benchmark, user, 4, given) for given in (truth, None))
+    assert list(unknown) == ["task", "instruction", "really bought"]
+    assert known["instruction"].tolist() == unknown["instruction"].tolist() and len(known) <= 4
+    assert (known["kind"].isna() == (known["task"] == "review")).all()
