@@ -4,7 +4,7 @@ import pandas as pd
 
 from pwagents.embedding import count_tokens
 from pwagents.schema import TASK_TYPES, Benchmark
-from pwagents.web.search import product_text
+from pwagents.web.documents import product_text
 
 
 def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
