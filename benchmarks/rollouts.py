@@ -28,12 +28,13 @@ from trl_environment import (
     with_response_template,
 )
 
+from pwagents.agents.replies import read_turn
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune
 from pwagents.lm.small import make_small_model, make_tokenizer
-from pwagents.orion.agent import orion_messages, orion_tools, read_turn
+from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.judge import OfflineJudge
 from pwagents.orion.play import Decoding, orion_answers, orion_prompt, play_rollouts
 from pwagents.orion.reward import RewardConfig, make_rewards

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.lm.decode import BatchDecoder, VllmDecoder
 from pwagents.lm.tokens import (
@@ -22,7 +23,7 @@ from pwagents.lm.tokens import (
     prompt_tokens,
     tokenize_conversation,
 )
-from pwagents.orion.agent import answer_message, orion_messages, orion_tools, read_turn
+from pwagents.orion.agent import answer_message, orion_messages, orion_tools
 from pwagents.rl.rollout import Rollout, StartEpisode
 from pwagents.schema import Action, Task, TaskType
 from pwagents.seeds import derive_seed

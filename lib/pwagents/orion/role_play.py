@@ -20,10 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pwagents.agents.replies import read_turn
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.store import Store
 from pwagents.llm.chat import ChatModel, Request
-from pwagents.orion.agent import orion_messages, orion_tools, read_turn
+from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.played import Failure, Played
 from pwagents.orion.reward import RewardConfig, has_succeeded
 from pwagents.profiles.facts import plain
