@@ -22,7 +22,7 @@ from pwagents.notebook.settings import NotebookSettings
 from pwagents.project import project_path
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
-from pwagents.settings import Numbers, Share, Shares, settings
+from pwagents.settings import Numbers, Share, Shares, plain, settings
 from pwagents.web.settings import ShopSettings
 
 SMALL = "small"  # the base model that is made here
@@ -123,11 +123,22 @@ class PlaySettings:
     review_temperature: NonNegativeFloat = 1.0
     """Of sampled review tasks. Orion, 5.1: 1.0."""
 
+
+@settings
+class Decoding(PlaySettings):
+    """All that says how a policy's turns are sampled."""
+
+    shown: PositiveInt = 10
+    """Products of a search result that the policy is told about."""
+    workers: PositiveInt = 1
+    """Actions carried out at a time: several pay where user or updater are behind an endpoint."""
+
     def temperature_of(self, type_: TaskType) -> float:
         return self.review_temperature if type_ == "review" else self.temperature
 
     @property
-    def greedy(self) -> "PlaySettings":
+    def greedy(self) -> Self:
+        """The same with the most likely token at each place."""
         return replace(self, temperature=0.0, review_temperature=0.0)
 
 
@@ -187,6 +198,14 @@ class OrionSettings(NotebookSettings):
     role_play: RolePlaySettings
     sft: SftSettings
     play: PlaySettings
+
+    @property
+    def success(self) -> Success:
+        return Success(**_fields(Success, self.role_play))
+
+    @property
+    def decoding(self) -> Decoding:
+        return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
 
     @property
     def backbone(self) -> str:

@@ -135,7 +135,7 @@ class Study:
         """The content hash of the users held out: on the embedded world, the other notebooks' data."""
         return _part_of(self.benchmark, self.held_out).content_hash
 
-    @property
+    @cached_property
     def facts(self) -> dict[str, Any]:
         settings = self.settings
         return {
