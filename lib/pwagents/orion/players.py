@@ -10,8 +10,8 @@ from pwagents.llm.chat import ChatModel
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
-from pwagents.orion.role_play import llm_teachers
 from pwagents.orion.settings import OrionPlayers
+from pwagents.orion.teacher import llm_teachers
 from pwagents.profiles.build import Profiler
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater

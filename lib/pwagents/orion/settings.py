@@ -175,8 +175,9 @@ class OnlineSettings(GrpoSettings):
     @field_validator("use_vllm")
     @classmethod
     def _check_vllm(cls, wanted: bool | None, info: ValidationInfo) -> bool | None:
-        # Under FSDP each GPU holds a part of the weights; episodes are played with whole ones.
-        if not _has_vllm(wanted) and info.data.get("sharding") == "fsdp":
+        # Of several GPUs, each holds a part of the weights under FSDP; episodes are played with whole ones.
+        apart = info.data.get("sharding") == "fsdp" and info.data.get("n_gpus", 1) > 1
+        if apart and not _has_vllm(wanted):
             raise ValueError("vLLM, which gets whole weights, where sharding is fsdp; or another sharding")
         return wanted
 
