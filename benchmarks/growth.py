@@ -123,7 +123,7 @@ def measure(part: Callable, folder: Path, n_products: int, n_users: int, n_tasks
 
 def make(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int) -> None:
     """Make a world and write it to files (the writing is not measured)."""
-    config = WorldConfig(n_users, n_products, HISTORY)
+    config = WorldConfig(n_users=n_users, n_products=n_products, history=HISTORY)
     world = meter("make the world", lambda: make_world(config, seed=0))
     write_personalwab(world.benchmark, folder)
 

@@ -8,7 +8,8 @@ import pytest
 from pwagents.errors import InfrastructureError
 from pwagents.llm.budget import Budget, BudgetedModel, BudgetError
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.llm.store import ResponseStore
+from pwagents.llm.stored_model import StoredModel
 from pwagents.schema import Usage
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pwagents.llm.failures import TransientError
-from pwagents.llm.openai_model import Limiter
+from pwagents.llm.limiter import Limiter
 
 
 def fail(limiter, congested=True):

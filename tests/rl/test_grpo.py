@@ -23,6 +23,7 @@ ONE_STEP = {
     "per_device_train_batch_size": 12,
     "save_steps": 0,
 }
+UNMOVED = 1e-30  # a learning rate at which no float32 weight changes
 
 
 class Watched(EpisodeTrainer):
@@ -91,7 +92,7 @@ def test_advantages_per_episode_are_those_of_trl(tmp_path, monkeypatch):
 
 
 def test_log_probabilities_are_those_of_trl_where_something_is_learned(tmp_path):
-    trainer = watched(tmp_path, temperature=0.7, learning_rate=0.0)
+    trainer = watched(tmp_path, temperature=0.7, learning_rate=UNMOVED)
     inputs = trainer.inputs
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     real = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
@@ -108,7 +109,7 @@ def test_log_probabilities_are_those_of_trl_where_something_is_learned(tmp_path)
 
 
 def test_the_rollouts_log_probabilities_are_the_trainers(tmp_path):
-    trainer = watched(tmp_path, learning_rate=0.0)
+    trainer = watched(tmp_path, learning_rate=UNMOVED)
     inputs = trainer.inputs
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     real = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)

@@ -4,7 +4,8 @@ import pytest
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
-from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.llm.store import ResponseStore
+from pwagents.llm.stored_model import StoredModel
 from pwagents.schema import TASK_TYPES, Product, Review, Task
 from pwagents.tasks.briefs import Brief, with_instructions
 from pwagents.tasks.llm import LlmAmbiguousWriter, LlmInstructionWriter

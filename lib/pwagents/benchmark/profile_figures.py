@@ -1,12 +1,14 @@
-"""Figures of profiles (PersonalWAB's Figures 3, 4(a) and 5), and of how ambiguous instructions are."""
+"""Figures of profiles: who users are and how they shop (PersonalWAB, Figures 3 and 4(a)), what lies in their
+interests, what profiles are worth (its Figure 5), and how ambiguous instructions are."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import plain, use_style
+from pwagents.evaluation.figures import plain, plot_lines, use_style
 from pwagents.profiles.consistency import chance
 from pwagents.profiles.prompts import options
 from pwagents.schema import TASK_TYPES, UserProfile
@@ -14,6 +16,7 @@ from pwagents.schema import TASK_TYPES, UserProfile
 PEOPLE = ("Gender", "Age", "Occupation")  # Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
 _RARE = 0.01  # a value of fewer users than this share has no bar of its own
+_MARKERS = "osD^vPX*<>"  # a second cue beside colour
 _FEW = 8  # a field of fewer options shows all of them, in their order
 
 
@@ -40,6 +43,12 @@ def profile_counts(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -
             rows.append((field, kinds, sum(found[value] for value in rare)))
     counts = pd.DataFrame(rows, columns=["field", "value", "users"])
     return counts.assign(share=counts["users"] / len(profiles))
+
+
+def plot_profiles(profiles: Mapping[str, UserProfile]) -> dict[str, tuple[Any, pd.DataFrame]]:
+    """The figures of who users are ("people") and how they shop ("tendencies"), each with what it shows."""
+    people, tendencies = profile_counts(profiles, PEOPLE), profile_counts(profiles, TENDENCIES)
+    return {"people": (plot_people(people), people), "tendencies": (plot_tendencies(tendencies), tendencies)}
 
 
 def plot_people(counts: pd.DataFrame):
@@ -93,6 +102,54 @@ def plot_tendencies(counts: pd.DataFrame):
     ax.grid(axis="x", visible=False)
     fig.legend(loc="outside upper center", ncols=4)
     return fig
+
+
+def plot_item_map(frame: pd.DataFrame):
+    """A user's items on the plane of their embeddings, a colour and a marker a cluster.
+
+    Args:
+        frame: from :func:`pwagents.benchmark.profile_views.item_map`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    import matplotlib.pyplot as plt
+
+    use_style()
+    names = list(frame["cluster"].unique())
+    fig, ax = plt.subplots(figsize=(8, 5.5 + 0.25 * len(names)))
+    colors = plt.get_cmap("tab20" if len(names) > 6 else "Dark2")
+    for i, name in enumerate(names):
+        part = frame[frame["cluster"] == name]
+        marker = _MARKERS[i % len(_MARKERS)]
+        label = f"{_shortened(name)} ({len(part)})"
+        ax.scatter(part["x"], part["y"], color=colors(i), marker=marker, s=70, label=plain(label), alpha=0.85)
+    ax.set(xlabel="first component of the item embeddings", ylabel="second component")
+    fig.legend(loc="outside lower center", ncols=2)
+    return fig
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 38 else name[:37] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def plot_search_gain(summary: pd.DataFrame):
+    """Result accuracy of searches by the number of values added, a line a method, with intervals.
+
+    Args:
+        summary: ``method, added, mean, low, high``, of :mod:`pwagents.benchmark.search_gain`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    return plot_lines(
+        summary,
+        "added",
+        "mean",
+        hue="method",
+        xlabel="values of the profile added to the instruction",
+        ylabel="result accuracy of the search",
+    )
 
 
 def plot_consistency(summary: pd.DataFrame):

@@ -1,29 +1,30 @@
-"""How good profiles are, measured against the truth of the embedded world.
+"""How good profiles are, measured against the truth of the embedded world; they are made without it."""
 
-Only this module looks at the truth; profiles are made without it.
-
-What retrieving a contextual profile costs, beside PUMA's retrieval of memory (a claim of Orion, 4.1).
-"""
-
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pwagents.agents.conversation import TASK_SPECIFIC, tell_entries
-from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
-from pwagents.embedding import Embedder, count_tokens
-from pwagents.profiles.retrieval import contextual_profile, contextual_profiles, nearest_clusters
+from pwagents.embedding import Embedder
+from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, UserProfiles
-from pwagents.schema import Behavior, Benchmark, Task
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import Behavior, Task
 
-LENGTHS = (0, 15, 25, 40, np.inf)  # bins of |H| for tables; up to 15 there are no clusters
+# Lengths of histories for tables; up to 15 behaviours there are no clusters.
+LENGTHS = {"up to 15": 15, "16 to 25": 25, "26 to 40": 40, "more than 40": np.inf}
+HEADINGS = {  # of :func:`by_length`, to be read
+    "behaviors": "behaviours",
+    "clusters": "clusters of a user",
+    "nearest": "nearest cluster is right",
+    "holds": "nearest cluster holds the interest",
+    "known": "history holds the interest",
+    "precision": "precision of wishes",
+    "recall": "recall of wishes",
+    "avoid_precision": "precision of avoidances",
+}
 _SLOT = {"price": "tier"}  # attributes that the world calls otherwise
 
 
@@ -76,9 +77,10 @@ def profile_quality(
 
 
 def by_length(quality: pd.DataFrame) -> pd.DataFrame:
-    """The means of :func:`profile_quality` by history length: ``behaviors`` (bin), ``tasks``, ``clusters``,
-    ``nearest``, ``holds``, ``known``, ``precision`` and ``recall`` of positive lines, ``avoid_precision``."""
-    bins = pd.cut(quality["behaviors"], LENGTHS)
+    """The means of :func:`profile_quality` by length of the history: ``behaviors`` (as in :data:`LENGTHS`),
+    ``tasks``, ``clusters``, ``nearest``, ``holds``, ``known``, ``precision`` and ``recall`` of wishes, and
+    ``avoid_precision``."""
+    bins = pd.cut(quality["behaviors"], [0, *LENGTHS.values()], labels=list(LENGTHS))
     groups = quality.groupby(bins, observed=True)
     table = groups[["clusters", "nearest", "holds", "known"]].mean()
     sums = groups[["lines", "right", "preferences", "found", "avoid", "avoid_right"]].sum()
@@ -86,7 +88,7 @@ def by_length(quality: pd.DataFrame) -> pd.DataFrame:
     table["precision"] = sums["right"] / sums["lines"]
     table["recall"] = sums["found"] / sums["preferences"]
     table["avoid_precision"] = sums["avoid_right"] / sums["avoid"]
-    return table.reset_index()
+    return table.reset_index().astype({"behaviors": str})
 
 
 def _judge_lines(
@@ -118,41 +120,3 @@ def _judge_lines(
 def _majority(names: Sequence[str]) -> str:
     counts = Counter(names)
     return min(counts, key=lambda name: (-counts[name], name))
-
-
-MEMORY = 50  # behaviours that PUMA's memory keeps, single-turn
-
-
-def measure_retrieval(
-    benchmark: Benchmark, profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], embedder: Embedder
-) -> pd.DataFrame:
-    """Latency and prompt tokens of both retrievals on the same tasks, embeddings warm.
-
-    PUMA's memory is told in the form of its function, our profile as
-    :meth:`pwagents.profiles.types.ContextualProfile.told`.
-
-    Returns:
-        ``retrieval, p50_ms, p99_ms, tokens``, one row each; tokens are MiniLM's.
-    """
-    memory = Memory("task_specific", benchmark.products, embedder, MEMORY)
-    embed_behaviors(benchmark, embedder, [task.instruction for task in tasks])
-
-    def from_memory(task: Task, history: tuple[Behavior, ...]) -> str:
-        function = FUNCTION_OF[task.type]
-        state = BeliefState(task.user_id, task.instruction, "", None, history)
-        return tell_entries(TASK_SPECIFIC[function].text, memory.recall(state, function), benchmark.products)
-
-    def from_profiles(task: Task, history: tuple[Behavior, ...]) -> str:
-        return contextual_profile(task.instruction, profiles[task.user_id], embedder).told()
-
-    rows = []
-    for name, retrieve in (("PUMA memory", from_memory), ("contextual profile", from_profiles)):
-        seconds, told = [], []
-        for task in tasks:
-            history = benchmark.history(task, "test")
-            start = time.perf_counter()
-            told.append(retrieve(task, history))
-            seconds.append(time.perf_counter() - start)
-        p50, p99 = 1000 * np.percentile(seconds, [50, 99])
-        rows.append({"retrieval": name, "p50_ms": p50, "p99_ms": p99, "tokens": np.mean(count_tokens(told))})
-    return pd.DataFrame(rows)

@@ -1,26 +1,74 @@
-"""Profiles to be looked at: a map of interests, an update turn by turn, and what a query gains by them."""
+"""Profiles to be read: what one user's profiles say, what an instruction calls for, and how it changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import plain, plot_lines, use_style
-from pwagents.profiles.types import ContextualProfile, UserProfiles
+from pwagents.data.personalwab import read_profiles
+from pwagents.embedding import Embedder
+from pwagents.errors import SettingsError
+from pwagents.profiles.clusters import adaptive_clusters, category_clusters, embed_items, kmeans_clusters
+from pwagents.profiles.retrieval import contextual_profile, nearest_clusters
+from pwagents.profiles.types import Cluster, ContextualProfile, GlobalProfile, UserProfiles
 from pwagents.profiles.update import Updater
-from pwagents.schema import Behavior, Product, Task, Trajectory
-from pwagents.web.functions import RESULTS
-from pwagents.web.reward import rank_accuracy
-from pwagents.web.search import SearchEngine
+from pwagents.project import project_path
+from pwagents.schema import Behavior, Benchmark, Product, Task, Trajectory, UserProfile
 
-_MARKERS = "osD^vPX*<>"
+BUCKETINGS: dict[str, Callable[..., tuple[Cluster, ...]]] = {
+    "adaptive": adaptive_clusters,
+    "category": category_clusters,
+    "k-means": kmeans_clusters,
+}
+_ENOUGH = 3  # clusters that make a user worth looking at
+_SHOWN = 3  # clusters of a user that are shown
+
+
+def published_profiles(benchmark: Benchmark, file: str) -> Mapping[str, UserProfile]:
+    """The profiles that came with the benchmark, else those of PersonalWAB's ``file``; none where there is no
+    such file."""
+    path = project_path(file)
+    return benchmark.profiles or (read_profiles(path) if path.is_file() else {})
+
+
+def cluster_sizes(
+    histories: Mapping[str, Sequence[Behavior]],
+    products: Mapping[str, Product],
+    embedder: Embedder,
+    alpha: int,
+) -> pd.DataFrame:
+    """What each way of bucketing makes of the users' histories: ``bucketing, clusters of a user, smallest,
+    largest``, means over users."""
+    vectors = embed_items(histories.values(), products, embedder)
+    rows = []
+    for name, bucketing in BUCKETINGS.items():
+        for history in histories.values():
+            sizes = [len(found.members) for found in bucketing(history, products, vectors, alpha)]
+            rows.append((name, len(sizes), min(sizes), max(sizes)))
+    frame = pd.DataFrame(rows, columns=["bucketing", "clusters of a user", "smallest", "largest"])
+    return frame.groupby("bucketing", sort=False).mean().reset_index()
+
+
+def example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], position: int) -> str:
+    """The user at a position among those with a search task: the ones with most clusters first, as far as
+    three, then by id.
+
+    Raises:
+        SettingsError: there is no such user, or the user has no clusters to show.
+    """
+    askers = sorted({task.user_id for task in tasks if task.type == "search"})
+    users = sorted(askers, key=lambda user: -min(len(profiles[user].clusters), _ENOUGH))
+    n_clustered = sum(bool(profiles[user].clusters) for user in users)
+    if position >= n_clustered:
+        raise SettingsError(
+            f"group profiles, setting example_user: found {position}; expected less than {n_clustered}, the "
+            "number of users with a search task and a history of more than alpha behaviours"
+        )
+    return users[position]
 
 
 def item_map(
-    profiles: UserProfiles,
-    history: Sequence[Behavior],
-    vectors: Mapping[str, np.ndarray],
-    products: Mapping[str, Product],
+    profiles: UserProfiles, history: Sequence[Behavior], products: Mapping[str, Product], embedder: Embedder
 ) -> pd.DataFrame:
     """A user's products on the plane of their embeddings' two largest components (PCA).
 
@@ -29,47 +77,57 @@ def item_map(
     """
     from sklearn.decomposition import PCA
 
+    vectors = embed_items([history], products, embedder)
     rows = [(cluster.name, history[i].parent_asin) for cluster in profiles.clusters for i in cluster.members]
     items = np.stack([vectors[asin] for _, asin in rows]).astype(np.float64)
-    places = PCA(2, svd_solver="full").fit_transform(items).round(4)
+    places = PCA(2, svd_solver="full").fit_transform(items).round(4)  # the exact solver: no random start
     frame = pd.DataFrame(places, columns=["x", "y"])
     frame["cluster"] = [name for name, _ in rows]
     frame["product"] = [products[asin].title for _, asin in rows]
     return frame
 
 
-def plot_item_map(frame: pd.DataFrame):
-    """:func:`item_map` as a figure, a colour and a marker a cluster, for ``figures.save_figure``."""
-    import matplotlib.pyplot as plt
-
-    use_style()
-    names = list(frame["cluster"].unique())
-    fig, ax = plt.subplots(figsize=(8, 5.5 + 0.25 * len(names)))
-    colors = plt.get_cmap("tab20" if len(names) > 6 else "Dark2")
-    for i, name in enumerate(names):
-        part = frame[frame["cluster"] == name]
-        marker = _MARKERS[i % len(_MARKERS)]
-        label = f"{_shortened(name)} ({len(part)})"
-        ax.scatter(part["x"], part["y"], color=colors(i), marker=marker, s=70, label=plain(label), alpha=0.85)
-    ax.set(xlabel="first component of the item embeddings", ylabel="second component")
-    fig.legend(loc="outside lower center", ncols=2)
-    return fig
+def global_profile_table(profile: GlobalProfile) -> pd.DataFrame:
+    """A global profile, one row a fact, then what is liked and avoided everywhere: ``field, value``."""
+    rows = {
+        **profile.facts.model_dump(by_alias=True),
+        "likes everywhere": ", ".join(profile.positive),
+        "avoids everywhere": ", ".join(profile.negative),
+    }
+    return pd.DataFrame(rows.items(), columns=["field", "value"])
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= 38 else name[:37] + "\N{HORIZONTAL ELLIPSIS}"
+def micro_profile_table(profiles: UserProfiles) -> pd.DataFrame:
+    """The micro-profiles of a user's three largest clusters, one a row."""
+    pairs = sorted(
+        zip(profiles.clusters, profiles.micro, strict=True), key=lambda pair: -len(pair[0].members)
+    )
+    rows = [
+        (cluster.name, len(cluster.members), ", ".join(micro.recommendations), ", ".join(micro.avoidances))
+        for cluster, micro in pairs[:_SHOWN]
+    ]
+    return pd.DataFrame(rows, columns=["cluster", "behaviours", "recommendations", "avoidances"])
+
+
+def tell_retrieval(instruction: str, profiles: UserProfiles, embedder: Embedder) -> str:
+    """An instruction, the three nearest clusters with their weights, and the contextual profile of the
+    nearest."""
+    (near,) = nearest_clusters([instruction], [profiles], embedder, m=_SHOWN)
+    clusters = [f"{found.weight:.2f}  {profiles.clusters[found.cluster].name}" for found in near]
+    told = contextual_profile(instruction, profiles, embedder).told()
+    return "\n".join([instruction, "", *clusters, "", told])
 
 
 def update_table(
     start: ContextualProfile, trajectory: Trajectory, instruction: str, updater: Updater
-) -> tuple[pd.DataFrame, list[ContextualProfile]]:
+) -> tuple[pd.DataFrame, ContextualProfile]:
     """How a contextual profile changes over an episode.
 
     Returns:
         One row a step: ``step, action, answer, new, dropped`` (the lines that came and went), and the profile
-        after each step.
+        after the last step.
     """
-    rows, profile, profiles = [], start, []
+    rows, profile = [], start
     for i, step in enumerate(trajectory.steps, start=1):
         before, profile = profile, updater(profile, instruction, trajectory.steps[:i]).profile
         said = step.action.arguments.get("content") or step.action.arguments.get("query") or ""
@@ -82,52 +140,9 @@ def update_table(
                 "dropped": _lines(before, profile),
             }
         )
-        profiles.append(profile)
-    return pd.DataFrame(rows), profiles
+    return pd.DataFrame(rows), profile
 
 
 def _lines(these: ContextualProfile, without: ContextualProfile) -> str:
     left = [line for line in these.lines if line not in without.lines]
     return "; ".join(f"{'+' if line.positive else '-'} {line.text} ({line.provenance})" for line in left)
-
-
-def search_with_profiles(
-    engine: SearchEngine,
-    tasks: Sequence[Task],
-    told: Mapping[str, Sequence[Sequence[str]]],
-    added: Sequence[int] = (0, 1, 2, 3, 4, 5),
-) -> pd.DataFrame:
-    """What a query gains by the values of a profile: one row a search task, method and number of values.
-
-    The query is the instruction and the first so many values that it does not hold; no agent, no model.
-
-    Args:
-        told: method -> for each of ``tasks``, the values its profile names, the weightiest first.
-
-    Returns:
-        ``method, added, task_id, user_id, type, result_accuracy``.
-    """
-    rows = []
-    for method, values in told.items():
-        for task, own in zip(tasks, values, strict=True):
-            if task.type == "search":
-                new = [value for value in own if value.lower() not in task.instruction.lower()]
-                for n in added:
-                    query = " ".join([task.instruction, *new[:n]])
-                    ranking = [asin for asin, _ in engine.search(query, RESULTS)]
-                    accuracy = rank_accuracy(ranking, task.target)
-                    rows.append((method, n, task.task_id, task.user_id, task.type, accuracy))
-    columns = ["method", "added", "task_id", "user_id", "type", "result_accuracy"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def plot_search_gain(summary: pd.DataFrame):
-    """Result accuracy by number of values added, a line a method, with intervals.
-
-    Args:
-        summary: ``method, added, mean, low, high``.
-    """
-    return plot_lines(
-        summary, "added", "mean", hue="method", xlabel="values of the profile added to the instruction",
-        ylabel="result accuracy of the search",
-    )  # fmt: skip

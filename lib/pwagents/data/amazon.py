@@ -2,13 +2,18 @@
 
 The raw files hold tens of gigabytes. DuckDB scans each of them twice in bounded memory: once for ids and
 times, from which users and products are chosen, and once for the whole records of those chosen. Departures
-from the paper: an item's category is its ``main_category`` and not the file it comes from, and instructions
+from the paper: an item's category is its ``main_category``, not the file that it comes from, and instructions
 come from the offline writer (:mod:`pwagents.data.instructions`).
+
+Users, and the products that fill up the catalogue, are chosen by a seeded hash of their ids. DuckDB's threads
+give groups in no fixed order, so a random generator would choose others at every run; and with the hash, one
+file more or less does not change which of two users comes first.
 """
 
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -43,15 +48,16 @@ def load_amazon(
     """Sample users from raw Amazon Reviews 2023 files and make a benchmark of them.
 
     Args:
-        data_dir: holds ``.jsonl`` or ``.jsonl.gz`` files, any number of them and in subfolders too. Those
-            whose name starts with "meta" are metadata, all others reviews: the names of the raw release.
-        n_users: how many users to sample. Fewer are taken, and that is reported, where there are fewer.
+        data_dir: holds ``.jsonl`` or ``.jsonl.gz`` files, any number of them, in subfolders too. Those whose
+            name starts with "meta" are metadata, all others reviews, as the raw release names them.
+        n_users: how many users to sample; where there are fewer, all are taken and ``repairs`` says so.
         min_behaviors: how many behaviours a user needs, at least 3.
         categories: use only products of these categories (PersonalWAB's names where one fits, as
             :func:`pwagents.data.amazon_clean.category_name` gives them); None for all.
-        max_products: size of the catalogue. Every product of a sampled user is in it, others fill it up.
+        max_products: size of the catalogue. It holds every product of a sampled user, however many these
+            are; others fill it up.
         seed: chooses users, the rest of the catalogue and the instructions' wording.
-        memory_limit: for DuckDB; what does not fit goes to the system's folder for temporary files.
+        memory_limit: of DuckDB; what does not fit goes to the system's folder for temporary files.
 
     Returns:
         A benchmark with users, products and tasks in the order of their ids and times. ``repairs`` counts
@@ -85,7 +91,7 @@ def load_amazon(
 
 
 def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:
-    # A file, not memory: tables are compressed there and leave memory when it gets tight.
+    # In a file rather than in memory: there, tables are compressed and leave memory when it gets tight.
     config = {"memory_limit": memory_limit, "threads": 4, "temp_directory": folder}
     db = duckdb.connect(f"{folder}/scan.duckdb", config=config)
     db.execute("SET enable_progress_bar = true")  # DuckDB keeps count, tqdm shows it
@@ -116,13 +122,13 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _scan_ids(db: duckdb.DuckDBPyConnection, metas: list[Path], reviews: list[Path]) -> None:
-    """First pass: check every record, and keep its place, ids, time and rating in slim tables."""
+    """First pass: check every record, and keep its place, ids, time and rating in narrow tables."""
     columns = {"parent_asin": "TEXT", "main_category": "TEXT"}
     scan_columns(db, metas, META_FIELDS, "listings", columns)
     columns = {"user_id": "TEXT", "parent_asin": "TEXT", "timestamp": "BIGINT", "rating": "DOUBLE"}
     scan_columns(db, reviews, REVIEW_FIELDS, "reviews", columns)
     db.execute("""
-        CREATE TABLE items AS  -- a product listed more than once counts where it is listed first
+        CREATE TABLE items AS  -- of a product listed more than once, the first listing counts
         SELECT parent_asin, min(place) AS place, count(*) AS listed,
             arg_min(coalesce(main_category, ''), place) AS main_category
         FROM listings GROUP BY parent_asin""")
@@ -146,9 +152,9 @@ def _keep_categories(db: duckdb.DuckDBPyConnection, data_dir: Path, categories: 
 
 
 def _choose_users(db, data_dir: Path, n_users: int, min_behaviors: int, seed: int, repairs: Counter) -> None:
-    """Choose users with enough behaviours in the order of a seeded hash, which no other user can change."""
+    """Choose users with enough behaviours, in the order of a seeded hash."""
     db.execute("""
-        CREATE VIEW behaviors AS  -- the same product at the same time is one behaviour
+        CREATE VIEW behaviors AS  -- reviews of one product by one user at the same time are one behaviour
         SELECT user_id, parent_asin, timestamp, min(reviews.place) AS place
         FROM reviews JOIN items USING (parent_asin) WHERE rating BETWEEN 1 AND 5
         GROUP BY user_id, parent_asin, timestamp""")
@@ -183,7 +189,7 @@ def _count_dropped_reviews(db: duckdb.DuckDBPyConnection, repairs: Counter) -> N
 
 
 def _choose_catalogue(db, max_products: int, seed: int, repairs: Counter) -> None:
-    """Choose the products that the users bought, then others in the order of a seeded hash."""
+    """Choose the products that the users bought; then others, in the order of a seeded hash."""
     db.execute("CREATE TABLE bought AS SELECT DISTINCT parent_asin, true AS is_bought FROM chosen_reviews")
     (n_bought,) = db.execute("SELECT count(*) FROM bought").fetchone()
     db.execute(
@@ -210,9 +216,7 @@ def _read_behaviors(db, paths: list[Path], repairs: Counter) -> dict[str, tuple[
 
 
 def _read_products(db, paths: list[Path], repairs: Counter) -> dict[str, Product]:
-    def clean(record: dict) -> Product:
-        return clean_product(record, repairs)
-
+    clean = partial(clean_product, repairs=repairs)
     products = read_records(db, paths, META_FIELDS, "chosen_listings", clean)
     return {product.parent_asin: product for product in sorted(products, key=lambda p: p.parent_asin)}
 

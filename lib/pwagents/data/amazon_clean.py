@@ -17,7 +17,7 @@ from pwagents.errors import DataError
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Product, Review
 
-# Field -> the kinds of JSON value it may hold. The same tables make the SQL check of amazon.py.
+# Field -> the kinds of JSON value it may hold. The SQL check in amazon_scan.py is made from the same tables.
 _NUMBER = ("whole number", "decimal number")
 _OPTIONAL = ("null", "missing")
 REVIEW_FIELDS = {
@@ -71,6 +71,7 @@ PAPER_CATEGORIES = {
 }
 _CATEGORY_NAMES = {raw: name for name, raws in PAPER_CATEGORIES.items() for raw in raws}
 
+# Known tags alone: "<3" and "size <M>" in a review are no HTML.
 _TAGS = "a|b|big|blockquote|br|center|code|div|em|font|h[1-6]|hr|i|img|li|ol|p|pre|small|span|strong|sub|sup"
 _TAG = re.compile(rf"</?(?:{_TAGS}|table|tbody|td|th|tr|u|ul)(?:\s[^<>]*)?/?>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
@@ -106,7 +107,7 @@ def _check_line(path: Path, line_number: int, line: bytes, fields: dict[str, tup
     where = (path, line_number)
     try:
         record = json.loads(line.decode("utf-8"))
-        json.dumps(record, ensure_ascii=False).encode("utf-8")  # fails on half a surrogate pair
+        json.dumps(record, ensure_ascii=False).encode("utf-8")  # fails on half a surrogate pair ("\ud800")
     except UnicodeError as error:
         raise DataError(*where, "(line)", f"bytes that are not text ({error.reason})", "UTF-8") from None
     except (ValueError, RecursionError) as error:
@@ -140,6 +141,7 @@ def _kind(value) -> str:
 
 
 def shortened(value) -> str:
+    """``value`` as JSON of at most 60 characters, for messages."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -187,6 +189,7 @@ def _plain(text: str | None, what: str, repairs: Counter) -> str:
 
 
 def price_of(price: float | str | None, repairs: Counter) -> float | None:
+    """A price in dollars, also from a text such as "$1,299.00" or "from 9.99"; None where there is none."""
     if isinstance(price, str):
         number = _AMOUNT.search(price)
         if number is None:
@@ -199,6 +202,7 @@ def price_of(price: float | str | None, repairs: Counter) -> float | None:
 
 
 def bounded(value: float | None, highest: float, field: str, repairs: Counter) -> float | None:
+    """``value`` where it lies between 0 and ``highest`` and is finite, else None."""
     if value is None or (0 <= value <= highest and math.isfinite(value)):
         return value
     repairs[f"{field} that cannot be (negative, too high or NaN) taken as missing"] += 1
@@ -206,6 +210,7 @@ def bounded(value: float | None, highest: float, field: str, repairs: Counter) -
 
 
 def whole_number(value: float | None, repairs: Counter) -> int | None:
+    """A count of ratings without its fraction; None where it cannot be one."""
     value = bounded(value, math.inf, "rating_number", repairs)
     return None if value is None else int(value)
 

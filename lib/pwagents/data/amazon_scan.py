@@ -17,7 +17,9 @@ from pwagents.progress import progress
 T = TypeVar("T")
 Fields = Mapping[str, tuple[str, ...]]
 
-_FILE = 1 << 40  # a record's place is its file's number times this, plus its row in the file
+# A record's place, by which the second pass finds it again, is its file's number times _FILE plus its row in
+# that file: DuckDB's ``row_number() OVER ()`` counts in the order of the file, whatever its threads do.
+_FILE = 1 << 40
 # Kind of JSON value (as amazon_clean names it) -> DuckDB's json_type, with "missing" for an absent field.
 _SQL_KINDS = {
     "text": ("VARCHAR",),
@@ -31,7 +33,11 @@ _SQL_KINDS = {
 
 
 def scan_columns(db, paths: list[Path], fields: Fields, table: str, columns: dict) -> None:
-    """Make ``table`` of the ``columns`` of all records, each with its place and whether it is sound."""
+    """Make ``table`` of the ``columns`` of all records, each with its place and whether it is sound.
+
+    Raises:
+        DataError: names file, record and field of the first record that is not as ``fields`` say.
+    """
     definitions = ", ".join(f"{name} {sql_type}" for name, sql_type in columns.items())
     db.execute(f"CREATE TABLE {table} (place BIGINT, {definitions}, sound BOOL)")
     values = ", ".join(
@@ -52,11 +58,15 @@ def scan_columns(db, paths: list[Path], fields: Fields, table: str, columns: dic
                     db.execute(insert, {"first": first, "path": str(path)})
                 broken = f"SELECT 1 FROM {table} WHERE place > ? AND sound IS NOT TRUE LIMIT 1"
                 if db.execute(broken, [first]).fetchone():
-                    raise ValueError("a record that is not as expected")
+                    raise ValueError("a record that is not as expected")  # becomes one that names it, above
 
 
 def _soundness(fields: Fields, columns: list[str]) -> str:
-    """The rules of :func:`pwagents.data.amazon_clean.find_broken_record` as one SQL condition."""
+    """The rules of :func:`pwagents.data.amazon_clean.find_broken_record` as one SQL condition.
+
+    SQL only says whether a file is sound, at gigabytes a minute. Which record and field are broken is for the
+    slow reader in Python to say, which runs where something is.
+    """
     conditions = []
     for i, (name, kinds) in enumerate(fields.items(), 1):
         sql_kinds = tuple(sql_kind for kind in kinds for sql_kind in _SQL_KINDS[kind])
@@ -75,7 +85,7 @@ def _naming_broken_records(path: Path, fields: Fields) -> Iterator[None]:
     try:
         yield
     except duckdb.OutOfMemoryException:
-        raise  # no record is to blame, and a search for one would take long
+        raise  # not the file's fault, and a search for a broken record would take long
     except (duckdb.Error, ValueError, RecursionError, OverflowError) as error:
         find_broken_record(path, fields)
         reason = str(error).strip().partition("\n")[0]
@@ -126,11 +136,11 @@ def _advancing(bar: tqdm, path: Path, db: duckdb.DuckDBPyConnection) -> Iterator
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0  # a link to nowhere is told about when it is read
+    return path.stat().st_size if path.exists() else 0  # a broken link gets its error when it is read
 
 
 def _first_wins(pairs: list[tuple[str, object]]) -> dict:
-    """Of two equal keys in an object the first counts, as in DuckDB."""
+    """Of two equal keys in an object the first counts, as in DuckDB; Python alone would take the last."""
     first: dict = {}
     for key, value in pairs:
         first.setdefault(key, value)

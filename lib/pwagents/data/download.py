@@ -2,8 +2,8 @@
 
     python -m pwagents.data.download [--data-dir data/personalwab] [--base-url URL]
 
-A file is fetched as ``<name>.part``, goes on where it stopped when the connection or the process breaks
-off, and gets its name once its git blob id is the published one. A second run downloads nothing.
+A file is fetched as ``<name>.part``. A download that breaks off goes on from there; the file gets its name
+once its git blob id is the published one. A second run downloads nothing.
 """
 
 import argparse
@@ -29,7 +29,9 @@ BASE_URL = f"{REPOSITORY}/raw/{COMMIT}"
 
 _DATA = "PersonalWAB/envs/pwab/data"
 _RECOMMENDER = "PersonalWAB/envs/pwab/functions/recommender"
-_BLOB_IDS = {  # path in the repository -> git blob id
+# Path in the repository -> git blob id. The commit itself lists these ids (``git ls-tree``), so they say what
+# was published without our trusting a first download.
+_BLOB_IDS = {
     f"{_DATA}/all_products_part_1.json": "c305fe1464c350b93a00504e4bbf0cd696ced4b9",
     f"{_DATA}/all_products_part_2.json": "d603173cb1981a42b726246bbe9ab1826efe841c",
     f"{_DATA}/user_history_part_1.json": "9d145cc919fe8f80142b4755c97a46138ee7764c",
@@ -61,11 +63,6 @@ def git_blob_id(path: str | Path) -> str:
     return digest.hexdigest()
 
 
-def missing_files(data_dir: str | Path) -> list[str]:
-    """The names of the published files that are not in the folder; none is opened."""
-    return [name for name in PERSONALWAB_FILES if not Path(data_dir, name).is_file()]
-
-
 def verify(data_dir: str | Path) -> dict[str, str]:
     """File name -> "ok", "missing" or "differs" (from the published one, by its git blob id)."""
 
@@ -85,15 +82,15 @@ def download(
     Args:
         data_dir: made where there is none. All files lie flat in it.
         base_url: where the repository's files are, its commit included; redirects are followed.
-        tries: a round of requests for a file when the connection fails or breaks off or the server is busy.
-            Another round follows as long as the last one brought bytes.
-        wait: seconds before the second try of a round; they double with each further one, to a minute.
+        tries: requests for a file in one round, where the connection fails or the server is busy. Another
+            round follows as long as the last one brought bytes.
+        wait: seconds before the second try of a round; they double with each further one, up to a minute.
         timeout: seconds without a byte after which a connection counts as broken off.
 
     Raises:
         InfrastructureError: no connection, a refusal of the server, a full disk, or another download into
             the folder. What was fetched is kept.
-        DataError: what the server gives is twice not the published file.
+        DataError: the server twice gave something else than the published file.
         OSError: the folder or a file in it cannot be read or written.
     """
     data_dir = Path(data_dir)
@@ -125,7 +122,7 @@ def _fetch_published(name: str, data_dir: Path, base_url: str, tries: int, wait:
     path, expected = PERSONALWAB_FILES[name]
     url = f"{base_url.rstrip('/')}/{path}"
     part = data_dir / f"{name}.part"
-    for _ in range(2):
+    for _ in range(2):  # a part of an earlier run may be wrong; what is fetched from scratch should be right
         _fetch(url, part, tries, wait, timeout)
         found = git_blob_id(part)
         if found == expected:
@@ -139,7 +136,10 @@ def _fetch_published(name: str, data_dir: Path, base_url: str, tries: int, wait:
 
 
 def _fetch(url: str, part: Path, tries: int, wait: float, timeout: float) -> None:
-    """Make requests until ``part`` is whole, or a round of them has brought nothing."""
+    """Make requests until ``part`` is whole, or a round of them has brought nothing.
+
+    On a bad line every request may break off and yet bring some bytes: that is no reason to give up.
+    """
 
     def tell(state: RetryCallState) -> None:
         reason = _reason(state.outcome.exception())

@@ -1,9 +1,9 @@
 """Instructions for real products without a language model: the offline form of PersonalWAB's Figures 12-14.
 
-The rules are those of the figures: a search is somewhat vague and never gives the product away, a
-recommendation is short, general and exploratory, a review asks for help with the user's own impressions in
-other words. The wording is ours, from templates. Instead of a profile, only one trait shapes the tone: users
-who write short reviews write short instructions.
+The rules are those of the figures: a search is somewhat vague and never gives the product away; a
+recommendation is short, general and exploratory; a review asks for help in writing down the user's own
+impressions, in other words than the review's. The wording comes from our templates. One trait, not a whole
+profile, shapes the tone: users who write short reviews write short instructions.
 """
 
 import re
@@ -19,10 +19,10 @@ import yaml
 from pwagents.schema import Behavior, Product, Review, TaskType
 
 MAX_WORDS = 40
-_TERSE = 12  # median words a review, below which a user gets no extra phrases
-_DRAFTS = 8
+_TERSE = 12  # users whose median review has fewer words get no closing phrase
+_DRAFTS = 8  # before a plain phrase is taken: a draft's words of the title may give it away by chance
 
-# What one calls a thing of these categories; elsewhere the title's head noun says it.
+# What people call a thing of these categories; elsewhere the title's head noun says it.
 _KINDS = {
     "Appstore for Android": "app",
     "Books": "book",
@@ -35,7 +35,8 @@ _KINDS = {
     "Software": "computer program",
     "Video Games": "video game",
 }
-_SECTIONS = {"Appstore for Android": "apps", "Buy a Kindle": "e-books"}  # whose names read oddly
+# Sections whose names read oddly: "the buy a kindle section".
+_SECTIONS = {"Appstore for Android": "apps", "Buy a Kindle": "e-books"}
 _PHRASE_END = re.compile(r"[,|:;\u2013\u2014\u2022]| - |\b(?:for|with|by|in|of|from)\b", re.IGNORECASE)
 _PRICES = (5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)  # US dollars
 _NUMBERS = ("zero", "one", "two", "three", "four", "five")
@@ -83,7 +84,8 @@ _CUE_PHRASES = (
 )
 _REVIEW_ENDS = ("Keep it in my usual style.", "Make it sound like me.", "Honest and to the point, please.")
 
-# For products whose every description would give them away; of the last two, one always passes.
+# For products that every description would give away. The last two of a row share no word, so one of the two
+# always passes.
 _PLAIN: dict[TaskType, tuple[str, ...]] = {
     "search": ("I need help to find something in your shop.", "Search please", "Find things"),
     "recommend": ("What do you suggest for someone like me?", "Suggestions please", "Surprise me"),
@@ -171,11 +173,11 @@ def _is_terse(history: Sequence[Behavior]) -> bool:
 
 
 def kind_of(product: Product) -> str:
-    """What one calls the product: a word for its category, or the head noun of its title's first phrase.
+    """What people call the product: a word for its category, or the head noun of its title's first phrase.
 
     The noun is the last plain word before the first comma, dash or preposition: "charger" in "Anker (2 pack)
-    USB-C Charger for iPhone". Where that is the title's first word, mostly a brand, or nothing: "item from"
-    the section.
+    USB-C Charger for iPhone". Where there is none, or where it is the title's first word (mostly a brand), it
+    is "item from" the section.
     """
     if product.category in _KINDS:
         return _KINDS[product.category]
@@ -186,13 +188,17 @@ def kind_of(product: Product) -> str:
 
 
 def section_of(category: str) -> str:
+    """A category as people say it: "the home and kitchen section"; "the shop" where it says nothing."""
     name = _SECTIONS.get(category, category.replace("&", "and").lower())
     words = re.findall(r"[\w,'-]+", name)[:6]
     return f"the {' '.join(words)} section" if words and name != "other" else "the shop"
 
 
 def _clues(product: Product, rng: np.random.Generator) -> list[str]:
-    """One or two telling words of the title, or of the first features, that do not just repeat the kind."""
+    """One or two telling words of the title, or of the first features, that do not just repeat the kind.
+
+    A word that shares four letters with the kind ("charger", "charging") would repeat it.
+    """
     title = product.title if len(_words(product.title)) > 2 else ""  # all of a shorter one would be too much
     for text in (title, " ".join(product.features[:3])):
         words = [word for word in content_words(text) if word[:4] != kind_of(product)[:4]]
@@ -247,6 +253,7 @@ def content_words(text: str) -> list[str]:
 
 @cache
 def word_list(name: str) -> frozenset[str]:
+    """A list of ``instruction_words.yaml``: "stop_words" or "aspects" (of products, in reviews)."""
     text = files("pwagents.data").joinpath("instruction_words.yaml").read_text("utf-8")
     return frozenset(yaml.safe_load(text)[name].split())
 

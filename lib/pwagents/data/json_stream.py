@@ -1,8 +1,8 @@
 """Large JSON files read one entry at a time, so that memory does not grow with the file.
 
-ijson does the parsing. What it lacks is added on the way to it: NaN and Infinity, which Python's json writes
-although JSON knows no such words, become null and are counted, and nesting without end is refused, on which
-ijson would spend all memory. Whole numbers beyond 64 bits are an error.
+ijson does the parsing. Two things are done to the bytes before it sees them: NaN and Infinity, which Python's
+json writes although JSON knows no such words, become null and are counted; and endless nesting, on which
+ijson would spend all memory, is refused. Whole numbers beyond 64 bits are an error.
 """
 
 import re
@@ -21,11 +21,12 @@ from pwagents.progress import progress
 
 MAX_DEPTH = 100
 
+# "++" and "*+" never go back on what they matched, so a damaged file takes no longer than a sound one.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STRING_OR_NAN = re.compile(_STRING.pattern + rb"|-?\b(?:NaN|Infinity)\b", re.DOTALL)
 _CUT = re.compile(rb'".*|[\w-]*\Z', re.DOTALL)  # a string or a word that the end of a block cuts
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NO_STEPS = bytes(byte for byte in range(256) if byte not in _STEPS)
+_NO_STEPS = bytes(byte for byte in range(256) if byte not in _STEPS)  # all bytes that change no depth
 
 
 def read_entries(paths: list[Path], what: str, repairs: Counter) -> Iterator[tuple[Path, str, Any]]:
@@ -98,15 +99,21 @@ def _open_object(path: Path, bar: tqdm, repairs: Counter, place: Callable[[], st
 
 
 class _Blocks:
-    """A file whose ``read`` gives JSON without NaN and Infinity, never cut within a string or a word."""
+    """A file whose ``read`` gives JSON without NaN and Infinity.
+
+    No block that it gives ends within a string or a word: only whole strings can be told from the rest, in
+    which NaN, brackets and braces mean something. What a block of the file leaves over begins the next one.
+    """
 
     def __init__(self, file: BinaryIO, bar: tqdm, repairs: Counter):
         self._file, self._bar, self._repairs = file, bar, repairs
         self._rest, self._depth = b"", 0
 
     def read(self, size: int) -> bytes:
+        """The next ``size`` bytes or so; none at the end of the file."""
         text = b""
         while size and not text:
+            # At least as much as is left over; a long string would else be searched again for every block.
             block = self._file.read(max(size, len(self._rest)))
             self._bar.update(len(block))
             if not block:
@@ -116,12 +123,12 @@ class _Blocks:
         return text
 
     def _whole_words(self, text: bytes) -> bytes:
-        outside = _STRING.split(text)
-        n_cut = len(outside[-1]) - _CUT.search(outside[-1]).start()
-        end = len(text) - n_cut
-        outside[-1] = outside[-1][: len(outside[-1]) - n_cut]
+        """``text`` up to a string or word that its end may cut; that goes to the rest."""
+        *between, last = _STRING.split(text)  # what stands between whole strings, and after the last of them
+        kept = _CUT.search(last).start()
+        end = len(text) - len(last) + kept
         text, self._rest = text[:end], text[end:]
-        outside = b" ".join(outside)
+        outside = b" ".join([*between, last[:kept]])
         self._check_depth(outside)
         if b"NaN" in outside or b"Infinity" in outside:
             text = _STRING_OR_NAN.sub(self._nan_as_null, text)

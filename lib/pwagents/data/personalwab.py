@@ -2,8 +2,8 @@
 
 Values stay as published: texts keep their HTML and categories their raw names, because the published numbers
 come from them. A value that the types cannot hold (a price of "None", a title that is null) is mended and
-counted; a record whose structure is broken is an error. Departure: a history is put in time order where it is
-not. Positions in messages ("history 3", "test task 17") count from 0, as in the JSON lists.
+counted; a record whose structure is broken is an error. Departure: a history that is not in time order is put
+in it. Positions in messages ("history 3", "test task 17") count from 0, as in the JSON lists.
 """
 
 from collections import Counter
@@ -48,8 +48,9 @@ def load_personalwab(
         data_dir: holds the files ``user_profiles.json``, ``user_history_part_*.json``,
             ``all_products_part_*.json`` and ``user_instructions.json``, or is a clone of the official
             repository. Files of :func:`pwagents.data.personalwab_export.write_personalwab` do as well.
-        n_users: how many users to take. Of more, these are chosen by ``seed``, and their tasks alone stay.
-        n_products: size of the catalogue. Every product of a chosen user is in it, others fill it up.
+        n_users: how many users to take, with their tasks. ``seed`` chooses them where there are more.
+        n_products: size of the catalogue. It holds every product of a chosen user, however many these are;
+            others fill it up.
         seed: chooses users and the rest of the catalogue, where not all are taken.
 
     Returns:
@@ -246,5 +247,5 @@ def _part(whole: Benchmark, n_users: int, n_products: int, seed: int) -> Benchma
 
 
 def _choose(names: Collection[str], n: int, seed: int) -> list[str]:
-    """At most ``n`` of the names, in the order of a seeded hash, which no other name can change."""
+    """At most ``n`` of the names, in the order of a seeded hash, so that fewer are always among more."""
     return sorted(names, key=lambda name: sha256(f"{seed}{name}".encode()).digest())[: max(n, 0)]

@@ -1,7 +1,7 @@
 """Any benchmark as files in PersonalWAB's layout, for other code that reads PersonalWAB.
 
-Records hold what the published ones hold and what published code reads: prices are numbers or null instead of
-texts, and each task has its ``task_id``.
+Records hold what the published ones hold and what published code reads. Two things differ: prices are numbers
+or null instead of texts, and each task has its ``task_id``.
 """
 
 import json
@@ -18,7 +18,7 @@ from pwagents.schema import Benchmark, Product, Review, Task
 
 
 def write_personalwab(benchmark: Benchmark, folder: Path, *, parts: int = 2) -> None:
-    """Write ``benchmark`` to ``folder``, from where :func:`load_personalwab` reads an equal one.
+    """Write ``benchmark`` to ``folder``; :func:`load_personalwab` reads an equal one from there.
 
     Beside PersonalWAB's files stands ``benchmark.json`` with name, content hash and repairs. Files are
     written aside and moved to their place; those of an earlier call are replaced. Users without a profile get
@@ -45,7 +45,7 @@ def write_personalwab(benchmark: Benchmark, folder: Path, *, parts: int = 2) -> 
         for name, pieces in files.items():
             with open(Path(aside) / name, "w", encoding="ascii") as file:
                 file.writelines(pieces)
-        # benchmark.json goes first: its hash tells files that were moved from those that were not.
+        # benchmark.json goes first: were the process killed in between, its hash would not fit the files.
         for name in files:
             os.replace(Path(aside) / name, folder / name)
     for name in old - files.keys():

@@ -1,19 +1,16 @@
 """What data a notebook works on: which source, how much of it, and how hard the embedded world is."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import PositiveInt, Strict, ValidationInfo, field_validator
+from pydantic import PositiveInt
 
-from pwagents.data.synthetic import WorldConfig
+from pwagents.data.synthetic.world import History, Interests, WorldConfig
 from pwagents.project import project_path
 from pwagents.settings import Names, Share, settings
 
 Source = Literal["synthetic", "amazon", "personalwab"]
-Pair = Annotated[tuple[int, int], Strict(False)]  # least and most; a list in YAML
 
-# A history is split in three: the past, train and test; each needs a purchase.
-_LOWEST = {"history": 3, "interests": 1}
 _FILES = {
     "amazon": "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category",
     "personalwab": "user_profiles.json, user_history_part_*.json, all_products_part_*.json and "
@@ -37,10 +34,10 @@ class DataSettings:
     n_products: PositiveInt
     """Products; with amazon and personalwab, what the users bought is filled up to so many."""
 
-    history: Pair
+    history: History
     """Least and most behaviours of a user; amazon heeds the least alone, personalwab neither."""
 
-    interests: Pair
+    interests: Interests
     """Least and most interests of a user (synthetic)."""
 
     drift: Share
@@ -51,14 +48,6 @@ class DataSettings:
 
     categories: Names = ()
     """Categories to take users and products from; none takes all (amazon)."""
-
-    @field_validator("history", "interests")
-    @classmethod
-    def _check_pair(cls, pair: tuple[int, int], info: ValidationInfo) -> tuple[int, int]:
-        lowest = _LOWEST[info.field_name]
-        if not lowest <= pair[0] <= pair[1]:
-            raise ValueError(f"expected two whole numbers [least, most], {lowest} <= least <= most")
-        return pair
 
     @property
     def world(self) -> WorldConfig:

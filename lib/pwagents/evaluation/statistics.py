@@ -59,6 +59,8 @@ def _mean_and_error(values: np.ndarray, clusters: Sequence) -> tuple[float, floa
     codes, labels = pd.factorize(np.asarray(clusters, dtype=object))
     n_clusters = len(labels)
     mean = float(values.mean())
+    # Residuals of one user's tasks lean the same way and add up, where independent ones would cancel: so the
+    # users' sums are squared, not the tasks' residuals.
     sums = np.bincount(codes, weights=values - mean)
     if n_clusters < 2:
         return mean, np.nan, n_clusters

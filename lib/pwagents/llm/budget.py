@@ -1,8 +1,6 @@
-"""What models cost: prices per million tokens, and an estimate of a run before it is paid for.
+"""What models cost: known prices, an estimate of a run before it is paid for, a limit while it is.
 
 The prices are data (``models.csv``), with source and date; they change, so look before you spend.
-
-A limit on what the models of a notebook may cost together.
 """
 
 import csv
@@ -20,7 +18,6 @@ from pwagents.schema import Usage
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
@@ -83,38 +80,6 @@ def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
     return pd.DataFrame([_estimate_one(role, load) for role, load in roles.items()], columns=columns)
 
 
-def _estimate_one(role: str, load: Load) -> dict:
-    provider, _, name = load.model.partition(":")
-    calls = 0 if provider == "offline" else round(load.tasks * load.calls_per_task)
-    prompt, completion = round(calls * load.prompt_tokens), round(calls * load.completion_tokens)
-    usd, price = 0.0, {"offline": "no model", "local": "runs here", "replay": "stored replies"}.get(provider)
-    if price is None:
-        known = price_of(name)
-        usd = cost_usd(name, prompt, completion)
-        price = f"{known.prompt:g} / {known.completion:g} per million" if known else "no price known"
-    return {
-        "role": role,
-        "model": load.model,
-        "calls": calls,
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "usd": usd,
-        "price": price,
-    }
-
-
-@cache
-def _prices() -> dict[str, Price]:
-    with (files("pwagents.llm") / "models.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            row["name"]: Price(
-                float(row["prompt_usd_per_million"]), float(row["completion_usd_per_million"]), row["source"]
-            )
-            for row in csv.DictReader(file)
-            if row["prompt_usd_per_million"]
-        }
-
-
 class BudgetError(InfrastructureError):
     """The budget is spent. Finished episodes are stored; with a larger budget the run goes on from there."""
 
@@ -146,7 +111,7 @@ class Budget:
         with self._lock:
             self._check()
             self._under_way += 1
-        usage = Usage()
+        usage = Usage()  # of a call that fails: what it cost is not told
         try:
             reply = call()
             usage = reply.usage
@@ -159,17 +124,13 @@ class Budget:
     def _check(self) -> None:
         usd, calls = self.spent.usd, self.spent.calls
         tokens = self.spent.prompt_tokens + self.spent.completion_tokens
-        expected = self._under_way / max(1, calls)  # of the calls under way, as a share of what is spent
+        # Calls under way will cost something, and it is not known yet how much: each counts with the mean of
+        # those before, else as many as there are threads would slip through at the end.
+        expected = self._under_way / max(1, calls)  # as a share of what is spent
         if self.max_usd is not None and usd + usd * expected >= self.max_usd:
-            raise BudgetError(
-                f"the budget of {self.max_usd:g} US dollars is spent ({usd:.4g} in {calls:,} calls); "
-                "raise the budget and run again: finished episodes are stored"
-            )
+            raise _budget_error(f"{self.max_usd:g} US dollars", f"{usd:.4g}", calls)
         if self.max_tokens is not None and tokens + round(tokens * expected) >= self.max_tokens:
-            raise BudgetError(
-                f"the budget of {self.max_tokens:,} tokens is spent ({tokens:,} in {calls:,} calls); "
-                "raise the budget and run again: finished episodes are stored"
-            )
+            raise _budget_error(f"{self.max_tokens:,} tokens", f"{tokens:,}", calls)
 
 
 class BudgetedModel(ChatModel):
@@ -181,3 +142,42 @@ class BudgetedModel(ChatModel):
 
     def reply(self, request: Request) -> Reply:
         return self.budget.pay(lambda: self.inner.reply(request))
+
+
+def _estimate_one(role: str, load: Load) -> dict:
+    provider, _, name = load.model.partition(":")
+    calls = 0 if provider == "offline" else round(load.tasks * load.calls_per_task)
+    prompt, completion = round(calls * load.prompt_tokens), round(calls * load.completion_tokens)
+    usd, price = 0.0, {"offline": "no model", "local": "runs here", "replay": "stored replies"}.get(provider)
+    if price is None:
+        known = price_of(name)
+        usd = cost_usd(name, prompt, completion)
+        price = f"{known.prompt:g} / {known.completion:g} per million" if known else "no price known"
+    return {
+        "role": role,
+        "model": load.model,
+        "calls": calls,
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "usd": usd,
+        "price": price,
+    }
+
+
+def _budget_error(limit: str, spent: str, calls: int) -> BudgetError:
+    return BudgetError(
+        f"the budget of {limit} is spent ({spent} in {calls:,} calls); "
+        "raise the budget and run again: finished episodes are stored"
+    )
+
+
+@cache
+def _prices() -> dict[str, Price]:
+    with (files("pwagents.llm") / "models.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            row["name"]: Price(
+                float(row["prompt_usd_per_million"]), float(row["completion_usd_per_million"]), row["source"]
+            )
+            for row in csv.DictReader(file)
+            if row["prompt_usd_per_million"]
+        }

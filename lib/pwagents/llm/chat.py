@@ -1,7 +1,7 @@
 """What a language model is to this project: a conversation and tools in, a reply out.
 
-Beside it what every provider needs: tool calls read from the text of a model that writes them by itself, and
-many requests at once, some of which a model may refuse.
+Also here: many requests at once, of which a model may refuse some (:func:`ask_all`), and tool calls read from
+the text of models that write them by themselves (:func:`parse_tool_calls`).
 """
 
 import asyncio
@@ -23,6 +23,11 @@ from pwagents.schema import Record, Usage
 Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.web.functions.tool_schemas makes them
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
+
+# A call that is not closed reaches to the end of the text: the model was cut off, or forgot.
+_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+_NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
+_ARGUMENTS = re.compile(r'"arguments"\s*:\s*(.*)', re.DOTALL)
 
 
 def _utf8(text: Any) -> Any:
@@ -72,7 +77,11 @@ class Request(Record):
     sample: int = 0
 
     def content(self, model: str) -> str:
-        """Model and request as canonical JSON, in ASCII."""
+        """Model and request as canonical JSON.
+
+        The same request must give the same bytes in every process and on every machine, for their hash is
+        what a reply is found by: keys are sorted, all is ASCII, and NaN, which equals nothing, is refused.
+        """
         return json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
 
     def key(self, model: str) -> str:
@@ -138,41 +147,6 @@ class ChatModel(ABC):
         return ThreadPoolExecutor(self.workers)
 
 
-# A call that is not closed reaches to the end of the text: the model was cut off, or forgot.
-_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
-_NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
-_ARGUMENTS = re.compile(r'"arguments"\s*:\s*(.*)', re.DOTALL)
-
-
-def parse_tool_calls(text: str, id_prefix: str) -> tuple[str, tuple[ToolCall, ...]]:
-    """Split what a model wrote into the text beside its calls and the calls.
-
-    Malformed JSON stays as it was written: ``arguments`` is then what follows ``"arguments":``, or all of it,
-    and the name what could be made out, or "".
-    """
-    bodies = _CALL.findall(text)
-    calls = tuple(_parse_call(body.strip(), f"{id_prefix}_{i}") for i, body in enumerate(bodies))
-    return _CALL.sub("", text).strip(), calls
-
-
-def _parse_call(body: str, call_id: str) -> ToolCall:
-    try:
-        call = json.loads(body)
-    except (ValueError, RecursionError):
-        name, arguments = _NAME.search(body), _ARGUMENTS.search(body)
-        return ToolCall(
-            id=call_id,
-            name=name.group(1) if name else "",
-            arguments=arguments.group(1) if arguments else body,
-        )
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return ToolCall(id=call_id, name="", arguments=body)
-    arguments = call.get("arguments", {})
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=call_id, name=call["name"], arguments=arguments)
-
-
 def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Reply | None]:
     """A reply to each request, in order; None where the model refuses (too long, or filtered).
 
@@ -192,6 +166,17 @@ def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Re
     return replies
 
 
+def parse_tool_calls(text: str, id_prefix: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """Split what a model wrote into the text beside its calls and the calls.
+
+    Malformed JSON stays as it was written: ``arguments`` is then what follows ``"arguments":``, or all of it,
+    and the name what could be made out, or "".
+    """
+    bodies = _CALL.findall(text)
+    calls = tuple(_parse_call(body.strip(), f"{id_prefix}_{i}") for i, body in enumerate(bodies))
+    return _CALL.sub("", text).strip(), calls
+
+
 def _replies(model: ChatModel, part: Sequence[Request]) -> list[Reply | None]:
     if model.batch_size == 1:  # each by itself: a refused one must not cost the replies beside it
         with ThreadPoolExecutor(model.workers) as threads:
@@ -207,3 +192,21 @@ def _reply(model: ChatModel, request: Request) -> Reply | None:
         return model.reply(request)
     except NotEvaluableError:
         return None
+
+
+def _parse_call(body: str, call_id: str) -> ToolCall:
+    try:
+        call = json.loads(body)
+    except (ValueError, RecursionError):
+        name, arguments = _NAME.search(body), _ARGUMENTS.search(body)
+        return ToolCall(
+            id=call_id,
+            name=name.group(1) if name else "",
+            arguments=arguments.group(1) if arguments else body,
+        )
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return ToolCall(id=call_id, name="", arguments=body)
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(id=call_id, name=call["name"], arguments=arguments)

@@ -5,7 +5,8 @@ from pwagents.llm.chat import ChatModel
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import KEY_VARIABLE, OpenAIModel
 from pwagents.llm.settings import model_folder, parse_player
-from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.llm.store import ResponseStore
+from pwagents.llm.stored_model import StoredModel
 
 
 def make_model(

@@ -1,15 +1,9 @@
-"""How many calls are under way at an endpoint at once: as many as it bears.
-
-Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others.
-"""
+"""Models behind an endpoint that speaks OpenAI's chat protocol: OpenAI, DeepSeek, vLLM, Ollama and others."""
 
 import json
 import os
 import random
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,87 +18,12 @@ from pwagents.llm.failures import (
     sort_failure,
     without_key,
 )
+from pwagents.llm.limiter import Limiter
 from pwagents.schema import Usage
-
-
-class Limiter:
-    """Slots for calls, shared by threads: additive increase, multiplicative decrease, as in TCP.
-
-    Starts at ``most`` slots. A congested call (rate limit, time-out) halves them, calls that began before the
-    last halving aside; as many good calls as there are slots add one.
-    """
-
-    def __init__(self, most: int):
-        self._most, self._slots = most, float(most)
-        self._under_way = 0
-        self._halvings = 0
-        self._freed = threading.Condition()
-
-    @property
-    def slots(self) -> int:
-        """Calls that may be under way now."""
-        return int(self._slots)
-
-    @contextmanager
-    def slot(self) -> Iterator[None]:
-        """Wait for a slot and hold it for one call, whose outcome decides on the number of slots."""
-        with self._freed:
-            while self._under_way >= self.slots:
-                self._freed.wait()
-            self._under_way += 1
-            halvings = self._halvings
-        try:
-            yield
-            self._grow()
-        except TransientError as failure:
-            if failure.congested:
-                self._halve(halvings)
-            raise
-        finally:
-            with self._freed:
-                self._under_way -= 1
-                self._freed.notify_all()
-
-    def _grow(self) -> None:
-        with self._freed:
-            self._slots = min(float(self._most), self._slots + 1 / self._slots)
-
-    def _halve(self, halvings_at_start: int) -> None:
-        with self._freed:
-            if halvings_at_start == self._halvings:
-                self._slots = max(1.0, self._slots / 2)
-                self._halvings += 1
-
 
 OPENAI_URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
-
-
-def endpoint_url(base_url: str) -> str:
-    """The endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's own.
-
-    Raises:
-        ValueError: as of :func:`check_url`.
-    """
-    return check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-
-
-def check_url(url: str) -> str:
-    """``url`` as it is.
-
-    Raises:
-        ValueError: it is no http or https URL, or holds a password; the message does not repeat that one.
-    """
-    if "@" in url:  # wherever it stands: a password may hold any letter
-        raise ValueError(
-            "base_url holds user:password@, which would stand in every result; expected http://HOST:PORT/v1 "
-            "or https://..., and the key in an environment variable"
-        )
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"base_url {url!r}; expected http://HOST:PORT/v1 or https://...")
-    return url
 
 
 class OpenAIModel(ChatModel):
@@ -154,9 +73,11 @@ class OpenAIModel(ChatModel):
                 if attempt == self.attempts or failure.retry_after > self.longest_wait_s:
                     text = f"attempt {attempt} of {self.attempts}: {failure}"
                     raise EndpointError(self._told(text)) from None
+                # Full jitter: threads that failed together must not come back together. On top of what the
+                # server asks for, never before. Not seeded: it decides when a reply is made, not which.
                 back_off = min(self.longest_wait_s, FIRST_WAIT_S * 2 ** (attempt - 1))
                 wait = failure.retry_after + random.random() * back_off
-            time.sleep(wait)
+            time.sleep(wait)  # without a slot: others may call meanwhile
 
     def _attempt(self, request: Request) -> Reply:
         import openai
@@ -234,6 +155,32 @@ class OpenAIModel(ChatModel):
             raise RefusedError(self._told(f"{self.key_variable} holds what cannot be a key; set it anew"))
         # Retries are ours: the client's know nothing of the other threads' failures.
         return OpenAI(api_key=key or "none", base_url=self.base_url, timeout=self.timeout_s, max_retries=0)
+
+
+def endpoint_url(base_url: str) -> str:
+    """The endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's own.
+
+    Raises:
+        ValueError: as of :func:`check_url`.
+    """
+    return check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+
+
+def check_url(url: str) -> str:
+    """``url`` as it is.
+
+    Raises:
+        ValueError: it is no http or https URL, or holds a password; the message does not repeat that one.
+    """
+    if "@" in url:  # wherever it stands: a password may hold any letter
+        raise ValueError(
+            "base_url holds user:password@, which would stand in every result; expected http://HOST:PORT/v1 "
+            "or https://..., and the key in an environment variable"
+        )
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"base_url {url!r}; expected http://HOST:PORT/v1 or https://...")
+    return url
 
 
 def _text(content: str | list) -> str:

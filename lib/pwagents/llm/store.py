@@ -3,8 +3,6 @@
 One SQLite file, keyed by content (model, messages, tools, sampling, sample). A reply is in the file before
 whoever asked for it goes on, so a killed run pays for no finished call twice. (A power cut may lose the last
 seconds: replies are written at once, but not forced onto the disk one by one.)
-
-A model whose replies are stored, and come from the store where they are there already.
 """
 
 import gzip
@@ -17,13 +15,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
-from pwagents.llm.chat import ChatModel, Reply, Request, key_of
-from pwagents.llm.failures import one_line
+from pwagents.llm.chat import Reply, key_of
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS reply "
@@ -217,69 +213,8 @@ def _exported_row(path: Path, where: str, line: bytes) -> tuple[str, str, bytes,
         raise DataError(
             path, where, "(whole line)", f"{type(error).__name__}: {error}", "one exported reply"
         ) from None
-    content = json.dumps([model, request], sort_keys=True)
+    content = json.dumps([model, request], sort_keys=True)  # as Request.content writes it
     if key != key_of(content):
         raise DataError(path, where, "key", key, f"{key_of(content)}, the hash of model and request")
     checked = _check_reply(json.dumps(reply), path, where)
     return key, model, zlib.compress(content.encode(), 1), checked.model_dump_json()
-
-
-class StoredModel(ChatModel):
-    """Asks ``inner`` for what ``store`` does not hold, and keeps it before it goes on.
-
-    Threads of this process that have the same request ask once (not in batches); two processes may both ask,
-    and go on with the same reply.
-
-    Args:
-        inner: None for stored replies alone; ``name`` then says whose.
-
-    Raises (from :meth:`reply`):
-        DataError: without ``inner``, a reply that is not stored; or the store is damaged.
-    """
-
-    def __init__(self, inner: ChatModel | None, store: ResponseStore, name: str = ""):
-        self.inner, self.store = inner, store
-        self.name = inner.name if inner else name
-        if inner:
-            self.workers, self.batch_size = inner.workers, inner.batch_size
-        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        self._locks_lock = threading.Lock()
-
-    def reply(self, request: Request) -> Reply:
-        content = request.content(self.name)
-        key = key_of(content)
-        with self._lock_of(key):
-            stored = self.store.get(key)
-            if stored is not None:
-                return stored
-            if self.inner is None:
-                raise self._missing(request)
-            return self.store.put([content], [self.inner.reply(request)])[0]
-
-    def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        if self.batch_size == 1:
-            return super().replies(requests)
-        contents = {request.content(self.name): request for request in requests}
-        found = {content: self.store.get(key_of(content)) for content in contents}
-        missing = [content for content, reply in found.items() if reply is None]
-        for i in range(0, len(missing), self.batch_size):
-            part = missing[i : i + self.batch_size]
-            made = self.inner.replies([contents[content] for content in part])
-            found.update(zip(part, self.store.put(part, made), strict=True))
-        return [found[request.content(self.name)] for request in requests]
-
-    def _lock_of(self, key: str) -> threading.Lock:
-        """The lock of all who ask this now; it goes when the last of them does."""
-        with self._locks_lock:
-            return self._locks.setdefault(key, threading.Lock())
-
-    def _missing(self, request: Request) -> DataError:
-        texts = [m["content"] for m in request.messages if isinstance(m.get("content"), str)]
-        held = ", ".join(f"{count:,} of {model}" for model, count in self.store.models().items())
-        return DataError(
-            self.store.path,
-            f"model {self.name}",
-            "reply",
-            f"none to {one_line(texts[-1] if texts else '', '', 80)!r} (replies held: {held or 'none'})",
-            "every reply stored; run once with the model itself, same params, same data",
-        )

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pwagents.errors import DataError
 from pwagents.progress import progress
 from pwagents.project import write_aside
 
@@ -38,7 +39,12 @@ LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other we
 
 
 def cached_model(
-    root: Path | str, name: str, key_parts: Mapping[str, Any], make: Callable[[Path], object]
+    root: Path | str,
+    name: str,
+    key_parts: Mapping[str, Any],
+    make: Callable[[Path], object],
+    *,
+    stored_only: bool = False,
 ) -> Path:
     """The folder of the model that follows from ``key_parts``; made by ``make`` where it is not there yet.
 
@@ -51,15 +57,20 @@ def cached_model(
             JSON values. Machine and library versions are added.
         make: writes model, tokenizer and card into the folder it is given. After a kill it gets the same
             folder again, with what it left there.
+        stored_only: make nothing.
 
     Raises:
         TypeError, ValueError: ``key_parts`` is no JSON.
+        DataError: the model is not there, and nothing may be made.
     """
     facts = {**key_parts, "machine": platform.machine(), "versions": {lib: version(lib) for lib in LIBRARIES}}
     key = json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
     folder = Path(root) / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if folder.exists():
         return folder
+    if stored_only:
+        expected = f"{folder.name}; run once with stored_runs_only=False, same settings, same data"
+        raise DataError(folder.parent, name, "model", "nothing", expected)
     part = folder.with_name(f".{folder.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
@@ -70,6 +81,11 @@ def cached_model(
             write_aside(part / KEY, json.dumps(facts, sort_keys=True, ensure_ascii=False, indent=2) + "\n")
             os.replace(part, folder)
     return folder
+
+
+def hash_of(content: Any) -> str:
+    """16 hex digits over JSON values such as training examples, for ``key_parts``."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def source_hash(*modules: ModuleType) -> str:

@@ -17,7 +17,7 @@ Sharding = Literal["fsdp", "deepspeed", "ddp"]
 class Tuning:
     """What every training has, by imitation, by preferences or by rewards."""
 
-    learning_rate: NonNegativeFloat
+    learning_rate: PositiveFloat
     """Of AdamW, the highest of the schedule."""
     lr_scheduler_type: Schedule = "linear"
     """How the learning rate goes on after the warm-up."""
@@ -65,7 +65,7 @@ class SftSettings(Tuning):
     """Optimizer steps; 0 goes by num_train_epochs."""
     num_train_epochs: PositiveFloat = 3.0
     """Passes over the conversations. Orion, 5.1: 3; PUMA's script: 10."""
-    learning_rate: NonNegativeFloat = 2e-3
+    learning_rate: PositiveFloat = 2e-3
     """Of AdamW. Orion, 5.1: 2e-6 for all weights; PUMA: 4e-3 (A.3), 3e-4 in the script."""
     warmup_steps: NonNegativeFloat = 0.05
     per_device_train_batch_size: PositiveInt = 8
@@ -85,7 +85,7 @@ class DpoSettings(Tuning):
 
     num_train_epochs: PositiveFloat = 5.0
     """Passes over the pairs; PUMA's script: 5."""
-    learning_rate: NonNegativeFloat = 5e-5
+    learning_rate: PositiveFloat = 5e-5
     """Of AdamW; PUMA, A.3: 5e-5."""
     per_device_train_batch_size: PositiveInt = 1
     """Pairs a GPU and pass; PUMA, A.3: 1."""

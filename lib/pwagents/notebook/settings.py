@@ -189,7 +189,9 @@ def _told(notebook: str, kind: type, problem: Mapping[str, Any]) -> str:
         return f"{where}: found setting {_unknown(name, _names(kind, groups))}"
     if problem["type"] == "missing":
         return f"{where}, setting {name}: found none; expected a value in params/{COMPLETE}"
-    expected = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    expected = problem["msg"]
+    for prefix in ("Value error, ", "Input should be ", "expected "):
+        expected = expected.removeprefix(prefix)
     return f"{where}, setting {name}: found {problem['input']!r}; expected {expected}"
 
 

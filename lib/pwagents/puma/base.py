@@ -8,7 +8,7 @@ what to search for, recommend or write on a real task they do not teach.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,14 @@ from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
+from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model, write_card
+from pwagents.lm.pretrain import LESSONS, base_model
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
-from pwagents.orion.base import ids_and_titles
+from pwagents.orion.base import BaseText, ids_and_titles
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.project import code_hash
 from pwagents.puma.agent import (
     IDENTIFY_RULES,
@@ -32,8 +36,10 @@ from pwagents.puma.agent import (
     call_message,
     parameter_messages,
 )
-from pwagents.schema import Product
+from pwagents.puma.settings import PumaNotebook
+from pwagents.schema import Benchmark, Product
 from pwagents.seeds import derive_seed, rng
+from pwagents.settings import plain
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
 
@@ -146,6 +152,25 @@ class _Dialogue:
         return [option for option in options if self.generator.random() < share]
 
 
+def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[str, Product]) -> Path:
+    """The folder of the model that all trainings start from, made where it is the small one.
+
+    That is the small base model of Orion's notebooks, which then reads dialogues in PUMA's format.
+
+    Args:
+        benchmark: the one that is tested on, as in Orion's notebooks.
+        products: all real ones, those to learn with among them.
+    """
+    if not settings.base.is_small:
+        return model_folder(settings.base.model)
+    steps, models = settings.base.steps, settings.output_dir / "models"
+    lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
+    taken = ids_and_titles(benchmark.products)
+    text = BaseText(OfflineUpdater(Catalogue(benchmark.products)), taken, settings.seed)
+    shared = base_model(models, text, settings.seed, lessons)
+    return read_puma_text(shared, models, products, settings.base.dialogues, settings.seed)
+
+
 def read_puma_text(
     base: Path, models: Path, products: Mapping[str, Product], dialogues: int, seed: int
 ) -> Path:
@@ -166,10 +191,10 @@ def read_puma_text(
         told = (puma_dialogue(n, taken, seed) for n in range(dialogues))
         fine_tune(model, tokenizer, list(told), config, folder)
         what = "The small base model after made-up dialogues in PUMA's format; it knows no task."
-        write_card(folder, "base-puma", what, facts, asdict(config), base=str(base))
+        write_card(folder, "base-puma", what, facts, plain(config), base=str(base))
 
     names = hashlib.sha256("\n".join(sorted(taken)).encode()).hexdigest()
-    code = code_hash("puma/base", "puma/agent", "data/synthetic", "lm/sft")
+    code = code_hash("puma", "lm", "data")
     parts = facts | {"settings": deciding(config), "taken": names, "code": code}
     return cached_model(models, "base-puma", parts, make)
 

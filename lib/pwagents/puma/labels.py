@@ -16,22 +16,21 @@ A task whose own input or label would tell the target (somebody bought the same 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
 from pwagents.data.instructions import content_words
 from pwagents.errors import NotEvaluableError
+from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Message, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE
+from pwagents.llm.make import make_model
+from pwagents.llm.store import ResponseStore
 from pwagents.progress import progress
-from pwagents.puma.agent import (
-    RECOMMEND,
-    SEARCH,
-    TaskMemory,
-    call_message,
-    parameter_messages,
-)
+from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory, call_message, parameter_messages
+from pwagents.puma.settings import PumaPlayers
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Product, Task
 from pwagents.web.episode import BeliefState
@@ -196,6 +195,25 @@ def _offline_query(instruction: str, entries: Sequence[Entry]) -> str:
     )
     recurring = sorted((w for w, n in counts.items() if n >= RECURRING), key=lambda w: (-counts[w], w))
     return " ".join([*content_words(instruction), *recurring[:ADDED_WORDS]]) or instruction
+
+
+def query_writer(players: PumaPlayers, store: Path) -> QueryWriter:
+    """Who writes the queries of the labels: the rule, or the model of the settings.
+
+    Args:
+        store: the file of language models' replies.
+    """
+    if players.label_writer == "offline":
+        return offline_queries
+    budget = Budget(max_usd=players.budget_usd, max_tokens=players.budget_tokens)
+    model = make_model(
+        players.label_writer,
+        base_url=players.base_url,
+        store=ResponseStore(store),
+        budget=budget,
+        workers=players.workers,
+    )
+    return LlmQueryWriter(model)
 
 
 QUERY_PROMPT = f"""\

@@ -11,7 +11,6 @@ are drawn as the beam is wide: members of a beam resemble each other, and any mo
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pwagents.agents.replies import read_turn
@@ -20,18 +19,9 @@ from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
 from pwagents.progress import progress
 from pwagents.puma.agent import REVIEW, call_message, parameter_tools
 from pwagents.puma.labels import PumaTask
+from pwagents.puma.settings import StudySettings
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Action
-
-
-@dataclass(frozen=True)
-class Diversity:
-    """How candidates are sampled: how many a task, at which temperature (PersonalWAB, A.3), how long."""
-
-    candidates: int = 10
-    temperature: float = 1.5
-    max_tokens: int = 128
-    seed: int = 0
 
 
 class Candidate(NamedTuple):
@@ -54,17 +44,14 @@ class Pair(NamedTuple):
 
 
 def sample_parameters(
-    model: ChatModel, items: Sequence[PumaTask], diversity: Diversity
+    model: ChatModel, items: Sequence[PumaTask], study: StudySettings, seed: int
 ) -> list[list[dict[str, Any]]]:
     """For each task the distinct parameters that the model wrote, in the order of their first sample.
 
     Replies that hold no call of the task's function are left out: a pair compares parameters.
     """
-    sampling = {
-        "temperature": diversity.temperature,
-        "max_tokens": diversity.max_tokens,
-        "seed": diversity.seed,
-    }
+    n = study.candidates
+    sampling = {"temperature": study.temperature, "max_tokens": study.max_call_tokens, "seed": seed}
     requests = [
         Request(
             messages=tuple(item.messages),
@@ -73,10 +60,9 @@ def sample_parameters(
             sample=sample,
         )
         for item in items
-        for sample in range(diversity.candidates)
+        for sample in range(n)
     ]
     replies = ask_all(model, requests, "sample parameters")
-    n = diversity.candidates
     return [_distinct(item, replies[i * n : (i + 1) * n]) for i, item in enumerate(items)]
 
 

@@ -1,65 +1,189 @@
-"""Single-turn episodes whose actions are computed all at once, then played and stored as any others.
+"""What notebook 04 works with, made from its settings: who learns and who is tested, shops, memories, labels.
 
-In the single-turn track no prompt depends on an earlier answer, so the actions of all tasks can be known
-before the first episode begins. What the environment makes of them is the same as one by one.
+worlds = load_worlds(settings)
+study = PumaStudy(settings, worlds, PumaModels(settings, base, data))
+items = remember(worlds.train_tasks, study.start, study.memory(256))     train tasks and what is remembered
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pwagents.agents.run import Stage
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import run_episodes
-from pwagents.progress import progress
-from pwagents.puma.labels import first_states
-from pwagents.schema import Action, Task
-from pwagents.web.episode import Agent, BeliefState, Episode, run_episode
+from pwagents.data import load_benchmark
+from pwagents.embedding import Embedder
+from pwagents.evaluation.breakdowns import sample_tasks
+from pwagents.puma.agent import TaskMemory
+from pwagents.puma.labels import Example, QueryWriter, leak_free_labels, query_writer, remember
+from pwagents.puma.pairs import Pair, score_parameters
+from pwagents.puma.settings import PumaNotebook
+from pwagents.puma.train import PumaModels
+from pwagents.schema import Benchmark, Product, Task
+from pwagents.settings import plain
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.episode import Episode
+from pwagents.web.functions import Shop
+from pwagents.web.recommender import Recommender
+from pwagents.web.recommenders_by_time import RecommendersByTime
+from pwagents.web.search import build_search_engine
 
-ActAll = Callable[[Sequence[BeliefState]], list[Action]]
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Names of agents in tables; the ablations are called as in PersonalWAB's Table 5.
+FULL, NO_MEMORY, NO_SFT, NO_DPO = "PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
+PUBLISHED_LABELS = "w/o DPO, published labels"
+REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
 
-def run_at_once(
-    method: str, act: Callable[[], ActAll], tasks: Sequence[Task], stage: Stage
-) -> list[EpisodeRecord]:
-    """Episodes on ``tasks``, in their order; stored ones are not played again.
-
-    The seconds in the records are those of the environment alone: the actions were computed before.
+@dataclass(frozen=True)
+class Worlds:
+    """Who is tested and who is trained on.
 
     Args:
-        method: the name of the run, in records and tables.
-        act: makes what acts, such as ``lambda: agent.act``; called only where some episode is not stored.
+        tested: the benchmark.
+        learned: whose train tasks are learned from; the benchmark, or a larger one of which it is a part.
+        tasks: test tasks of the one.
+        train_tasks: of the other.
     """
-    actions: dict[str, Action] = {}
 
-    def solve(task: Task):
-        if not actions:
-            states = first_states(tasks, lambda task: _begin(task, stage))
-            acted = act()([state for _, state in states])
-            actions.update({begun.task_id: a for (begun, _), a in zip(states, acted, strict=True)})
-        environment = stage.environment(task, False)
-        return run_episode(environment, task, stage.history(task), lambda _: actions[task.task_id])
+    tested: Benchmark
+    learned: Benchmark
+    tasks: list[Task]
+    train_tasks: list[Task]
 
-    return run_episodes(
-        tasks,
-        solve,
-        stage.store,
-        method=method,
-        model=stage.model,
-        params=stage.params,
-        workers=1,  # the first episode computes the actions of all
-        stored_runs_only=stage.stored_runs_only,
+    @property
+    def products(self) -> dict[str, Product]:
+        """Of both."""
+        return self.learned.products | self.tested.products
+
+
+def load_worlds(settings: PumaNotebook) -> Worlds:
+    """The benchmark, and further users of its source to learn from, where the settings want any.
+
+    Raises:
+        ValueError: there is no train task, as the source has no further users.
+        DataError, ValueError: see :func:`pwagents.data.load_benchmark`.
+    """
+    data, study, seed = settings.data, settings.study, settings.seed
+    tested, _ = load_benchmark(data, seed)
+    learned, train_tasks = tested, tested.tasks["train"]
+    if study.training_users:
+        learned, _ = load_benchmark(replace(data, n_users=data.n_users + study.training_users), seed)
+        strangers = learned.behaviors.keys() - tested.behaviors.keys()
+        train_tasks = [task for task in learned.tasks["train"] if task.user_id in strangers]
+        if not train_tasks:
+            found = f"{data.source} has {len(strangers)} users beside the tested ones"
+            raise ValueError(f"no train tasks: training_users is {study.training_users}, and {found}")
+    return Worlds(
+        tested=tested,
+        learned=learned,
+        tasks=sample_tasks(tested.tasks["test"], study.test_tasks, seed),
+        train_tasks=sample_tasks(train_tasks, study.train_tasks, seed),
     )
 
 
-def seconds_per_task(agent: Agent, tasks: Sequence[Task], stage: Stage) -> list[float]:
-    """Wall-clock seconds of each whole episode, one after another: what a user would wait (Figure 7)."""
-    seconds = []
-    for task in progress(tasks, desc="time", unit="episode"):
-        begin = time.perf_counter()
-        run_episode(stage.environment(task, False), task, stage.history(task), agent)
-        seconds.append(time.perf_counter() - begin)
-    return seconds
+class PumaStudy:
+    """Two shops, one to learn in and one to be tested in, and what is learned from in the first.
+
+    Its recommenders are trained when it is made. The one of the shop to learn in knows what lies before each
+    user's first train task: what parameters achieve there must not come from a recommender that has seen the
+    answer.
+
+    Args:
+        models: the trainings; their base model's tokenizer measures the memory.
+
+    Attributes:
+        learning_shop: where train tasks are played.
+        engine, embedder: the search engine, and what scores reviews, of the shop to be tested in.
+    """
+
+    def __init__(self, settings: PumaNotebook, worlds: Worlds, models: PumaModels):
+        self.settings, self.worlds, self.models = settings, worlds, models
+        shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
+        self.engine, learning_engine = (
+            build_search_engine(world.products, engine=shop.search_engine, cache_dir=cache)
+            for world in (worlds.tested, worlds.learned)
+        )
+        self._recommenders = RecommendersByTime.fit(
+            worlds.tested, shop.recommender, seed, shop.rec_dates, cache_dir=cache
+        )
+        recommender = Recommender.fit(_bought_before(worlds.learned), shop.recommender, seed, cache_dir=cache)
+        # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
+        self.embedder = Embedder(cache, REVIEW_TOKENS)
+        at_once = Embedder(cache, REVIEW_TOKENS, batch_size=64)
+        self.learning_shop = Shop(worlds.learned, learning_engine, recommender, at_once, shop.observation)
+        self._memory_embedder = Embedder(cache, shop.max_tokens, batch_size=64)
+
+    def start(self, task: Task) -> Episode:
+        """A train task's episode in the shop to learn in; the past ends before the user's first one."""
+        return Episode(WebEnvironment(self.learning_shop), task, self.worlds.learned.history(task, "train"))
+
+    def memory(self, tokens: int) -> TaskMemory:
+        """A memory of so many tokens of the base model's tokenizer."""
+        return TaskMemory(self.worlds.products, self._memory_embedder, tokens, self.models.count)
+
+    @cached_property
+    def write_queries(self) -> QueryWriter:
+        """Who writes the queries of the labels."""
+        return query_writer(self.settings.players, self.settings.output_dir / "runs" / "replies.sqlite")
+
+    def worth(self, examples: Sequence[Example]) -> "pd.Series":
+        """Mean result accuracy by task type that the labels reach on their own train tasks."""
+        import pandas as pd
+
+        arguments = [[example.arguments] for example in examples]
+        items = [example.item for example in examples]
+        scored = score_parameters(items, arguments, self.start, self.learning_shop.embedder)
+        rows = [(item.task.type, c.score) for item, many in zip(items, scored, strict=True) for c in many]
+        return pd.DataFrame(rows, columns=["task", "result"]).groupby("task", sort=False)["result"].mean()
+
+    def labels_of_variants(
+        self, labels: Sequence[Example], published: Sequence[Example]
+    ) -> dict[str, list[Example]]:
+        """What step 2 of each variant is fine-tuned on, by the variant's name.
+
+        Another length of the memory has labels of its own, since they are made from what is remembered.
+
+        Args:
+            labels: the leak-free ones of the full agent; ``published``: of the same tasks, as published.
+        """
+        examples = {FULL: list(labels)}
+        for tokens in self.settings.study.memory_lengths:
+            tasks = [label.item.task for label in labels]
+            remembered = remember(tasks, self.start, self.memory(tokens))
+            examples[with_memory(tokens)], _ = leak_free_labels(
+                remembered, self.worlds.products, self.write_queries
+            )
+        examples[NO_MEMORY] = [label.without_memory() for label in labels]
+        return examples | {PUBLISHED_LABELS: list(published)}
+
+    def sample_pairs(
+        self, variant: str, writer: Path, examples: Sequence[Example]
+    ) -> tuple[list[Pair], Counter]:
+        """Preference pairs from a model's own answers to ``dpo_tasks`` of the tasks it was fine-tuned on."""
+        settings = self.settings
+        items = sample_tasks([example.item for example in examples], settings.study.dpo_tasks, settings.seed)
+        shop = {"data": self.worlds.learned.content_hash, "shop": plain(settings.shop)}
+        return self.models.pairs(variant, writer, items, self.start, self.learning_shop.embedder, shop)
+
+    def shop_for(self, task: Task) -> Shop:
+        """The shop of a test task; its recommender knows what lies before the user's first one."""
+        tested = self.worlds.tested
+        recommender = self._recommenders.at(tested.first_task(task.user_id))
+        return Shop(tested, self.engine, recommender, self.embedder, self.settings.shop.observation)
 
 
-def _begin(task: Task, stage: Stage) -> Episode:
-    return Episode(stage.environment(task, False), task, stage.history(task))
+def with_memory(tokens: int) -> str:
+    """The name of the agent with a memory of another length."""
+    return f"{FULL}, {tokens} tokens"
+
+
+def _bought_before(world: Benchmark) -> dict[str, list[str]]:
+    """User -> the ids of what they bought before their first train task, oldest first."""
+    users = sorted({task.user_id for task in world.tasks["train"]})
+    return {
+        user: [b.parent_asin for b in world.before(user, world.first_task(user, "train"))] for user in users
+    }

@@ -1,97 +1,75 @@
 """PUMA's trainings from data to model folders, each made once and found again by what it was made from.
 
-identifier = fit_identifier(recipe, tasks)                        step 1: instruction -> function
-writer = fit_parameters(recipe, "full", examples)                 step 2: fine-tuned on pseudo-labels
-pairs, counts = sample_pairs(recipe, "full", writer, items, ...)  its own samples, best and worst
-writer = fit_preferences(recipe, "full", writer, pairs)           step 2: DPO
+models = PumaModels(settings, base, data="synthetic")
+identifier = models.identifier(tasks)                        step 1: instruction -> function
+writer = models.fine_tuned("PUMA", examples)                 step 2: on pseudo-labels
+pairs, counts = models.pairs("PUMA", writer, items, ...)     its own samples, best and worst
+writer = models.preferred("PUMA", writer, pairs)             step 2: DPO
 """
 
-import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pwagents.agents.conversation import assistant
 from pwagents.embedding import Embedder
-from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.cache import cached_model, write_card
+from pwagents.lm import tokens
+from pwagents.lm.cache import cached_model, hash_of, write_card
 from pwagents.lm.dpo import tokenize_pairs
+from pwagents.lm.fit import require_fit
 from pwagents.lm.launch import launch
+from pwagents.lm.memory_plan import Plan
 from pwagents.lm.settings import DpoSettings, SftSettings, deciding
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import identify_messages, parameter_tools
 from pwagents.puma.labels import Example, PumaTask
-from pwagents.puma.pairs import (
-    Candidate,
-    Diversity,
-    Pair,
-    make_pairs,
-    sample_parameters,
-    score_parameters,
-)
+from pwagents.puma.pairs import Candidate, Pair, make_pairs, sample_parameters, score_parameters
+from pwagents.puma.settings import PumaNotebook
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Task
+from pwagents.settings import plain
 from pwagents.web.functions import FUNCTION_OF
 
 if TYPE_CHECKING:
-    import pandas as pd
     from transformers import PreTrainedTokenizerBase
 
 PAIRS = "pairs.json"
-# What decides, beside data and settings, what comes out.
-CODE = (
-    "orion/agent",
-    "puma/agent",
-    "agents/replies",
-    "embedding",
-    "llm",
-    "lm/tokens",
-    "lm/load",
-    "lm/dpo",
-    "puma/pairs",
-    "lm/settings",
-    "lm/sft",
-    "web",
-)
+# The rooms that decide, beside data and settings, what comes out.
+CODE = ("puma", "agents", "web", "lm", "llm", "embedding")
 
 
 @dataclass(frozen=True)
-class PumaRecipe:
-    """What all trainings of a run share.
+class PumaModels:
+    """Makes the models of a run, or finds them in ``<output_dir>/models``.
+
+    With ``stored_runs_only`` a model that is not there is a ``DataError``.
 
     Args:
-        base: the folder of the base model.
-        identifying, labelled: fine-tuning of step 1 and of step 2.
-        diversity, preferences: of DPO.
-        models: where the trained models go.
+        settings: of the notebook.
+        base: the folder of the model that all trainings start from.
         data: the name of the data, for model cards.
-        batch_size: samples at once.
-        n_gpus: to train on; each holds all of the model ("ddp"), as only adapters are trained.
-        stored_only: train nothing; every model must be there.
     """
 
+    settings: PumaNotebook
     base: Path
-    identifying: SftSettings
-    labelled: SftSettings
-    diversity: Diversity
-    preferences: DpoSettings
-    models: Path
     data: str
-    batch_size: int = 64
-    n_gpus: int = 1
-    stored_only: bool = False
 
     @cached_property
     def tokenizer(self) -> "PreTrainedTokenizerBase":
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.base, local_files_only=True)
+
+    def count(self, text: str) -> int:
+        """The number of tokens of a text, for :class:`pwagents.puma.agent.TaskMemory`."""
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     @cached_property
     def base_name(self) -> str:
@@ -102,143 +80,139 @@ class PumaRecipe:
         """What a model is called in records; a trained one's folder is named by what it was made from."""
         return self.base_name if folder == self.base else folder.name
 
-    def count(self, text: str) -> int:
-        """The number of tokens of a text, for :class:`pwagents.puma.agent.TaskMemory`."""
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    def require_fit(self, n_tasks: int) -> list[str]:
+        """What the trainings need of this machine, a line each.
 
+        Args:
+            n_tasks: train tasks. Reckoned is with the most that there can be: a label for each task, a pair
+                for each one that is sampled.
 
-def fit_identifier(recipe: PumaRecipe, tasks: Sequence[Task]) -> Path:
-    """Step 1: fine-tune on instruction -> function."""
-    conversations = [
-        [*identify_messages(task.instruction), assistant(FUNCTION_OF[task.type])] for task in tasks
-    ]
-    examples = [tokenize_conversation(recipe.tokenizer, messages) for messages in conversations]
-    what = "Names the web function that an instruction asks for: step 1 of PUMA."
-    return _fine_tuned(recipe, "puma-function", what, examples, recipe.identifying)
+        Raises:
+            DoesNotFitError: it does not fit; the message says what would help.
+        """
+        settings, variants = self.settings, 3 + len(self.settings.study.memory_lengths)
+        labelled = settings.identify.num_train_epochs + variants * settings.sft.num_train_epochs
+        paired = variants * settings.dpo.num_train_epochs * min(n_tasks, settings.study.dpo_tasks or n_tasks)
+        plans = {"sft": (settings.sft, labelled * n_tasks), "dpo": (settings.dpo, paired)}
+        return [require_fit(self.base, _plan(*each, kind)).verdict for kind, each in plans.items()]
 
-
-def fit_parameters(recipe: PumaRecipe, name: str, examples: Sequence[Example]) -> Path:
-    """Step 2, before DPO: fine-tune on pseudo-labels. ``name`` says which."""
-    tokens = [
-        tokenize_conversation(recipe.tokenizer, e.conversation, parameter_tools(e.item.function))
-        for e in examples
-    ]
-    what = f"Writes the parameters of a web function from instruction and memory: step 2 of PUMA ({name})."
-    return _fine_tuned(recipe, f"puma-sft-{name}", what, tokens, recipe.labelled)
-
-
-def _fine_tuned(recipe: PumaRecipe, name: str, what: str, examples, config: SftSettings) -> Path:
-    facts = {"data": recipe.data, "examples": len(examples)}
-
-    def make(folder: Path) -> None:
-        given = {"model": str(recipe.base), "examples": examples, "config": asdict(config)}
-        given["out_folder"] = str(folder)
-        launch("pwagents.lm.sft:train_on_plain", given, recipe.n_gpus, "ddp")
-        write_card(folder, name, what, facts, asdict(config), base=str(recipe.base), tags=("puma", "sft"))
-
-    parts = {"examples": _digest(examples)} | _settings(recipe, config)
-    return _cached(recipe, name, parts, make)
-
-
-def sample_pairs(
-    recipe: PumaRecipe,
-    name: str,
-    writer: Path,
-    items: Sequence[PumaTask],
-    start: StartEpisode,
-    embedder: Embedder,
-    shop: Mapping[str, Any],
-) -> tuple[list[Pair], Counter]:
-    """Let a model answer train tasks in different ways, score the answers, and pair the best with the worst.
-
-    Args:
-        writer: the folder of the model to be improved.
-        start: begins the episodes that score; ``shop`` names what they run on, as JSON values.
-
-    Returns:
-        The pairs, and counts of tasks as of :func:`pwagents.puma.pairs.make_pairs`.
-    """
-
-    def make(folder: Path) -> None:
-        model = LocalModel(writer, batch_size=recipe.batch_size)
-        sampled = sample_parameters(model, items, recipe.diversity)
-        candidates = score_parameters(items, sampled, start, embedder)
-        rows = [
-            {"task_id": item.task.task_id, "candidates": many}
-            for item, many in zip(items, candidates, strict=True)
+    def identifier(self, tasks: Sequence[Task]) -> Path:
+        """Step 1: fine-tuned on instruction -> function."""
+        conversations = [
+            [*identify_messages(task.instruction), assistant(FUNCTION_OF[task.type])] for task in tasks
         ]
-        write_aside(folder / PAIRS, json.dumps(rows))
+        examples = [tokenize_conversation(self.tokenizer, messages) for messages in conversations]
+        what = "Names the web function that an instruction asks for: step 1 of PUMA."
+        return self._fine_tuned("puma-function", what, examples, self.settings.identify)
 
-    parts = {
-        "writer": recipe.name_of(writer),
-        "inputs": _digest([item.messages for item in items]),
-        "tasks": [item.task.task_id for item in items],
-        "diversity": asdict(recipe.diversity),
-        "shop": dict(shop),
-    }
-    folder = _cached(recipe, f"puma-samples-{name}", parts, make)
-    rows = json.loads((folder / PAIRS).read_text("utf-8"))
-    return make_pairs(items, [[Candidate(*each) for each in row["candidates"]] for row in rows])
+    def fine_tuned(self, variant: str, examples: Sequence[Example]) -> Path:
+        """Step 2, before DPO: fine-tuned on pseudo-labels.
+
+        Args:
+            variant: the agent's name in tables, for the model's card and folder.
+        """
+        tokenized = [
+            tokenize_conversation(self.tokenizer, e.conversation, parameter_tools(e.item.function))
+            for e in examples
+        ]
+        what = (
+            f"Writes the parameters of a web function from instruction and memory: PUMA's step 2 ({variant})."
+        )
+        return self._fine_tuned(_folder("puma-sft", variant), what, tokenized, self.settings.sft)
+
+    def pairs(
+        self,
+        variant: str,
+        writer: Path,
+        items: Sequence[PumaTask],
+        start: StartEpisode,
+        embedder: Embedder,
+        shop: Mapping[str, Any],
+    ) -> tuple[list[Pair], Counter]:
+        """A model's answers to train tasks, sampled, scored and paired: the best with the worst.
+
+        Args:
+            writer: the folder of the model.
+            start: begins the episodes that score; ``shop`` names what they run on, as JSON values.
+
+        Returns:
+            The pairs, and counts of tasks as of :func:`pwagents.puma.pairs.make_pairs`.
+        """
+        study, seed = self.settings.study, self.settings.seed
+
+        def make(folder: Path) -> None:
+            model = LocalModel(writer, batch_size=study.batch_size)
+            candidates = score_parameters(
+                items, sample_parameters(model, items, study, seed), start, embedder
+            )
+            write_aside(folder / PAIRS, json.dumps(candidates))
+
+        parts = {
+            "writer": self.name_of(writer),
+            "inputs": hash_of([item.messages for item in items]),
+            "tasks": [item.task.task_id for item in items],
+            "sampling": [study.candidates, study.temperature, study.max_call_tokens, seed],
+            "shop": dict(shop),
+        }
+        folder = self._cached(_folder("puma-samples", variant), parts, make)
+        candidates = json.loads((folder / PAIRS).read_text("utf-8"))
+        return make_pairs(items, [[Candidate(*each) for each in many] for many in candidates])
+
+    def preferred(self, variant: str, writer: Path, pairs: Sequence[Pair]) -> Path:
+        """Step 2: DPO from the model of ``writer``, the reference; without pairs that model itself."""
+        if not pairs:
+            return writer
+        config, name = self.settings.dpo, _folder("puma-dpo", variant)
+        facts = {"data": self.data, "pairs": len(pairs), "from": writer.name}
+        what = f"Writes the parameters of a web function: PUMA after DPO ({variant})."
+
+        def make(folder: Path) -> None:
+            given = {"model": str(writer), "config": plain(config), "out_folder": str(folder)}
+            given["tokens"] = tokenize_pairs(self.tokenizer, pairs, config.max_length)
+            launch("pwagents.lm.dpo:train_on_plain", given, config.n_gpus, config.sharding)
+            write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "dpo"))
+
+        told = [[pair.conversation(pair.best), pair.conversation(pair.worst)] for pair in pairs]
+        parts = {"writer": self.name_of(writer), "pairs": hash_of(told), "settings": deciding(config)}
+        return self._cached(name, parts, make)
+
+    def _fine_tuned(
+        self, name: str, what: str, examples: Sequence[tokens.Example], config: SftSettings
+    ) -> Path:
+        facts = {"data": self.data, "examples": len(examples)}
+
+        def make(folder: Path) -> None:
+            given = {"model": str(self.base), "examples": examples, "config": plain(config)}
+            launch(
+                "pwagents.lm.sft:train_on_plain",
+                given | {"out_folder": str(folder)},
+                config.n_gpus,
+                config.sharding,
+            )
+            write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "sft"))
+
+        return self._cached(name, {"examples": hash_of(examples), "settings": deciding(config)}, make)
+
+    def _cached(self, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
+        facts = {"base": self.base_name, "code": code_hash(*CODE), **parts}
+        only = self.settings.stored_runs_only
+        return cached_model(self.settings.output_dir / "models", name, facts, make, stored_only=only)
 
 
-def fit_preferences(recipe: PumaRecipe, name: str, writer: Path, pairs: Sequence[Pair]) -> Path:
-    """Step 2: DPO from the model of ``writer``, which is the reference."""
-    config = recipe.preferences
-    facts = {"data": recipe.data, "pairs": len(pairs), "from": writer.name}
-    what = f"Writes the parameters of a web function: PUMA after DPO ({name})."
-
-    def make(folder: Path) -> None:
-        tokens = tokenize_pairs(recipe.tokenizer, pairs, config.max_length)
-        given = {"model": str(writer), "tokens": tokens, "config": asdict(config), "out_folder": str(folder)}
-        launch("pwagents.lm.dpo:train_on_plain", given, recipe.n_gpus, "ddp")
-        title = f"puma-dpo-{name}"
-        write_card(folder, title, what, facts, asdict(config), base=str(recipe.base), tags=("puma", "dpo"))
-
-    parts = {
-        "writer": recipe.name_of(writer),
-        "pairs": _digest([[p.conversation(p.best), p.conversation(p.worst)] for p in pairs]),
-    }
-    return _cached(recipe, f"puma-dpo-{name}", parts | _settings(recipe, config), make)
+def _plan(tuning: SftSettings | DpoSettings, sequences: float, kind: Literal["sft", "dpo"]) -> Plan:
+    return Plan(
+        kind,
+        length=tuning.max_length,
+        micro_batch=tuning.per_device_train_batch_size,
+        lora=tuning.lora,
+        weights=tuning.weights,
+        bf16=tuning.bf16,
+        gradient_checkpointing=tuning.gradient_checkpointing,
+        n_gpus=tuning.n_gpus,
+        sequences=int(sequences),
+    )
 
 
-def training_logs(folders: Mapping[str, Path]) -> "pd.DataFrame":
-    """What trainings logged: ``training`` (the key), ``step``, ``loss`` and more."""
-    import pandas as pd
-
-    logs = [
-        pd.read_csv(folder / "log.csv").assign(training=name)
-        for name, folder in folders.items()
-        if (folder / "log.csv").exists()  # a base model that was not trained here has none
-    ]
-    return pd.concat(logs, ignore_index=True)
-
-
-def not_falling(logs: "pd.DataFrame") -> list[str]:
-    """Trainings that did not learn: over the last third of its rows the loss is not below the first row's.
-
-    A log of a single row, of a training of a few steps, says nothing and is passed over.
-    """
-    idle = []
-    for name, log in logs.groupby("training", sort=False):
-        last = log["loss"].tail(max(1, len(log) // 3))
-        if len(log) > 1 and not last.mean() < log["loss"].iloc[0]:
-            idle.append(name)
-    return idle
-
-
-def _settings(recipe: PumaRecipe, config: SftSettings | DpoSettings) -> dict[str, Any]:
-    """What of a configuration decides the weights."""
-    return {"settings": deciding(config)} | ({"gpus": recipe.n_gpus} if recipe.n_gpus > 1 else {})
-
-
-def _cached(recipe: PumaRecipe, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
-    def refuse(folder: Path) -> None:
-        expected = "all trainings stored; run once with stored_runs_only=False, same params, same data"
-        raise DataError(recipe.models, name, "model", "nothing", expected)
-
-    facts = {"base": recipe.base_name, "code": code_hash(*CODE), **parts}
-    return cached_model(recipe.models, name, facts, refuse if recipe.stored_only else make)
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+def _folder(kind: str, variant: str) -> str:
+    """A name for a folder: "w/o SFT" becomes "puma-dpo-w-o-sft"."""
+    return f"{kind}-{re.sub(r'[^a-z0-9]+', '-', variant.lower())}"

@@ -1,12 +1,31 @@
-"""What PUMA learned from, and how its losses fell."""
+"""What notebook 04 shows: labels, pairs, losses, and results between floors and ceilings."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
+from pwagents.evaluation.breakdowns import in_order
 from pwagents.evaluation.figures import mark_level, plot_lines
+from pwagents.lm.log import has_fallen
+from pwagents.puma.labels import Example, PumaTask
+from pwagents.puma.pairs import Candidate, Pair
+from pwagents.puma.settings import PumaNotebook
+from pwagents.schema import TASK_TYPES
+
+_OUTCOMES = ("pair", "equal", "no call")
+_FLOORS = ("random", "popularity")  # they know neither user nor request; other references bound nothing
+
+
+def one_of_each_type(items: Sequence[PumaTask]) -> str:
+    """The input of step 2 for the first task of each type: its rule, and the beginning of the user's turn."""
+    shown = []
+    for item in {item.task.type: item for item in reversed(items)}.values():
+        rules, asked = item.messages
+        shown.append(f"{rules['content'].split('.')[1].strip()} ...\n{asked['content'][:700]}\n{'-' * 80}")
+    return "\n".join(shown)
 
 
 def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
@@ -20,21 +39,66 @@ def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
     return frame.pivot(index="task", columns="outcome", values="n").fillna(0).astype(int).reset_index()
 
 
-def plot_losses(curves: pd.DataFrame):
+def label_examples(labels: Sequence[Example], published: Sequence[Example]) -> pd.DataFrame:
+    """A task of each type with both labels.
+
+    Args:
+        labels, published: of the same tasks, in the same order.
+    """
+    chosen = {label.item.task.type: (label, other) for label, other in zip(labels, published, strict=True)}
+    rows = [
+        (task, label.item.task.instruction, _said(label.arguments), _said(other.arguments))
+        for task, (label, other) in chosen.items()
+    ]
+    return pd.DataFrame(rows, columns=["task", "instruction", "leak-free", "as published"])
+
+
+def pair_counts(outcomes: Mapping[str, Mapping[tuple[str, str], int]]) -> pd.DataFrame:
+    """Train tasks by type and by what sampling gave, a column a variant.
+
+    Args:
+        outcomes: variant -> counts as of :func:`pwagents.puma.pairs.make_pairs`.
+    """
+    frame = pd.DataFrame(outcomes).fillna(0).astype(int).rename_axis(["task", "outcome"])
+    order = [place for place in product(TASK_TYPES, _OUTCOMES) if place in frame.index]
+    return frame.loc[order].reset_index()
+
+
+def pair_examples(pairs: Sequence[Pair]) -> str:
+    """A pair of each type of task, as text: the request, the best and the worst answer with their results."""
+    shown = []
+    for pair in {pair.item.task.type: pair for pair in pairs}.values():
+        task = pair.item.task
+        shown.append(f"{task.type}: {task.instruction}")
+        shown += [_scored("best", pair.best), _scored("worst", pair.worst)]
+    return "\n".join(shown)
+
+
+def not_learned(losses: pd.DataFrame) -> list[str]:
+    """Trainings whose loss has not fallen; a log of one row, of a very short training, says nothing.
+
+    Args:
+        losses: from :func:`pwagents.lm.log.read_losses`.
+    """
+    logs = losses.groupby("training", sort=False)["loss"]
+    return [name for name, log in logs if len(log) > 1 and not has_fallen(list(log))]
+
+
+def plot_losses(losses: pd.DataFrame):
     """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a variant.
 
     Where the loss of preferences begins, at log 2, the model is the reference and prefers nothing.
 
     Args:
-        curves: from :func:`pwagents.puma.train.training_logs`; what is named "DPO, ..." goes right, in the
-            colour of its variant ("SFT, full" and "DPO, full").
+        losses: from :func:`pwagents.lm.log.read_losses`; names are "SFT: PUMA" or "DPO: PUMA", and what is
+            named "DPO: ..." goes right, in the colour of its variant.
 
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
     """
-    preferences = curves["training"].str.startswith("DPO")
+    preferences = losses["training"].str.startswith("DPO")
     panels = np.where(preferences, "Preferences (DPO)", "Fine-tuning")
-    named = curves.assign(panel=panels, variant=curves["training"].str.split(", ").str[-1])
+    named = losses.assign(panel=panels, variant=losses["training"].str.split(": ", n=1).str[-1])
     figure = plot_lines(
         named.sort_values("panel", kind="stable"),
         "step",
@@ -44,9 +108,44 @@ def plot_losses(curves: pd.DataFrame):
         panel_size=(5.5, 4.2),
         xlabel="step",
     )
-    left, right = figure.axes
+    left, *right = figure.axes  # no panel of preferences where sampling gave no pair
     left.set(ylabel="loss (nats a token)", yscale="log")
     left.yaxis.set_major_formatter("{x:g}")
-    right.set(ylabel="loss (nats a pair)")
-    mark_level(right, math.log(2), "no preference (log 2)")
+    for ax in right:
+        ax.set(ylabel="loss (nats a pair)")
+        mark_level(ax, math.log(2), "no preference (log 2)")
     return figure
+
+
+def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """Agents' results between what stands around them: floors and references first, the ceiling last.
+
+    Args:
+        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
+        references: from :mod:`pwagents.benchmark.bounds`.
+    """
+    kinds = {**dict.fromkeys(_FLOORS, "Floor"), "oracle": "Ceiling"}
+    kind = references["method"].map(kinds).fillna("Reference")
+    named = references.assign(method=kind + ": " + references["method"])
+    named = named.rename(columns={"result_accuracy": "result_official"})
+    around = [named[kind != "Ceiling"], results, named[kind == "Ceiling"]]
+    return in_order(pd.concat(around, ignore_index=True))
+
+
+def circumstances(settings: PumaNotebook, n_tasks: int) -> str:
+    """What the test's numbers hold for, for the notes of tables."""
+    whose = " of users that no training saw" if settings.study.training_users else ""
+    return (
+        f"Single-turn, leak-free, source {settings.data.source}, {n_tasks:,} test tasks{whose}. Backbone: "
+        f"{settings.base.backbone}; memory {settings.study.memory_tokens} tokens of its tokenizer."
+    )
+
+
+def _scored(name: str, candidate: Candidate) -> str:
+    return f"  {name}, {candidate.score:.2f}: {_said(candidate.arguments)}"
+
+
+def _said(arguments: Mapping[str, object]) -> str:
+    """The one argument of a call: a text, or ids."""
+    (value,) = arguments.values()
+    return value if isinstance(value, str) else ", ".join(value)

@@ -22,7 +22,7 @@ class RlSettings(Tuning):
     """Tasks a step, over all GPUs."""
     num_generations: PositiveInt = 8
     """Episodes of each of them."""
-    learning_rate: NonNegativeFloat = 5e-4
+    learning_rate: PositiveFloat = 5e-4
     """Of AdamW, without weight decay; Orion, 5.1: 2e-6 for all weights."""
     lr_scheduler_type: Schedule = "constant"
     per_device_train_batch_size: PositiveInt = 16
@@ -88,7 +88,7 @@ class PpoSettings(RlSettings):
     """GAE's lambda per sampled token; below 1 the policy is taught to ask less (:mod:`pwagents.rl.ppo`)."""
     epochs: PositiveInt = 1
     """Passes over a step's episodes, one update each."""
-    value_learning_rate: NonNegativeFloat = 1e-3
+    value_learning_rate: PositiveFloat = 1e-3
     """Of the critic."""
     value_epochs: PositiveInt = 4
     """Passes of the critic over a step's tokens, four updates each."""

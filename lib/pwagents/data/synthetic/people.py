@@ -8,14 +8,7 @@ import numpy as np
 
 from pwagents.data.synthetic.shop import Domain, Item, Shelf, domains, language
 
-DISLIKED_SLOTS = (
-    "material",
-    "style",
-    "flavor",
-    "diet",
-    "scent",
-    "color",
-)  # what people dislike in all domains
+DISLIKED_SLOTS = ("material", "style", "flavor", "diet", "scent", "color")
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,11 @@ class Interest:
 
 @dataclass(frozen=True)
 class Person:
-    """Latent truth about one user. For evaluation and the user simulator alone; no agent sees it."""
+    """Latent truth about one user. For evaluation and the user simulator alone; no agent sees it.
+
+    Likes belong to one interest, dislikes to the person: the division of Orion's contextual profile, which
+    joins the global profile's negatives with the positives of the interest at hand (section 4.1).
+    """
 
     user_id: str
     interests: tuple[Interest, ...]
@@ -49,12 +46,13 @@ class Person:
 
     @property
     def averaged(self) -> dict[str, str]:
-        """One value a slot over all interests, the weightiest one: the profile that Orion argues against."""
+        """The weightiest value of each slot over all interests: the one profile that Orion argues against."""
         weights: dict[str, dict[str, float]] = {}
         for interest in self.interests:
             for slot, value in interest.current.items():
                 by_value = weights.setdefault(slot, {})
                 by_value[value] = by_value.get(value, 0.0) + interest.weight
+        # Sorted, so that of equal weights the first by the alphabet wins.
         return {slot: max(sorted(by), key=by.__getitem__) for slot, by in weights.items()}
 
 
@@ -66,14 +64,16 @@ def make_person(user_id: str, n_interests: int, drift: float, generator: np.rand
     """
     chosen = generator.choice(len(domains()), size=n_interests, replace=False)
     dislikes = _draw_dislikes(generator)
-    weights = generator.dirichlet(np.full(n_interests, 2.0))
+    weights = generator.dirichlet(np.full(n_interests, 2.0))  # uneven, yet hardly any interest near zero
+    # Frugal here, premium there: interests start with the tiers in turns, so that one profile for two or more
+    # interests is wrong in one of them. Other slots differ by chance.
     tiers = list(domains()[0].values["tier"])
     generator.shuffle(tiers)
     interests = []
     for i, (index, weight) in enumerate(zip(chosen, weights, strict=True)):
         domain = domains()[index]
         initial = {slot: _draw_value(values, dislikes, generator) for slot, values in domain.values.items()}
-        initial["tier"] = tiers[i % len(tiers)]  # frugal here, premium there: preferences differ by interest
+        initial["tier"] = tiers[i % len(tiers)]
         current = dict(initial)
         if generator.random() < drift:
             for slot in generator.choice(domain.slots, size=len(domain.slots) // 2, replace=False):
@@ -86,18 +86,22 @@ def make_person(user_id: str, n_interests: int, drift: float, generator: np.rand
         dislikes=dislikes,
         tone=str(generator.choice(list(language()["tones"]))),
         sentences=int(generator.integers(1, 5)),
+        # Within the history (the first 80%), so that purchases on both sides show the change and tasks are
+        # about what holds now. With five purchases in all (60%), it may come one later.
         drift_at=float(generator.uniform(0.35, 0.65)),
     )
 
 
-def _draw_dislikes(generator: np.random.Generator, n: int = 3) -> frozenset[str]:
-    """``n`` values that occur in several domains."""
-    return frozenset(map(str, generator.choice(_shared_values(), size=n, replace=False)))
+def _draw_dislikes(generator: np.random.Generator) -> frozenset[str]:
+    return frozenset(map(str, generator.choice(_shared_values(), size=3, replace=False)))
 
 
 @cache
 def _shared_values() -> list[str]:
-    """The values that at least four domains have in the slots that dislikes are about."""
+    """What people can dislike: values of the disliked slots that at least four domains have.
+
+    A dislike should matter in several interests; otherwise it could not be told from a preference in one.
+    """
     counts = Counter(
         value for domain in domains() for slot in DISLIKED_SLOTS for value in domain.values.get(slot, ())
     )
@@ -123,15 +127,17 @@ class Shopper:
     """Lets one person buy, one purchase at a time.
 
     A purchase follows a mood (the interest, which tends to stay the same from one purchase to the next) and a
-    wish (each slot's preferred value, or with probability ``whim`` another one). Of the products of a type
+    wish (each slot's preferred value, or with probability ``whim`` a random one). Of the products of a type
     the person takes the one that fits the wish best; popular ones win close calls. Groceries and care
     products are often bought again. Now and then the person buys something they dislike, and says so.
     """
 
+    # One purchase must not give the preferences away, several together should: about half of all wishes (47%,
+    # as there are six slots and a whim may draw the preferred value) are the preferences to the letter.
     whim = 0.15
-    same_mood = 0.3
-    rebuy = 0.35
-    mistake = 0.08
+    same_mood = 0.3  # interests come in runs, so what was bought last hints at, but does not tell, the next
+    rebuy = 0.35  # of consumables; without repeats nothing could be recommended from a user's own purchases
+    mistake = 0.08  # so that reviews show what a person dislikes
 
     def __init__(self, person: Person, items: dict[str, Item], shelves: dict[str, Shelf], generator):
         self.person, self.items, self.shelves, self.generator = person, items, shelves, generator
@@ -167,6 +173,10 @@ class Shopper:
             slot: values[slot][self.generator.integers(len(values[slot]))] if self._has_whim() else value
             for slot, value in preferences.items()
         }
+        # A random utility model (multinomial logit): the best of scores with Gumbel noise of scale s is a
+        # draw from softmax(score / s). With s = 0.3, a product is taken with a probability in proportion to
+        # its popularity times exp(matches / 0.3): a match more is worth a factor of 28. A disliked value
+        # costs as much as four matches; in a mistake it is worth two, and something disliked is bought.
         dislike_cost = -2.0 if self.generator.random() < self.mistake else 4.0
         scores = shelf.matches(wish) - dislike_cost * shelf.disliked(self.person.dislikes)
         noise = self.generator.gumbel(0.0, 0.3, len(shelf.asins))
@@ -176,6 +186,7 @@ class Shopper:
         return self.generator.random() < self.whim
 
     def _rate(self, item: Item, preferences: dict[str, str]) -> int:
+        """1 or 2 stars with something disliked, else 3 to 5 by what fits: stars agree with the truth."""
         if any(value in self.person.dislikes for value in item.values.values()):
             return int(self.generator.integers(1, 3))
         matches = sum(item.values[slot] == value for slot, value in preferences.items())

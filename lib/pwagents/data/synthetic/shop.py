@@ -40,7 +40,7 @@ class Item:
     domain: Domain
     type: str
     values: dict[str, str]
-    popularity: float  # positive, mean 1; how often people come across the product
+    popularity: float  # mean 1; with twice the popularity, an equally fitting product sells twice as often
 
     @property
     def head(self) -> str:
@@ -97,11 +97,11 @@ def shared_heads() -> frozenset[str]:
     return frozenset(head for head in heads if heads.count(head) > 1)
 
 
+@cache
 def _read_yaml(name: str) -> dict:
     return yaml.safe_load(files(__package__).joinpath(name).read_text("utf-8"))
 
 
-@cache
 def language() -> dict:
     """The phrases of ``language.yaml``."""
     return _read_yaml("language.yaml")
@@ -132,9 +132,8 @@ def domains() -> tuple[Domain, ...]:
 def make_items(n_products: int, seed: int) -> dict[str, Item]:
     """``n_products`` different items, spread evenly over domains and types: parent_asin -> Item.
 
-    No two items agree in type and all values, so each product has a query that finds it.
-    Popularity is log-normal. Ids are words of three syllables ("B0KATOMI") in no order, so that an id
-    says nothing about its product and is a few tokens long.
+    No two items agree in type and all values, so each product has a query that finds it. Popularity is
+    log-normal: a few products are well known and most are not, as in real shops.
 
     Raises:
         ValueError: more products than the shop has combinations.
@@ -147,13 +146,14 @@ def make_items(n_products: int, seed: int) -> dict[str, Item]:
         )
     generator = rng(seed, "synthetic", "items")
     asins = _ids(n_products, generator)
-    popularity = generator.lognormal(0.0, 1.0, n_products) / np.exp(0.5)
+    popularity = generator.lognormal(0.0, 1.0, n_products) / np.exp(0.5)  # exp(1/2) is this law's mean
     seen = set()
     items = {}
     for i, asin in enumerate(asins):
         domain, type_ = kinds[i % len(kinds)]
-        while (key := (type_, *(values := _draw_values(domain, generator)).values())) in seen:
-            pass
+        values = _draw_values(domain, generator)
+        while (key := (type_, *values.values())) in seen:
+            values = _draw_values(domain, generator)
         seen.add(key)
         items[asin] = Item(domain, type_, values, float(popularity[i]))
     return items
@@ -165,6 +165,7 @@ def _draw_values(domain: Domain, generator: np.random.Generator) -> dict[str, st
 
 
 def _ids(n: int, generator: np.random.Generator) -> list[str]:
+    """Words of three syllables ("B0KATOMI") in no order: a few tokens each, and none tells of its product."""
     syllables = [c + v for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]
     numbers = generator.choice(len(syllables) ** 3, size=n, replace=False)
     base = len(syllables)
@@ -175,10 +176,12 @@ def _ids(n: int, generator: np.random.Generator) -> list[str]:
 
 def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
     """The product page of an item: all that agents, and the search engine, ever see of it."""
-    tier_factor = _read_tiers()[item.values["tier"]]
+    tier_factor = _read_yaml("shop.yaml")["tiers"][item.values["tier"]]
     price = item.domain.types[item.type] * tier_factor * generator.uniform(0.85, 1.15)
     facts = language()["facts"] | (language()["care_facts"] if "scent" in item.values else {})
     own = {slot: value for slot, value in item.values.items() if slot not in BASIC_SLOTS}
+    # Every value stands in the text, the tier in the description alone, so a query can ask for any of them.
+    # The average rating is chance; the number of ratings hints at the popularity.
     first, second, third, fourth = (f"{v} pack" if slot == "pack" else v for slot, v in own.items())
     return Product(
         parent_asin=asin,
@@ -192,8 +195,3 @@ def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
         description=(f"A {item.values['tier']} {item.type} for {item.domain.scenario}.",),
         details={"Department": item.domain.name} | {slot.capitalize(): value for slot, value in own.items()},
     )
-
-
-@cache
-def _read_tiers() -> dict[str, float]:
-    return _read_yaml("shop.yaml")["tiers"]

@@ -20,9 +20,9 @@ class TaskTruth:
         interest: the domain that the task was drawn from.
         wants: slot -> the value of the target, and "type" -> its type.
         stated: the slots that the instruction names.
-        in_history: slots left out whose wanted value is the user's current preference in this interest, and
-            was bought in it before the first task of the split, so that an agent can find it.
-        in_head: slots left out that only asking the user can tell.
+        in_history: slots left out whose wanted value an agent can find in the past: it is the user's current
+            preference in this interest, and the user bought it there before the first task of the split.
+        in_head: slots left out that an agent can only learn by asking the user.
     """
 
     kind: str
@@ -53,7 +53,7 @@ def write_review(person: Person, item: Item, purchase: Purchase, generator: np.r
 
 
 def _topics(person: Person, item: Item, purchase: Purchase, mood: str) -> list[str]:
-    """The slots worth a sentence: what fits when happy; else what is disliked, then what does not fit."""
+    """The slots worth a sentence: when happy, what fits; else what is disliked, then what does not fit."""
     fits = [slot for slot, value in purchase.preferences.items() if item.values[slot] == value]
     if mood == "high":
         return fits
@@ -96,14 +96,17 @@ def write_request(
 
 
 def _plan(task_type: TaskType, item: Item, completeness: float, generator) -> tuple[str, list[str]]:
-    """The kind of the request and the slots it names."""
+    """The kind of the request and the slots it names.
+
+    Shares are chosen so that searches of all three incomplete kinds are frequent enough to compare.
+    """
     named = [slot for slot in item.values if generator.random() < completeness]
     if len(named) == len(item.values):
         return "complete", named
     if task_type == "recommend":
         return "open", []
     draw = generator.random()
-    if draw < 0.15:
+    if draw < 0.15:  # "something for slow mornings": with many attributes it would be no open request
         return "open", named[:1]
     if draw < 0.7 and item.head in shared_heads():
         return "ambiguous", named

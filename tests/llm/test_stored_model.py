@@ -7,7 +7,8 @@ import pytest
 
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.llm.store import ResponseStore, StoredModel
+from pwagents.llm.store import ResponseStore
+from pwagents.llm.stored_model import StoredModel
 
 
 class Counting(ChatModel):

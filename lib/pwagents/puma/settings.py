@@ -1,0 +1,96 @@
+"""Settings of notebook 04: the base model, who is trained on, the two steps and their preferences, the test.
+
+Defaults are the paper's (PersonalWAB, A.3) or the published scripts', where the paper says nothing.
+"""
+
+from typing import Annotated
+
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+
+from pwagents.llm.settings import Players, model_folder, player
+from pwagents.lm.settings import DpoSettings, SftSettings
+from pwagents.notebook.settings import NotebookSettings
+from pwagents.settings import Numbers, settings
+from pwagents.web.settings import ShopSettings
+
+SMALL = "small"
+
+
+@settings
+class PumaPlayers(Players):
+    """Who plays a part beside the agent."""
+
+    label_writer: Annotated[str, player("offline")] = "openai:gpt-4o-mini"
+    """Who writes the queries to learn from: a model, or offline, a rule."""
+
+
+@settings
+class BaseSettings:
+    """The model that all trainings start from."""
+
+    model: str = SMALL
+    """small, the model that is made here, or the folder of a model. PersonalWAB: LLaMA-2-7B."""
+    steps: NonNegativeInt = 0
+    """Of each lesson of the small model, at most; 0: as long as it takes."""
+    dialogues: NonNegativeInt = 19_200
+    """Made-up dialogues in PUMA's format that the small model then reads."""
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        if model != SMALL and not (model_folder(model) / "config.json").exists():
+            raise ValueError(f"{SMALL}, or the folder of a saved model, one with a config.json")
+        return model
+
+    @property
+    def is_small(self) -> bool:
+        return self.model == SMALL
+
+    @property
+    def backbone(self) -> str:
+        """What tables call the model."""
+        return "small model" if self.is_small else model_folder(self.model).name
+
+
+@settings
+class StudySettings:
+    """Who is trained on, what is remembered, how the model's own answers are sampled, what is tested."""
+
+    training_users: NonNegativeInt = 0
+    """Further users to train on; 0, as in the paper: the train tasks of the benchmark's own users."""
+    train_tasks: NonNegativeInt = 0
+    """Train tasks, drawn at random; 0 takes all."""
+    memory_tokens: PositiveInt = 768
+    """Of what is remembered for a task, at most. The paper's best: 768."""
+    memory_lengths: Numbers = (256, 512)
+    """Other lengths of the memory to compare with. The paper's: 256 and 512."""
+    dpo_tasks: NonNegativeInt = 0
+    """Train tasks whose parameters are sampled for preference pairs; 0 takes all."""
+    candidates: PositiveInt = 10
+    """Samples a task. The paper: a beam of 10."""
+    temperature: PositiveFloat = 1.5
+    """At which they are sampled. The paper: 1.5."""
+    max_call_tokens: PositiveInt = 512
+    """Tokens that the model writes for a call, at most."""
+    test_tasks: NonNegativeInt = 0
+    """Test tasks, drawn at random; 0 takes all."""
+    timed_tasks: PositiveInt = 100
+    """Tasks that are timed one by one. The paper's: 100."""
+    batch_size: PositiveInt = 32
+    """Replies that are computed at once."""
+
+
+@settings
+class PumaNotebook(NotebookSettings):
+    """Notebook 04."""
+
+    shop: ShopSettings
+    players: PumaPlayers
+    base: BaseSettings
+    study: StudySettings
+    identify: SftSettings
+    """Step 1: instruction -> function."""
+    sft: SftSettings
+    """Step 2, on pseudo-labels."""
+    dpo: DpoSettings
+    """Step 2, on preference pairs."""

@@ -1,0 +1,44 @@
+"""README's own words: its Python runs, its papermill commands set what exists."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from pwagents.notebook.settings import load_settings
+
+from .notebook.notebooks import ROOT, kind_of, parameters_of
+
+README = (ROOT / "README.md").read_text("utf-8")
+SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", README, re.DOTALL)).replace("\\\n", " ")
+COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_the_example_of_an_agent_runs(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    words = shlex.split(command)
+    (name,) = re.findall(r"notebooks/(\w+|\$nb)\.ipynb", words[1])
+    given = {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "-p"}
+    for text in (words[i + 1] for i, word in enumerate(words) if word == "-y"):
+        given |= yaml.safe_load(text)
+    if "data_dir" in given:  # its files are not there
+        given |= {"source": "", "data_dir": ""}
+    for notebook in ("01_data", "03_benchmark") if name == "$nb" else (name,):
+        loaded = load_settings(notebook, kind_of(notebook), parameters_of(notebook) | given)
+        assert loaded.output_dir == ROOT / given["output_dir"]
+
+
+def test_there_is_something_to_try():
+    assert PYTHON and len(COMMANDS) >= 3
