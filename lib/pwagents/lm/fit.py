@@ -1,212 +1,293 @@
-"""Will it fit? Memory, tokens and hours of a training, before it runs out of memory after an hour.
+"""Will it fit? What a training needs in memory against what is free, before any weight is loaded.
 
-    fit = require_fit("Qwen/Qwen2.5-7B-Instruct", Plan("sft", length=4096, bf16=True, n_gpus=2, sharded=True))
-    print(fit.verdict)
+    print(require_fit("models/Qwen2.5-7B-Instruct", Plan(settings, max_length=4096)))
 
-Memory is added up by :mod:`pwagents.lm.memory_plan`. Hours come from counted operations at a stated
-share of the GPU's peak (MFU), and for writing tokens from the bytes read at a stated share of its bandwidth:
-an estimate for planning, not a measurement.
+The model is built on torch's meta device, where tensors have a shape and no storage: there its parameters are
+counted. Everything else is a formula with its reason beside it, for models of Llama's and Qwen2's kind. The
+tests compare the formulas with what autograd keeps and with the peaks that torch's memory tracker sees; what
+several GPUs share and what vLLM takes is reckoned, not measured. All sizes are bytes on one GPU.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pwagents.lm.devices import GIB, Device, find_device
-from pwagents.lm.memory_plan import Plan, memory_parts, peak
-from pwagents.lm.model_size import ModelSize, model_size
+from pwagents.lm.settings import DpoSettings, Tuning
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
-MFU = 0.35  # share of the peak at which training passes run
-BANDWIDTH_SHARE = 0.6  # share of the bandwidth at which tokens are written
+GIB = 2**30
+SCORED_AT_ONCE = 1024  # tokens of episodes whose logits exist at once (pwagents.rl.scoring)
+TRL_TILE = (4096, 32768)  # tokens x vocabulary for which TRL's loss holds logits at once (TRL 1.16)
 
 
 class DoesNotFitError(RuntimeError):
-    """The training would run out of memory; the message says what is missing and what would help."""
+    """A training would run out of memory; the message says what it needs, what is free, what to change."""
+
+
+class Device(NamedTuple):
+    """GPUs, with the memory of the first in bytes; or a machine that has none."""
+
+    name: str
+    free: int
+    total: int
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
-class Fit:
-    """The answer.
+class Plan:
+    """A training: its settings, and what these do not say.
 
     Args:
-        table: part, "training (GiB)" and, where episodes are played, "playing (GiB)", per GPU.
-        need: bytes a GPU at the peak.
-        tokens: of the whole training.
-        hours: by the clock, all GPUs at work; None where the speed is unknown: no GPU, one unlisted,
-            or something is computed in float32.
-        fits: there is memory enough and there are GPUs enough.
-        advice: where it does not fit, what would make it, one change a line, with the names of the stage's
-            configuration (``SftSettings``, ``DpoSettings``, ``GrpoSettings``, ``PpoSettings``) or of
-            ``Decoding``.
+        max_length: tokens of the longest sequence, prompt included.
+        episodes: played at once on one GPU; 0: none are played.
     """
 
-    model: ModelSize
-    plan: Plan
-    device: Device
-    table: "pd.DataFrame"
-    need: int
-    tokens: int
-    hours: float | None
-    fits: bool
-    advice: tuple[str, ...]
+    settings: Tuning
+    max_length: int
+    episodes: int = 0
 
     @property
-    def verdict(self) -> str:
-        """One line for a notebook, more where it does not fit."""
-        have, plan = f"{self.device.memory / GIB:.1f} GiB", self.plan
-        gpus = "" if self.device.kind == "cpu" else f" on each of {plan.n_gpus}" if plan.n_gpus > 1 else ""
-        what = f"{plan.stage} of {self.model.name} ({self.model.parameters:,} parameters)"
-        line = f"{what} needs {self.need / GIB:.1f} GiB{gpus}; {self.device.name} has {have}"
-        if self.fits:
-            time = "" if self.hours is None else f", about {self.hours:.1f} hours"
-            return f"{line}: it fits." + (f" {self.tokens:,} tokens{time}." if self.tokens else "")
-        if plan.n_gpus > self.device.count:
-            line += f", and {plan.n_gpus} GPUs are asked for, {self.device.count} found"
-        helps = ["What would help:", *(f"- {each}" for each in self.advice)] if self.advice else []
-        return "\n".join([f"{line}: it does not fit.", *helps])
+    def tokens(self) -> int:
+        """Of one pass; a pair is two sequences."""
+        pairs = isinstance(self.settings, DpoSettings)
+        return self.settings.per_device_train_batch_size * (2 if pairs else 1) * self.max_length
+
+    @property
+    def held(self) -> int:
+        """Bytes of a weight."""
+        return 2 if self.settings.weights == "bfloat16" else 4
+
+    @property
+    def computed(self) -> int:
+        """Bytes of a number that a layer computes."""
+        return 2 if self.settings.bf16 else 4
+
+    @property
+    def shards(self) -> int:
+        """GPUs over which weights, gradients and optimizer are spread; with ddp each has all of them."""
+        return 1 if self.settings.sharding == "ddp" else self.settings.n_gpus
+
+    @property
+    def vllm(self) -> float:
+        """vLLM's share of the memory, 0 without it."""
+        used = getattr(self.settings, "use_vllm", False)
+        return self.settings.vllm_gpu_memory_utilization if used else 0.0
+
+    def changed(self, max_length: int = 0, episodes: int = 0, **changes: Any) -> "Plan":
+        """With other values; what the settings have no field for is passed over.
+
+        Raises:
+            ValueError: the settings refuse a value.
+        """
+        known = {f.name: changes[f.name] for f in fields(self.settings) if f.name in changes}
+        settings = replace(self.settings, **known)
+        return Plan(settings, max_length or self.max_length, episodes or self.episodes)
 
 
-def will_it_fit(
-    model: "str | Path | PretrainedConfig | ModelSize", plan: Plan, device: Device | None = None
-) -> Fit:
-    """Add up what ``plan`` needs of ``device`` (the one found, where none is given).
+def require_fit(model: "str | Path | PretrainedConfig", plan: Plan, device: Device | None = None) -> str:
+    """A line that says that a training fits on ``device`` (the one found, where none is given).
 
-    Raises:
-        ValueError: the model is unknown (:func:`model_size`), or the plan names a choice that there is not.
-    """
-    import pandas as pd
-
-    size = model if isinstance(model, ModelSize) else model_size(model)
-    device = device or find_device()
-    parts = memory_parts(size, plan, device)
-    need = peak(parts)
-    table = pd.DataFrame(
-        [(name, train / GIB, play / GIB) for name, (train, play) in parts.items()],
-        columns=["part", "training (GiB)", "playing (GiB)"],
-    )
-    table.loc[len(table)] = ["sum", *table.sum(numeric_only=True)]
-    if not plan.plays:
-        table = table.drop(columns="playing (GiB)")
-    tokens = plan.sequences * plan.mean * (2 if plan.stage == "dpo" else 1)
-    fits = need <= device.memory and (device.kind == "cpu" or plan.n_gpus <= device.count)
-    advice = () if fits else tuple(_advice(size, plan, device))
-    return Fit(size, plan, device, table, need, tokens, _hours(size, plan, device, tokens), fits, advice)
-
-
-def require_fit(
-    model: "str | Path | PretrainedConfig | ModelSize", plan: Plan, device: Device | None = None
-) -> Fit:
-    """:func:`will_it_fit`, which must.
+    Args:
+        model: a configuration, or the folder of a model, of which only config.json is read.
 
     Raises:
-        DoesNotFitError: it does not; the message holds the advice.
+        DoesNotFitError: it does not fit.
+        ValueError: as :func:`without_storage`.
     """
-    fit = will_it_fit(model, plan, device)
-    if not fit.fits:
-        raise DoesNotFitError(fit.verdict)
-    return fit
+    network, device, asked = without_storage(model), device or find_device(), plan.settings.n_gpus
+    if asked > device.gpus > 0:
+        raise DoesNotFitError(f"n_gpus is {asked}; expected at most {device.gpus}, as many as were found")
+    need = needed(network, plan, device)
+    name = Path(network.config._name_or_path).name or network.config.model_type
+    each = " on each GPU" if device.gpus and asked > 1 else ""
+    line = f"{name} ({network.num_parameters():,} parameters) needs {need / GIB:.1f} GiB{each}, "
+    line += f"{device.name} has {device.free / GIB:.1f} GiB free"
+    if need > device.free:
+        advice = "\n- ".join(_advice(network, plan, device))
+        raise DoesNotFitError(f"{line}: it does not fit. What would help, one after another:\n- {advice}")
+    return f"{line}: it fits."
 
 
-def _hours(size: ModelSize, plan: Plan, device: Device, tokens: int) -> float | None:
-    if device.flops is None or device.bandwidth is None or _in_float32(plan):
-        return None
-    forward = size.forward_flops(plan.mean)
-    passes = 2 if plan.lora else 3  # the frozen weights' own gradients are spared
-    passes += plan.gradient_checkpointing + (plan.reference or plan.stage == "dpo")
-    passes += plan.stage == "ppo"  # what the critic reads
-    training = tokens * passes * forward / (device.flops * MFU)
-    return (training + _playing_seconds(size, plan, device)) / plan.n_gpus / 3600
+def find_device() -> Device:
+    """The GPUs, else this machine, with the memory that is free now."""
+    import psutil
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # what earlier trainings of this process have left behind is free, too
+        memory = torch.cuda.mem_get_info()
+        return Device(torch.cuda.get_device_name(), *memory, torch.cuda.device_count())
+    memory = psutil.virtual_memory()
+    return Device("this machine", memory.available, memory.total)
 
 
-def _in_float32(plan: Plan) -> bool:
-    """Whether training or playing computes in float32, which is far slower than the device's listed speed."""
-    playing = plan.plays and not plan.vllm_memory  # with the weights as they are
-    return plan.weights == "float32" and (playing or not plan.bf16)
+def without_storage(model: "str | Path | PretrainedConfig") -> "PreTrainedModel":
+    """The model of a configuration or of a folder on torch's meta device.
+
+    Raises:
+        ValueError: there is no model in the folder, or it is no decoder of Llama's or Qwen2's kind.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    if isinstance(model, str | Path) and not (Path(model) / "config.json").exists():
+        raise ValueError(f"model {str(model)!r}: no folder with a config.json")
+    config = AutoConfig.from_pretrained(model) if isinstance(model, str | Path) else model
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(config)
+    if not hasattr(getattr(network.base_model, "layers", [None])[0], "self_attn"):
+        raise ValueError(f"model of type {config.model_type}; expected a decoder of Llama's or Qwen2's kind")
+    return network
 
 
-def _playing_seconds(size: ModelSize, plan: Plan, device: Device) -> float:
-    """Reading every token once; writing: for each token of a batch, all weights and all keys and values."""
-    if not plan.plays or not plan.sequences:
-        return 0.0
-    mean = plan.mean
-    reading = plan.sequences * mean * size.forward_flops(mean) / (device.flops * MFU)
-    together = max(plan.episodes, 1)
-    a_step = size.parameters * 2 + together * mean * size.cache_bytes(2)
-    steps = plan.sequences / together * plan.written
-    return reading + steps * a_step / (device.bandwidth * BANDWIDTH_SHARE)
+def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
+    """Bytes at the peak, with a reserve for fragmentation, the GPU's context, libraries and PPO's critic."""
+    return GIB + int(1.05 * max(sum(parts.values()) for parts in memory(network, plan, device).values()))
 
 
-def _changes(plan: Plan, device: Device) -> Iterator[tuple[str, Plan]]:
-    """Each single change that may save memory, those that change the result least first."""
-    if not plan.gradient_checkpointing:
-        text = "bf16: true (computing in bfloat16, and activations a second time)"
-        weights = "bfloat16" if plan.lora else plan.weights
-        yield text, replace(plan, bf16=True, gradient_checkpointing=True, weights=weights)
-    if plan.episodes > 8:
-        fewer = plan.episodes // 4
-        text = f"batch_size: {fewer} episodes at once in place of {plan.episodes}"
-        yield text, replace(plan, episodes=fewer)
-    if plan.micro_batch > 1:
-        yield f"per_device_train_batch_size: 1 in place of {plan.micro_batch}", replace(plan, micro_batch=1)
-    if plan.vllm_memory > 0.3:
-        yield "vllm_gpu_memory_utilization: 0.3", replace(plan, vllm_memory=0.3)
-    if device.kind == "cuda" and not plan.sharded and _may_shard(plan):
-        more = replace(plan, n_gpus=max(2, plan.n_gpus), sharded=True)
-        yield f"n_gpus: {more.n_gpus} with sharding: fsdp (params/accelerate/fsdp.yaml)", more
-    full = plan.optim != "adamw_bnb_8bit" and plan.lora is None
-    if full and not plan.sharded and plan.stage in ("sft", "grpo"):  # which have the setting
-        text = "optim: adamw_bnb_8bit (8-bit AdamW, package bitsandbytes)"
-        yield text, replace(plan, optim="adamw_bnb_8bit")
-    if not plan.lora:
-        weights = "bfloat16" if plan.bf16 else plan.weights
-        text = "lora: [16, 32] (an adapter in place of all weights)"
-        yield text, replace(plan, lora=(16, 32), weights=weights)
-    if plan.length > 1024:
-        half, name = plan.length // 2, "episode_tokens" if plan.plays else "max_length"
-        yield f"{name}: sequences of {half:,} tokens in place of {plan.length:,}", replace(plan, length=half)
+def memory(network: "PreTrainedModel", plan: Plan, device: Device) -> dict[str, dict[str, int]]:
+    """Phase ("training" and, where episodes are played, "playing") -> part -> bytes."""
+    if not device.gpus:  # the trainers compute in float32 there, in one process, without vLLM
+        plan = plan.changed(bf16=False, n_gpus=1, use_vllm=False)
+    settings, config, parameters = plan.settings, network.config, network.num_parameters()
+    adapter = settings.lora[0] * _rank_one(network) if settings.lora else 0  # in float32: peft sees to it
+    trained = adapter or parameters
+    moments = 8 * trained  # AdamW keeps two of each weight
+    if settings.optim == "adamw_bnb_8bit":  # except for the embedding
+        moments = 2 * trained + (0 if adapter else 6 * config.vocab_size * config.hidden_size)
+    # The reference of DPO and of a KL term; where there is an adapter, it is the model without it.
+    second = parameters if getattr(settings, "beta", 0) and not adapter else 0
+    standing = {
+        "weights": (plan.held * parameters + 4 * adapter) // plan.shards,
+        "optimizer": moments // plan.shards,
+        "reference model": plan.held * second // plan.shards,
+    }
+    if plan.vllm:  # its share must hold weights of its own and the keys and values of one episode
+        least = 2 * parameters + plan.max_length * _keys_and_values(network, 2)
+        standing["vLLM"] = max(int(plan.vllm * device.total), least)
+    training = {
+        "gradients": 4 * trained // plan.shards,
+        "copies at work": _copies(network, plan, trained),
+        "kept by layers": _kept(network, plan),
+        "backward pass": _work(network, plan, device.gpus > 0),
+    }
+    phases = {"training": standing | training}
+    if plan.episodes:
+        phases["playing"] = standing | ({} if plan.vllm else _playing(network, plan))
+    return phases
 
 
-def _may_shard(plan: Plan) -> bool:
-    """Whether :func:`pwagents.lm.launch.run_job` takes the stage under FSDP, and FSDP the optimizer."""
-    stage = plan.stage == "sft" or (plan.stage == "grpo" and plan.vllm_memory > 0)
-    return stage and plan.optim != "adamw_bnb_8bit"
+def _rank_one(network: "PreTrainedModel") -> int:
+    """Parameters of an adapter of rank 1 on all linear layers but the output layer."""
+    import torch
+
+    linear = (m for m in network.base_model.modules() if isinstance(m, torch.nn.Linear))
+    return sum(m.in_features + m.out_features for m in linear)
 
 
-def _advice(size: ModelSize, plan: Plan, device: Device) -> Iterator[str]:
-    """Single changes that suffice, each with what it comes to; else changes taken one after the other."""
+def _copies(network: "PreTrainedModel", plan: Plan, trained: int) -> int:
+    """Weights and gradients that exist once more while they are at work.
 
-    def need(changed: Plan) -> int:
-        return peak(memory_parts(size, changed, device))
+    A gradient is computed whole, then added to those of the passes before; the output layer's is the largest.
+    """
+    settings, config = plan.settings, network.config
+    layers = sum(p.numel() for p in network.base_model.layers.parameters())
+    if plan.shards > 1:  # gathered: embedding and output layer, one layer and the next, with their gradients
+        gathered = network.num_parameters() - layers + 2 * layers // config.num_hidden_layers
+        return gathered * (plan.computed + (0 if settings.lora else 4))
+    buckets = 4 * trained if settings.n_gpus > 1 else 0  # in which ddp sends gradients
+    autocast = 2 * layers if settings.bf16 else 0  # weights in bfloat16
+    return buckets + (0 if settings.lora else autocast + 4 * config.vocab_size * config.hidden_size)
 
-    def changes(changed: Plan) -> list[tuple[str, Plan]]:
-        most = device.count if begin else max(2, plan.n_gpus)
-        return [(text, each) for text, each in _changes(changed, device) if each.n_gpus <= most]
 
-    begin = ""
-    if device.kind == "cuda" and plan.n_gpus > device.count:
-        begin = f"n_gpus: {device.count}"  # those that are there, first of all
-        plan = replace(plan, n_gpus=device.count, sharded=plan.sharded and device.count > 1)
-        if need(plan) <= device.memory:
-            yield f"{begin}: {need(plan) / GIB:.1f} GiB"
+def _kept(network: "PreTrainedModel", plan: Plan) -> int:
+    """What all layers keep for the backward pass; of those that are computed again, only the input."""
+    again = plan.settings.gradient_checkpointing
+    layer = plan.held * network.config.hidden_size if again else layer_keeps(network, plan)
+    return plan.tokens * network.config.num_hidden_layers * layer
+
+
+def layer_keeps(network: "PreTrainedModel", plan: Plan) -> int:
+    """Bytes that one layer keeps of one token for the backward pass.
+
+    Six vectors of the hidden size in float32, in which norms are computed; four of the attention's width
+    (query, key, value, result); four of the feed-forward's (gate, its activation, up, their product); a row
+    of the attention mask, which episodes need not.
+    """
+    attention = network.base_model.layers[0].self_attn.q_proj.out_features
+    mask = 0 if plan.episodes else plan.max_length
+    computed = 4 * attention + 4 * network.config.intermediate_size + mask
+    return 24 * network.config.hidden_size + plan.computed * computed
+
+
+def _work(network: "PreTrainedModel", plan: Plan, on_gpu: bool) -> int:
+    """The room for the backward pass of a layer or, where that takes more, of the output layer."""
+    token = 28 * network.config.hidden_size + 4 * plan.computed * network.config.intermediate_size
+    if plan.settings.gradient_checkpointing:
+        token += layer_keeps(network, plan)
+    return max(plan.tokens * token, logits(network, plan, on_gpu))
+
+
+def logits(network: "PreTrainedModel", plan: Plan, on_gpu: bool) -> int:
+    """The logits that exist at once, with what loss and gradient need of them."""
+    vocabulary, tokens = network.config.vocab_size, plan.tokens
+    if plan.episodes:  # once as computed, six times in float32: from log-probabilities to gradients
+        return min(tokens, SCORED_AT_ONCE) * vocabulary * (plan.computed + 6 * 4)
+    if on_gpu:  # and the gradient of all hidden states
+        tile = min(tokens, TRL_TILE[0]) * min(vocabulary, TRL_TILE[1])
+        return plan.computed * tile + 4 * tokens * network.config.hidden_size
+    return 4 * 4 * tokens * vocabulary  # logits, probabilities, their gradients
+
+
+def _playing(network: "PreTrainedModel", plan: Plan) -> dict[str, int]:
+    """Of episodes that the model at hand plays; in the worst case all are at their full length at once."""
+    return {
+        "keys and values": plan.episodes * plan.max_length * _keys_and_values(network, plan.held),
+        "next tokens' logits": plan.episodes * network.config.vocab_size * 4 * 4,
+        "gathered weights": plan.held * network.num_parameters() if plan.shards > 1 else 0,
+    }
+
+
+def _keys_and_values(network: "PreTrainedModel", bytes_each: int) -> int:
+    """Bytes of one token's keys and values, in all layers."""
+    width = network.base_model.layers[0].self_attn.k_proj.out_features
+    return 2 * network.config.num_hidden_layers * width * bytes_each
+
+
+def _advice(network: "PreTrainedModel", plan: Plan, device: Device) -> Iterator[str]:
+    """Changes until it fits, each with what it and those before come to."""
+    need = needed(network, plan, device)
+    while need > device.free:
+        helpful = (c for c in _changes(plan, device.gpus) if needed(network, c[1], device) < 0.99 * need)
+        text, plan = next(helpful, ("", plan))
+        if not text:
+            yield "a smaller model, or a GPU with more memory"
             return
-        begin += " and "
-    enough = [
-        f"{begin}{text}: {need(p) / GIB:.1f} GiB" for text, p in changes(plan) if need(p) <= device.memory
-    ]
-    if enough:
-        yield from enough
-        return
-    taken = plan
-    while need(taken) > device.memory:
-        better = [(text, p) for text, p in changes(taken) if need(p) < 0.99 * need(taken)]
-        if not better:
-            yield f"even so {need(taken) / GIB:.1f} GiB: a smaller model, or a GPU with more memory"
-            return
-        joined = begin if taken is plan else "and "
-        text, taken = better[0]
-        yield f"{joined}{text}: {need(taken) / GIB:.1f} GiB"
+        need = needed(network, plan, device)
+        yield f"{text}: {need / GIB:.1f} GiB"
+
+
+def _changes(plan: Plan, gpus: int) -> Iterator[tuple[str, Plan]]:
+    """First what costs time alone, last what changes what is learned."""
+    sharding = "deepspeed" if plan.episodes and not plan.vllm else "fsdp"  # fsdp gathers no whole weights
+    fewer = plan.episodes // 4 if plan.episodes > 8 else plan.episodes
+    shorter = plan.max_length // 2 if plan.max_length > 1024 else plan.max_length
+    length = "episode_tokens" if plan.episodes else "max_length"
+    changes: dict[str, dict[str, Any]] = {
+        "per_device_train_batch_size: 1": {"per_device_train_batch_size": 1},
+        "bf16: true, which also computes activations a second time": {"bf16": True},
+        f"batch_size: {fewer} episodes at once": {"episodes": fewer},
+        "vllm_gpu_memory_utilization: 0.3": {"vllm_gpu_memory_utilization": 0.3},
+        f"n_gpus: {gpus} with sharding: {sharding}": {"n_gpus": gpus or 1, "sharding": sharding},
+        "lora: [16, 32], an adapter in place of all weights": {"lora": (16, 32)},
+        f"{length}: sequences of {shorter:,} tokens in all": {"max_length": shorter},
+    }
+    for text, change in changes.items():
+        with suppress(ValueError):  # the settings refuse it, as those of DPO do a sharding
+            changed = plan.changed(**change)
+            if changed != plan:
+                yield text, changed

@@ -9,13 +9,16 @@ step's episodes are used for one update, so the clipping never acts unless vLLM 
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pwagents.rl.log import open_run, save_policy
 from pwagents.rl.rollout import Evaluate, Play, StepRewards
 from pwagents.rl.settings import GrpoSettings
-from pwagents.schema import Task
+from pwagents.schema import Task, check_choice
+
+Vllm = Literal["auto", "none", "colocate"]
 
 
 def train_grpo(
@@ -60,3 +63,21 @@ def train_grpo(
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     save_policy(trainer.accelerator, trainer.model_wrapped, tokenizer, folder / "model")
     return folder / "model"
+
+
+def use_vllm(choice: Vllm) -> bool:
+    """Whether vLLM plays the episodes, on the GPU that the training is on.
+
+    Args:
+        choice: auto takes it where the package is installed and there is a GPU; colocate insists on it.
+
+    Raises:
+        ValueError: it is insisted on, but it is not there.
+    """
+    import torch
+
+    check_choice("vllm", choice, Vllm)
+    there = find_spec("vllm") is not None and torch.cuda.is_available()
+    if choice == "colocate" and not there:
+        raise ValueError("vllm: colocate needs the package vllm and a GPU; vllm: auto goes without them")
+    return choice != "none" and there
