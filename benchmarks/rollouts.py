@@ -15,6 +15,7 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,15 +29,17 @@ from trl_environment import (
     with_response_template,
 )
 
+from pwagents.agents.replies import read_turn
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune
 from pwagents.lm.small import make_small_model, make_tokenizer
-from pwagents.orion.agent import orion_messages, orion_tools, read_turn
+from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.judge import OfflineJudge
-from pwagents.orion.play import Decoding, orion_answers, orion_prompt, play_rollouts
-from pwagents.orion.reward import RewardConfig, make_rewards
+from pwagents.orion.play import orion_answers, orion_prompt, play_rollouts
+from pwagents.orion.reward import Rewards
+from pwagents.orion.settings import Decoding, RewardSettings
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.rollout import StartEpisode, StepRewards
@@ -52,7 +55,8 @@ DEMAND = 8.0  # times as many episodes a second as one at a time
 ALONE = 32  # episodes that are played one at a time
 ROUNDS = 4
 BATCHES = (64, 128)  # as many as a step of training plays, and an evaluation
-GREEDY = Decoding(temperature=0.0, turn_tokens=64, shown=2)
+SAMPLED = Decoding(turn_tokens=64, shown=2)
+GREEDY = SAMPLED.greedy
 STEPS = 3  # of GRPO that are timed but for the first, which warms up
 PROMPTS, GENERATIONS, MICRO_BATCH = 4, 8, 16
 
@@ -83,7 +87,7 @@ def make_stage(folder: Path, episodes: int, sft_steps: int = 400) -> Stage:
         told.append(orion_messages(episode.state, GREEDY.shown))
     config = SftSettings(max_steps=sft_steps, learning_rate=5e-3)
     fine_tune(model, tokenizer, told, config, folder, orion_tools())
-    rewards = make_rewards(OfflineJudge(catalogue, setting.update), RewardConfig())
+    rewards = Rewards(OfflineJudge(catalogue, setting.update), RewardSettings(alignment_weight=0.5))
     return Stage(tasks, setting.start, rewards, tokenizer, model.eval())
 
 
@@ -93,7 +97,7 @@ def measure_rollouts(stage: Stage) -> tuple[pd.DataFrame, float]:
     alone = stage.tasks[:ALONE]
     ways = {"generate, one at a time": lambda: [play_alone(stage, task) for task in alone]}
     for size in BATCHES:
-        decoding = Decoding(**(vars(GREEDY) | {"batch_size": size}))
+        decoding = replace(GREEDY, batch_size=size)
         ways[f"decoder, {size} at once"] = lambda decoding=decoding: play_at_once(stage, decoding)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     played: dict[str, list[Trajectory]] = {}
@@ -144,11 +148,11 @@ def measure_steps(stage: Stage, folder: Path) -> pd.DataFrame:
 
 
 def _our_step(stage: Stage, folder: Path) -> float:
-    sampled, begun = Decoding(**(vars(GREEDY) | {"temperature": 1.0})), []
+    begun = []
 
     def play(model, tasks, seed):
         begun.append(time.perf_counter())
-        return play_rollouts(model, stage.tokenizer, tasks, stage.start, sampled, seed)
+        return play_rollouts(model, stage.tokenizer, tasks, stage.start, SAMPLED, seed)
 
     config = GrpoSettings(
         max_steps=STEPS + 1,

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from pwagents.threads import one_core
-from pwagents.web.recommender import Recommender, evaluate_leave_one_out
+from pwagents.web.leave_one_out import evaluate_leave_one_out
+from pwagents.web.recommender import Recommender
 from pwagents.web.sasrec import SasRec, train_epoch, training_windows
 from pwagents.web.settings import SasRecSettings
 

@@ -25,10 +25,11 @@ from functools import wraps
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Message, Reply, ToolCall
 from pwagents.lm.small import CHAT_TEMPLATE, END
 from pwagents.lm.tokens import without_control_tokens
-from pwagents.orion.agent import FUNCTIONS, RULES, answer_message, opening, read_turn
+from pwagents.orion.agent import FUNCTIONS, RULES, answer_message, opening
 from pwagents.rl.rollout import StartEpisode, StepRewards
 from pwagents.schema import Action, Task, Trajectory
 from pwagents.web.episode import BeliefState, Episode

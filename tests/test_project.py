@@ -13,18 +13,45 @@ def test_relative_paths_start_at_the_project_and_absolute_ones_stay():
     assert project.project_path("/tmp/x") == Path("/tmp/x")
 
 
-def test_code_hash_changes_with_the_code_of_its_rooms_alone(tmp_path, monkeypatch):
-    library = tmp_path / "pwagents"
-    shutil.copytree(Path(project.__file__).parent, library)
-    monkeypatch.setattr(project, "_LIBRARY", library)
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A copy of the library, to be changed."""
+    folder = tmp_path / "pwagents"
+    shutil.copytree(Path(project.__file__).parent, folder)
+    monkeypatch.setattr(project, "_LIBRARY", folder)
+    return folder
+
+
+def append(file, text):
+    file.write_text(file.read_text() + text)
+
+
+def test_code_hash_changes_with_the_code_of_its_rooms_alone(library):
     before = project.code_hash("agents", "web", "embedding")
-    (library / "journal.py").write_text("")
+    append(library / "schema.py", "\nx = 1\n")
     assert project.code_hash("agents", "web", "embedding") == before
-    with open(library / "agents" / "plain.py", "a") as file:
-        file.write("\n")
+    append(library / "agents" / "plain.py", "\nx = 1\n")
     assert project.code_hash("agents", "web", "embedding") != before
     with pytest.raises(FileNotFoundError):
         project.code_hash("nothing")
+
+
+def test_code_hash_counts_data_and_modules_in_folders_within(library):
+    before = project.code_hash("data", "users")
+    append(library / "data" / "synthetic" / "words.py", "\nx = 1\n")
+    second = project.code_hash("data", "users")
+    append(library / "users" / "phrases.yaml", "\nmore: 1\n")
+    assert len({before, second, project.code_hash("data", "users")}) == 3
+
+
+def test_words_about_code_and_what_only_shows_results_do_not_count(library):
+    before = project.code_hash("web", "orion")
+    settings = library / "web" / "settings.py"
+    settings.write_text(settings.read_text().replace("Width of the transformer.", "How wide.") + "# Said.\n")
+    append(library / "orion" / "views.py", "\nx = 1\n")
+    assert project.code_hash("web", "orion") == before
+    settings.write_text(settings.read_text().replace("hidden: PositiveInt = 50", "hidden: PositiveInt = 60"))
+    assert project.code_hash("web", "orion") != before
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

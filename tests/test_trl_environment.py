@@ -18,7 +18,8 @@ from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import FUNCTIONS, opening, orion_messages, orion_tools
-from pwagents.orion.play import Decoding, orion_prompt, play_rollouts
+from pwagents.orion.play import orion_prompt, play_rollouts
+from pwagents.orion.settings import Decoding
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action
 from pwagents.users.rules import RuleUser
@@ -158,7 +159,7 @@ def both(model, tokenizer, tasks, start, tmp_path_factory):
     """The same greedy model's episodes by TRL's loop and by our decoder."""
     chosen = list(tasks.values())[:4]
     theirs = trl_rollouts(model, tokenizer, chosen, start, tmp_path_factory.mktemp("grpo"))
-    greedy = Decoding(temperature=0, shown=SHOWN, turn_tokens=200)
+    greedy = Decoding(shown=SHOWN, turn_tokens=200).greedy
     return theirs, play_rollouts(model, tokenizer, chosen, start, greedy)
 
 

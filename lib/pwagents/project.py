@@ -1,11 +1,13 @@
 """Where the project lies, which code it runs, and how it writes files."""
 
+import ast
 import hashlib
 import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
 _LIBRARY = Path(__file__).parent
+_SHOWS = ("views.py", "figures.py")  # what only shows results
 
 
 def project_path(path: str | Path) -> Path:
@@ -18,9 +20,15 @@ def project_path(path: str | Path) -> Path:
 
 
 def code_hash(*rooms: str) -> str:
-    """SHA-256 (16 hex digits) over sources and data of these folders and modules of the library.
+    """SHA-256 (16 hex digits) over the code and data of folders and modules of the library.
 
-    Part of the key of a stored run, so that what other code made is not taken for the present code's.
+    It is part of the key of a stored run, so that what other code made is not taken for the present code's.
+    Comments, docstrings, layout, and modules that only show results do not count: changing them makes no
+    stored run invalid. Whole folders are named, because a list of single modules is forgotten when code
+    moves.
+
+    Args:
+        rooms: such as "web" (a folder) or "data/instructions" (a module).
 
     Raises:
         FileNotFoundError: there is no such folder or module.
@@ -29,10 +37,26 @@ def code_hash(*rooms: str) -> str:
     for room in rooms:
         path = _LIBRARY / room
         in_folder = sorted(file for file in path.rglob("*") if file.suffix in (".py", ".yaml", ".csv"))
-        files = in_folder if path.is_dir() else [path.with_suffix(".py")]
-        for file in files:
-            digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + file.read_bytes())
+        for file in in_folder if path.is_dir() else [path.with_suffix(".py")]:
+            if file.name not in _SHOWS:
+                digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + _content(file))
     return digest.hexdigest()[:16]
+
+
+def _content(file: Path) -> bytes:
+    """What of a file decides what it does."""
+    if file.suffix != ".py":
+        return file.read_bytes()
+    tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [statement for statement in node.body if not _is_text(statement)]
+    return ast.unparse(tree).encode()
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """A docstring, or the text below a setting."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def write_aside(path: Path, content: str | bytes) -> None:

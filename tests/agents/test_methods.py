@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pwagents.agents.methods import IDENTIFY, METHODS
+from pwagents.agents.methods import IDENTIFY, METHODS, NAMES
 from pwagents.agents.official_prompts import CONSTANTS
 from pwagents.schema import Usage
 from pwagents.web.functions import DETAILS_FUNCTION
@@ -45,6 +45,10 @@ def obedient(task_type, name, calls):
         return calls(function, json.dumps(arguments))
 
     return script
+
+
+def test_every_method_has_a_name_of_its_own():
+    assert list(NAMES) == list(METHODS) and len(set(NAMES.values())) == len(METHODS)
 
 
 @pytest.mark.parametrize("task_type", OF_TYPE)
@@ -215,7 +219,7 @@ def test_puma_without_task_specific_memory_tells_whole_behaviours(setup_of, stat
 def test_chain_of_thought_and_chatshop_say_what_they_add(setup_of, state_of, task_of, scripted):
     state = state_of(task_of["search"])
     plain, cot, chatshop = (
-        METHODS[name](setup_of(scripted([]))).system(state) for name in ("raw", "cot", "chatshop")
+        METHODS[name](setup_of(scripted([]))).system(state) for name in ("no_memory", "cot", "chatshop")
     )
     assert "step by step" in cot and "ask the customer" in chatshop
     assert "step by step" not in plain and "Purchase" not in plain + cot + chatshop

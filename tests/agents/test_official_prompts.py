@@ -23,11 +23,11 @@ def clone(tmp_path):
 
 def test_without_a_clone_the_prompts_are_ours():
     prompts = official_prompts("")
-    assert dict(prompts) == {} and prompts.origin == "prompts: our own"
+    assert prompts.texts == {} and prompts.origin == "prompts: our own"
 
 
 def test_every_constant_is_read_and_nothing_is_executed(clone):
-    prompts = official_prompts(clone)
+    prompts = official_prompts(clone).texts
     assert set(prompts) == {name for names in CONSTANTS.values() for name in names}
     assert prompts["RECMIND_MT_PROPMT"] == "\nThe text of RECMIND_MT_PROPMT, <NUM> steps.\n"
     assert len(prompts) == 16

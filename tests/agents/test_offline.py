@@ -129,8 +129,8 @@ def test_methods_differ_by_their_memory(setup_of, play, benchmark, policy):
         trajectories = [play(agent, task).trajectory for task in benchmark.tasks["test"][:12]]
         return [step.action.arguments for trajectory in trajectories for step in trajectory.steps]
 
-    assert queries("raw") == queries("cot") == queries("chatshop")
-    assert queries("raw") != queries("relevant_memory") != queries("puma_prompting")
+    assert queries("no_memory") == queries("cot") == queries("chatshop")
+    assert queries("no_memory") != queries("relevant_memory") != queries("puma_prompting")
 
 
 def test_asking_pays(setup_of, play, benchmark, policy):

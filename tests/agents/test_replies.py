@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.agents.replies import read_call, read_react
+from pwagents.agents.replies import read_call, read_react, read_turn
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.schema import Action, Usage
 
@@ -121,6 +121,52 @@ def test_react_is_read_strictly(text, finish, kind):
     assert (action.name, action.problem_kind, action.thought) == ("", kind, text)
 
 
+def written(call, thought="<think>open: color</think>"):
+    return Reply(text=f"{thought}<tool_call>{call}</tool_call>")
+
+
+GOOD = '{"name": "respond", "arguments": {"content": "Which color?"}}'
+
+
+def test_a_thought_and_one_call_are_an_action():
+    action = read_turn(written(GOOD))
+    assert (action.name, action.arguments) == ("respond", {"content": "Which color?"})
+    assert (action.thought, action.problem) == ("<think>open: color</think>", "")
+    assert read_turn(written(GOOD, "")).name == "respond", "a thought may be left out"
+
+
+def test_native_calls_of_an_endpoint_are_read_alike():
+    call = ToolCall(id="x", name="respond", arguments='{"content": "Which color?"}')
+    reply = Reply(text="<think>open: color</think>\n", tool_calls=(call,), finish_reason="tool_calls")
+    assert read_turn(reply) == read_turn(written(GOOD))
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply(text=written(GOOD).text * 2), "malformed_json"),
+        (Reply(text="<think>nothing</think>"), "malformed_json"),
+        (Reply(text="Which color would you like?"), "malformed_json"),
+        (Reply(text=written(GOOD).text + " Thank you."), "malformed_json"),
+        (Reply(text="Hello. " + written(GOOD).text), "malformed_json"),
+        (written('{"name": "respond", "arguments": {"content": }}'), "malformed_json"),
+        (written('{"name": "respond", "arguments": ["Which color?"]}'), "malformed_json"),
+        (Reply(text=""), "empty"),
+        (Reply(text="<think>open: color</think><tool_call>{", finish_reason="length"), "cut_off"),
+        (Reply(text="<think>open: col", finish_reason="length"), "cut_off"),
+    ],
+)
+def test_anything_else_is_a_lost_step_that_keeps_what_was_written(reply, kind):
+    action = read_turn(reply)
+    assert action.problem_kind == kind and action.problem and not action.name
+    assert "\n" not in action.problem
+    assert action.thought == reply.text
+
+
+def test_an_unknown_function_is_for_the_environment_to_judge():
+    assert read_turn(written('{"name": "buy", "arguments": {}}')).name == "buy"
+
+
 words = st.sampled_from(["Thought:", "Action:", "Arguments:", "\n", "{", "}", '"', "respond", "a", "```"])
 
 
@@ -131,6 +177,7 @@ def test_whatever_a_model_says_is_a_call_or_a_problem(text, arguments, cut):
         read_call(Reply(text=text, finish_reason=finish)),
         read_call(call_reply(("stop", arguments), text=text, finish=finish)),
         read_react(Reply(text=text, finish_reason=finish)),
+        read_turn(Reply(text=text, finish_reason=finish)),
     ):
         assert bool(action.problem) == bool(action.problem_kind)
         assert not (action.problem and action.name)

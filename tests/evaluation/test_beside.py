@@ -50,7 +50,7 @@ def test_table_4_takes_the_appendix_at_its_word_on_the_backbone():
 
 
 def test_orions_rows_are_in_percent_by_step_and_by_the_last_attempt():
-    frame = orion_table_1(episodes("raw", "cot"), "deepseek-v3")
+    frame = orion_table_1(episodes("no_memory", "cot"), "deepseek-v3")
     row = frame.loc["DeepSeek-V3 (CoT)"]
     assert row["search, function accuracy", "here"] == 50.0
     assert row["search, result accuracy", "here"] == pytest.approx(20.0)

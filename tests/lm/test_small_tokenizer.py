@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.lm.small import CHAT_TEMPLATE, END, ROLES, UNKNOWN, make_tokenizer, shop_words
-from pwagents.orion.agent import FUNCTIONS, RULES, read_turn
+from pwagents.orion.agent import FUNCTIONS, RULES
 
 TOKENIZER = make_tokenizer()
 

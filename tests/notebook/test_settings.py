@@ -2,9 +2,9 @@
 
 import pytest
 import yaml
-from pwagents.lm.settings import SftSettings
 
 from pwagents.errors import DataError, SettingsError
+from pwagents.lm.settings import SftSettings
 from pwagents.notebook import settings as module
 from pwagents.notebook.run import settings_table
 from pwagents.notebook.settings import NotebookSettings, changes, load_settings, parameters_of, rows

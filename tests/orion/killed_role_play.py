@@ -7,8 +7,8 @@ import time
 from world import SPLIT, make_setting, make_teacher
 
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.orion.reward import RewardConfig
 from pwagents.orion.role_play import play_roles
+from pwagents.orion.settings import Success
 from pwagents.profiles.catalogue import Catalogue
 
 if __name__ == "__main__":
@@ -29,7 +29,7 @@ if __name__ == "__main__":
         lambda number: make_teacher(setting, catalogue, seed=number),
         sys.argv[1],
         n=30,
-        config=RewardConfig(review_success=0.15),
+        success=Success(review_success=0.15),
         params={},
         workers=2,
     )

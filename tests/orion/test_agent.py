@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pwagents.llm.chat import Reply, ToolCall
+from pwagents.agents.replies import read_turn
+from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.lm.small import make_tokenizer
 from pwagents.orion.agent import (
@@ -18,7 +19,6 @@ from pwagents.orion.agent import (
     contexts,
     orion_messages,
     orion_tools,
-    read_turn,
 )
 from pwagents.orion.play import orion_example
 from pwagents.profiles.types import (
@@ -168,7 +168,7 @@ def test_neither_product_nor_earlier_review_break_out_of_their_fence(benchmark):
     assert told.count(OPEN) == told.count(CLOSE) == 2 and told.endswith(f"\n{CLOSE}")
 
 
-# What a turn means
+# The policy's turns
 
 
 def written(call, thought="<think>open: color</think>"):
@@ -176,45 +176,6 @@ def written(call, thought="<think>open: color</think>"):
 
 
 GOOD = '{"name": "respond", "arguments": {"content": "Which color?"}}'
-
-
-def test_a_thought_and_one_call_are_an_action():
-    action = read_turn(written(GOOD))
-    assert (action.name, action.arguments) == ("respond", {"content": "Which color?"})
-    assert (action.thought, action.problem) == ("<think>open: color</think>", "")
-    assert read_turn(written(GOOD, "")).name == "respond", "a thought may be left out"
-
-
-def test_native_calls_of_an_endpoint_are_read_alike():
-    call = ToolCall(id="x", name="respond", arguments='{"content": "Which color?"}')
-    reply = Reply(text="<think>open: color</think>\n", tool_calls=(call,), finish_reason="tool_calls")
-    assert read_turn(reply) == read_turn(written(GOOD))
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        (Reply(text=written(GOOD).text * 2), "malformed_json"),
-        (Reply(text="<think>nothing</think>"), "malformed_json"),
-        (Reply(text="Which color would you like?"), "malformed_json"),
-        (Reply(text=written(GOOD).text + " Thank you."), "malformed_json"),
-        (Reply(text="Hello. " + written(GOOD).text), "malformed_json"),
-        (written('{"name": "respond", "arguments": {"content": }}'), "malformed_json"),
-        (written('{"name": "respond", "arguments": ["Which color?"]}'), "malformed_json"),
-        (Reply(text=""), "empty"),
-        (Reply(text="<think>open: color</think><tool_call>{", finish_reason="length"), "cut_off"),
-        (Reply(text="<think>open: col", finish_reason="length"), "cut_off"),
-    ],
-)
-def test_anything_else_is_a_lost_step_that_keeps_what_was_written(reply, kind):
-    action = read_turn(reply)
-    assert action.problem_kind == kind and action.problem and not action.name
-    assert "\n" not in action.problem
-    assert action.thought == reply.text
-
-
-def test_an_unknown_function_is_for_the_environment_to_judge():
-    assert read_turn(written('{"name": "buy", "arguments": {}}')).name == "buy"
 
 
 def test_a_turn_told_again_is_the_turn_that_was_written():

@@ -15,11 +15,12 @@ from itertools import pairwise
 
 import pytest
 
+from pwagents.agents.replies import read_turn
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.llm.fence import fence
 from pwagents.orion import base as base_text
-from pwagents.orion.agent import orion_messages, orion_tools, read_turn
+from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.base import SHOWN, BaseText, ids_and_titles
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater

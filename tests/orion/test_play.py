@@ -12,7 +12,8 @@ from pwagents.errors import InfrastructureError
 from pwagents.lm.small import make_small_model
 from pwagents.orion import play as decoder_module
 from pwagents.orion.agent import orion_tools
-from pwagents.orion.play import BatchDecoder, Decoding, orion_example, orion_prompt, play_rollouts
+from pwagents.orion.play import BatchDecoder, orion_example, orion_prompt, play_rollouts
+from pwagents.orion.settings import Decoding
 from pwagents.web.environment import MAX_STEPS, UserReply
 
 from .. import paper_standins
@@ -169,7 +170,7 @@ def policy(tokenizer):
 
 
 SHORT = Decoding(turn_tokens=8, shown=2)
-GREEDY = replace(SHORT, temperature=0.0)
+GREEDY = SHORT.greedy
 
 
 def tokens_of(rollouts):

@@ -1,15 +1,13 @@
 """What steps earn: success at the end, alignment on the way, and no points for doing things again."""
 
-import pandas as pd
 import pytest
 
 from pwagents.orion.reward import (
-    RewardConfig,
+    Rewards,
     has_succeeded,
-    make_rewards,
     same_user_floor,
-    success_sensitivity,
 )
+from pwagents.orion.settings import RewardSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.web.episode import BeliefState
 
@@ -38,7 +36,7 @@ def episode(*results, kind="search"):
 
 
 def rewards(score, results=(1.0,), kind="search", **config):
-    return make_rewards(FixedJudge(score), RewardConfig(**config))(*episode(*results, kind=kind))
+    return Rewards(FixedJudge(score), RewardSettings(**config))(*episode(*results, kind=kind))
 
 
 def test_success_is_paid_at_the_last_step_and_alignment_at_each():
@@ -52,7 +50,7 @@ def test_either_part_alone():
 
 
 def test_an_episodes_reward_consists_of_task_and_alignment():
-    made = make_rewards(FixedJudge(0.5), RewardConfig(alignment_weight=0.4))
+    made = Rewards(FixedJudge(0.5), RewardSettings(alignment_weight=0.4))
     for results, task in (((1.0,), 1.0), ((0.0,), 0.0), ((), 0.0)):
         states, trajectory = episode(*results)
         earned = made(states, trajectory)
@@ -61,7 +59,7 @@ def test_an_episodes_reward_consists_of_task_and_alignment():
         assert sum(parts.values()) == pytest.approx(sum(earned))
     states, trajectory = episode(1.0)
     for use, expected in (("task", (1.0, 0.0)), ("alignment", (0.0, 1.0))):
-        alone = make_rewards(FixedJudge(0.5), RewardConfig(alignment_weight=1.0, use=use))
+        alone = Rewards(FixedJudge(0.5), RewardSettings(alignment_weight=1.0, use=use))
         assert tuple(alone.parts(trajectory, alone(states, trajectory)).values()) == expected
 
 
@@ -72,7 +70,7 @@ def test_searching_again_earns_no_alignment_but_can_lose_some():
 
 @pytest.mark.parametrize("rank", range(1, 11))
 def test_success_goes_by_the_rank_of_the_last_attempt(rank):
-    config = RewardConfig(success_rank=rank)
+    config = RewardSettings(success_rank=rank)
     for shown_at in range(1, 11):
         _, trajectory = episode(1.0, 1 - (shown_at - 1) / 10)
         assert has_succeeded(trajectory, config) == (shown_at <= rank)
@@ -87,7 +85,7 @@ def test_a_review_succeeds_by_its_cosine():
 
 def test_many_episodes_are_one_question_to_the_judge():
     judge = FixedJudge(0.0)
-    made = make_rewards(judge, RewardConfig()).many([episode(1.0), episode(), episode(0.1, 0.2)])
+    made = Rewards(judge, RewardSettings()).many([episode(1.0), episode(), episode(0.1, 0.2)])
     assert [len(steps) for steps in made] == [2, 1, 3] and judge.calls == 1
     assert [steps[-1] for steps in made] == [1.0, 0.0, 0.0]
 
@@ -95,7 +93,7 @@ def test_many_episodes_are_one_question_to_the_judge():
 def test_an_episode_needs_a_state_a_step():
     states, trajectory = episode(1.0)
     with pytest.raises(ValueError, match="one belief state for each"):
-        make_rewards(FixedJudge(0.0), RewardConfig())(states[:1], trajectory)
+        Rewards(FixedJudge(0.0), RewardSettings())(states[:1], trajectory)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_an_episode_needs_a_state_a_step():
 )
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
-        RewardConfig(**setting)
+        RewardSettings(**setting)
 
 
 def test_the_floor_of_reviews_is_the_mean_cosine_with_earlier_ones(benchmark):
@@ -121,15 +119,3 @@ def test_the_floor_of_reviews_is_the_mean_cosine_with_earlier_ones(benchmark):
             return np.array([[1.0, 0.0] if i % 2 else [0.6, 0.8] for i in range(len(texts))])
 
     assert same_user_floor(benchmark, Embedder()) == pytest.approx(0.6)
-
-
-def test_success_by_rank():
-    rows = [("a", "search", r) for r in (1.0, 0.8, 0.7, 0.1, 0.0)] + [
-        ("a", "review", 0.9),
-        ("b", "recommend", 0.9),
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "type", "result_final"])
-    table = success_sensitivity(frame).set_index(["method", "type"])
-    assert table.loc[("a", "search")].tolist() == pytest.approx([0.2, 0.4, 0.8, 5])
-    assert table.loc[("b", "recommend")].tolist() == [0, 1, 1, 1]
-    assert len(table) == 2

@@ -18,8 +18,10 @@ from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.orion.agent import orion_messages
 from pwagents.orion.played import Played
-from pwagents.orion.reward import RewardConfig, has_succeeded
-from pwagents.orion.role_play import llm_teachers, play_roles
+from pwagents.orion.reward import has_succeeded
+from pwagents.orion.role_play import play_roles
+from pwagents.orion.settings import Success
+from pwagents.orion.teacher import llm_teachers
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action
@@ -28,7 +30,7 @@ from pwagents.web.episode import Context
 
 from .world import SPLIT, make_setting, make_teacher
 
-CONFIG = RewardConfig(review_success=0.15)
+SUCCESS = Success(review_success=0.15)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def play(setting, benchmark, catalogue, tmp_path):
             "start": setting.start,
             "teacher": lambda number: make_teacher(setting, catalogue, seed=number),
             "store": tmp_path / "played.jsonl",
-            "config": CONFIG,
+            "success": SUCCESS,
             "params": {},
         }
         return play_roles(benchmark, **(known | options))
@@ -70,7 +72,7 @@ def test_exactly_as_many_as_asked_for_and_all_of_them_good(play, benchmark):
     assert len({episode.task_id for episode in made.kept}) == 35
     for episode in made.kept:
         steps = episode.trajectory.steps
-        assert episode.failure == "" and has_succeeded(episode.trajectory, CONFIG)
+        assert episode.failure == "" and has_succeeded(episode.trajectory, SUCCESS)
         assert steps[-1].action.name == "stop" and not any(step.error for step in steps)
         task = tasks[episode.task_id]
         if task.type != "review":
@@ -101,7 +103,7 @@ def test_what_was_played_is_not_played_again(play, setting):
 
 
 def test_a_task_that_failed_comes_again_with_another_teacher(play, searches, tmp_path):
-    options = {"tasks": searches, "config": RewardConfig(success_rank=1)}
+    options = {"tasks": searches, "success": Success(success_rank=1)}
     with pytest.raises(DataError):
         play(n=len(searches) + 1, rounds=1, **options)
     first_round = Counter(bool(played.failure) for played in read_played(tmp_path / "played.jsonl"))
@@ -113,7 +115,7 @@ def test_a_task_that_failed_comes_again_with_another_teacher(play, searches, tmp
 
 def test_when_tasks_run_out_the_error_says_how_far_it_came(play, searches):
     with pytest.raises(DataError, match=r"5 tasks in 2 rounds.*no success.*more tasks or rounds"):
-        play(n=400, tasks=searches[:5], rounds=2, config=RewardConfig(success_rank=1))
+        play(n=400, tasks=searches[:5], rounds=2, success=Success(success_rank=1))
 
 
 # Why a trajectory is not kept: sides that do wrong, each by one fault.
@@ -187,7 +189,7 @@ def test_an_id_that_the_shop_showed_is_no_leak(play, setting, benchmark):
         for t in benchmark.tasks[SPLIT]
         if t.type == "recommend" and t.target in setting.contexts[t.task_id].bought
     )
-    assert play(n=1, tasks=[task], rounds=1, config=RewardConfig(success_rank=10)).kept
+    assert play(n=1, tasks=[task], rounds=1, success=Success(success_rank=10)).kept
 
 
 def test_a_user_that_tells_the_title_is_found_out(play, searches, benchmark, catalogue, tmp_path):
@@ -325,9 +327,7 @@ class WritingModel(ChatModel):
 
 def test_a_language_model_plays_the_teacher(play, searches):
     model = WritingModel()
-    made = play(
-        n=3, tasks=searches, teacher=llm_teachers(model), rounds=2, config=RewardConfig(success_rank=10)
-    )
+    made = play(n=3, tasks=searches, teacher=llm_teachers(model), rounds=2, success=Success(success_rank=10))
     assert len(made.kept) == 3
     assert {request.sampling["temperature"] for request in model.requests} == {0.6}
     assert all(request.tools for request in model.requests)

@@ -3,13 +3,10 @@
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
-from pwagents.orion.play import Decoding
 from pwagents.orion.references import INSTRUCTION, ORACLE, RANDOM, TEACHER, play_references
 from pwagents.orion.runs import OrionRuns, episodes_frame
 
-from .small_study import save_tiny_model, small_study
-
-DECODING = Decoding(turn_tokens=12, episode_tokens=200, shown=2, batch_size=3)
+from .small_study import elsewhere, save_tiny_model, small_study
 
 
 @pytest.fixture(scope="module")
@@ -32,32 +29,33 @@ def trajectories(records):
 
 
 def test_one_record_a_task_and_nothing_is_played_twice(study, model, tmp_path):
-    runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING)
-    greedy, sampled = runs.policy("tiny", model), runs.policy("tiny", model, temperature=1.0)
+    runs = OrionRuns(elsewhere(study, tmp_path))
+    greedy, sampled = runs.policy("tiny", model), runs.policy("tiny", model, sampled=True)
     assert [record.task_id for record in greedy] == [task.task_id for task in study.test_tasks]
     assert {record.outcome for record in greedy} == {"scored"}
     assert trajectories(greedy) != trajectories(sampled)
     before = runs.store.read_bytes()
     assert runs.policy("tiny", model) == greedy and runs.store.read_bytes() == before
-    stored = OrionRuns(study, runs.store, DECODING, stored_only=True)
-    assert stored.policy("tiny", model, temperature=1.0) == sampled
+    stored = OrionRuns(elsewhere(study, tmp_path, stored_runs_only=True))
+    assert stored.policy("tiny", model, sampled=True) == sampled
     with pytest.raises(DataError, match="8 of 8 missing"):
-        stored.policy("tiny", model, temperature=0.5)
+        stored.policy("another row", model)
 
 
 def test_another_model_of_the_same_name_is_another_run(study, model, tmp_path):
-    runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING)
+    runs = OrionRuns(elsewhere(study, tmp_path))
     other = save_tiny_model(tmp_path / "tiny", seed=2)
     assert trajectories(runs.policy("tiny", model)) != trajectories(runs.policy("tiny", other))
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_sampled_episodes(study, model, tmp_path):
-    whole = OrionRuns(study, tmp_path / "whole.jsonl", DECODING)
-    played = whole.policy("tiny", model, temperature=1.0)
+    whole = OrionRuns(elsewhere(study, tmp_path / "whole"))
+    played = whole.policy("tiny", model, sampled=True)
     lines = whole.store.read_bytes().splitlines(keepends=True)
-    cut = OrionRuns(study, tmp_path / "cut.jsonl", DECODING)
+    cut = OrionRuns(elsewhere(study, tmp_path / "cut"))
+    cut.store.parent.mkdir(parents=True)
     cut.store.write_bytes(b"".join(lines[:4]) + lines[4][:50])  # in the middle of the second batch
-    again = cut.policy("tiny", model, temperature=1.0)
+    again = cut.policy("tiny", model, sampled=True)
     assert trajectories(again) == trajectories(played)
 
 
@@ -70,7 +68,7 @@ def test_a_task_that_cannot_be_scored_is_counted_apart(study, model, tmp_path):
         return study.start(task)
 
     variant = {"start": start, "variant": {"lost": lost.task_id}}
-    runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING, **variant)
+    runs = OrionRuns(elsewhere(study, tmp_path), **variant)
     outcomes = [record.outcome for record in runs.policy("tiny", model)]
     assert outcomes == ["scored", "not_evaluable", *["scored"] * 6]
     frame = episodes_frame(runs.policy("tiny", model))
@@ -89,23 +87,21 @@ def test_a_user_who_refuses_to_answer_costs_that_task_alone(study, model, tmp_pa
             episode.environment.step = refuse
         return episode
 
-    runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING, start=start, variant={"refused": lost.task_id})
+    runs = OrionRuns(elsewhere(study, tmp_path), start=start, variant={"refused": lost.task_id})
     outcomes = {record.task_id: record.outcome for record in runs.policy("tiny", model)}
     assert [name for name, outcome in outcomes.items() if outcome == "not_evaluable"] == [lost.task_id]
 
 
 def test_a_variant_is_a_run_of_its_own(study, model, tmp_path):
     first = study.context(study.test_tasks[0])
-    runs = OrionRuns(study, tmp_path / "runs.jsonl", DECODING)
-    shuffled = OrionRuns(
-        study, runs.store, DECODING, start=lambda t: study.start(t, first), variant={"profiles": "one"}
-    )
+    runs = OrionRuns(elsewhere(study, tmp_path))
+    shuffled = OrionRuns(runs.study, start=lambda t: study.start(t, first), variant={"profiles": "one"})
     own, other = runs.policy("tiny", model), shuffled.policy("tiny", model)
     assert not {record.key for record in own} & {record.key for record in other}
 
 
 def test_references_stand_in_the_order_of_what_they_know(study, tmp_path):
-    played = play_references(OrionRuns(study, tmp_path / "runs.jsonl", DECODING))
+    played = play_references(OrionRuns(elsewhere(study, tmp_path)))
     frames = {name: episodes_frame(records) for name, records in played.items()}
     result = {name: frame["result_final"].mean() for name, frame in frames.items()}
     assert list(played) == [RANDOM, INSTRUCTION, TEACHER, ORACLE]
@@ -116,8 +112,8 @@ def test_references_stand_in_the_order_of_what_they_know(study, tmp_path):
 
 
 def test_references_can_do_every_task(folder, tmp_path):
-    study = small_study(folder, task_types=["search", "recommend", "review"], eval_tasks=12)
-    played = play_references(OrionRuns(study, tmp_path / "runs.jsonl", DECODING))
+    study = small_study(folder, study={"task_types": ("search", "recommend", "review"), "eval_tasks": 12})
+    played = play_references(OrionRuns(elsewhere(study, tmp_path)))
     oracle = episodes_frame(played[ORACLE]).groupby("type")["result_final"].mean()
     assert oracle["search"] == 1 and oracle["review"] == pytest.approx(1, abs=1e-3)
     assert (episodes_frame(played[ORACLE])["function_accuracy"] == 1).all()

@@ -1,15 +1,19 @@
-"""A study: who is trained on and who is held out, and that it comes from plain values."""
+"""A study: who is trained on and who is held out, and that it comes from settings alone."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from pwagents.data import DataSettings, load_benchmark
 from pwagents.orion import study as orion_study
-from pwagents.orion.study import make_study
+from pwagents.orion.players import told
+from pwagents.orion.settings import GrpoNotebook
+from pwagents.orion.study import as_json, from_json, make_study
 
-from .small_study import DATA, small_study
+from .small_study import GROUPS, small_settings, small_study
+
+DATA = GROUPS["data"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def test_test_tasks_come_from_the_test_split_as_far_as_it_goes(study, folder):
     in_test = [t for t in study.benchmark.tasks["test"] if t.user_id in study.held_out and t.type == "search"]
     splits = [split_of[task.task_id] for task in study.test_tasks]
     assert splits == ["test"] * len(in_test) + ["train"] * (8 - len(in_test)) and 0 < len(in_test) < 8
-    few = small_study(folder, eval_tasks=2).test_tasks
+    few = small_study(folder, study={"eval_tasks": 2}).test_tasks
     assert len(few) == 2 and set(few) < set(in_test)
 
 
@@ -59,14 +63,21 @@ def test_an_episode_may_begin_with_the_profile_of_another(study):
     assert study.start(mine, other).state.context == other != study.context(mine)
 
 
-def test_the_same_values_make_the_same_study_also_after_json(study, folder):
-    assert make_study(**json.loads(json.dumps(study.settings))) is study
+def test_the_same_settings_make_the_same_study_also_after_json(study, folder):
+    assert make_study(from_json(json.loads(json.dumps(as_json(study.settings))))) is study
     assert small_study(folder, seed=1) is not study
     json.dumps(study.facts)
 
 
+def test_what_a_notebook_sets_beside_makes_no_other_study(study, folder):
+    settings = small_settings(folder)
+    groups = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    more = {"study": {"training_users": 24, "eval_tasks": 8, "complete_tasks": 5}, "rl": {"max_steps": 2}}
+    assert make_study(GrpoNotebook(**groups | more)) is study
+
+
 def test_instructions_trained_on_take_turns_in_how_much_they_say(study, folder):
-    mixed = small_study(folder, train_completeness=[DATA["completeness"], 1.0])
+    mixed = small_study(folder, study={"train_completeness": (DATA["completeness"], 1.0)})
     assert [t.task_id for t in mixed.train_tasks] == [t.task_id for t in study.train_tasks]
     assert mixed.train_tasks[::2] == study.train_tasks[::2] and mixed.test_tasks == study.test_tasks
     said, before = (sum(len(t.instruction) for t in s.train_tasks[1::2]) for s in (mixed, study))
@@ -78,15 +89,15 @@ def test_instructions_trained_on_take_turns_in_how_much_they_say(study, folder):
 
 
 def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):
-    other = small_study(folder, roles={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
+    other = small_study(folder, players={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
     assert other.facts == study.facts
-    assert small_study(folder, roles={"user": "none"}).facts != study.facts
+    assert small_study(folder, players={"user": "none"}).facts != study.facts
 
 
 def test_what_a_language_model_is_told_is_part_of_who_plays(study, folder):
-    other = small_study(folder, roles={"teacher": "openai:x", "shown": 3})
-    assert other.player("teacher") == {"model": "openai:x", "shown": 3}
-    assert study.player("teacher") == other.player("judge") == "offline"
+    other = small_study(folder, players={"teacher": "openai:x", "shown": 3})
+    assert told(other.settings.players, "teacher") == {"model": "openai:x", "shown": 3}
+    assert told(study.settings.players, "teacher") == told(other.settings.players, "judge") == "offline"
 
 
 def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_is_held_out(
@@ -95,7 +106,7 @@ def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_i
     monkeypatch.setattr(
         orion_study, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
     )
-    three, six = (small_study(folder, seed=2, training_users=n) for n in (24, 8))
+    three, six = (small_study(folder, seed=2, study={"training_users": n}) for n in (24, 8))
     assert (len(three.held_out), len(six.held_out)) == (3, 6)
     assert three.facts["data"] == six.facts["data"] and three.facts != six.facts
     assert study.facts["held_out"] == DATA["n_users"]
@@ -115,7 +126,7 @@ def test_each_round_of_the_teacher_plays_the_same_again_and_rounds_differ(study)
 
 
 def test_without_user_nobody_answers_and_without_updater_the_profile_stays(folder):
-    study = small_study(folder, roles={"user": "none", "updater": "none"})
+    study = small_study(folder, players={"user": "none", "updater": "none"})
     asks = next(t for t in study.train_tasks if study.teacher(0)(study.start(t).state).name == "respond")
     episode = study.start(asks)
     state = episode.advance(study.teacher(0)(episode.state))
@@ -123,7 +134,7 @@ def test_without_user_nobody_answers_and_without_updater_the_profile_stays(folde
 
 
 def test_rules_hear_the_instruction_and_a_language_model_reads_it_itself(study, folder):
-    model = small_study(folder, roles={"updater": "openai:x"})
+    model = small_study(folder, players={"updater": "openai:x"})
     stated = [
         sum(
             line.provenance == "stated"
@@ -136,7 +147,7 @@ def test_rules_hear_the_instruction_and_a_language_model_reads_it_itself(study, 
 
 
 def test_a_recommender_knows_only_users_of_its_part(folder):
-    study = small_study(folder, task_types=["search", "recommend", "review"])
+    study = small_study(folder, study={"task_types": ("search", "recommend", "review")})
     held_out = {b.parent_asin for user in study.held_out for b in study.benchmark.behaviors[user]}
     others = study.benchmark.behaviors.keys() - set(study.held_out)
     trained = {b.parent_asin for user in others for b in study.benchmark.behaviors[user]}
@@ -147,8 +158,15 @@ def test_a_recommender_knows_only_users_of_its_part(folder):
     assert {task.type for task in study.test_tasks} == {"search", "recommend", "review"}
 
 
-def test_both_parts_need_users(folder):
-    with pytest.raises(ValueError, match="training_users is 0 beside n_users 8"):
-        small_study(folder, training_users=0)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'judges'"):
-        small_study(folder, roles={"judges": "offline"})
+def test_both_parts_need_users(folder, monkeypatch):
+    def one_user(data, seed):
+        return load_benchmark(replace(data, n_users=1), seed)
+
+    monkeypatch.setattr(orion_study, "load_benchmark", one_user)
+    with pytest.raises(ValueError, match=r"training_users is 24 beside n_users 8, and .* has 1 users"):
+        small_study(folder, seed=5)
+
+
+def test_a_word_that_is_no_player_is_refused(folder):
+    with pytest.raises(ValueError, match="model 'nobody'; expected rules, none, openai:NAME"):
+        small_study(folder, players={"user": "nobody"})

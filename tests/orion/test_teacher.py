@@ -2,8 +2,8 @@
 
 import pytest
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
-from pwagents.orion.agent import read_turn
 from pwagents.orion.teacher import QUESTIONS
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Behavior, Review

@@ -1,8 +1,8 @@
 """Orion's episodes in a small world, nothing in it trained: profiles by counting, reviews by shared words."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from pwagents.orion.setting import OrionSetting
 from pwagents.orion.teacher import OfflineTeacher
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline import OfflineProfiler
@@ -10,7 +10,8 @@ from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Benchmark, Task
 from pwagents.users.rules import RuleUser
-from pwagents.web.episode import Context
+from pwagents.web.environment import UserSimulator, WebEnvironment
+from pwagents.web.episode import Context, Episode
 from pwagents.web.functions import FUNCTION_OF, Shop
 from pwagents.web.search import build_search_engine
 
@@ -32,17 +33,32 @@ class Repeats:
         return list(dict.fromkeys(reversed(product_sequence)))[:k]
 
 
-def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> OrionSetting:
+@dataclass(frozen=True)
+class Setting:
+    """Starts episodes as a study does."""
+
+    shop: Shop
+    contexts: Mapping[str, Context]
+    user: UserSimulator
+    update: OfflineUpdater
+
+    def start(self, task: Task) -> Episode:
+        environment = WebEnvironment(self.shop, "multi_turn", self.user)
+        history = self.shop.benchmark.history(task, SPLIT)
+        return Episode(environment, task, history, self.contexts[task.task_id], self.update)
+
+
+def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> Setting:
     """Starts episodes of the train tasks; the user is the rule-based one unless another is given."""
     shop = Shop(benchmark, build_search_engine(benchmark.products), Repeats(), WordOverlap(), "compact")
     updater = OfflineUpdater(catalogue)
     contexts = {
         task.task_id: _context(benchmark, catalogue, updater, task) for task in benchmark.tasks[SPLIT]
     }
-    return OrionSetting(shop, SPLIT, contexts, user or RuleUser(benchmark.products), updater)
+    return Setting(shop, contexts, user or RuleUser(benchmark.products), updater)
 
 
-def make_teacher(setting: OrionSetting, catalogue: Catalogue, seed=0, questions=None) -> OfflineTeacher:
+def make_teacher(setting: Setting, catalogue: Catalogue, seed=0, questions=None) -> OfflineTeacher:
     identify = _identifier(setting.shop.benchmark)
     return OfflineTeacher(
         setting.shop.search_engine, catalogue, setting.update, seed, identify.__getitem__, questions

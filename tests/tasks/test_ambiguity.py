@@ -9,7 +9,7 @@ from pwagents.tasks.ambiguity import WordIndex, ambiguity, content_terms
 from pwagents.tasks.briefs import with_instructions
 from pwagents.tasks.offline import OfflineAmbiguousWriter
 from pwagents.web.analyzer import analyze
-from pwagents.web.search import product_text
+from pwagents.web.documents import product_text
 
 WORDS = [
     "lamp",

@@ -1,4 +1,4 @@
-"""The recommender: the published forward pass, the losses, the service's edges, the evaluation."""
+"""The recommender: the published forward pass, the losses, the service's edges."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 
 from pwagents.errors import DataError
 from pwagents.web import recommender as service
-from pwagents.web.recommender import (
-    Recommender,
-    evaluate_leave_one_out,
-    hit_rate,
-    leave_one_out_ranks,
-    ndcg,
-    target_ranks,
-    top_k,
-)
+from pwagents.web.leave_one_out import evaluate_leave_one_out
+from pwagents.web.recommender import Recommender, top_k
 from pwagents.web.sasrec import (
     SasRec,
     gbce_beta,
@@ -321,36 +314,12 @@ def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
     assert fit().recommend(query) == first and fit().recommend(query) == first
 
 
-# --- evaluation ---
-
-
-def test_hit_rate_and_ndcg_by_hand():
-    ranks = np.array([1, 3, 11, np.inf])
-    assert hit_rate(ranks, 10) == 0.5 and hit_rate(ranks, 1) == 0.25 and hit_rate(ranks, 20) == 0.75
-    assert ndcg(ranks, 10) == pytest.approx((1 + 1 / 2) / 4)  # log2(3 + 1) = 2
-    assert ndcg(ranks, 11) == pytest.approx((1 + 1 / 2 + 1 / math.log2(12)) / 4)
-
-
-def test_ranks_of_the_floors_by_hand():
-    sequences = [["a", "b", "b", "a", "b"], ["b", "c", "a", "c"], ["a", "new"], ["alone"]]
-    ranks = leave_one_out_ranks(sequences, TINY, 0, show_progress=False)
-    # left for training: a b b a | b c a | a; held out: b, c, new. Counts: a 4, b 3, c 1, alone 0, new 0.
-    assert ranks["popularity"].tolist() == [2, 3, 5]
-    assert ranks["repeat_last"].tolist() == [2, 2, np.inf]
-    assert ranks["ceiling"].tolist() == [1, 1, np.inf]
-    assert len(ranks["sasrec"]) == 3 and ranks["sasrec"].min() >= 1 and ranks["sasrec"].max() <= 5
-
-
 scores_and_k = st.lists(st.integers(-3, 3), min_size=1, max_size=30).flatmap(
     lambda s: st.tuples(st.just(np.array(s, dtype=np.float32)), st.integers(0, 35))
 )
 
 
 @given(scores_and_k)
-def test_top_k_and_ranks_agree_with_a_full_sort(case):
+def test_top_k_agrees_with_a_full_sort(case):
     scores, k = case
-    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
-    assert top_k(scores, k).tolist() == order[:k]
-    targets = np.arange(1, len(scores) + 1)
-    ranks = target_ranks(np.tile(scores, (len(scores), 1)), targets)
-    assert [order[int(rank) - 1] for rank in ranks] == [t - 1 for t in targets]
+    assert top_k(scores, k).tolist() == sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:k]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pwagents.schema import Product
 from pwagents.web.analyzer import analyze, tokenize
-from pwagents.web.search import Bm25Engine, build_search_engine, lossy_length, product_text, top_rows
+from pwagents.web.documents import product_text
+from pwagents.web.search import Bm25Engine, build_search_engine, lossy_length, top_rows
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
-"""What all prompts share: placeholders, fences around data, and how a remembered behaviour is told.
+"""What a conversation with a model is put together from.
 
-The pieces of a conversation: the task, past steps, and notes of an agent to itself, as messages.
+Prompts with placeholders such as <TITLE>, in our words or in the published ones; remembered behaviours as
+text; the task and each past step as messages in OpenAI's format; and notes, in which an agent keeps for its
+later steps what it will need again. What products and reviews say is put between fences
+(:mod:`pwagents.llm.fence`), so that a model can tell it from instructions.
 """
 
 import json
@@ -70,6 +73,7 @@ TASK_SPECIFIC = {
     "add_product_review": Prompt("TS_REV_PROMPT", "<RATING> stars: <TEXT>\n"),
 }
 
+# Placeholder -> field of an entry. Published forms have two placeholders for the id.
 _FIELDS = {
     "<TITLE>": "title",
     "<PARENT_ASIN>": "parent_asin",
@@ -106,10 +110,12 @@ def _values(entry: Entry, products: Mapping[str, Product]) -> dict[str, str]:
 
 
 def user(content: str) -> Message:
+    """A message of the user's."""
     return {"role": "user", "content": content}
 
 
 def assistant(content: str) -> Message:
+    """A message of the model's own."""
     return {"role": "assistant", "content": content}
 
 
@@ -138,7 +144,8 @@ def call_messages(i: int, step: Step) -> list[Message]:
         return [assistant(thought or "(nothing)"), user(answer)]
     if action.name == "respond" and not step.error:
         return [assistant("\n".join(filter(None, [thought, action.arguments["content"]]))), user(answer)]
-    name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"  # what providers take for a name
+    # A model may have called a function that does not exist, by a name that providers refuse to be sent.
+    name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
     function = {"name": name, "arguments": json.dumps(action.arguments)}
     call = {"id": f"call_{i}", "type": "function", "function": function}
     return [
@@ -168,11 +175,12 @@ def _said(message: Message) -> str:
     return " ".join(filter(None, [message["content"], *(f"{c['name']}({c['arguments']})" for c in calls)]))
 
 
+# Agents keep nothing between steps, and what a step holds is stored with the episode: so notes go there.
 _NOTE = re.compile(r"<note:(\w+)>(.*?)</note>\n", re.DOTALL)
 
 
 def with_note(action: Action, name: str, text: str) -> Action:
-    """The action with a note at the head of its thought: what the agent wants to know at later steps."""
+    """The action with a note at the head of its thought: what the agent will want to know at later steps."""
     note = f"<note:{name}>{text.replace('</note>', '')}</note>\n"
     return action.model_copy(update={"thought": note + action.thought})
 
@@ -184,5 +192,6 @@ def read_note(action: Action, name: str) -> str:
 
 
 def without_notes(thought: str) -> str:
+    """The thought as the model wrote it."""
     found = _NOTE.match(thought)
     return thought[found.end() :] if found else thought

@@ -1,10 +1,9 @@
-"""PUMA without its fine-tuning: a language model prompted in PUMA's two steps (PersonalWAB, 5).
-
-The prompting methods by name: PersonalWAB's baselines (6, A.2) and those of Orion's Table 1.
+"""The prompting methods by name: PersonalWAB's baselines (6, A.2) and those of Orion's Table 1.
 
 An agent is made by ``METHODS["react"](setup)``, with a :class:`pwagents.agents.chat_agent.Setup`. A method of
-your own is a subclass of ``ChatAgent`` like those below: run it with
-:func:`pwagents.evaluation.runner.run_episodes`, or enter it here to run it beside the others.
+your own is a subclass of ``ChatAgent`` like those below: play it with
+:func:`pwagents.evaluation.runner.run_episodes`, or enter it here to play it beside the others. The longer
+methods have modules of their own, ``react`` and ``interec``.
 """
 
 from pwagents.agents.chat_agent import RULES_MULTI, RULES_SINGLE, ChatAgent, Rules, Setup
@@ -26,89 +25,26 @@ from pwagents.schema import Action
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import DETAILS_FUNCTION, FUNCTION_OF
 
-IDENTIFY = """\
-A customer of an online shop sends a request. Which function does it ask for?
-
-- search_product_by_query: the customer describes a product to be found.
-- get_recommendations_by_history: the customer wants suggestions that suit them and describes no product.
-- add_product_review: the customer wants a review written of a product they bought.
-
-Reply with the name of the function and nothing else."""
-
-
-TWO_STEP_RULES = Rules(
-    single_turn=Prompt("TS_AGENT_PROMPT", RULES_SINGLE.text),
-    multi_turn=Prompt("TS_AGENT_MT_PROMPT", RULES_MULTI.text),
-)
-
-
-class PumaPrompting:
-    """Step 1 identifies the function, step 2 finds its parameters.
-
-    Departure from the published code: step 2 offers only the identified function, beside talk.
-
-    Step 1 is done by ``setup.identify`` where there is one, else by the model, once an episode: its answer is
-    noted in the first action. A reply that does not name one function is a step lost.
-    """
-
-    rules = TWO_STEP_RULES
-
-    def __init__(self, setup: Setup):
-        self.setup = setup
-        self.identify = setup.identify or (setup.model.identify if setup.offline else None)
-        self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
-
-    def __call__(self, state: BeliefState) -> Action:
-        if function := self.identified(state):
-            return self.step_two[function](state)
-        earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]
-        request = user(f"{IDENTIFY}\n\n{FENCE_NOTE}\n\nThe request: {task_text(state)}")
-        reply = self.setup.reply([request, *earlier])
-        named = [function for function in self.step_two if function in reply.text]
-        if len(named) != 1:
-            problem = f"name one of {', '.join(self.step_two)}"
-            return problem_of(reply, reply.text, "unknown_function", problem)
-        action = self.step_two[named[0]](state)
-        action = action.model_copy(update={"usage": reply.usage + action.usage})
-        return with_note(action, "function", named[0])
-
-    def identified(self, state: BeliefState) -> str:
-        """The function, as far as it is known without asking the model; else an empty text."""
-        if self.identify:
-            return self.identify(state.instruction)
-        noted = (read_note(step.action, "function") for step in state.session)
-        return next((function for function in noted if function in self.step_two), "")
-
-
-class ParameterAgent(ChatAgent):
-    """Step 2: the parameters of one function, from the fields of memory that matter to it."""
-
-    rules = TWO_STEP_RULES
-    strategy = "task_specific"
-
-    def __init__(self, setup: Setup, function: str):
-        self.function, self.functions = function, (function,)
-        super().__init__(setup)
-        if self.memory.strategy == "task_specific":
-            self.entry_form = TASK_SPECIFIC[function]
-
-    def how(self) -> str:
-        return f"The function that this request asks for is {self.function}."
-
 
 class NoMemory(ChatAgent):
     """Native function calling on the instruction alone; Orion's "Raw"."""
 
 
 class RandomMemory(ChatAgent):
+    """Function calling with behaviours drawn at random from the user's past (6)."""
+
     strategy = "random"
 
 
 class LastMemory(ChatAgent):
+    """Function calling with the user's latest behaviours (6)."""
+
     strategy = "last"
 
 
 class RelevantMemory(ChatAgent):
+    """Function calling with the behaviours closest to the instruction, by MiniLM cosine (6)."""
+
     strategy = "relevant"
 
 
@@ -142,10 +78,80 @@ class RecMind(ChatAgent):
 
     rules = Rules(
         single_turn=Prompt("RECMIND_ST_PROMPT", RULES_SINGLE.text + _LOOK_UP),
-        multi_turn=Prompt("RECMIND_MT_PROPMT", RULES_MULTI.text + _LOOK_UP),  # sic
+        multi_turn=Prompt("RECMIND_MT_PROPMT", RULES_MULTI.text + _LOOK_UP),  # misspelt in the code
     )
     strategy, length, entry_form = "last", 400, MINI_HISTORY
     functions = (*ChatAgent.functions, DETAILS_FUNCTION)
+
+
+# Of PUMA's first step.
+IDENTIFY = """\
+A customer of an online shop sends a request. Which function does it ask for?
+
+- search_product_by_query: the customer describes a product to be found.
+- get_recommendations_by_history: the customer wants suggestions that suit them and describes no product.
+- add_product_review: the customer wants a review written of a product they bought.
+
+Reply with the name of the function and nothing else."""
+
+TWO_STEP_RULES = Rules(
+    single_turn=Prompt("TS_AGENT_PROMPT", RULES_SINGLE.text),
+    multi_turn=Prompt("TS_AGENT_MT_PROMPT", RULES_MULTI.text),
+)
+
+
+class PumaPrompting:
+    """PUMA without its fine-tuning (PersonalWAB, 5): a model names the function, then makes the call.
+
+    Step 1 is done by ``setup.identify`` where there is one, else by the model, once an episode: its answer is
+    noted in the first action. A reply that does not name exactly one function is a lost step.
+
+    Departure from the published code: step 2 offers only the identified function, beside talk.
+    """
+
+    rules = TWO_STEP_RULES
+
+    def __init__(self, setup: Setup):
+        self.setup = setup
+        self.identify = setup.identify or (setup.model.identify if setup.offline else None)
+        self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
+
+    def __call__(self, state: BeliefState) -> Action:
+        if function := self.identified(state):
+            return self.step_two[function](state)
+        earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]
+        request = user(f"{IDENTIFY}\n\n{FENCE_NOTE}\n\nThe request: {task_text(state)}")
+        reply = self.setup.reply([request, *earlier])
+        named = [function for function in self.step_two if function in reply.text]
+        if len(named) != 1:
+            problem = f"name one of {', '.join(self.step_two)}"
+            return problem_of(reply, reply.text, "unknown_function", problem)
+        action = self.step_two[named[0]](state)
+        action = action.model_copy(update={"usage": reply.usage + action.usage})
+        return with_note(action, "function", named[0])
+
+    def identified(self, state: BeliefState) -> str:
+        """The function, where it is known without asking the model; otherwise an empty text."""
+        if self.identify:
+            return self.identify(state.instruction)
+        noted = (read_note(step.action, "function") for step in state.session)
+        return next((function for function in noted if function in self.step_two), "")
+
+
+class ParameterAgent(ChatAgent):
+    """Step 2: the parameters of one function, from the fields of memory that matter to it."""
+
+    rules = TWO_STEP_RULES
+    strategy = "task_specific"
+
+    def __init__(self, setup: Setup, function: str):
+        self.function, self.functions = function, (function,)
+        super().__init__(setup)
+        if self.memory.strategy == "task_specific":
+            self.entry_form = TASK_SPECIFIC[function]
+
+    def how(self) -> str:
+        return f"The function that this request asks for is {self.function}."
 
 
 METHODS = {
@@ -159,8 +165,21 @@ METHODS = {
     "recmind": RecMind,
     "interecagent": InteRecAgent,
     "puma_prompting": PumaPrompting,
-    # Orion, Table 1, which also has ReAct and PUMA
-    "raw": NoMemory,
+    # Orion, Table 1, which also has ReAct, PUMA and, as "Raw", the method without memory
     "cot": ChainOfThought,
     "chatshop": ChatShop,
+}
+# What tables and figures call them. The papers' own rows keep the papers' names (pwagents.evaluation.paper).
+NAMES = {
+    "no_memory": "No memory",
+    "random_memory": "Random memory",
+    "last_memory": "Last memory",
+    "relevant_memory": "Relevant memory",
+    "react": "ReAct",
+    "reflection": "Reflection",
+    "recmind": "RecMind",
+    "interecagent": "InteRecAgent",
+    "puma_prompting": "PUMA (prompted)",
+    "cot": "Chain of thought",
+    "chatshop": "ChatShop",
 }

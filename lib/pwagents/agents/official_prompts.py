@@ -7,8 +7,9 @@ stays: the delimiters around data, the note on what these mean, and a heading ab
 import ast
 import hashlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pwagents.errors import DataError
 
@@ -19,7 +20,7 @@ CONSTANTS = {  # file -> the constants that the methods use
         "MINI_HISTORY_PROMPT",
         "INTEREC_MEMORY_PROMPT",
         "RECMIND_ST_PROMPT",
-        "RECMIND_MT_PROPMT",  # sic
+        "RECMIND_MT_PROPMT",  # misspelt there
         "INTEREC_PROMPT",
         "INTEREC_UPDATE_MEM_PROMPT",
         "REACT_INST",
@@ -33,24 +34,20 @@ CONSTANTS = {  # file -> the constants that the methods use
 }
 
 
-class OfficialPrompts(Mapping[str, str]):
-    """Constant's name -> text. ``origin`` says for tables where the prompts come from."""
+class OfficialPrompts(NamedTuple):
+    """The prompts of a clone, and where they come from.
 
-    def __init__(self, texts: Mapping[str, str], origin: str):
-        self._texts, self.origin = dict(texts), origin
+    Args:
+        texts: constant's name -> text, to be passed to :class:`pwagents.agents.chat_agent.Setup`.
+        origin: what tables say of the prompts, and what tells the runs with one version from another's.
+    """
 
-    def __getitem__(self, name: str) -> str:
-        return self._texts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
-
-    def __len__(self) -> int:
-        return len(self._texts)
+    texts: Mapping[str, str]
+    origin: str
 
 
 def official_prompts(repo: str | Path) -> OfficialPrompts:
-    """The prompts of a clone, to pass to :class:`pwagents.agents.chat_agent.Setup`.
+    """The prompts of a clone.
 
     Args:
         repo: the clone's folder; an empty text for our own prompts.
@@ -106,14 +103,8 @@ def _commit(repo: Path) -> str:
         return ""
 
     def git(*arguments: str) -> str:
-        command = [
-            "git",
-            "-C",
-            str(repo),
-            "-c",
-            "core.fsmonitor=false",
-            *arguments,
-        ]  # run nothing of the clone's
+        # fsmonitor is a program that a repository can make git start; nothing of the clone's is executed.
+        command = ["git", "-C", str(repo), "-c", "core.fsmonitor=false", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:

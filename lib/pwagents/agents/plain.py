@@ -1,10 +1,8 @@
-"""A plain agent without a language model: the measure that every other method has to beat.
+"""Agents without a language model.
 
-The offline policy: what stands in for a language model, in every method, without a download or a key.
-
-It sees what the method lets an agent see (the belief state, what the memory recalls) and does what the method
-allows, and nothing else: neither the method's name nor its prompt reaches it. So methods differ only by their
-memory and their actions.
+:class:`PlainAgent` is a baseline of its own, the one that every method has to beat. :class:`OfflinePolicy`
+stands in for the language model in any prompting method, so that all of them run without a download or a key.
+Both take a call's parameters from the same simple rules (:func:`plain_arguments`).
 """
 
 import re
@@ -43,9 +41,13 @@ class FunctionClassifier:
 
 
 class PlainAgent:
-    """One call a task: function by classifier, parameters by :func:`plain_arguments`.
+    """One call a task: the function by a classifier, its parameters by :func:`plain_arguments`.
 
     It does not look at observations, so in the multi-turn track it stops after its call.
+
+    Args:
+        identify: instruction -> the function it asks for.
+        memory: recalls what the parameters are made from.
     """
 
     def __init__(self, identify: FunctionClassifier, memory: Memory):
@@ -100,7 +102,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W\d_]{3,}", text.lower())
 
 
-# What it can ask about, most telling first; all of it stands in the text that is searched.
+# What the offline policy can ask about, most telling first; all of it stands in the text that is searched.
 ATTRIBUTES = ("brand", "color", "material")
 TRIES = 3
 # Besides the stop words, what an answer holds that describes no product.
@@ -114,7 +116,11 @@ usually want way wish worth yes yet
 
 
 class OfflinePolicy:
-    """Acts by the rules of :func:`pwagents.agents.plain.plain_arguments`, talks where it may, then stops.
+    """Takes a language model's place in any method: acts by :func:`plain_arguments` and talks where it may.
+
+    It sees what the method lets an agent see (the belief state, what the memory recalls) and does what the
+    method allows. Neither the method's name nor its prompt reaches it, so methods with the same memory and
+    the same functions are one and the same to it.
 
     Before a search it asks about the first of ``ATTRIBUTES`` that the instruction leaves open. After each try
     it asks whether the result is right, and tries again, ``TRIES`` times in all, as long as the answer brings

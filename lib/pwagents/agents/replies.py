@@ -1,7 +1,8 @@
 """From what a model says to the action it means.
 
-As in the code published with PersonalWAB only the first call counts, and a reply without a call is said to
-the user. Whether the function exists and its arguments fit is for the environment to judge.
+Models make their calls in three forms, and each has a function here: natively (:func:`read_call`), as text
+in ReAct's form (:func:`read_react`), and as a thought followed by a call (:func:`read_turn`). Whether the
+function that is called exists, and whether its arguments fit, is for the environment to judge.
 """
 
 import json
@@ -9,14 +10,18 @@ import math
 import re
 from typing import Any
 
-from pwagents.llm.chat import Reply
+from pwagents.llm.chat import Reply, parse_tool_calls
 from pwagents.schema import Action, ProblemKind
 
 MOST_BRACKETS = 100  # in a call's arguments: what is nested deeper than some 250 cannot be stored
 
 
 def read_call(reply: Reply) -> Action:
-    """The action of a reply with native tool calls."""
+    """The action of a reply with native tool calls.
+
+    As in the code published with PersonalWAB only the first call counts, and a reply without a call is said
+    to the user.
+    """
     if reply.tool_calls:
         call = reply.tool_calls[0]
         written = f"{reply.text}\n{call.name}({call.arguments})".strip()
@@ -54,6 +59,29 @@ def read_react(reply: Reply) -> Action:
     if mistake:
         return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
     return Action(name=name, arguments=arguments, thought=found["thought"].strip(), usage=reply.usage)
+
+
+_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)\s*", re.DOTALL)
+
+
+def read_turn(reply: Reply) -> Action:
+    """The action of a reply that is a thought and then exactly one call. Anything else is a lost step.
+
+    Models that were trained write such turns; the call is native, or in ``<tool_call></tool_call>``. The
+    thought keeps its marks, and a lost step all that was written, so that the turn can be told to the model
+    again exactly as it wrote it.
+    """
+    text, calls = reply.text, reply.tool_calls
+    if not calls:
+        text, calls = parse_tool_calls(reply.text, "call")
+    if len(calls) != 1 or _THOUGHT.sub("", text).strip():
+        message = "the reply must be a thought in <think></think> and then one call"
+        kind = "malformed_json" if reply.text.strip() or calls else "empty"
+        return problem_of(reply, reply.text, kind, message)
+    action = read_call(reply.model_copy(update={"text": text, "tool_calls": calls}))
+    if action.problem and reply.tool_calls:
+        return action
+    return action.model_copy(update={"thought": reply.text if action.problem else text.strip()})
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:

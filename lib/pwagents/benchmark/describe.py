@@ -7,7 +7,7 @@ from pwagents.embedding import count_tokens
 from pwagents.evaluation.figures import plot_bars
 from pwagents.evaluation.paper import paper_table, side_by_side
 from pwagents.schema import TASK_TYPES, Benchmark
-from pwagents.web.search import product_text
+from pwagents.web.documents import product_text
 
 
 def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:

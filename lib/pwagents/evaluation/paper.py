@@ -44,7 +44,7 @@ PERSONALWAB = {
     "interecagent": "InteRecAgent",
     "puma_prompting": "PUMA",
 }
-ORION = {"raw": "Raw", "cot": "CoT", "react": "ReAct", "chatshop": "ChatShop", "puma_prompting": "PUMA"}
+ORION = {"no_memory": "Raw", "cot": "CoT", "react": "ReAct", "chatshop": "ChatShop", "puma_prompting": "PUMA"}
 ORION_BACKBONES = {"gpt-4.1": "GPT-4.1", "deepseek-v3": "DeepSeek-V3", "qwen2.5-72b-instruct": "Qwen2.5"}
 # Table 4 names no backbone but PUMA's; the paper's appendix A.3 says which one the baselines have.
 BACKBONE_OF_TABLE_4 = "gpt-4o-mini"

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from pwagents.agents.conversation import task_text, user
-from pwagents.agents.replies import problem_of, read_call
+from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
-from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, parse_tool_calls
+from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, UserProfiles
@@ -38,7 +38,6 @@ at a time, and nothing that you know already. Call stop when the task is done.
 {FENCE_NOTE}"""
 
 _LISTED = re.compile(r"\n(?=\d+\. )")
-_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)\s*", re.DOTALL)
 
 
 class OrionAgent:
@@ -103,24 +102,6 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     if step.action.problem:
         return user(text)
     return {"role": "tool", "tool_call_id": f"call_{i}", "content": text}
-
-
-def read_turn(reply: Reply) -> Action:
-    """The action of a reply: a thought, then exactly one call. Anything else is a step lost.
-
-    The thought keeps its marks, and a lost step all that was written: the turn can be told again as it was.
-    """
-    text, calls = reply.text, reply.tool_calls
-    if not calls:
-        text, calls = parse_tool_calls(reply.text, "call")
-    if len(calls) != 1 or _THOUGHT.sub("", text).strip():
-        message = "the reply must be a thought in <think></think> and then one call"
-        kind = "malformed_json" if reply.text.strip() or calls else "empty"
-        return problem_of(reply, reply.text, kind, message)
-    action = read_call(reply.model_copy(update={"text": text, "tool_calls": calls}))
-    if action.problem and reply.tool_calls:
-        return action
-    return action.model_copy(update={"thought": reply.text if action.problem else text.strip()})
 
 
 @cache

@@ -1,13 +1,11 @@
-"""The judge of Orion's alignment reward (4.3): how well an action follows from the belief state.
+"""The judge of Orion's alignment reward (4.3): how well an action follows from the belief state, in [-1, 1].
 
-In the paper a language model gives an action a score in [-1, 1] against the belief state
-(:mod:`pwagents.orion.judge`). Here rules do, from S_t and a_t alone: no target, no task type, no
-result. The paper prints no rubric; this one is ours.
+In the paper a language model is the judge; it prints neither rubric nor prompt, so both are ours. Whoever
+judges is given S_t and a_t and nothing else: no target, no task type, no result of the action. A judge that
+knew the target would pay for success a second time.
 
-A language model as the judge of Orion's alignment reward (4.3), in our own words.
-
-The model sees S_t and a_t, foreign text fenced, and nothing else: no target, no task type, no result of the
-action. The paper prints no prompt.
+- :class:`OfflineJudge`: by rules.
+- :class:`LlmJudge`: by a language model, in the words of ``prompts.yaml``.
 """
 
 import json
@@ -33,9 +31,13 @@ from pwagents.schema import Action, Usage
 from pwagents.web.episode import BeliefState
 
 WORST = -1.0
-PATIENCE = 0.1  # what a good question costs: the user would rather be served than asked
+# What a good question costs: the user would rather be served than asked. More than a little, summed over an
+# episode's questions, and a policy never asks, whatever an answer is worth.
+PATIENCE = 0.1
 VAGUE = -0.5  # a question about nothing that one could tell
-STATED_WEIGHT = 2  # of a word or value that was said, in a query; what the past speaks for weighs 1
+# In a query a word or value that the user said counts twice as much as one that the past speaks for: tastes
+# drift, and what is said now is certain.
+STATED_WEIGHT = 2
 _ARGUMENT = {
     "search_product_by_query": "query",
     "add_product_review": "review",
@@ -75,6 +77,7 @@ class OfflineJudge:
         self.read = WishReader(catalogue, updater)
 
     def __call__(self, state: BeliefState, action: Action) -> float:
+        # The same call brings the same answer: it can only be there to collect points.
         calls = [(step.action.name, step.action.arguments) for step in state.session]
         if (action.name, action.arguments) in calls or not is_call(action):
             return WORST
@@ -115,6 +118,7 @@ class OfflineJudge:
         known = [any(holds(query, value) for value in values) for values in past.values()]
         held, whole = STATED_WEIGHT * sum(said) + sum(known), STATED_WEIGHT * len(said) + len(known)
         covered = held / whole if whole else 1.0
+        # Words without a reason weigh twice: a query that lists all values of the shop holds every wish.
         return max(WORST, 2 * covered - 1 - 2 * self._unfounded(state, query))
 
     def _unfounded(self, state: BeliefState, query: str) -> float:
@@ -178,8 +182,7 @@ class ScoreReply(BaseModel):
 class LlmJudge:
     """Lets a language model score actions in [-1, 1]. Safe to use from several threads.
 
-    A reply that is no JSON object with a score in that range counts as 0, which neither rewards nor punishes;
-    so does a refusal of the model.
+    A reply that is no JSON object with a score in that range counts as 0; so does a refusal of the model.
 
     Args:
         model: the judge.
@@ -224,6 +227,7 @@ class LlmJudge:
 
     def _score(self, reply: Reply | None) -> float:
         with self._lock:
+            # What cannot be read is no verdict: 0 neither rewards nor punishes, and the episode goes on.
             if reply is None or reply.finish_reason == "content_filter":
                 self.refused += 1
                 return 0.0

@@ -1,11 +1,11 @@
-"""Orion's episodes as tokens. Rollouts and examples for fine-tuning are both made here, so that the policy is
-told the same rules, functions and answers, token for token, when it learns and when it plays.
+"""Orion's episodes as tokens: examples for fine-tuning, and rollouts of a policy that plays.
 
-Many episodes at once.
+Both are made here, so that the policy is told the same rules, functions and answers, token for token, when it
+learns and when it plays.
 
 All episodes of a batch take their turns together: the model writes one turn of each (by
-:class:`~pwagents.lm.decode.BatchDecoder`, or by vLLM), the environments answer, the model reads
-the answers, and so on.
+:class:`~pwagents.lm.decode.BatchDecoder`, or by vLLM), the environments answer, the model reads the answers,
+and so on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.lm.decode import BatchDecoder, VllmDecoder
 from pwagents.lm.tokens import (
@@ -22,9 +23,10 @@ from pwagents.lm.tokens import (
     prompt_tokens,
     tokenize_conversation,
 )
-from pwagents.orion.agent import answer_message, orion_messages, orion_tools, read_turn
+from pwagents.orion.agent import answer_message, orion_messages, orion_tools
+from pwagents.orion.settings import Decoding
 from pwagents.rl.rollout import Rollout, StartEpisode
-from pwagents.schema import Action, Task, TaskType
+from pwagents.schema import Action, Task
 from pwagents.seeds import derive_seed
 from pwagents.web.episode import BeliefState, Episode
 
@@ -61,33 +63,6 @@ def orion_answers(
     """
     answers = [answer_message(len(state.session) - 1, state.session[-1], shown) for state in states]
     return answer_tokens(tokenizer, answers)
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How turns are sampled.
-
-    Args:
-        temperature: 0 takes the most likely token.
-        review_temperature: of review tasks; None: the same.
-        turn_tokens: of one turn, at most; a longer one is cut off and its step lost.
-        episode_tokens: an episode that is longer ends after its turn.
-        shown: products of a result that the policy is told about.
-        batch_size: episodes at once.
-        workers: actions carried out at once; several pay where user or updater are behind an endpoint.
-    """
-
-    temperature: float = 1.0
-    review_temperature: float | None = None
-    turn_tokens: int = 64
-    episode_tokens: int = 1024
-    shown: int = 10
-    batch_size: int = 64
-    workers: int = 1
-
-    def temperature_of(self, type_: TaskType) -> float:
-        reviews = type_ == "review" and self.review_temperature is not None
-        return self.review_temperature if reviews else self.temperature
 
 
 def play_rollouts(

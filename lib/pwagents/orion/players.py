@@ -1,16 +1,17 @@
-"""Who plays which role in Orion's experiments, from the strings of the parameter files."""
+"""Who plays the roles around Orion's policy, made of the settings; and what language models will cost."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
-from pwagents.orion.role_play import llm_teachers
+from pwagents.orion.settings import OrionPlayers
+from pwagents.orion.teacher import llm_teachers
 from pwagents.profiles.build import Profiler
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
@@ -24,73 +25,67 @@ from pwagents.web.environment import UserSimulator
 from pwagents.web.episode import Agent
 
 
-@dataclass(frozen=True)
-class Roles:
-    """The players of all roles but the policy's.
+class Cast:
+    """Makes the players of all roles but the policy's.
 
     Args:
         store: the file that language models' replies are kept in.
-        profiler, teacher, judge: ``offline``, or a language model by :func:`pwagents.llm.make.make_model`.
-        updater: likewise, or ``none``: profiles stay as they were.
-        user: ``rules``, a language model, or ``none``: nobody answers.
-        base_url, budget_usd, budget_tokens: of language models at an endpoint.
-        workers: calls at once.
-        shown: products of a result that teacher and judge are told about, at most.
     """
 
-    store: Path
-    profiler: str = "offline"
-    updater: str = "offline"
-    user: str = "rules"
-    teacher: str = "offline"
-    judge: str = "offline"
-    base_url: str = ""
-    budget_usd: float = 5.0
-    budget_tokens: int = 20_000_000
-    workers: int = 1
-    shown: int = 10
+    def __init__(self, players: OrionPlayers, store: Path):
+        self.players, self._file = players, store
 
-    def make_profiler(self, catalogue: Catalogue) -> Profiler:
-        if self.profiler == "offline":
+    def profiler(self, catalogue: Catalogue) -> Profiler:
+        if self.players.profiler == "offline":
             return OfflineProfiler(catalogue)
-        return LlmProfiler(self._model(self.profiler), catalogue.products)
+        return LlmProfiler(self._model(self.players.profiler), catalogue.products)
 
-    def make_updater(self, offline: OfflineUpdater) -> Updater | None:
-        if self.updater in ("offline", "none"):
-            return offline if self.updater == "offline" else None
-        return LlmUpdater(self._model(self.updater), offline.catalogue.products)
+    def updater(self, offline: OfflineUpdater) -> Updater | None:
+        if self.players.updater in ("offline", "none"):
+            return offline if self.players.updater == "offline" else None
+        return LlmUpdater(self._model(self.players.updater), offline.catalogue.products)
 
-    def make_user(self, benchmark: Benchmark, seed: int) -> UserSimulator | None:
-        if self.user == "none":
+    def user(self, benchmark: Benchmark, seed: int) -> UserSimulator | None:
+        if self.players.user == "none":
             return None
-        if self.user == "rules":
+        if self.players.user == "rules":
             return RuleUser(benchmark.products, benchmark.profiles, seed)
-        return LlmUser(self._model(self.user), benchmark.products, benchmark.profiles, seed)
+        return LlmUser(self._model(self.players.user), benchmark.products, benchmark.profiles, seed)
 
-    def make_judge(self, offline: OfflineUpdater) -> Judge:
-        if self.judge == "offline":
+    def judge(self, offline: OfflineUpdater) -> Judge:
+        if self.players.judge == "offline":
             return OfflineJudge(offline.catalogue, offline)
-        return LlmJudge(self._model(self.judge), self.shown)
+        return LlmJudge(self._model(self.players.judge), self.players.shown)
 
-    def make_teachers(self, offline: Callable[[int], Agent]) -> Callable[[int], Agent]:
+    def teachers(self, offline: Callable[[int], Agent]) -> Callable[[int], Agent]:
         """Number of a round -> the teacher that plays it; ``offline`` where no language model does."""
-        return offline if self.teacher == "offline" else llm_teachers(self._model(self.teacher), self.shown)
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What of this decides how an episode goes, whoever the policy is."""
-        return {name: getattr(self, name) for name in ("profiler", "updater", "user", "base_url")}
+        if self.players.teacher == "offline":
+            return offline
+        return llm_teachers(self._model(self.players.teacher), self.players.shown)
 
     def _model(self, spec: str) -> ChatModel:
+        players = self.players
         return make_model(
-            spec, base_url=self.base_url, store=self._store, budget=self._budget, workers=self.workers
+            spec, base_url=players.base_url, store=self._store, budget=self._budget, workers=players.workers
         )
 
     @cached_property
     def _store(self) -> ResponseStore:
-        return ResponseStore(self.store)
+        """Opened for the first language model, not before: rules need no file."""
+        return ResponseStore(self._file)
 
     @cached_property
     def _budget(self) -> Budget:
         """One for all roles together."""
-        return Budget(max_usd=self.budget_usd, max_tokens=self.budget_tokens)
+        return Budget(max_usd=self.players.budget_usd, max_tokens=self.players.budget_tokens)
+
+
+def around(players: OrionPlayers) -> dict[str, str]:
+    """What of the players decides how an episode goes, whoever the policy is."""
+    return {name: getattr(players, name) for name in ("profiler", "updater", "user", "base_url")}
+
+
+def told(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
+    """Who plays a role, for keys; with a language model, how many products it is told about, too."""
+    name = getattr(players, role)
+    return name if name == "offline" else {"model": name, "shown": players.shown}

@@ -1,4 +1,7 @@
-"""What Orion's policies are compared with: chance, the instruction, the teacher, who knows it all."""
+"""What Orion's policies are compared with: chance, the instruction alone, the teacher, who knows it all.
+
+The first two are floors. The teacher is what fine-tuning imitates, the oracle what could be reached at all.
+"""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -6,11 +9,11 @@ from functools import cache, partial
 from pwagents.agents.plain import words
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.agent import FUNCTIONS
+from pwagents.orion.players import told
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.study import Study
 from pwagents.orion.wishes import has_result
 from pwagents.profiles.catalogue import Catalogue, attribute_of_word
-from pwagents.project import code_hash
 from pwagents.schema import Action, Task
 from pwagents.seeds import rng
 from pwagents.web.episode import Agent, BeliefState
@@ -21,18 +24,9 @@ RANDOM, INSTRUCTION, TEACHER, ORACLE = "Random", "Instruction alone", "Teacher",
 WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 
-# What decides how these four act.
-CODE = (
-    "agents/plain",
-    "orion/references",
-    "orion/role_play",
-    "orion/teacher",
-    "orion/wishes",
-)
-
 
 def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
-    """Episodes of those that nobody trained, by name: two floors, the teacher, a ceiling."""
+    """Episodes of those that nobody trained, by name."""
     study = runs.study
     # Made when the first episode is played: those that are stored need neither.
     chance = cache(lambda: RandomAgent(study.catalogue, study.seed))
@@ -43,7 +37,7 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
         TEACHER: lambda _: teacher(),
         ORACLE: lambda task: partial(know_all, study, task),
     }
-    facts = {"code": code_hash(*CODE), "teacher": study.player("teacher")}
+    facts = {"teacher": told(study.settings.players, "teacher")}
     return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
 
 

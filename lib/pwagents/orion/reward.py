@@ -6,61 +6,29 @@
   one than users' own earlier reviews are on average (:func:`same_user_floor`).
 - Alignment: the judge's score in [-1, 1] of each action against its belief state.
 
-Departures: the alignment reward has a weight, since an episode has one success and many steps; and a search,
-recommendation or review after the first earns at most 0 of it, or an agent could collect points by searching
-again and again.
+Departures: the alignment reward has a weight, since an episode has one success and many steps: with the full
+weight a policy learns to please the judge, which costs a question, and asks nothing. And a search,
+recommendation or review after the first earns at most 0 of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from pwagents.embedding import Embedder
 from pwagents.orion.judge import Judge
+from pwagents.orion.settings import RewardSettings, Success
 from pwagents.orion.wishes import earlier_review, has_result
-from pwagents.schema import Benchmark, Split, Trajectory, check_choice
+from pwagents.schema import Benchmark, Split, Trajectory
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
-
-Use = Literal["both", "task", "alignment"]
-RANKS = (1, 3, 10)  # of :func:`success_sensitivity`
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """What counts as success, and what counts at all.
-
-    Args:
-        success_rank: the target must be shown at this rank or better, 1 to 10.
-        review_success: the cosine with the real review from which on a review is a success. The default is
-            :func:`same_user_floor` of the embedded data.
-        alignment_weight: of the alignment reward; 1.0 in the paper.
-        use: the whole reward or one part of it, for ablations.
-    """
-
-    success_rank: int = 3
-    review_success: float = 0.35
-    alignment_weight: float = 0.5
-    use: Use = "both"
-
-    def __post_init__(self):
-        check_choice("use", self.use, Use)
-        if not 1 <= self.success_rank <= 10:
-            raise ValueError(f"success_rank is {self.success_rank}; expected 1 to 10")
-        if not -1 <= self.review_success <= 1:
-            raise ValueError(f"review_success is {self.review_success}; expected a cosine, -1 to 1")
-        if self.alignment_weight < 0:
-            raise ValueError(f"alignment_weight is {self.alignment_weight}; expected 0 or more")
 
 
 class Rewards:
     """The reward of each step: (belief states before each step, trajectory) -> R_t."""
 
-    def __init__(self, judge: Judge, config: RewardConfig):
-        self.judge, self.config = judge, config
+    def __init__(self, judge: Judge, settings: RewardSettings):
+        self.judge, self.settings = judge, settings
 
     def __call__(self, states: Sequence[BeliefState], trajectory: Trajectory) -> list[float]:
         """R_t of each step of one episode."""
@@ -88,7 +56,7 @@ class Rewards:
 
     def _task(self, trajectory: Trajectory) -> float:
         """The reward at the last step for success."""
-        counts = self.config.use != "alignment" and has_succeeded(trajectory, self.config)
+        counts = self.settings.use != "alignment" and has_succeeded(trajectory, self.settings)
         return float(counts)
 
     def _alignment(self, episodes):
@@ -97,30 +65,27 @@ class Rewards:
         steps = [len(trajectory.steps) for _, trajectory in episodes]
         if steps != [len(before) for before, _ in episodes]:
             raise ValueError("an episode needs one belief state for each of its steps")
-        if self.config.use == "task":
+        if self.settings.use == "task":
             return iter([0.0] * len(states))
         actions = [step.action for _, trajectory in episodes for step in trajectory.steps]
         scores = self.judge.scores(states, actions)
-        weight = self.config.alignment_weight
+        weight = self.settings.alignment_weight
         return iter(
+            # A good search earns points each time, an episode succeeds only once: without this, searching
+            # again and again would pay better than stopping.
             weight * (min(score, 0.0) if _is_another(state, action.name) else score)
             for state, action, score in zip(states, actions, scores, strict=True)
         )
 
 
-def make_rewards(judge: Judge, config: RewardConfig) -> Rewards:
-    """The step rewards of ``config`` (a :data:`pwagents.rl.rollout.StepRewards`)."""
-    return Rewards(judge, config)
-
-
-def has_succeeded(trajectory: Trajectory, config: RewardConfig) -> bool:
+def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
     """Whether the last attempt of an episode is a success."""
     results = [step.result_accuracy for step in trajectory.steps if step.attempt]
     if not results:
         return False
     if trajectory.type == "review":
-        return results[-1] >= config.review_success
-    return _is_at_rank(results[-1], config.success_rank)
+        return results[-1] >= success.review_success
+    return is_at_rank(results[-1], success.success_rank)
 
 
 def same_user_floor(benchmark: Benchmark, embedder: Embedder, split: Split = "train") -> float:
@@ -143,30 +108,9 @@ def same_user_floor(benchmark: Benchmark, embedder: Embedder, split: Split = "tr
     return float(np.mean(np.sum(vectors[::2] * vectors[1::2], axis=1)))
 
 
-def success_sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
-    """Success rates of search and recommendation at stricter and laxer ranks.
-
-    Args:
-        frame: one row an episode with ``method``, ``type`` and ``result_final``
-            (:func:`pwagents.evaluation.runner.records_frame`); episodes that were not scored are left out.
-
-    Returns:
-        One row a method and type: "rank 1", "rank <= 3", "rank <= 10", and the number of episodes.
-    """
-    scored = frame[frame["type"] != "review"].dropna(subset=["result_final"])
-    rates = {
-        f"rank {'<= ' if rank > 1 else ''}{rank}": scored["result_final"].map(
-            lambda result, rank=rank: float(_is_at_rank(result, rank))
-        )
-        for rank in RANKS
-    }
-    groups = scored[["method", "type"]].assign(**rates).groupby(["method", "type"], sort=False)
-    return groups.mean().assign(episodes=groups.size()).reset_index()
-
-
-def _is_at_rank(result: float, rank: int) -> bool:
+def is_at_rank(result: float, rank: int) -> bool:
     """Whether a result accuracy, 1 - (r - 1) / 10, means r <= ``rank``."""
-    return result > 1 - (rank - 0.5) / 10
+    return result > 1 - (rank - 0.5) / 10  # half way to the next rank: rounding cannot decide
 
 
 def _is_another(state: BeliefState, name: str) -> bool:

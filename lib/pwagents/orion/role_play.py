@@ -1,13 +1,11 @@
-"""The role-play that makes trajectories for supervised fine-tuning (Orion, 4.3).
+"""The role-play that makes conversations for supervised fine-tuning (Orion, 4.3).
 
-Two sides that share no information: the user's knows the target and tells of it what it is asked for, the
-teacher's sees S_t and nothing else. They meet in the environment alone. Kept are trajectories that succeeded
-and in which nobody gave anything away; the paper keeps 400.
+Two sides that share no information: the user's side knows the target and tells of it what it is asked for,
+the teacher sees S_t and nothing else. They meet in the environment alone. Kept are the conversations that
+succeeded and in which nobody gave anything away; the paper keeps 400.
 
-A language model as the teacher of the role-play (Orion, 4.3).
-
-It is Orion's own agent: it gets the messages that the policy will be trained on, made of S_t alone. The user
-is :class:`pwagents.users.llm.LlmUser`, which the environment talks to; the two share nothing else.
+Departure: the paper does not say what happens to tasks that fail. Here they are played again, after all
+others had their turn (:func:`play_roles`).
 """
 
 import hashlib
@@ -15,27 +13,26 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.store import Store
-from pwagents.llm.chat import ChatModel, Request
-from pwagents.orion.agent import orion_messages, orion_tools, read_turn
 from pwagents.orion.played import Failure, Played
-from pwagents.orion.reward import RewardConfig, has_succeeded
+from pwagents.orion.reward import has_succeeded
+from pwagents.orion.settings import Success
 from pwagents.profiles.facts import plain
 from pwagents.profiles.types import ContextualProfile
 from pwagents.progress import progress
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Action, Benchmark, Product, Task, Trajectory
 from pwagents.seeds import rng
+from pwagents.settings import plain as as_json
 from pwagents.users.leaks import leaks
 from pwagents.web.episode import Agent, BeliefState, Context
 
-TRAJECTORIES = 400  # Orion, 4.3
 ROUNDS = 3
 
 
@@ -59,28 +56,31 @@ def play_roles(
     teacher: Callable[[int], Agent],
     store: Path | str,
     *,
-    config: RewardConfig,
+    success: Success,
     params: Mapping[str, Any],
-    n: int = TRAJECTORIES,
+    n: int,
     rounds: int = ROUNDS,
     seed: int = 0,
     workers: int = 1,
 ) -> RolePlay:
     """Exactly ``n`` trajectories that succeeded and leak nothing.
 
-    Tasks come in a seeded order. Those that failed come again in the next round, before the next teacher,
-    until there are enough. Each episode is stored when it ends, kept or not, and never played again: a run
-    may be killed at any moment and started again, and ends with the same trajectories, whatever ``workers``.
+    Tasks come in a seeded order. Those that failed come again in the next round, with that round's teacher,
+    which draws other lots, until there are enough. So no task is played a second time before every task was
+    played once, and fewer trajectories are the first of more.
+
+    Each episode is stored when it ends, kept or not, and never played again: a run may be killed at any
+    moment and started again, and ends with the same trajectories, whatever ``workers``.
 
     Args:
         tasks: training tasks.
         start: begins an episode; the user simulator is in its environment, the update of the profile in it.
         teacher: number of the round (0 ...) -> the agent that plays it, such as
             ``lambda number: OfflineTeacher(..., seed=number)`` or
-            :func:`pwagents.orion.role_play.llm_teachers`.
+            :func:`pwagents.orion.teacher.llm_teachers`.
         store: the file of what was played (:mod:`pwagents.evaluation.store`); other settings may share it.
-        config: what success is.
-        params: plain JSON values: all that decides the result beside data, tasks, seed and ``config`` (who
+        success: what is kept.
+        params: plain JSON values: all that decides the result beside data, tasks, seed and ``success`` (who
             plays the two sides, how profiles are made).
         workers: episodes at once; more than one pays where a side waits for an endpoint.
 
@@ -89,7 +89,7 @@ def play_roles(
         InfrastructureError: a model cannot be reached. What is finished is stored: run it again.
         RuntimeError: another process is writing to ``store``.
     """
-    key = _key(benchmark, tasks, seed, config, params)
+    key = _key(benchmark, tasks, seed, success, params)
     order = [tasks[i] for i in rng(seed, "role-play").permutation(len(tasks))]
     kept: list[Played] = []
     failures: Counter[Failure] = Counter()
@@ -99,7 +99,7 @@ def play_roles(
 
         def play(number: int, agent: Agent, task: Task) -> Played:
             stored = played.get((number, task.task_id))
-            return stored or append(_play(benchmark, task, start, agent, config, key, number))
+            return stored or append(_play(benchmark, task, start, agent, success, key, number))
 
         for episode in _episodes(order, rounds, teacher, play, workers):
             if episode.failure:
@@ -117,11 +117,11 @@ def play_roles(
 
 
 def _key(
-    benchmark: Benchmark, tasks: Sequence[Task], seed: int, config: RewardConfig, params: Mapping[str, Any]
+    benchmark: Benchmark, tasks: Sequence[Task], seed: int, success: Success, params: Mapping[str, Any]
 ) -> str:
     """SHA-256 (16 hex digits) of what decides an episode of a task and round, and their order."""
     ids = [task.task_id for task in tasks]
-    parts = [benchmark.content_hash, ids, seed, asdict(config), dict(params)]
+    parts = [benchmark.content_hash, ids, seed, as_json(success), dict(params)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -158,7 +158,7 @@ def _play(
     task: Task,
     start: StartEpisode,
     agent: Agent,
-    config: RewardConfig,
+    success: Success,
     key: str,
     number: int,
 ) -> Played:
@@ -174,7 +174,7 @@ def _play(
     first = states[0]
     return Played(
         **fields,
-        failure=failure_of(task, benchmark.products[task.target], states, episode.trajectory, config),
+        failure=failure_of(task, benchmark.products[task.target], states, episode.trajectory, success),
         observation=first.observation,
         bought=first.context.bought if first.context else (),
         profiles=tuple(state.profile or ContextualProfile() for state in states),
@@ -187,9 +187,11 @@ def failure_of(
     product: Product,
     states: Sequence[BeliefState],
     trajectory: Trajectory,
-    config: RewardConfig,
+    success: Success,
 ) -> Failure:
     """Why a trajectory is not kept; empty where it is.
+
+    Whatever is kept is imitated, so a malformed call or a leak counts more than the success after it.
 
     Args:
         product: the target of ``task``.
@@ -208,11 +210,14 @@ def failure_of(
         return "leak by the teacher"
     if not steps or steps[-1].action.name != "stop":
         return "too long"
-    return "" if has_succeeded(trajectory, config) else "no success"
+    return "" if has_succeeded(trajectory, success) else "no success"
 
 
 def gives_target_away(state: BeliefState, action: Action, task: Task, product: Product) -> bool:
-    """Whether an action holds the target's id or title, or the real review, where S_t does not."""
+    """Whether an action holds the target's id or title, or the real review, where S_t does not.
+
+    A teacher that says what it cannot know has been told, and a policy cannot learn that from it.
+    """
     said = plain(" ".join([action.thought, *_texts(action.arguments)]))
     hidden = [product.parent_asin, product.title, *([task.review.text] if task.type == "review" else [])]
     told = [text for text in map(plain, hidden) if text.strip() and text in said]
@@ -240,35 +245,3 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (text for part in value.values() for text in _texts(part))
     elif isinstance(value, list | tuple):
         yield from (text for part in value for text in _texts(part))
-
-
-REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # the paper's for generation in training (5.1)
-MAX_TOKENS = 500
-
-
-def llm_teachers(
-    model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None
-) -> Callable[[int], Agent]:
-    """The teacher of each round, for :func:`pwagents.orion.role_play.play_roles`.
-
-    Another round draws another reply to the same messages.
-
-    Args:
-        shown: products of a result that the model is told about, at most.
-        sampling: in place of the paper's temperatures and :data:`MAX_TOKENS`.
-    """
-
-    def of_round(number: int) -> Agent:
-        def act(state: BeliefState) -> Action:
-            temperature = TEMPERATURE if state.product is None else REVIEW_TEMPERATURE
-            request = Request(
-                messages=tuple(orion_messages(state, shown)),
-                tools=orion_tools(),
-                sampling=dict(sampling or {"temperature": temperature, "max_tokens": MAX_TOKENS}),
-                sample=number,
-            )
-            return read_turn(model.reply(request))
-
-        return act
-
-    return of_round

@@ -1,76 +1,66 @@
-"""Policies and other agents on Orion's test tasks: one stored record an episode, played in batches.
+"""Policies and other agents on Orion's test tasks: one stored record an episode.
 
-A policy's episodes are computed many at once by :mod:`pwagents.orion.play`, a batch when its first
-missing episode is asked for; what is stored is the same as one by one. All other agents play one by one.
+A policy's episodes are computed many at once by :mod:`pwagents.orion.play`, a batch when its first missing
+episode is asked for; all other agents play one by one. What is stored is one record an episode either way, so
+that a run may be killed and taken up again.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import records_frame, run_episodes
+from pwagents.evaluation.runner import records_frame, require_played, run_episodes
 from pwagents.llm.local_model import Loaded, LocalModel, load
-from pwagents.orion.play import Decoding, play_rollouts
+from pwagents.orion.play import play_rollouts
+from pwagents.orion.settings import Decoding
 from pwagents.orion.study import Study
 from pwagents.project import code_hash
 from pwagents.rl.rollout import StartEpisode, count_asks
 from pwagents.schema import Task, Trajectory
 from pwagents.seeds import derive_seed
+from pwagents.settings import plain
 from pwagents.web.episode import Agent
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DECODER = (
-    "lm/decode",
-    "lm/tokens",
-    "orion/play",
-    "orion/play",
-    "lm/decode",
-)
-
 
 @dataclass(frozen=True)
 class OrionRuns:
-    """Plays test tasks and stores what comes of it.
+    """Plays the test tasks of a study into ``runs/orion.jsonl``; several notebooks share this file.
 
     Args:
-        store: the file of episode records; several notebooks may share it.
-        decoding: how policies' turns are sampled; the temperature is each run's own.
-        tasks: other tasks than the study's test tasks.
-        start, variant: how episodes begin, where it is not as the study has it, and JSON values that say so.
-        stored_only: play nothing; what is missing is an error.
+        start: how episodes begin, where it is not as the study has it.
+        variant: JSON values that say so, for keys.
     """
 
     study: Study
-    store: Path
-    decoding: Decoding
-    tasks: Sequence[Task] = ()
     start: StartEpisode | None = None
-    variant: Mapping[str, Any] | None = None
-    stored_only: bool = False
+    variant: Mapping[str, Any] = field(default_factory=dict)
 
-    def policy(
-        self, method: str, folder: Path, temperature: float = 0.0, review_temperature: float | None = None
-    ) -> list[EpisodeRecord]:
-        """Episodes of the model in ``folder``, one a task; at temperature 0 it is greedy.
+    def policy(self, method: str, folder: Path, sampled: bool = False) -> list[EpisodeRecord]:
+        """Episodes of the model in ``folder``, one a task.
 
         Args:
             method: the row's name in tables.
-            review_temperature: of review tasks; None: the same.
+            sampled: at the temperatures of the settings, not greedily.
+
+        Raises:
+            DataError, InfrastructureError: see :func:`run_episodes` and :func:`require_played`.
         """
-        hot = {"temperature": temperature, "review_temperature": review_temperature}
-        decoding = replace(self.decoding, **hot)
-        batches = _Batches(self._tasks, self._start, decoding, self.study.seed, Path(folder))
-        facts = {name: value for name, value in asdict(decoding).items() if name != "workers"}
+        decoding = self.study.settings.decoding
+        decoding = decoding if sampled else decoding.greedy
+        tasks = self.study.test_tasks
+        batches = _Batches(tasks, self._start, decoding, self.study.seed, Path(folder))
+        facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
-        ids = hashlib.sha256(" ".join(task.task_id for task in self._tasks).encode()).hexdigest()[:16]
-        params = {"decoding": facts, "decoder": code_hash(*DECODER), "tasks": ids}
+        ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]
+        params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
         return self._run(method, batches.solve, LocalModel(folder).name, params, workers=1)
 
     def agent(
@@ -89,7 +79,15 @@ class OrionRuns:
                 episode.advance(act(episode.state))
             return episode.trajectory
 
-        return self._run(method, solve, "none", facts, self.study.roles.get("workers", 1))
+        return self._run(method, solve, "none", facts, self.study.settings.players.workers)
+
+    @property
+    def store(self) -> Path:
+        return self.study.output_dir / "runs" / "orion.jsonl"
+
+    @property
+    def _start(self) -> StartEpisode:
+        return self.start or self.study.start
 
     def _run(
         self,
@@ -99,30 +97,25 @@ class OrionRuns:
         facts: Mapping[str, Any],
         workers: int,
     ) -> list[EpisodeRecord]:
-        return run_episodes(
-            self._tasks,
+        records = run_episodes(
+            self.study.test_tasks,
             solve,
             self.store,
             method=method,
             model=model,
-            params={**self.study.facts, "variant": dict(self.variant or {}), **facts},
+            params={**self.study.facts, "variant": dict(self.variant), **facts},
             workers=workers,
-            stored_runs_only=self.stored_only,
+            stored_runs_only=self.study.settings.stored_runs_only,
         )
-
-    @property
-    def _tasks(self) -> Sequence[Task]:
-        return self.tasks or self.study.test_tasks
-
-    @property
-    def _start(self) -> StartEpisode:
-        return self.start or self.study.start
+        require_played(records)
+        return records
 
 
-def episodes_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
-    """:func:`records_frame` with ``asks``: how often each episode asked the user something."""
-    asks = [count_asks(record.trajectory) if record.trajectory else float("nan") for record in records]
-    return records_frame(records).assign(asks=asks).astype({"asks": float})
+def episodes_frame(*records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
+    """:func:`records_frame` of one or several runs, with ``asks``: how often each episode asked the user."""
+    all_records = [record for run in records for record in run]
+    asks = [count_asks(each.trajectory) if each.trajectory else float("nan") for each in all_records]
+    return records_frame(all_records).assign(asks=asks).astype({"asks": float})
 
 
 @dataclass(frozen=True)

@@ -1,233 +1,217 @@
-"""Orion's experiments from plain values: who is trained on, who is held out, the shop, who plays whom.
+"""What Orion's notebooks and trainings share: who is trained on and who is held out, the shop, the players.
 
-    study = make_study(output_dir=..., seed=0, data=..., shop=..., roles=..., task_types=["search"], ...)
+    study = make_study(settings)
     episode = study.start(study.train_tasks[0])
 
 Further users of the same source are trained on; no trainer sees tasks, profiles or histories of those held
-out. Everything is made of JSON values, so that a training in other processes can make the same study
-(:func:`pwagents.orion.rl_setting.rl_setting`).
+out. A study is made of settings alone, which are plain values, so that a training in other processes makes
+the same one.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from pwagents.agents.plain import FunctionClassifier
-from pwagents.data import DataSettings, load_benchmark
+from pwagents.data import load_benchmark
+from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.orion.judge import Judge
-from pwagents.orion.players import Roles
-from pwagents.orion.setting import OrionSetting, SettingMaker, held_out_users, part_of, tasks_of
+from pwagents.orion.agent import contexts
+from pwagents.orion.players import Cast, around
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.teacher import OfflineTeacher
+from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
-from pwagents.project import code_hash, project_path
+from pwagents.project import code_hash
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
+from pwagents.settings import plain
+from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Agent, Context, Episode
-from pwagents.web.search import SearchEngine, build_search_engine
+from pwagents.web.functions import Shop
+from pwagents.web.search import build_search_engine
 
-# What decides, beside data, settings and policy, how an episode goes.
-CODE = (
-    "agents/conversation",
-    "orion/agent",
-    "agents/replies",
-    "data/instructions",
-    "embedding",
-    "llm/chat",
-    "llm/chat",
-    "profiles",
-    "orion/setting",
-    "users",
-    "web",
+if TYPE_CHECKING:
+    from pwagents.data.synthetic import Truth
+    from pwagents.web.recommenders_by_time import RecommendersByTime
+
+# Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
+# their content hash is in each key.
+EPISODE = (
+    *("orion", "agents", "users", "web", "profiles", "llm"),
+    *("embedding", "schema", "seeds", "data/instructions"),
 )
+REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
 
-@dataclass(frozen=True)
+class _Part(NamedTuple):
+    """Users with their tasks of one split, and what their episodes begin with.
+
+    Args:
+        contexts: task_id -> P_ctx,0 and the ids bought last.
+        recommenders: each user gets one that knows nothing of what comes after their first task of the split;
+            None where recommendation is not among the tasks.
+    """
+
+    split: Split
+    contexts: Mapping[str, Context]
+    recommenders: "RecommendersByTime | None"
+
+
 class Study:
-    """What Orion's notebooks and trainings share.
+    """Users, tasks, shop and players; starts episodes. To be had from :func:`make_study`.
 
     Attributes:
-        settings: the plain values that :func:`make_study` made it from.
         benchmark: all users, those held out first.
-        held_out: their ids.
+        truth: what the embedded world knows of them; None of other sources.
+        held_out: the ids of those held out.
         train_tasks: of the users to train on, their train split.
         test_tasks: of the users held out.
         offline_updater: understands users' words without a language model, whoever updates profiles.
         teacher: number of a round -> the agent that plays it, for
             :func:`pwagents.orion.role_play.play_roles`.
         facts: what decides an episode beside task and policy, as JSON values, for keys.
+
+    Raises:
+        DataError: the source's files are not what they should be.
+        ValueError: the source has too few users.
     """
 
-    settings: Mapping[str, Any]
-    benchmark: Benchmark
-    held_out: tuple[str, ...]
-    train_tasks: tuple[Task, ...]
-    test_tasks: tuple[Task, ...]
-    catalogue: Catalogue
-    engine: SearchEngine
-    offline_updater: OfflineUpdater
-    judge: Judge
-    teacher: Callable[[int], Agent]
-    facts: Mapping[str, Any]
-    _setting_of: Mapping[str, OrionSetting]
+    def __init__(self, settings: OrionSettings):
+        from pwagents.web.recommenders_by_time import NothingKnown
 
-    @property
-    def output_dir(self) -> Path:
-        return project_path(self.settings["output_dir"])
+        self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
+        self.benchmark, self.truth = _world(settings)
+        self.held_out, self._trained = _users(self.benchmark, settings)
+        self.train_tasks = _train_tasks(self.benchmark, self._trained, settings)
+        tested = _test_tasks(self.benchmark, self.held_out, settings)
+        self.test_tasks = tuple(task for tasks in tested.values() for task in tasks)
 
-    @property
-    def seed(self) -> int:
-        return self.settings["seed"]
+        self._cache_dir = settings.output_dir / "cache"
+        self.engine = build_search_engine(
+            self.benchmark.products, engine=settings.shop.search_engine, cache_dir=self._cache_dir
+        )
+        self.catalogue = Catalogue(self.benchmark.products)
+        self.offline_updater = OfflineUpdater(self.catalogue)
+        self._cast = Cast(settings.players, settings.output_dir / "runs" / "replies.sqlite")
+        self.judge = self._cast.judge(self.offline_updater)
+        self.teacher = self._cast.teachers(self._offline_teacher)
+        self._user = self._cast.user(self.benchmark, self.seed)
+        self._update = self._cast.updater(self.offline_updater)
+        reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
+        self._shop = Shop(self.benchmark, self.engine, NothingKnown(), reviews, settings.shop.observation)
 
-    @property
-    def roles(self) -> Mapping[str, Any]:
-        """Who plays what, as fields of :class:`pwagents.orion.players.Roles`."""
-        return self.settings["roles"]
+        self._parts: dict[str, _Part] = {}  # task_id -> the part that it belongs to
+        for users, split, tasks in (
+            (self._trained, "train", self.train_tasks),
+            *((self.held_out, split, tasks) for split, tasks in tested.items()),
+        ):
+            if tasks:
+                part = self._make_part(users, split, tasks)
+                self._parts |= {task.task_id: part for task in tasks}
 
-    def player(self, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
-        """Who plays a role, for keys; with a language model, how many products it is told about, too."""
-        name = self.roles.get(role, "offline")
-        return name if name == "offline" else {"model": name, "shown": self.roles.get("shown", Roles.shown)}
+    def context(self, task: Task) -> Context:
+        """What the episode of a task begins with: P_ctx,0 and the ids bought last."""
+        return self._parts[task.task_id].contexts[task.task_id]
+
+    def start(self, task: Task, context: Context | None = None) -> Episode:
+        """The episode of a train or test task, before its first step; with another context than its own
+        where one is given."""
+        part, shop = self._parts[task.task_id], self._shop
+        if part.recommenders is not None:
+            first = self.benchmark.first_task(task.user_id, part.split)
+            shop = replace(shop, recommender=part.recommenders.at(first))
+        environment = WebEnvironment(shop, "multi_turn", self._user)
+        history = self.benchmark.history(task, part.split)
+        return Episode(environment, task, history, context or self.context(task), self._update)
 
     @property
     def held_out_hash(self) -> str:
         """The content hash of the users held out: on the embedded world, the other notebooks' data."""
-        return part_of(self.benchmark, self.held_out).content_hash
+        return _part_of(self.benchmark, self.held_out).content_hash
 
-    def context(self, task: Task) -> Context:
-        """What the episode of a task begins with: P_ctx,0 and the ids bought last."""
-        return self._setting_of[task.task_id].contexts[task.task_id]
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "data": self.benchmark.content_hash,
+            "held_out": len(self.held_out),
+            "seed": self.seed,
+            "train_completeness": list(settings.study.train_completeness),
+            "shop": plain(settings.shop),
+            "recommender": "recommend" in settings.study.task_types,
+            "roles": around(settings.players),
+            "code": code_hash(*EPISODE),
+        }
 
-    def start(self, task: Task, context: Context | None = None) -> Episode:
-        """The episode of a train or test task, before its first step; with another context where one is
-        given."""
-        setting = self._setting_of[task.task_id]
-        if context is not None:
-            setting = replace(setting, contexts={task.task_id: context})
-        return setting.start(task)
-
-
-def make_study(
-    *,
-    output_dir: str | Path,
-    seed: int,
-    data: Mapping[str, Any],
-    shop: Mapping[str, Any],
-    roles: Mapping[str, Any],
-    task_types: Sequence[TaskType],
-    training_users: int,
-    eval_tasks: int,
-    train_completeness: Sequence[float] = (),
-) -> Study:
-    """The study of some plain values; in one process the same values give the same object.
-
-    Args:
-        output_dir: of the preset; holds caches and stored replies.
-        seed: of data, sampling and wording.
-        data: fields of :class:`pwagents.data.DataSettings`; ``n_users`` are held out.
-        shop: ``search_engine``, ``observation``, ``max_tokens`` (of embedded item texts), ``recommender``
-            (arguments of :class:`SasRecSettings`) and ``rec_dates``. The recommender is trained only where
-            recommendation is among the tasks; without it, there is nothing to recommend.
-        roles: fields of :class:`pwagents.orion.players.Roles`.
-        task_types: of the tasks to train and to test on.
-        training_users: so many users beside ``n_users``. Where the source has fewer in all, both parts
-            shrink alike.
-        eval_tasks: test tasks, drawn at random; where the test split has not enough, the rest are train tasks
-            of the same held-out users.
-        train_completeness: how much the instructions trained on say (embedded data): each train task's names
-            an attribute with one of these probabilities, which take turns. Without any, as ``data`` has it.
-            Who is never asked for something already settled learns to ask always.
-
-    Raises:
-        DataError: the source's files are not what they should be.
-        ValueError: a setting that is unknown or cannot be met.
-    """
-    settings = {
-        "output_dir": str(output_dir),
-        "seed": seed,
-        "data": dict(data),
-        "shop": dict(shop),
-        "roles": dict(roles),
-        "task_types": list(task_types),
-        "training_users": training_users,
-        "eval_tasks": eval_tasks,
-        "train_completeness": list(train_completeness),
-    }
-    return _make(json.dumps(settings, sort_keys=True))
-
-
-@lru_cache(maxsize=2)
-def _make(text: str) -> Study:
-    settings = json.loads(text)
-    seed, types, folder = settings["seed"], settings["task_types"], project_path(settings["output_dir"])
-    benchmark, held_out = _load(settings)
-    training = [user for user in benchmark.behaviors if user not in set(held_out)]
-    train_tasks = _reworded(
-        [task for task in tasks_of(benchmark, training, "train", types) if has_answer(task)], settings
-    )
-    by_split = _test_tasks(benchmark, held_out, types, settings["eval_tasks"], seed)
-    engine = build_search_engine(
-        benchmark.products, engine=settings["shop"]["search_engine"], cache_dir=folder / "cache"
-    )
-    catalogue = Catalogue(benchmark.products)
-    offline_updater = OfflineUpdater(catalogue)
-    roles = Roles(folder / "runs" / "replies.sqlite", **settings["roles"])
-    maker = SettingMaker(benchmark, engine, roles, offline_updater, settings, folder / "cache")
-    parts = [(training, "train", train_tasks), *((held_out, split, by_split[split]) for split in by_split)]
-    setting_of = {
-        task.task_id: setting for part in parts if part[2] for setting in [maker(*part)] for task in part[2]
-    }
-    return Study(
-        settings=settings,
-        benchmark=benchmark,
-        held_out=tuple(held_out),
-        train_tasks=tuple(train_tasks),
-        test_tasks=tuple(task for tasks in by_split.values() for task in tasks),
-        catalogue=catalogue,
-        engine=engine,
-        offline_updater=offline_updater,
-        judge=roles.make_judge(offline_updater),
-        teacher=roles.make_teachers(_offline_teachers(benchmark, training, engine, offline_updater, seed)),
-        facts=_facts(benchmark, held_out, roles, settings),
-        _setting_of=setting_of,
-    )
-
-
-def _world(settings: Mapping[str, Any], **changes: Any) -> Benchmark:
-    """All users, those held out and those to train on."""
-    users = {"n_users": settings["data"]["n_users"] + settings["training_users"]}
-    return load_benchmark(DataSettings(**(settings["data"] | users | changes)), settings["seed"])[0]
-
-
-def _reworded(tasks: Sequence[Task], settings: Mapping[str, Any]) -> list[Task]:
-    """The same tasks with instructions that say more, or less: those of ``train_completeness``, in turns."""
-    if not settings["train_completeness"] or settings["data"]["source"] != "synthetic":
-        return list(tasks)
-    turns = settings["train_completeness"]
-    worded = {settings["data"]["completeness"]: {task.task_id: task for task in tasks}}
-    for completeness in set(turns) - worded.keys():
-        world = _world(settings, completeness=completeness)
-        worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
-    return [worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks)]
-
-
-def _load(settings: Mapping[str, Any]) -> tuple[Benchmark, list[str]]:
-    """All users, and those of them that are held out."""
-    data, further = settings["data"], settings["training_users"]
-    wanted = data["n_users"] + further
-    benchmark = _world(settings)
-    n = len(benchmark.behaviors)
-    n_held_out = round(n * data["n_users"] / wanted)
-    if not 0 < n_held_out < n:
-        raise ValueError(
-            f"training_users is {further} beside n_users {data['n_users']}, and {benchmark.name} has "
-            f"{n} users: {n_held_out} would be held out; expected some of both"
+    def _make_part(self, users: Sequence[str], split: Split, tasks: Sequence[Task]) -> _Part:
+        """Profiles are made of what lies before each user's first task of the split, once for all tasks."""
+        benchmark = self.benchmark
+        items = Embedder(
+            self._cache_dir, self.settings.shop.max_tokens, batch_size=64
+        )  # as in notebooks 02, 03
+        first = {user: benchmark.first_task(user, split) for user in dict.fromkeys(t.user_id for t in tasks)}
+        histories = {user: benchmark.before(user, time) for user, time in first.items()}
+        profiler = self._cast.profiler(self.catalogue)
+        profiles = profile_users(histories, benchmark.products, items, profiler, self.seed)
+        # A language model reads the instruction by itself; rules, and nobody, have to be told of it.
+        by_rules = self._update is None or self._update is self.offline_updater
+        hear = self.offline_updater.hear if by_rules else None
+        return _Part(
+            split=split,
+            contexts=contexts(benchmark, tasks, split, profiles, items, hear),
+            recommenders=self._recommenders(users, split),
         )
-    return benchmark, held_out_users(benchmark, n_held_out)
+
+    def _recommenders(self, users: Sequence[str], split: Split) -> "RecommendersByTime | None":
+        """Trained on these users alone, with their tasks of the split as those that must not be foreseen."""
+        if "recommend" not in self.settings.study.task_types:
+            return None
+        from pwagents.web.recommenders_by_time import RecommendersByTime
+
+        part, shop = _part_of(self.benchmark, users), self.settings.shop
+        as_tested = replace(part, tasks={"test": part.tasks[split]})
+        return RecommendersByTime.fit(as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
+
+    def _offline_teacher(self, number: int) -> Agent:
+        own_seed = derive_seed(self.seed, "teacher", str(number))
+        return OfflineTeacher(self.engine, self.catalogue, self.offline_updater, own_seed, self._identify)
+
+    @cached_property
+    def _identify(self) -> FunctionClassifier:
+        """Instruction -> function, learned from all train tasks of those trained on."""
+        return FunctionClassifier(_tasks(self.benchmark, self._trained, "train", TASK_TYPES))
+
+
+_SETTINGS = TypeAdapter(OrionSettings)
+
+
+def make_study(settings: OrionSettings) -> Study:
+    """The study of some settings; in one process the same settings give the same object.
+
+    Settings that a notebook has beside :class:`OrionSettings` make no difference.
+    """
+    return _make(json.dumps(as_json(settings)))
+
+
+def as_json(settings: OrionSettings) -> dict[str, Any]:
+    """What a study is made of, as JSON values for :func:`from_json`."""
+    return _SETTINGS.dump_python(settings, mode="json")
+
+
+def from_json(values: Mapping[str, Any]) -> OrionSettings:
+    """The settings that :func:`as_json` has written down."""
+    return _SETTINGS.validate_json(json.dumps(values))
+
+
+@lru_cache(maxsize=2)  # a training in this process finds the notebook's study, beside a variant of it
+def _make(text: str) -> Study:
+    return Study(_SETTINGS.validate_json(text))
 
 
 def has_answer(task: Task) -> bool:
@@ -235,43 +219,63 @@ def has_answer(task: Task) -> bool:
     return task.type != "review" or bool(task.review.text.strip())
 
 
+def _world(settings: OrionSettings, **changes: Any) -> "tuple[Benchmark, Truth | None]":
+    """All users, those held out and those to train on."""
+    n_users = settings.data.n_users + settings.study.training_users
+    return load_benchmark(replace(settings.data, n_users=n_users, **changes), settings.seed)
+
+
+def _users(benchmark: Benchmark, settings: OrionSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those held out, who come first, and those to train on."""
+    users = tuple(benchmark.behaviors)
+    asked, further = settings.data.n_users, settings.study.training_users
+    n = round(len(users) * asked / (asked + further))
+    if not 0 < n < len(users):
+        raise ValueError(
+            f"training_users is {further} beside n_users {asked}, and {benchmark.name} has "
+            f"{len(users)} users: {n} would be held out; expected some of both"
+        )
+    return users[:n], users[n:]
+
+
+def _tasks(benchmark: Benchmark, users: Sequence[str], split: Split, types: Sequence[TaskType]) -> list[Task]:
+    """The tasks of some users, of some types."""
+    chosen = set(users)
+    return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
+
+
+def _train_tasks(benchmark: Benchmark, users: Sequence[str], settings: OrionSettings) -> tuple[Task, ...]:
+    """What is trained on, with instructions that say as much as ``train_completeness`` has it, in turns."""
+    tasks = _tasks(benchmark, users, "train", settings.study.task_types)
+    tasks = [task for task in tasks if has_answer(task)]
+    turns = settings.study.train_completeness
+    if not turns or settings.data.source != "synthetic":
+        return tuple(tasks)
+    worded = {settings.data.completeness: {task.task_id: task for task in tasks}}
+    for completeness in set(turns) - worded.keys():
+        world, _ = _world(settings, completeness=completeness)  # the same people, asking in other words
+        worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
+    return tuple(worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks))
+
+
 def _test_tasks(
-    benchmark: Benchmark, held_out: Sequence[str], types: Sequence[TaskType], n: int, seed: int
+    benchmark: Benchmark, users: Sequence[str], settings: OrionSettings
 ) -> dict[Split, list[Task]]:
-    """``n`` tasks: of the test split, and of the train split where these are not enough."""
-    test = sample_tasks(tasks_of(benchmark, held_out, "test", types), n, seed)
+    """``eval_tasks`` at random: of the test split, and of the train split where these are not enough."""
+    n, types = settings.study.eval_tasks, settings.study.task_types
+    test = sample_tasks(_tasks(benchmark, users, "test", types), n, settings.seed)
     if len(test) >= n:
         return {"test": test}
-    return {
-        "test": test,
-        "train": sample_tasks(tasks_of(benchmark, held_out, "train", types), n - len(test), seed),
-    }
+    train = _tasks(benchmark, users, "train", types)
+    return {"test": test, "train": sample_tasks(train, n - len(test), settings.seed)}
 
 
-def _offline_teachers(
-    benchmark: Benchmark, training: Sequence[str], engine: SearchEngine, updater: OfflineUpdater, seed: int
-) -> Callable[[int], Agent]:
-    @cache
-    def identify() -> FunctionClassifier:
-        return FunctionClassifier(tasks_of(benchmark, training, "train", TASK_TYPES))
-
-    def teacher(number: int) -> Agent:
-        own_seed = derive_seed(seed, "teacher", str(number))
-        return OfflineTeacher(engine, updater.catalogue, updater, own_seed, identify())
-
-    return teacher
-
-
-def _facts(
-    benchmark: Benchmark, held_out: Sequence[str], roles: Roles, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "data": benchmark.content_hash,
-        "held_out": len(held_out),
-        "seed": settings["seed"],
-        "train_completeness": settings["train_completeness"],
-        "shop": settings["shop"],
-        "recommender": "recommend" in settings["task_types"],
-        "roles": roles.facts,
-        "code": code_hash(*CODE),
-    }
+def _part_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
+    """The benchmark of some users alone."""
+    chosen = set(users)
+    return replace(
+        benchmark,
+        behaviors={user: own for user, own in benchmark.behaviors.items() if user in chosen},
+        tasks={split: tuple(t for t in ts if t.user_id in chosen) for split, ts in benchmark.tasks.items()},
+        profiles={user: own for user, own in benchmark.profiles.items() if user in chosen},
+    )

@@ -1,26 +1,31 @@
-"""The offline teacher: the agent's side of the role-play that makes training trajectories (Orion, 4.3).
+"""The teachers: the agent's side of the role-play that makes conversations to learn from (Orion, 4.3).
 
-Orion's teacher is a language model (:mod:`pwagents.orion.role_play`). This one goes by rules. It sees
-what a policy sees (S_t) and the public shop, never the target, the latent truth or the task. It is decent and
-not perfect on purpose: how often and for what it asks is drawn by lot, so that reinforcement learning has
-something to find out.
+Orion's teacher is "a strong LLM" (:func:`llm_teachers`). :class:`OfflineTeacher` goes by rules. Both see what
+a policy sees, S_t, and never the target or the task; the one by rules also knows the public shop. It is
+decent and not perfect on purpose: how often and for what it asks is drawn by lot, so that reinforcement
+learning has something to find out.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from pwagents.agents.replies import read_turn
+from pwagents.llm.chat import ChatModel, Request
+from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds
 from pwagents.profiles.catalogue import TOPIC, Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.schema import Action
 from pwagents.seeds import derive_seed, rng
-from pwagents.web.episode import BeliefState
+from pwagents.web.episode import Agent, BeliefState
 from pwagents.web.functions import FUNCTION_OF
 from pwagents.web.search import SearchEngine
 
 QUESTIONS = 3  # at most, in an episode
 NAMED = 3  # open attributes, at most, in a thought
 LEADING = 20  # products of a first search that are looked over
+REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # of a language model: the paper's for training data (5.1)
+MAX_TOKENS = 500  # of its turn
 _LONGEST = 30  # words of a sentence that is taken over from an earlier review
 _STARS = re.compile(r"\b(one|two|three|four|five|[1-5])\b(?: and a half)?[ -]stars?\b", re.IGNORECASE)
 _LOW = ("one", "two", "three", "1", "2", "3")
@@ -78,6 +83,8 @@ class OfflineTeacher:
         def draw(about: str) -> int:
             return derive_seed(self.seed, "question", state.user_id, state.instruction, about)
 
+        # What the profile, too, is silent about comes first: there an answer is worth the most. The thought
+        # names what is open even where nothing is asked, so that every episode shows what could be.
         named = self._open_attributes(wishes, asked)
         named = sorted(named, key=lambda about: (about in held, draw(about)))[:NAMED]
         if named and len(asked) < self._number(state):
@@ -134,6 +141,36 @@ class OfflineTeacher:
         runs = [words[i:j] for i in range(len(words)) for j in range(i + 1, len(words) + 1)]
         runs = [" ".join(run) for run in runs if topics.intersection(run) and holds(text, " ".join(run))]
         return max(runs, key=len, default="")
+
+
+def llm_teachers(
+    model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None
+) -> Callable[[int], Agent]:
+    """A language model as the teacher of each round, for :func:`pwagents.orion.role_play.play_roles`.
+
+    It is Orion's own agent: it gets the messages that the policy will be trained on, made of S_t alone.
+
+    Another round draws another reply to the same messages.
+
+    Args:
+        shown: products of a result that the model is told about, at most.
+        sampling: in place of the paper's temperatures and :data:`MAX_TOKENS`.
+    """
+
+    def of_round(number: int) -> Agent:
+        def act(state: BeliefState) -> Action:
+            temperature = TEMPERATURE if state.product is None else REVIEW_TEMPERATURE
+            request = Request(
+                messages=tuple(orion_messages(state, shown)),
+                tools=orion_tools(),
+                sampling=dict(sampling or {"temperature": temperature, "max_tokens": MAX_TOKENS}),
+                sample=number,
+            )
+            return read_turn(model.reply(request))
+
+        return act
+
+    return of_round
 
 
 def _is_happy(instruction: str) -> bool:

@@ -16,11 +16,10 @@ from typing import Any
 
 from pwagents.agents.conversation import assistant, user
 from pwagents.agents.memory import Entry, Memory, behavior_text
-from pwagents.agents.replies import problem_of
+from pwagents.agents.replies import problem_of, read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.orion.agent import read_turn
 from pwagents.schema import Action, Product
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF, tool_schemas

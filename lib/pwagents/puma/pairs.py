@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
-from pwagents.orion.agent import read_turn
 from pwagents.progress import progress
 from pwagents.puma.agent import REVIEW, call_message, parameter_tools
 from pwagents.puma.labels import PumaTask

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
-from pwagents.web.search import Hit, content_key
+from pwagents.web.documents import Hit, content_key
 
 JAVA_VERSION = 21
 
@@ -117,7 +117,8 @@ def _java_text(text: str) -> str:
 def _write_index(autoclass, documents: Mapping[str, str], folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
-    indexer = autoclass("io.anserini.index.SimpleIndexer")(str(aside), 1)  # one thread keeps the order
+    # One thread keeps the order of the ids, by which Lucene orders documents of equal score.
+    indexer = autoclass("io.anserini.index.SimpleIndexer")(str(aside), 1)
     for docid in progress(sorted(documents), "Lucene index"):
         indexer.addRawDocument(json.dumps({"id": docid, "contents": _java_text(documents[docid])}))
     indexer.close()

@@ -50,10 +50,12 @@ class RecommendersByTime:
         Dates before which the same purchases lie share one training. Where, as in the embedded world, all
         train periods end before the first test task of all, that is every date: one recommender is trained.
         """
+        # Users are parted evenly by the date of their first test task: each date is some user's.
         starts = sorted(benchmark.first_task(user) for user in {t.user_id for t in benchmark.tasks["test"]})
         candidates = sorted({starts[len(starts) * i // n_dates] for i in range(n_dates)})
         sequences = {date: training_sequences(benchmark, date) for date in candidates}
         dates = [date for date in candidates if _can_learn(sequences[date])]
+        # Between two dates nothing may have been bought in a train period: then the later one adds nothing.
         dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
         fitted = [
             Recommender.fit(sequences[date], config, seed, cache_dir, show_progress=show_progress)

@@ -51,6 +51,7 @@ class SasRec(nn.Module):
         hidden, blocks = config.hidden, range(config.blocks)
         self.max_length = config.max_length
         self.item_emb = nn.Embedding(n_items + 1, hidden, padding_idx=PADDING)
+        # Positions count from 1 at the left end of a window; padding has none.
         self.pos_emb = nn.Embedding(config.max_length + 1, hidden, padding_idx=0)
         self.emb_dropout = nn.Dropout(config.dropout)
         self.attention_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
@@ -66,7 +67,7 @@ class SasRec(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_normal_(parameter)
-        with torch.no_grad():
+        with torch.no_grad():  # initialising drew numbers for the padding, too
             self.item_emb.weight[PADDING] = 0
             self.pos_emb.weight[0] = 0
 
@@ -74,6 +75,7 @@ class SasRec(nn.Module):
         """What comes next at every position: (batch, length) items -> (batch, length, hidden)."""
         length = sequences.shape[1]
         positions = torch.arange(1, length + 1, device=sequences.device) * (sequences != PADDING)
+        # Scaled as in the Transformer (Vaswani et al. 2017, 3.4).
         x = self.item_emb(sequences) * self.item_emb.embedding_dim**0.5 + self.pos_emb(positions)
         x = self.emb_dropout(x)
         future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
@@ -84,7 +86,7 @@ class SasRec(nn.Module):
             self.forward_layers,
             strict=True,
         ):
-            query = norm_1(x)
+            query = norm_1(x)  # the queries are normalised, keys and values are not, as published
             attended, _ = attention(query, x, x, attn_mask=future, need_weights=False)
             x = feed_forward(norm_2(query + attended))
         return self.last_layernorm(x)
@@ -161,6 +163,7 @@ def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Ten
 
 
 def check_sequences(sequences: Sequence[Sequence[int]], n_items: int) -> None:
+    """Do nothing where ``sequences`` can be learned from; for the errors see :func:`train_sasrec`."""
     for row, sequence in enumerate(sequences):
         for item in sequence:
             if not 1 <= item <= n_items:

@@ -22,38 +22,16 @@ from scipy.sparse import csc_array, csr_array
 from pwagents.progress import progress
 from pwagents.schema import Product
 from pwagents.web import analyzer
+from pwagents.web.documents import Hit, content_key, product_text
 
-K1, B = np.float32(0.9), np.float32(0.4)
+K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's; Lucene computes impacts in single precision, too
 PROBE = 256  # so many rows of a query's strongest term tell what score the best hits have at least
-Hit = tuple[str, float]
 
 
 class SearchEngine(Protocol):
     """What the environment asks of a search engine; safe to call from several threads."""
 
     def search(self, query: str, k: int = 10) -> list[Hit]: ...
-
-
-def product_text(product: Product) -> str:
-    """The searchable text of a product, in the order of PersonalWAB's index.
-
-    Title, parent asin, average rating, rating number, price, store, features, description, details
-    ("name: value") and category, separated by spaces; what is missing is left out. There are no labels
-    ("Title:"): a word that every document holds tells none apart and only lengthens all of them.
-    """
-    fields = [
-        product.title,
-        product.parent_asin,
-        product.average_rating,
-        product.rating_number,
-        product.price,
-        product.store,
-        *product.features,
-        *product.description,
-        *(f"{name}: {value}" for name, value in product.details.items()),
-        product.category,
-    ]
-    return " ".join(str(field) for field in fields if field is not None)
 
 
 def build_search_engine(
@@ -79,16 +57,6 @@ def build_search_engine(
     return Bm25Engine(documents, cache_dir)
 
 
-def content_key(documents: Mapping[str, str]) -> str:
-    """SHA-256 (first 16 hex digits) of ids and texts, whatever their order."""
-    digest = hashlib.sha256()
-    for docid in sorted(documents):
-        digest.update(
-            f"{len(docid)} {len(documents[docid])} {docid}{documents[docid]}".encode(errors="replace")
-        )
-    return digest.hexdigest()[:16]
-
-
 class Bm25Engine:
     """BM25 over documents (id -> text), scored as Lucene's BM25Similarity with k1 = 0.9 and b = 0.4.
 
@@ -110,9 +78,9 @@ class Bm25Engine:
             if file:
                 _write(file, *index)
         terms, starts, rows, impacts = index
-        # Wider than need be: np.add.at is several times faster on 64 bits than with a cast.
+        # Wider than they need to be: np.add.at is several times faster on 64 bits than with a cast.
         self._rows, self._impacts = rows.astype(np.intp), impacts.astype(np.float64)
-        # Numbers, not a slice a term: the garbage collector walks over objects again and again, not numbers.
+        # Numbers, not one slice object a term: the garbage collector visits objects again and again.
         self._terms, self._starts = dict(zip(terms, range(len(terms)), strict=True)), starts.tolist()
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
@@ -139,7 +107,8 @@ class Bm25Engine:
 def lossy_length(length: np.ndarray) -> np.ndarray:
     """Document lengths as Lucene keeps them in one byte (``SmallFloat.intToByte4``), as float32.
 
-    Exact below 40; above, the four highest binary digits of length - 24, and 24.
+    Exact below 40; above, the four highest binary digits of length - 24, and 24. Most products' texts are
+    longer, so nearly all lengths are rounded, and with exact ones the ranking would be another than Lucene's.
     """
     rest = np.maximum(length - 24, 0)
     dropped = np.maximum(np.frexp(rest)[1] - 4, 0)  # frexp's exponent: the number of binary digits
@@ -171,7 +140,11 @@ def _word_terms(word: str) -> tuple[str, ...]:
 
 
 def query_terms(query: str) -> list[str]:
-    """:func:`pwagents.web.analyzer.analyze`, which tells words at spaces; frequent words are remembered."""
+    """The index terms of a query.
+
+    A space ends a token in any case, so the words between spaces can be analysed one by one, and those that
+    occur again and again are remembered.
+    """
     return [term for word in query.split(" ") for term in _word_terms(word)]
 
 
@@ -182,10 +155,11 @@ def _build(texts: Sequence[str]) -> Index:
     frequency, terms = _count_terms(texts)
     length = np.asarray(frequency.sum(axis=1))
     n_documents = max(int(np.count_nonzero(length)), 1)  # Lucene counts documents that have a term
-    mean_length = np.float32(length.sum() / n_documents)
+    mean_length = np.float32(length.sum() / n_documents)  # of the exact lengths, in Lucene as well
     one = np.float32(1)
     norm = one / (K1 * ((one - B) + B * lossy_length(length) / max(mean_length, one)))
     document_frequency = np.diff(frequency.indptr)
+    # Lucene's idf, with one added within the logarithm: a word in most documents never counts against one.
     idf = np.log(1 + (n_documents - document_frequency + 0.5) / (document_frequency + 0.5))
     rows, starts = frequency.indices.astype(np.int32), frequency.indptr.astype(np.int64)
     impacts = _impacts(np.repeat(idf.astype(np.float32), document_frequency), frequency.data, norm[rows])

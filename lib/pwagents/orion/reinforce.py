@@ -1,0 +1,72 @@
+"""Reinforcement learning of Orion's policy from JSON values, so that every process of it makes the same."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from pwagents.evaluation.breakdowns import sample_tasks
+from pwagents.evaluation.metrics import grade
+from pwagents.orion.play import play_rollouts
+from pwagents.orion.reward import Rewards
+from pwagents.orion.settings import RewardSettings
+from pwagents.orion.study import Study, from_json, has_answer, make_study
+from pwagents.rl.grpo import train_grpo
+from pwagents.rl.ppo import train_ppo
+from pwagents.rl.rollout import Evaluate, Play, count_asks
+from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
+
+Stage = Literal["grpo", "ppo"]
+
+
+def reinforce(
+    stage: Stage,
+    model: str,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
+    reward: Mapping[str, Any],
+    log_tasks: int,
+    out_folder: str,
+) -> None:
+    """Train by GRPO or PPO, for :func:`pwagents.lm.launch.launch`.
+
+    Args:
+        model: a folder; the tokenizer is in it, too.
+        settings: what the study is made of (:func:`pwagents.orion.study.as_json`).
+        config: the fields of :class:`GrpoSettings` or :class:`PpoSettings`.
+        reward: the fields of :class:`RewardSettings`.
+        log_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
+            be scored.
+    """
+    from transformers import AutoTokenizer
+
+    train, kind = (train_grpo, GrpoSettings) if stage == "grpo" else (train_ppo, PpoSettings)
+    study, checked = make_study(from_json(settings)), kind(**config)
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    play, evaluate = players(study, tokenizer, checked, log_tasks)
+    rewards = Rewards(study.judge, RewardSettings(**reward))
+    train(model, tokenizer, study.train_tasks, play, rewards, checked, out_folder, evaluate)
+
+
+def players(study: Study, tokenizer: Any, config: RlSettings, log_tasks: int) -> tuple[Play, Evaluate]:
+    """How episodes are played to be learned from, and how the log's evaluations are made."""
+    hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
+    sampled = replace(study.settings.decoding, **hot)
+    tested = sample_tasks([task for task in study.test_tasks if has_answer(task)], log_tasks, study.seed)
+
+    def play(model, tasks, seed):
+        return play_rollouts(model, tokenizer, tasks, study.start, sampled, seed)
+
+    def evaluate(model) -> dict[str, float]:
+        rollouts = play_rollouts(model, tokenizer, tested, study.start, sampled.greedy)
+        grades = [grade(rollout.trajectory) for rollout in rollouts]
+        asks = [count_asks(rollout.trajectory) for rollout in rollouts]
+        return {
+            "result_final": float(np.mean([each.result_final for each in grades])),
+            "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),
+            "turns": float(np.mean([each.steps for each in grades])),
+            "asks": float(np.mean(asks)),
+        }
+
+    return play, evaluate

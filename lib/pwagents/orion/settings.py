@@ -1,0 +1,312 @@
+"""Settings of Orion's notebooks, 05 to 07: their groups, and what follows from several groups together."""
+
+from dataclasses import fields, replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Strict,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ArgsKwargs
+
+from pwagents.llm.settings import Players, player
+from pwagents.lm.devices import use_vllm
+from pwagents.lm.settings import SftSettings
+from pwagents.notebook.settings import NotebookSettings
+from pwagents.project import project_path
+from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.schema import TaskType
+from pwagents.settings import Numbers, Share, Shares, plain, settings
+from pwagents.web.settings import ShopSettings
+
+SMALL = "small"  # the base model that is made here
+Listed = Strict(False)  # a list in YAML is a tuple here
+
+
+@settings
+class OrionPlayers(Players):
+    """Who plays the roles around the policy."""
+
+    profiler: Annotated[str, player("offline")] = "offline"
+    """Writes users' profiles."""
+    updater: Annotated[str, player("offline", "none")] = "offline"
+    """Follows an episode and updates its contextual profile; none: the profile stays as it was."""
+    user: Annotated[str, player("rules", "none")] = "rules"
+    """Answers the agent's questions; none: nobody does."""
+    teacher: Annotated[str, player("offline")] = "offline"
+    """Plays the agent in the role-play that the policy learns from."""
+    judge: Annotated[str, player("offline")] = "offline"
+    """Scores actions for the alignment reward, in reinforcement learning."""
+    shown: PositiveInt = 10
+    """Products of a search result that policy, teacher and judge are told about."""
+
+
+@settings
+class StudySettings:
+    """Who is trained on, and who is tested."""
+
+    task_types: Annotated[tuple[TaskType, ...], Listed, Field(min_length=1)] = ("search",)
+    """Tasks to train and to test on; the paper has all three."""
+    training_users: PositiveInt
+    """Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."""
+    train_completeness: Shares = ()
+    """How complete the instructions trained on are: these probabilities in turns, task by task; none: as in
+    the rest of the data (synthetic). A policy that is never told everything learns to ask always."""
+    eval_tasks: NonNegativeInt
+    """Tasks of held-out users, at random: of the test split, then of the train split; 0: the test split."""
+
+
+@settings
+class BaseSettings:
+    """The model that all trainings start from."""
+
+    model: str = SMALL
+    """small: a model of half a million parameters, made here; else the folder of a model."""
+    steps: NonNegativeInt = 0
+    """Steps of each lesson of the small model, at most; 0: as long as it takes."""
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        if model != SMALL and not (project_path(model) / "config.json").exists():
+            raise ValueError(f"{SMALL}, or the folder of a saved model with its config.json")
+        return model
+
+
+@settings
+class Success:
+    """What counts as success of an episode: the paper does not say."""
+
+    success_rank: Annotated[int, Field(ge=1, le=10)] = 3
+    """A search or recommendation succeeds with the target at this rank or better, in the last attempt."""
+    review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
+    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much
+    on average in the embedded data (:func:`pwagents.orion.reward.same_user_floor`)."""
+
+
+@settings
+class RolePlaySettings(Success):
+    """The conversations that fine-tuning learns from: those that succeeded."""
+
+    n_trajectories: PositiveInt = 400
+    """Conversations to learn from. Orion, 4.3: 400."""
+
+
+@settings
+class RewardSettings(Success):
+    """What an episode earns (:mod:`pwagents.orion.reward`)."""
+
+    alignment_weight: NonNegativeFloat = 1.0
+    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    use: Literal["both", "task", "alignment"] = "both"
+    """The whole reward, or one half of it."""
+
+
+@settings
+class PlaySettings:
+    """How a policy plays an episode."""
+
+    turn_tokens: PositiveInt = 64
+    """Of a turn, at most; a longer one is cut off and its step lost."""
+    episode_tokens: PositiveInt = 1024
+    """An episode that is longer ends after its turn."""
+    batch_size: PositiveInt = 64
+    """Episodes at once."""
+    temperature: NonNegativeFloat = 1.0
+    """Of sampled episodes; 0 takes the most likely token. Orion, 5.1: 0.6."""
+    review_temperature: NonNegativeFloat = 1.0
+    """Of sampled review tasks. Orion, 5.1: 1.0."""
+
+
+@settings
+class Decoding(PlaySettings):
+    """All that says how a policy's turns are sampled."""
+
+    shown: PositiveInt = 10
+    """Products of a search result that the policy is told about."""
+    workers: PositiveInt = 1
+    """Actions carried out at a time: several pay where user or updater are behind an endpoint."""
+
+    def temperature_of(self, type_: TaskType) -> float:
+        return self.review_temperature if type_ == "review" else self.temperature
+
+    @property
+    def greedy(self) -> Self:
+        """The same with the most likely token at each place."""
+        return replace(self, temperature=0.0, review_temperature=0.0)
+
+
+@settings
+class OnlineSettings(GrpoSettings):
+    """Reinforcement learning: GRPO's settings, from which PPO takes over what both have, and the rest."""
+
+    lam: Share = 1.0
+    """PPO's alone: GAE's lambda per sampled token."""
+    alignment_weight: NonNegativeFloat = 1.0
+    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
+    """The optimizer, which PPO has for its critic, too."""
+    use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
+    """vLLM plays GRPO's episodes; none: where it is installed and there is a GPU."""
+    log_tasks: NonNegativeInt = 200
+    """Test tasks that the evaluations on the way are on, at random; 0: all."""
+
+    @property
+    def grpo(self) -> GrpoSettings:
+        """GRPO's settings alone."""
+        return GrpoSettings(**_fields(GrpoSettings, self) | {"use_vllm": _has_vllm(self.use_vllm)})
+
+    @property
+    def ppo(self) -> PpoSettings:
+        """PPO with equal means: as many updates, from as many episodes, at the same rate.
+
+        GRPO plays each task of a step several times, to compare; PPO, whose critic learns from many tasks
+        better than from few, plays as many tasks once.
+        """
+        own = {"lam": self.lam, "prompts_per_step": self.episodes, "num_generations": 1, "sharding": "ddp"}
+        return PpoSettings(**_fields(RlSettings, self) | own)
+
+    @field_validator("use_vllm")
+    @classmethod
+    def _check_vllm(cls, wanted: bool | None, info: ValidationInfo) -> bool | None:
+        # Of several GPUs, each holds a part of the weights under FSDP; episodes are played with whole ones.
+        apart = info.data.get("sharding") == "fsdp" and info.data.get("n_gpus", 1) > 1
+        if apart and not _has_vllm(wanted):
+            raise ValueError("vLLM, which gets whole weights, where sharding is fsdp; or another sharding")
+        return wanted
+
+
+def _has_vllm(wanted: bool | None) -> bool:
+    if wanted is False:
+        return False
+    return use_vllm("auto" if wanted is None else "colocate")
+
+
+@settings
+class OrionSettings(NotebookSettings):
+    """What Orion's notebooks share. A study is made of it (:func:`pwagents.orion.study.make_study`)."""
+
+    shop: ShopSettings
+    players: OrionPlayers
+    study: StudySettings
+    base: BaseSettings
+    role_play: RolePlaySettings
+    sft: SftSettings
+    play: PlaySettings
+
+    @property
+    def success(self) -> Success:
+        return Success(**_fields(Success, self.role_play))
+
+    @property
+    def decoding(self) -> Decoding:
+        return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
+
+    @property
+    def backbone(self) -> str:
+        """What tables call the model."""
+        return "the small model" if self.base.model == SMALL else project_path(self.base.model).name
+
+
+@settings
+class CurveSettings(RolePlaySettings):
+    """The role-play of notebook 05, which learns from several numbers of conversations."""
+
+    scaling: Numbers = ()
+    """Other numbers of conversations to compare with."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """All numbers of conversations that are learned from."""
+        return sorted({self.n_trajectories, *self.scaling})
+
+
+@settings
+class SftNotebook(OrionSettings):
+    """Notebook 05."""
+
+    role_play: CurveSettings
+
+
+@settings
+class ReinforcedNotebook(OrionSettings):
+    """What the notebooks on reinforcement learning share."""
+
+    rl: OnlineSettings
+
+    @property
+    def reward(self) -> RewardSettings:
+        """What episodes earn: for success, as the role-play has it, and for alignment."""
+        return RewardSettings(**_fields(Success, self.role_play), alignment_weight=self.rl.alignment_weight)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sample_alike(cls, given: Any) -> Any:
+        """Episodes are sampled in training as in the test, unless ``rl`` says otherwise."""
+        values = given.kwargs if isinstance(given, ArgsKwargs) else given
+        play, rl = values.get("play"), values.get("rl")
+        if not isinstance(play, dict) or not isinstance(rl, dict):
+            return given
+        names = {"temperature", "review_temperature"} & play.keys()
+        return {**values, "rl": {name: play[name] for name in names} | rl}
+
+
+@settings
+class ControlledStudy(StudySettings):
+    """The study of notebook 06, with a control."""
+
+    complete_tasks: NonNegativeInt = 0
+    """Test tasks of each control, whose instructions name more attributes (synthetic); 0: no control."""
+
+
+@settings
+class GrpoNotebook(ReinforcedNotebook):
+    """Notebook 06."""
+
+    study: ControlledStudy
+
+
+@settings
+class AblationSettings(OnlineSettings):
+    """Reinforcement learning in notebook 07: several seeds, and GRPO with one thing changed."""
+
+    seeds: Annotated[Numbers, Field(min_length=1)] = (0, 1, 2)
+    """Of all trainings; data, role-play and base model stay."""
+    remedies: Annotated[tuple[dict[str, Any], ...], Listed] = ()
+    """Against asking the same on every task: a name each, and the settings of GRPO that differ."""
+
+    @property
+    def remedied(self) -> dict[str, GrpoSettings]:
+        """The name of each remedy -> the settings of GRPO."""
+        changes = [dict(remedy) for remedy in self.remedies]
+        return {str(remedy.pop("name")): replace(self.grpo, **remedy) for remedy in changes}
+
+    @field_validator("remedies")
+    @classmethod
+    def _check_names(cls, remedies: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if not all("name" in remedy for remedy in remedies):
+            raise ValueError("a name for each")
+        return remedies
+
+    @model_validator(mode="after")
+    def _check_changes(self) -> Self:
+        _ = self.remedied  # raises where a remedy is no change of GRPO's settings
+        return self
+
+
+@settings
+class AblationsNotebook(ReinforcedNotebook):
+    """Notebook 07."""
+
+    rl: AblationSettings
+
+
+def _fields(kind: type, group: Any) -> dict[str, Any]:
+    """Those of a group's settings that a kind of settings has, too."""
+    return {field.name: getattr(group, field.name) for field in fields(kind)}
