@@ -167,11 +167,11 @@ def test_without_pairs_the_model_stays_what_it_is(models, writer):
 
 
 def test_trainings_that_do_not_fit_are_refused_before_they_begin(models):
-    sft, dpo = models.require_fit(n_tasks=100)
-    assert sft.startswith("sft of ") and dpo.startswith("dpo of ")
+    sft, dpo = models.require_fit()
+    assert sft.endswith("it fits.") and dpo.endswith("it fits.")
     huge = replace(models.settings.sft, per_device_train_batch_size=10**6)
     with pytest.raises(DoesNotFitError, match="per_device_train_batch_size: 1"):
-        with_settings(models, sft=huge).require_fit(n_tasks=100)
+        with_settings(models, sft=huge).require_fit()
 
 
 def test_adapters_act_and_have_a_card(models, benchmark, start, improved, items):

@@ -16,10 +16,10 @@ from pydantic import (
 from pydantic_core import ArgsKwargs
 
 from pwagents.llm.settings import Players, player
-from pwagents.lm.devices import use_vllm
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.project import project_path
+from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
 from pwagents.settings import Numbers, Share, Shares, plain, settings
