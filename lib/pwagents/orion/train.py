@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import KEY, cached_model, write_card
-from pwagents.lm.launch import Sharding, launch
+from pwagents.lm.launch import launch
 from pwagents.lm.pretrain import LESSONS, base_model
-from pwagents.lm.settings import SftSettings, deciding
+from pwagents.lm.settings import SftSettings, Sharding, deciding
 from pwagents.orion.base import BaseText, ids_and_titles
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import Decoding, orion_example
@@ -166,7 +166,7 @@ class OrionModels:
         def make(folder: Path) -> None:
             given = {"model": str(start), "examples": examples, "config": asdict(config)}
             given["out_folder"] = str(folder)
-            launch("pwagents.lm.sft:train_on_plain", given, self.n_gpus, self.sharding)
+            launch("pwagents.lm.sft:train_on_plain", given, self._gpus, self.sharding)
 
         data = self.study.benchmark
         facts = {"data": f"{data.name}, {data.content_hash}", "trajectories": len(played), "shown": shown}
@@ -207,7 +207,7 @@ class OrionModels:
                 _check_sharding(config, self.sharding)
             given = {"stage": stage, "model": str(start), "config": asdict(config), "params": params}
             given["out_folder"] = str(folder)
-            launch("pwagents.orion.rl_setting:reinforce", given, self.n_gpus, self.sharding)
+            launch("pwagents.orion.rl_setting:reinforce", given, self._gpus, self.sharding)
             for checkpoint in folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
 
