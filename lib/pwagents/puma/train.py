@@ -85,9 +85,10 @@ class PumaModels:
         Raises:
             DoesNotFitError: it does not fit; the message says what would help.
         """
+        trainings = {"Fine-tuning": self.settings.sft, "DPO": self.settings.dpo}
         return [
-            require_fit(self.base, Plan(tuning, tuning.max_length))
-            for tuning in (self.settings.sft, self.settings.dpo)
+            f"{name}: {require_fit(self.base, Plan(tuning, tuning.max_length))}"
+            for name, tuning in trainings.items()
         ]
 
     def identifier(self, tasks: Sequence[Task]) -> Path:
