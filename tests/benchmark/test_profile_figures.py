@@ -116,9 +116,9 @@ def test_clusters_on_the_map_have_a_colour_and_their_size():
 def test_search_gains_are_lines_by_number_of_values():
     rows = [(m, n, 0.5 + k * n, 0.4, 0.9) for m, k in (("averaged", 0.0), ("micro", 0.1)) for n in (0, 1, 2)]
     summary = pd.DataFrame(rows, columns=["method", "added", "mean", "low", "high"])
-    lines = plot_search_gain(summary).axes[0].lines
+    lines = plot_search_gain(summary).axes[0].containers  # each a line with its intervals
     assert [line.get_label() for line in lines] == ["averaged", "micro"]
-    assert list(lines[1].get_ydata()) == pytest.approx([0.5, 0.6, 0.7])
+    assert list(lines[1][0].get_ydata()) == pytest.approx([0.5, 0.6, 0.7])
 
 
 def test_bars_of_consistency_stand_beside_chance():
