@@ -38,8 +38,8 @@ from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.judge import OfflineJudge
 from pwagents.orion.play import orion_answers, orion_prompt, play_rollouts
-from pwagents.orion.reward import Rewards
-from pwagents.orion.settings import Decoding, RewardSettings
+from pwagents.orion.reward import Rewards, RewardSettings
+from pwagents.orion.settings import Decoding
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.rollout import StartEpisode, StepRewards

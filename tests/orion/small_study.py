@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pwagents.lm.small import make_small_model, make_tokenizer
-from pwagents.orion.settings import OrionSettings, RewardSettings
+from pwagents.orion.reward import RewardSettings
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study, make_study
 
 GROUPS = {

@@ -7,6 +7,7 @@ import grimp
 import pytest
 
 from pwagents.errors import DataError
+from pwagents.evaluation.statistics import summarise
 from pwagents.lm.log import has_fallen, read_losses, show_tokens
 from pwagents.orion import reinforce as orion_rl
 from pwagents.orion import train as orion_train
@@ -89,23 +90,23 @@ def test_a_card_tells_what_a_model_was_made_from_and_what_it_achieved(study, sft
     exec(code, said := {})
     assert said["agent"](study.start(study.test_tasks[0]).state).thought is not None
     assert said["agent"].shown == 2
-    add_results(sft, episodes_frame([])[["method", "result_final"]].head())
+    add_results(sft, summarise(episodes_frame([]), ["method", "type"], ["result_final"]))
     added = (sft / "README.md").read_text()
     assert "## Results" in added and added.replace("\r", "").startswith(card.split("## Use")[0][:200])
 
 
 @pytest.mark.parametrize(("stage", "config"), [("grpo", GrpoSettings(**STEP)), ("ppo", PpoSettings(**STEP))])
 def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, stage, config):
-    run = models.reinforced(stage, sft, config, REWARD, log_tasks=3)
+    run = models.reinforced(sft, config, REWARD, log_tasks=3)
     curves = read_curves({stage: run})
     assert curves["step"].tolist() == [0, 1] and curves["eval_result_final"].notna().all()
     assert (run / "model" / "model.safetensors").exists() and not list(run.glob("checkpoint-*"))
     card = (run / "model" / "README.md").read_text()
     assert f"orion-{stage}" in card and "shown=2)" in card
-    assert models.reinforced(stage, sft, config, REWARD, log_tasks=3) == run
+    assert models.reinforced(sft, config, REWARD, log_tasks=3) == run
     stored = stored_models(models.study)
     with pytest.raises(DataError, match=f"orion-{stage}"):
-        stored.reinforced(stage, sft, config, replace(REWARD, use="task"), log_tasks=3)
+        stored.reinforced(sft, config, replace(REWARD, use="task"), log_tasks=3)
 
 
 def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
@@ -137,7 +138,7 @@ def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_
 
     def judged(**players):
         asked = elsewhere(study, study.output_dir, players=replace(study.settings.players, **players))
-        OrionModels(asked).reinforced("grpo", sft, GrpoSettings(**STEP), REWARD, log_tasks=3)
+        OrionModels(asked).reinforced(sft, GrpoSettings(**STEP), REWARD, log_tasks=3)
         return keys[-1]["facts"]["judge"]
 
     assert judged() == "offline"

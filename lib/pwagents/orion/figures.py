@@ -55,11 +55,11 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
     return figure
 
 
-def plot_scaling(summary: pd.DataFrame, hue: str, levels: Mapping[str, float] | None = None):
-    """Result accuracy against the number of trajectories, with 95% intervals; one line a ``hue``.
+def plot_scaling(summary: pd.DataFrame, levels: Mapping[str, float] | None = None):
+    """Result accuracy against the number of trajectories, with 95% intervals; one line a method.
 
     Args:
-        summary: ``trajectories``, ``hue``, ``mean, low, high``, as from
+        summary: ``trajectories, method, mean, low, high``, as from
             :func:`pwagents.evaluation.statistics.summarise`.
         levels: horizontal lines to compare with, such as the teacher's.
     """
@@ -67,7 +67,7 @@ def plot_scaling(summary: pd.DataFrame, hue: str, levels: Mapping[str, float] | 
         "trajectories", kind="stable"
     )
     figure = plot_lines(
-        rows, "doublings", "mean", hue=hue, panel_size=(8, 4.8), xlabel="trajectories learned from",
+        rows, "doublings", "mean", hue="method", panel_size=(8, 4.8), xlabel="trajectories learned from",
         ylabel="result accuracy (95% interval)",
     )  # fmt: skip
     (ax,) = figure.axes

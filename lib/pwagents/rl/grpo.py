@@ -11,14 +11,12 @@ step's episodes are used for one update, so the clipping never acts unless vLLM 
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pwagents.rl.log import open_run, save_policy
 from pwagents.rl.rollout import Evaluate, Play, StepRewards
 from pwagents.rl.settings import GrpoSettings
-from pwagents.schema import Task, check_choice
-
-Vllm = Literal["auto", "none", "colocate"]
+from pwagents.schema import Task
 
 
 def train_grpo(
@@ -65,19 +63,20 @@ def train_grpo(
     return folder / "model"
 
 
-def use_vllm(choice: Vllm) -> bool:
+def use_vllm(wanted: bool | None) -> bool:
     """Whether vLLM plays the episodes, on the GPU that the training is on.
 
     Args:
-        choice: auto takes it where the package is installed and there is a GPU; colocate insists on it.
+        wanted: None takes it where the package is installed and there is a GPU; True insists on it.
 
     Raises:
         ValueError: it is insisted on, but it is not there.
     """
+    if wanted is False:
+        return False
     import torch
 
-    check_choice("vllm", choice, Vllm)
     there = find_spec("vllm") is not None and torch.cuda.is_available()
-    if choice == "colocate" and not there:
-        raise ValueError("vllm: colocate needs the package vllm and a GPU; vllm: auto goes without them")
-    return choice != "none" and there
+    if wanted and not there:
+        raise ValueError("the package vllm and a GPU; none goes without them where they are missing")
+    return there
