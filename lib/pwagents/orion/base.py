@@ -8,8 +8,8 @@ copying easy to learn.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,9 +22,10 @@ from pwagents.lm.card import write_card
 from pwagents.lm.pretrain import Lesson, pretrain
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import RULES
-from pwagents.orion.base_text import BaseText
+from pwagents.orion.base_text import BaseText, text_without
 from pwagents.profiles.types import Provenance
 from pwagents.project import code_hash
+from pwagents.schema import Product
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,16 @@ def base_model(
         "code": code_hash("orion/base", "orion/base_text", "lm"),
     }
     return cached_model(root, "base", key, lambda folder: _make(folder, text, seed, lessons, size))
+
+
+def base_for(products: Mapping[str, Product], root: Path | str, seed: int, steps: int = 0) -> Path:
+    """The base model of the notebooks: it has read nothing of these products.
+
+    Args:
+        steps: of each lesson, at most; 0: as long as it takes.
+    """
+    lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
+    return base_model(root, text_without(products, seed), seed, lessons)
 
 
 def _make(folder: Path, text: BaseText, seed: int, lessons: Sequence[Lesson], size: dict | None) -> None:

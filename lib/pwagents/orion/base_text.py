@@ -17,6 +17,8 @@ from pwagents.data.synthetic.shop import Domain, Item, describe, domains, langua
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.orion.agent import orion_messages
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Updater
 from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
@@ -85,6 +87,11 @@ class BaseText:
 def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
     """The ids and titles of products."""
     return frozenset(products) | {product.title for product in products.values()}
+
+
+def text_without(products: Mapping[str, Product], seed: int) -> BaseText:
+    """The text in which none of these products occurs; profiles are updated as in their shop."""
+    return BaseText(OfflineUpdater(Catalogue(products)), ids_and_titles(products), seed)
 
 
 class _Dialogue:

@@ -1,32 +1,15 @@
-"""Figures of Orion's trainings: what is learned from, learning curves, scaling, what is asked where."""
+"""Figures of Orion's trainings: the base model, learning curves, scaling, and what is asked where."""
 
 from collections.abc import Mapping
-from html import escape
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.figures import mark_level, plot_lines
-from pwagents.lm.tokens import Example
 from pwagents.orion.base import LOG
 from pwagents.rl.log import smooth
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-_PAGE = """\
-<style>
-.tokens {{ font-family: monospace; line-height: 1.9; max-width: 60em; overflow-wrap: anywhere; }}
-.tokens span {{ border-right: 1px solid #0003; padding: 1px 2px; white-space: pre-wrap; color: #111; }}
-.tokens .learned {{ background: #9fd3f5; }}
-.tokens .given {{ background: #ececec; }}
-</style>
-<div class="tokens"><p><span class="learned">learned from: {learned:,} tokens</span>
-<span class="given">given: {given:,} tokens</span></p>{runs}</div>
-"""
 # Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.
 PANELS = {
     "reward": "reward of an episode",
@@ -121,27 +104,6 @@ def plot_by_ambiguity(summary: pd.DataFrame, label: str, xlabel: str, metrics: M
 
 def _tick(value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000):
-    """A conversation token by token, those that the loss is on coloured; what they say is escaped.
-
-    Args:
-        most: of its tokens, the first; long ones fill a page.
-
-    Returns:
-        An ``IPython.display.HTML`` for the end of a cell; its ``data`` is the page's text.
-    """
-    from IPython.display import HTML
-
-    tokens = list(zip(example.input_ids, example.mask, strict=True))[:most]
-    runs = []
-    for learned, run in groupby(tokens, key=lambda token: token[1]):
-        kind = "learned" if learned else "given"
-        said = (escape(tokenizer.decode([token])) for token, _ in run)
-        runs.append("<p>" + "".join(f'<span class="{kind}">{text}</span>' for text in said) + "</p>")
-    learned = sum(example.mask)
-    return HTML(_PAGE.format(learned=learned, given=len(example.mask) - learned, runs="\n".join(runs)))
 
 
 def read_base_log(folder: Path) -> pd.DataFrame:

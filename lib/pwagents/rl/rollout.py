@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 StartEpisode = Callable[[Task], Episode]
 # (belief states before each step, the episode's trajectory) -> R_t of each step
 StepRewards = Callable[[Sequence[BeliefState], Trajectory], list[float]]
+# (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
+Play = Callable[[Any, Sequence[Task], int], "list[Rollout]"]
+# model -> what to log of it, such as accuracy on held-out tasks
+Evaluate = Callable[[Any], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,11 @@ class Rollout:
 
 
 def loss_mask(rollout: Rollout) -> list[int]:
-    """1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``."""
+    """1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``.
+
+    Who plays may let the policy write on after that; no environment answers it then, so nothing of it is
+    right or wrong.
+    """
     steps = rollout.trajectory.steps
     stops = (t for t, step in enumerate(steps) if step.action.name == "stop" and not step.error)
     last = next(stops, len(steps) - 1)
@@ -83,12 +91,6 @@ def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
         epoch = str(len(ordered) // len(tasks))
         ordered += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
     return ordered[:needed]
-
-
-# (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
-Play = Callable[[Any, Sequence[Task], int], list[Rollout]]
-# model -> what to log of it, such as accuracy on held-out tasks
-Evaluate = Callable[[Any], dict[str, float]]
 
 
 @dataclass(frozen=True)
