@@ -13,49 +13,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Parameter -> its small value. Names that a notebook does not have are passed over; lists and learning rates
-# are such that each training happens and learns.
+# Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
+# rates are such that each training happens and learns.
 SIZES: dict[str, Any] = {
-    # data and what is played on them
-    "n_users": 14,
-    "n_products": 300,
-    "max_tasks": 12,
-    "method_tasks": 4,
-    "test_tasks": 6,
-    "eval_tasks": 4,
-    "timed_tasks": 2,
-    "noise_seeds": 2,
-    "workers": 4,
-    "rec_epochs": 1,
-    "rec_dates": 1,
-    "max_tokens": 48,
-    # fine-tuning and preferences
-    "train_tasks": 12,
-    "memory_tokens": 128,
-    "memory_lengths": [64],
-    "function_epochs": 2,
-    "sft_epochs": 4,
-    "sft_learning_rate": 0.01,
-    "sft_accumulation": 1,
-    "dpo_tasks": 4,
-    "candidates": 2,
-    "dpo_epochs": 1,
-    "dpo_accumulation": 1,
-    "max_call_tokens": 12,
-    "n_trajectories": 4,
-    "scaling": [4],
-    # reinforcement learning
-    "n_gpus": 1,
-    "training_users": 8,
-    "steps": 1,
-    "grpo_steps": 1,
-    "ppo_steps": 1,
-    "prompts_per_step": 2,
-    "generations": 2,
-    "micro_batch": 2,
-    "turn_tokens": 12,
-    "seeds": [0],
-    "remedies": {"entropy bonus": {"entropy_coef": 0.003}},
+    "data": {"n_users": 14, "n_products": 300},
+    "shop": {"max_tokens": 48, "rec_dates": 1, "recommender": {"epochs": 1}},
+    "players": {"workers": 4},
+    "study": {
+        "training_users": 8,
+        "train_tasks": 12,
+        "memory_tokens": 128,
+        "memory_lengths": [64],
+        "dpo_tasks": 4,
+        "candidates": 2,
+        "max_call_tokens": 12,
+        "test_tasks": 6,
+        "timed_tasks": 2,
+        "eval_tasks": 4,
+    },
+    "identify": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
+    "role_play": {"n_trajectories": 4, "scaling": [4]},
+    "sft": {"num_train_epochs": 4.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1, "n_gpus": 1},
+    "dpo": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
+    "play": {"turn_tokens": 12},
+    "rl": {
+        "max_steps": 1,
+        "prompts_per_step": 2,
+        "num_generations": 2,
+        "per_device_train_batch_size": 2,
+        "n_gpus": 1,
+        "log_tasks": 4,
+        "seeds": [0],
+        "remedies": [{"name": "entropy bonus", "entropy_coef": 0.003}],
+    },
 }
 _MODELS = re.compile("qwen|llama", re.IGNORECASE)  # in the names or folders of models to be downloaded
 
@@ -80,18 +70,32 @@ _PROFILE = {
 }
 
 
-def overrides(
-    parameters: Mapping[str, Any], model: Path, data: Path, url: str, output: Path
-) -> dict[str, Any]:
-    """The parameters of the paper preset that change, with their stand-ins."""
-    small = SIZES | {"data_dir": str(data), "base_url": url}
-    if parameters.get("training_users") == 0:  # which means the benchmark's own users
-        del small["training_users"]
-    changed = {name: value for name, value in small.items() if name in parameters}
-    for name, value in parameters.items():
-        if isinstance(value, str) and _MODELS.search(value):
+def overrides(preset: Mapping[str, Any], model: Path, data: Path, url: str, output: Path) -> dict[str, Any]:
+    """What a notebook's parameters cell changes of the paper preset.
+
+    Args:
+        preset: the notebook's values, from :func:`pwagents.notebook.settings.preset_values`.
+        model, data: folders of the stand-ins; ``url``: of the endpoint.
+    """
+    changed = _changed(preset, SIZES, model)
+    changed["players"] = changed.get("players", {}) | {"base_url": url}
+    if preset["study"].get("training_users") == 0:  # which means the benchmark's own users
+        del changed["study"]["training_users"]
+    return changed | {"preset": "paper", "data_dir": str(data), "output_dir": str(output)}
+
+
+def _changed(preset: Mapping[str, Any], sizes: Mapping[str, Any], model: Path) -> dict[str, Any]:
+    """Those of the values that a size or the model replaces, groups within groups likewise."""
+    changed = {}
+    for name, value in preset.items():
+        if isinstance(value, Mapping):
+            inner = _changed(value, sizes.get(name, {}), model)
+            changed |= {name: inner} if inner else {}
+        elif name in sizes:
+            changed[name] = sizes[name]
+        elif isinstance(value, str) and _MODELS.search(value):
             changed[name] = f"local:{model}" if value.startswith("local:") else str(model)
-    return changed | {"output_dir": str(output)}
+    return changed
 
 
 def save_qwen(folder: Path) -> Path:
@@ -151,7 +155,7 @@ def save_data(folder: Path) -> Path:
     from pwagents.data.personalwab_export import write_personalwab
     from pwagents.data.synthetic import WorldConfig, make_world
 
-    config = WorldConfig(n_users=SIZES["n_users"], n_products=SIZES["n_products"])
+    config = WorldConfig(**SIZES["data"])
     write_personalwab(make_world(config, seed=0).benchmark, folder)
     return folder
 

@@ -1,17 +1,16 @@
 """The paper preset end to end: its parameters, with small stand-ins for models, endpoints and data."""
 
-from pathlib import Path
-
 import nbformat
 import pytest
 
-from pwagents.notebook.run import load_parameters
+from pwagents.notebook.settings import preset_values
 
 from .llm.server import ChatServer
+from .notebook import notebooks
+from .notebook.notebooks import ROOT, kind_of
 from .paper_standins import answer, overrides, save_data, save_qwen
 
-ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("0[4-7]_*.ipynb"))
+NOTEBOOKS = [name for name in notebooks.NOTEBOOKS if "04" <= name[:2] <= "07"]
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +26,14 @@ def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, stand
 
     for name, value in {"OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}.items():
         monkeypatch.setenv(name, value)
-    paper = ROOT / "params" / "paper"
-    parameters = load_parameters(paper / "common.yaml", paper / f"{notebook}.yaml")
     model, data, output = stand_ins
     with ChatServer(reply=answer) as server:
-        small = overrides(parameters, model, data, server.url, output)
+        preset = preset_values(notebook, kind_of(notebook), "paper")
         executed = tmp_path / "executed.ipynb"
         execute_notebook(
             ROOT / "notebooks" / f"{notebook}.ipynb",
             executed,
-            parameters | small | {"preset": "paper"},
+            overrides(preset, model, data, server.url, output),
             kernel_name="python3",
             progress_bar=False,
         )

@@ -13,7 +13,10 @@ from pwagents.benchmark.profile_figures import (
     TENDENCIES,
     plot_ambiguity,
     plot_consistency,
+    plot_item_map,
     plot_people,
+    plot_profiles,
+    plot_search_gain,
     plot_tendencies,
     profile_counts,
 )
@@ -89,6 +92,33 @@ def test_bars_of_tendencies_come_in_groups():
     assert [bars.get_label() for bars in ax.containers] == ["Low", "Medium", "High", "Other"]
     assert [bar.get_height() for bar in ax.containers[2]] == [10, 0, 0]
     assert ax.get_xticklabels()[0].get_text() == "Price\nSensitivity"
+
+
+def test_the_figures_of_profiles_come_with_what_they_show():
+    made = plot_profiles(people(n=10, price_sensitivity={"High": 10}))
+    assert list(made) == ["people", "tendencies"]
+    (_, counts), (_, levels) = made.values()
+    assert set(counts["field"]) == set(PEOPLE) and set(levels["field"]) == set(TENDENCIES)
+
+
+def test_clusters_on_the_map_have_a_colour_and_their_size():
+    rows = [
+        (0.1, 0.2, "stools"),
+        (0.2, 0.2, "stools"),
+        (-0.3, 0.1, "things of a kind that has a very long name"),
+    ]
+    ax = plot_item_map(pd.DataFrame(rows, columns=["x", "y", "cluster"])).axes[0]
+    labels = [points.get_label() for points in ax.collections]
+    assert labels[0] == "stools (2)" and labels[1].endswith("\N{HORIZONTAL ELLIPSIS} (1)")
+    assert len({tuple(points.get_facecolor()[0]) for points in ax.collections}) == 2
+
+
+def test_search_gains_are_lines_by_number_of_values():
+    rows = [(m, n, 0.5 + k * n, 0.4, 0.9) for m, k in (("averaged", 0.0), ("micro", 0.1)) for n in (0, 1, 2)]
+    summary = pd.DataFrame(rows, columns=["method", "added", "mean", "low", "high"])
+    lines = plot_search_gain(summary).axes[0].containers  # each a line with its intervals
+    assert [line.get_label() for line in lines] == ["averaged", "micro"]
+    assert list(lines[1][0].get_ydata()) == pytest.approx([0.5, 0.6, 0.7])
 
 
 def test_bars_of_consistency_stand_beside_chance():

@@ -1,21 +1,18 @@
-"""The map of a user's items, an update told step by step, and what searches gain by profiles."""
+"""Profiles to be read: tables of one user, the map of their items, an update told step by step."""
 
 import numpy as np
 import pytest
 
-from pwagents.benchmark.profile_views import (
-    item_map,
-    plot_item_map,
-    plot_search_gain,
-    search_with_profiles,
-    update_table,
-)
-from pwagents.evaluation.figures import save_figure
-from pwagents.evaluation.statistics import summarise
+from pwagents.benchmark import profile_views
+from pwagents.data.personalwab import read_profiles
+from pwagents.data.personalwab_export import write_personalwab
+from pwagents.embedding import Embedder
+from pwagents.errors import SettingsError
 from pwagents.profiles.types import (
     Cluster,
     ContextualProfile,
     GlobalProfile,
+    MicroProfile,
     ProfileLine,
     UserProfiles,
 )
@@ -31,34 +28,89 @@ from pwagents.schema import (
     Trajectory,
     UserProfile,
 )
-from pwagents.web.search import Bm25Engine
 
+FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
 PRODUCTS = {
     asin: Product(parent_asin=asin, title=title, category="Home")
     for asin, title in [("B1", "red oak stool"), ("B2", "blue oak stool"), ("B3", "steel kettle")]
 }
+HISTORY = tuple(
+    Behavior(parent_asin=asin, timestamp=i, review=Review(rating=5))
+    for i, asin in enumerate(("B1", "B3", "B2"), start=1)
+)
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return Embedder(max_tokens=48, batch_size=32)
 
 
 @pytest.fixture
-def profiles():
-    facts = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
-    clusters = (Cluster("stools", (0, 2), np.zeros(384)), Cluster("kettles", (1,), np.zeros(384)))
-    return UserProfiles("u", GlobalProfile(facts=facts), clusters, ())
+def profiles(embedder):
+    """A user who buys stools and a kettle."""
+    centres = embedder.encode(["oak stools", "kettles"])
+    clusters = (Cluster("kettles", (1,), centres[1]), Cluster("stools", (0, 2), centres[0]))
+    micro = (MicroProfile(), MicroProfile(recommendations=("color: red", "material: oak")))
+    return UserProfiles("u", GlobalProfile(facts=FACTS, positive=("price: budget",)), clusters, micro)
 
 
-def test_the_map_places_every_behaviour_near_those_like_it(profiles, tmp_path):
-    history = [
-        Behavior(parent_asin=asin, timestamp=i, review=Review(rating=5))
-        for i, asin in enumerate(("B1", "B3", "B2"), start=1)
-    ]
-    vectors = {"B1": np.eye(384)[0], "B2": np.eye(384)[0] + 0.1 * np.eye(384)[1], "B3": np.eye(384)[2]}
-    frame = item_map(profiles, history, vectors, PRODUCTS)
-    assert frame["cluster"].tolist() == ["stools", "stools", "kettles"]
-    assert frame["product"].tolist() == ["red oak stool", "blue oak stool", "steel kettle"]
+def test_the_map_places_every_behaviour_near_those_like_it(profiles, embedder):
+    frame = profile_views.item_map(profiles, HISTORY, PRODUCTS, embedder)
+    assert frame["cluster"].tolist() == ["kettles", "stools", "stools"]
+    assert frame["product"].tolist() == ["steel kettle", "red oak stool", "blue oak stool"]
     places = frame[["x", "y"]].to_numpy()
-    assert np.linalg.norm(places[0] - places[1]) < 0.2 < np.linalg.norm(places[0] - places[2])
-    save_figure(plot_item_map(frame), "map", frame, output_dir=tmp_path)
-    assert (tmp_path / "figures" / "map.png").stat().st_size > 0
+    assert np.linalg.norm(places[1] - places[2]) < np.linalg.norm(places[1] - places[0])
+
+
+def test_clusters_share_out_the_behaviours_in_every_bucketing(world, embedder):
+    benchmark = world.benchmark
+    histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:6]}
+    long = {user: history for user, history in histories.items() if len(history) > 15}
+    frame = profile_views.cluster_sizes(long, benchmark.products, embedder, 15).set_index("bucketing")
+    assert list(frame.index) == ["adaptive", "category", "k-means"]
+    assert frame.loc["adaptive", "smallest"] >= 2
+    assert frame.loc["adaptive", "clusters of a user"] == frame.loc["k-means", "clusters of a user"]
+
+
+def test_the_example_user_is_one_with_clusters(profiles):
+    def task(user):
+        return Task(
+            task_id=user, user_id=user, type="search", timestamp=1, instruction="A stool", target="B1",
+            review=Review(rating=5),
+        )  # fmt: skip
+
+    of = {"a": UserProfiles("a", profiles.whole), "b": profiles}
+    tasks = [task("a"), task("b")]
+    assert profile_views.example_user(of, tasks, 0) == "b"
+    with pytest.raises(SettingsError, match="setting example_user: found 1; expected less than 1"):
+        profile_views.example_user(of, tasks, 1)
+
+
+def test_profiles_as_tables(profiles):
+    table = profile_views.global_profile_table(profiles.whole).set_index("field")["value"]
+    assert table["Price Sensitivity"] == "Other" and list(table.index[-2:]) == [
+        "likes everywhere",
+        "avoids everywhere",
+    ]
+    assert table["likes everywhere"] == "price: budget" and table["avoids everywhere"] == ""
+    micro = profile_views.micro_profile_table(profiles)
+    assert micro.loc[0].tolist() == ["stools", 2, "color: red, material: oak", ""]  # the largest first
+
+
+def test_a_retrieval_is_told_with_the_weights_of_its_clusters(profiles, embedder):
+    told = profile_views.tell_retrieval("I need a stool of oak", profiles, embedder).splitlines()
+    assert told[0] == "I need a stool of oak"
+    assert told[2].endswith("  stools") and told[3].endswith("  kettles")
+    assert float(told[2].split()[0]) > float(told[3].split()[0])
+    assert "- [history] material: oak" in told
+
+
+def test_published_profiles_come_with_the_benchmark_or_from_the_file_or_not_at_all(world, tmp_path):
+    benchmark = world.benchmark
+    assert profile_views.published_profiles(benchmark, str(tmp_path / "nothing.json")) == {}
+    write_personalwab(benchmark, tmp_path)
+    file = tmp_path / "user_profiles.json"
+    assert profile_views.published_profiles(benchmark, str(file)) == read_profiles(file)
 
 
 def test_an_update_is_told_by_the_lines_that_come_and_go():
@@ -85,23 +137,8 @@ def test_an_update_is_told_by_the_lines_that_come_and_go():
     )
     trajectory = Trajectory(task_id="t", user_id="u", type="search", steps=steps)
     start = ContextualProfile(lines=(red, oak))
-    frame, after = update_table(start, trajectory, "A stool", updater)
+    frame, after = profile_views.update_table(start, trajectory, "A stool", updater)
     assert frame.loc[0].tolist() == [
         1, "respond: Color?", "Blue.", "+ color: blue (stated)", "+ color: red (history)",
     ]  # fmt: skip
-    assert frame.loc[1].tolist() == [2, "stop", "", "", ""] and after[-1].lines == (blue, oak)
-
-
-def test_a_value_that_matters_pays_and_one_that_is_said_is_not_said_twice(tmp_path):
-    engine = Bm25Engine({asin: product.title for asin, product in PRODUCTS.items()})
-    task = Task(
-        task_id="t", user_id="u", type="search", timestamp=1, instruction="an oak stool", target="B2",
-        review=Review(rating=5),
-    )  # fmt: skip
-    told = {"right": [["oak", "blue"]], "wrong": [["red"]]}
-    frame = search_with_profiles(engine, [task], told, added=(0, 1))
-    values = frame.set_index(["method", "added"])["result_accuracy"]
-    assert values["right", 0] == values["wrong", 0] == values["wrong", 1] == 0.9
-    assert values["right", 1] == 1.0
-    summary = summarise(frame, by=["method", "added"], metrics=["result_accuracy"])
-    save_figure(plot_search_gain(summary), "gain", summary, output_dir=tmp_path)
+    assert frame.loc[1].tolist() == [2, "stop", "", "", ""] and after.lines == (blue, oak)

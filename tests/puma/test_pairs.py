@@ -9,13 +9,8 @@ from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory, call_message
 from pwagents.puma.labels import remember
-from pwagents.puma.pairs import (
-    Candidate,
-    Diversity,
-    make_pairs,
-    sample_parameters,
-    score_parameters,
-)
+from pwagents.puma.pairs import Candidate, make_pairs, sample_parameters, score_parameters
+from pwagents.puma.settings import StudySettings
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
@@ -69,7 +64,9 @@ def test_samples_are_distinct_well_formed_calls_of_the_tasks_function(search):
         written({"review": "Fine."}, "add_product_review"),
         "<tool_call>{",
     )
-    (found,) = sample_parameters(model, [search], Diversity(candidates=6, temperature=1.5, seed=7))
+    (found,) = sample_parameters(
+        model, [search], StudySettings(candidates=6, temperature=1.5, max_call_tokens=128), 7
+    )
     assert found == [{"query": "mug"}, {"query": "cup"}]
     assert [request.sample for request in model.requests] == list(range(6))
     assert {json.dumps(dict(request.sampling)) for request in model.requests} == {

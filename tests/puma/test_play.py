@@ -1,12 +1,10 @@
-"""Episodes whose actions are computed at once, and what is shown of the training."""
+"""Episodes whose actions are computed at once."""
 
-import pandas as pd
 import pytest
 
 from pwagents.agents.run import Stage
 from pwagents.embedding import Embedder
-from pwagents.puma.study import run_at_once, seconds_per_task
-from pwagents.puma.views import label_counts, plot_losses
+from pwagents.puma.play import run_at_once, seconds_per_task
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import run_episode
@@ -71,23 +69,3 @@ def test_a_task_that_cannot_be_evaluated_is_counted_and_costs_the_others_nothing
 def test_each_episode_is_timed_by_itself(tasks, stage):
     seconds = seconds_per_task(search, tasks[:3], stage)
     assert len(seconds) == 3 and min(seconds) > 0
-
-
-def test_losses_are_drawn_a_line_a_training():
-    curves = pd.DataFrame(
-        [("function", 1, 2.0), ("function", 10, 1.0), ("SFT, full", 1, 3.0), ("DPO, full", 1, 0.7)],
-        columns=["training", "step", "loss"],
-    )
-    left, right = plot_losses(curves).axes
-    assert [len(ax.get_lines()) for ax in (left, right)] == [2, 2]
-    sft, dpo = ({line.get_label(): line for line in ax.get_lines()} for ax in (left, right))
-    assert sft["full"].get_color() == dpo["full"].get_color() != sft["function"].get_color()
-    assert dpo["no preference (log 2)"].get_ydata()[0] == pytest.approx(0.693, abs=1e-3)
-
-
-def test_labels_are_counted_by_task_and_outcome_also_where_there_are_none():
-    counts = {("search", "labelled"): 3, ("review", "labelled"): 2, ("search", "nothing to say"): 1}
-    table = label_counts(counts).set_index("task")
-    assert dict(table["labelled"]) == {"review": 2, "search": 3}
-    assert dict(table["nothing to say"]) == {"review": 0, "search": 1}
-    assert label_counts({}).empty and list(label_counts({})) == ["task"]

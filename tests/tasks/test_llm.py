@@ -93,7 +93,7 @@ def test_foreign_text_cannot_leave_its_fence(make, facts, teller):
 def test_a_good_reply_becomes_the_instruction_in_one_line_without_quotes(teller):
     writer = LlmInstructionWriter(teller(lambda r: ' "Something to\n read by, at night." '), offline)
     assert writer([brief()]) == ["Something to read by, at night."]
-    assert writer.counts == {"written": 1} and writer.usage.calls == 1
+    assert writer.counts == {"written": 1} and len(writer.model.requests) == 1
 
 
 BAD = {
@@ -112,7 +112,7 @@ def test_a_bad_reply_is_asked_for_once_more(text, reason, teller):
     assert writer([brief()]) == ["Light to read by."]
     assert [request.sample for request in model.requests] == [6, 7]
     assert model.requests[0].messages == model.requests[1].messages
-    assert writer.counts == {reason: 1, "written": 1} and writer.usage.calls == 2
+    assert writer.counts == {reason: 1, "written": 1} and len(writer.model.requests) == 2
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD.items())

@@ -121,3 +121,9 @@ def test_ambiguous_recommendations_and_reviews_name_nothing(world):
 def test_a_benchmark_of_each_source_can_be_written_anew(source):
     made = with_instructions(source, OfflineAmbiguousWriter(source.products))
     assert made.content_hash != source.content_hash
+
+
+def test_what_is_not_known_of_a_user_is_not_spoken(world, facts):
+    unknown = facts(focus_aspect="Other", interaction_complexity="High", diversity_preference="Medium")
+    texts = OfflineInstructionWriter()(briefs_of(world, unknown))
+    assert not any("other" in words(text) for text in texts)

@@ -1,5 +1,6 @@
 """Who plays the roles of notebook 02: statistics and rules, or language models with one store and budget."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -95,16 +96,16 @@ class ProfileRoles:
 
     def report(self) -> str:
         """How replies were taken, a line a role: what could not be read, strayed, or was repaired."""
-        counts = {}
+        counts: dict[str, Counter] = {}
         if isinstance(self.profiler, LlmProfiler):
-            counts["profiler"] = dict(+self.profiler.failures)
+            counts["profiler"] = self.profiler.failures
         if isinstance(self.updater, LlmUpdater):
-            counts["updater"] = {"malformed": self.updater.malformed}
+            counts["updater"] = Counter(malformed=self.updater.malformed)
         for role, writer in zip(("writer", "ambiguous writer"), self.writers, strict=True):
             if isinstance(writer, LlmInstructionWriter):
-                counts[role] = dict(+writer.counts)
+                counts[role] = writer.counts
         lines = [
-            f"{role}: " + (", ".join(f"{what} {n:,}" for what, n in found.items()) or "nothing went wrong")
+            f"{role}: " + (", ".join(f"{what} {n:,}" for what, n in (+found).items()) or "nothing went wrong")
             for role, found in counts.items()
         ]
         return "\n".join(lines) or "No language model was asked."

@@ -20,11 +20,11 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
+from pwagents.lm.settings import Sharding
 from pwagents.project import project_path
 from pwagents.schema import check_choice
 
-# fsdp and deepspeed spread the model over the GPUs, with ddp each GPU holds all of it; cpu is for tests.
-Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]
+Processes = Literal[Sharding, "cpu"]  # a file of params/accelerate; cpu is for tests
 _TAIL = 6000  # characters of a failed training's output that its error shows
 
 
@@ -32,15 +32,14 @@ class LaunchError(RuntimeError):
     """A function failed in other processes; the message holds the end of their output."""
 
 
-def launch(
-    function: str, arguments: Mapping[str, Any], n_gpus: int | None = 1, sharding: Sharding = "fsdp"
-) -> None:
+def launch(function: str, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Processes = "ddp") -> None:
     """Call a function in ``n_gpus`` processes, each with a GPU of its own; what it returns is dropped.
 
     Args:
         function: "package.module:function".
         arguments: its keyword arguments: numbers, texts, None, and lists and dicts of these.
-        n_gpus: None takes all there are. Without any GPU the function runs in this process alone.
+        n_gpus: where there is no GPU, the function runs in this process alone.
+        sharding: how the processes share a model (:class:`pwagents.lm.settings.Tuning`).
 
     Raises:
         AttributeError, ImportError, TypeError: there is no such function, it does not take these arguments,
@@ -50,26 +49,23 @@ def launch(
     """
     import torch
 
-    check_choice("sharding", sharding, Sharding)
+    check_choice("sharding", sharding, Processes)
     job = json.dumps({"function": function, "arguments": dict(arguments)})
     signature(_find(function)).bind(**arguments)  # a wrong argument is better found before processes start
     found = torch.cuda.device_count()
-    processes = found if n_gpus is None else n_gpus
-    if sharding != "cpu":
-        if processes > found > 0:
-            raise ValueError(f"n_gpus is {processes}; expected at most {found}, as many as were found")
-        processes = min(processes, found)
+    if sharding != "cpu" and n_gpus > found > 0:
+        raise ValueError(f"n_gpus is {n_gpus}; expected at most {found}, as many as were found")
+    processes = n_gpus if sharding == "cpu" else min(n_gpus, found)
     # One GPU of several takes a process of its own: in this one, transformers would train on all of them.
     if processes <= 1 and found <= 1:
-        _call(job)
-        return
+        return _call(job)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "job.json"
         file.write_text(job, "utf-8")
-        _run(launch_command(file, max(processes, 1), sharding), function)
+        _run(launch_command(file, processes, sharding), function)
 
 
-def launch_command(job: Path, processes: int, sharding: Sharding) -> list[str]:
+def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
     """The command that calls a job file's function in so many processes."""
     config = project_path(f"params/accelerate/{sharding if processes > 1 else 'single'}.yaml")
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]

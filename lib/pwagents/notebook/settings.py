@@ -163,12 +163,15 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_seed(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with the run's seed in each group that takes one and was given none."""
+    """The values with the run's seed in each group that takes one and was given none.
+
+    A seed that is no number is told once, as the run's.
+    """
     filled = dict(values)
     types = get_type_hints(kind)
     for name, group in values.items():
         if is_dataclass(types.get(name)) and isinstance(group, Mapping):
-            seed = {"seed": values["seed"]} if "seed" in values else {}
+            seed = {"seed": values["seed"]} if isinstance(values.get("seed"), int) else {}
             takes = "seed" in get_type_hints(types[name])
             inner = _with_seed(types[name], {**seed, **group})
             filled[name] = inner if takes else {key: inner[key] for key in group}

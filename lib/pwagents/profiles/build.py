@@ -1,4 +1,4 @@
-"""All profiles of all users, in batches."""
+"""All profiles of all users."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -6,12 +6,10 @@ from typing import Protocol
 from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import ALPHA, adaptive_clusters, embed_items
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
-from pwagents.progress import progress
 from pwagents.schema import Behavior, Product
 from pwagents.seeds import rng
 
 L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
-_USERS = 64  # profiled at once
 
 History = tuple[Behavior, ...]  # oldest first
 
@@ -20,9 +18,11 @@ class Profiler(Protocol):
     """Makes profiles: :class:`pwagents.profiles.offline.OfflineProfiler` or
     :class:`pwagents.profiles.llm.LlmProfiler`."""
 
-    def whole(self, histories: Sequence[History]) -> list[GlobalProfile]: ...
+    def whole(self, histories: Sequence[History]) -> list[GlobalProfile]:
+        """The global profile of each history."""
 
-    def micro(self, parts: Sequence[tuple[str, History]]) -> list[MicroProfile]: ...
+    def micro(self, parts: Sequence[tuple[str, History]]) -> list[MicroProfile]:
+        """The micro-profile of each part: the name of a cluster, and behaviours of it."""
 
 
 def profile_users(
@@ -37,6 +37,9 @@ def profile_users(
 ) -> dict[str, UserProfiles]:
     """The global profile, interest clusters and micro-profiles of each user (Orion, section 4.1).
 
+    The profiler is asked for the profiles of all users at once, so that one with a language model can have
+    many calls under way.
+
     Args:
         histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
         products: the catalogue.
@@ -45,29 +48,26 @@ def profile_users(
         alpha: no clusters for histories of at most so many behaviours.
         l_c: a micro-profile is made from at most so many behaviours of its cluster, drawn at random.
         cluster: the bucketing; another of :mod:`pwagents.profiles.clusters` for comparison.
+
+    Raises:
+        ValueError: ``l_c`` is below 1.
     """
     if l_c < 1:
         raise ValueError(f"l_c is {l_c}; a micro-profile needs at least one behaviour")
     long = [history for history in histories.values() if len(history) > alpha]
     vectors = embed_items(long, products, embedder, show_progress=True)
-    users = list(histories)
-    profiles: dict[str, UserProfiles] = {}
-    with progress(total=len(users), desc="profiles", unit="user") as bar:
-        for i in range(0, len(users), _USERS):
-            batch = users[i : i + _USERS]
-            clusters = {user: cluster(histories[user], products, vectors, alpha) for user in batch}
-            parts = [
-                (found.name, _sample(user, found, histories[user], seed, l_c))
-                for user in batch
-                for found in clusters[user]
-            ]
-            micro = iter(profiler.micro(parts))
-            whole = profiler.whole([histories[user] for user in batch])
-            for user, profile in zip(batch, whole, strict=True):
-                own = tuple(next(micro) for _ in clusters[user])
-                profiles[user] = UserProfiles(user, profile, clusters[user], own)
-            bar.update(len(batch))
-    return profiles
+    clusters = {user: cluster(history, products, vectors, alpha) for user, history in histories.items()}
+    parts = [
+        (found.name, _sample(user, found, histories[user], seed, l_c))
+        for user, own in clusters.items()
+        for found in own
+    ]
+    micro = iter(profiler.micro(parts))
+    whole = profiler.whole(list(histories.values()))
+    return {
+        user: UserProfiles(user, profile, own, tuple(next(micro) for _ in own))
+        for (user, own), profile in zip(clusters.items(), whole, strict=True)
+    }
 
 
 def _sample(user: str, cluster: Cluster, history: History, seed: int, l_c: int) -> History:

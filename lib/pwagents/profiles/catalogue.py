@@ -15,8 +15,8 @@ from pwagents.schema import Product
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
 TOPIC = "topic"  # what the other words of a title are about
-_LEAST_GROUP = 8  # priced products, to compare prices among
-_LEAST_USES = 3  # of a value, to know it wherever it is read
+_LEAST_GROUP = 8  # products that say what is usual among their like
+_LEAST_USES = 3  # of a value in details, before it is recognised wherever it is read
 _LONGEST = 3  # words of a value
 _WORD = re.compile(r"[^\W_]+(?:[-'\u2019][^\W_]+)*")
 
@@ -50,27 +50,30 @@ class Catalogue:
         self._values = _vocabulary(products)
         self._prices, self._group_of = _price_groups(products)
         self._traits = {asin: tuple(self._read(product)) for asin, product in products.items()}
-        self._uses: Counter = Counter()
+        # Counted by place: in each category, and in the whole shop ("").
+        self._products: Counter[str] = Counter()
+        self._with_trait: Counter[tuple[str, Trait]] = Counter()
+        self._with_any: Counter[tuple[str, str]] = Counter()  # products that have any value of an attribute
         for asin, traits in self._traits.items():
-            category = products[asin].category
-            for place in (category, ""):  # the whole shop, too
-                self._uses[place] += 1
-                self._uses.update((place, trait) for trait in traits)
-                self._uses.update((place, about) for about in {trait.about for trait in traits})
+            for place in (products[asin].category, ""):
+                self._products[place] += 1
+                self._with_trait.update((place, trait) for trait in traits)
+                self._with_any.update((place, about) for about in {trait.about for trait in traits})
 
     def traits(self, asin: str) -> tuple[Trait, ...]:
         """The traits of a product, each once."""
         return self._traits[asin]
 
     def share(self, trait: Trait, category: str) -> float:
-        """How common a trait is (0 to 1) among the category's products that have any of its sort."""
-        place = category if self._uses[category] >= _LEAST_GROUP else ""
-        among = self._uses[place] if trait.about == TOPIC else self._uses[place, trait.about]
-        return max(1, self._uses[place, trait]) / max(1, among)
+        """How common a trait is (0 to 1) among the category's products that have any value of its attribute;
+        topics among all of them. A category of few products is too small to say: the whole shop does."""
+        place = category if self._products[category] >= _LEAST_GROUP else ""
+        among = self._products[place] if trait.about == TOPIC else self._with_any[place, trait.about]
+        return max(1, self._with_trait[place, trait]) / max(1, among)  # never 0: it is divided by
 
     def is_used(self, trait: Trait) -> bool:
         """Whether any product has it."""
-        return ("", trait) in self._uses
+        return ("", trait) in self._with_trait
 
     def price_rank(self, asin: str) -> float | None:
         """Where a price stands (0 cheapest, 1 dearest) among products of its kind, else of its section or

@@ -1,7 +1,7 @@
 """Interest clusters: a user's behaviours in buckets by category (Orion, section 4.1)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -67,14 +67,11 @@ def adaptive_clusters(
         if len(smallest.members) >= least:
             break
         others = [cluster for cluster in clusters if cluster is not smallest]
-        nearest = min(
-            others, key=lambda other: (-round(float(other.centre @ smallest.centre), 6), other.name)
-        )
+        nearest = _nearest(smallest, others)
         name = " + ".join(sorted([*nearest.name.split(" + "), *smallest.name.split(" + ")]))
         merged = _cluster(name, [*nearest.members, *smallest.members], history, vectors)
-        clusters = sorted(
-            [*(c for c in others if c is not nearest), merged], key=lambda cluster: cluster.name
-        )
+        kept = [cluster for cluster in others if cluster is not nearest]
+        clusters = sorted([*kept, merged], key=lambda cluster: cluster.name)
     return tuple(clusters)
 
 
@@ -110,7 +107,17 @@ def kmeans_clusters(
     return tuple(_cluster(f"cluster {i}", members, history, vectors) for i, members in enumerate(found))
 
 
-def _by(kind, history, products, vectors) -> list[Cluster]:
+def _nearest(cluster: Cluster, others: Sequence[Cluster]) -> Cluster:
+    """Of ``others`` the one with the nearest centre (ties: first by name)."""
+    return min(others, key=lambda other: (-round(float(other.centre @ cluster.centre), 6), other.name))
+
+
+def _by(
+    kind: Callable[[Product], str],
+    history: Sequence[Behavior],
+    products: Mapping[str, Product],
+    vectors: Mapping[str, np.ndarray],
+) -> list[Cluster]:
     """One cluster for each value of ``kind(product)``, sorted by name."""
     buckets: dict[str, list[int]] = defaultdict(list)
     for position, behavior in enumerate(history):
@@ -118,7 +125,10 @@ def _by(kind, history, products, vectors) -> list[Cluster]:
     return [_cluster(name, buckets[name], history, vectors) for name in sorted(buckets)]
 
 
-def _cluster(name: str, members: Sequence[int], history, vectors) -> Cluster:
+def _cluster(
+    name: str, members: Sequence[int], history: Sequence[Behavior], vectors: Mapping[str, np.ndarray]
+) -> Cluster:
+    """The cluster of some positions of a history, with its centre."""
     members = sorted(members)
     mean = np.mean([vectors[history[i].parent_asin] for i in members], axis=0)
     norm = np.linalg.norm(mean)  # 0 only where vectors cancel out

@@ -112,7 +112,7 @@ def consistency_by_embedding(
     Raises:
         ValueError: a method has no profile of a user on trial.
     """
-    _check(profiles, trials)
+    _require_texts(profiles, trials)
     texts = {text: None for trial in trials for candidate in trial.candidates for text in candidate}
     texts |= {text: None for made in profiles.values() for trial in trials for text in made[trial.user_id]}
     row = {text: i for i, text in enumerate(texts)}
@@ -140,7 +140,7 @@ def consistency_by_model(
 
     Args and returns as :func:`consistency_by_embedding`; ``judge`` is the model's name.
     """
-    _check(profiles, trials)
+    _require_texts(profiles, trials)
     rows = []
     for method, made in profiles.items():
         requests = [_request(made[trial.user_id], trial) for trial in trials]
@@ -172,6 +172,7 @@ def read_order(reply: str, trial: Trial) -> list[int] | None:
 
 
 def _held_out(benchmark: Benchmark, user: str, protocol: Protocol) -> tuple[Behavior, ...]:
+    """The behaviours that a user is told by."""
     behaviors = benchmark.behaviors[user]
     return behaviors if protocol == "as_published" else behaviors[len(benchmark.train_period(user)) :]
 
@@ -191,6 +192,7 @@ def _trial(
     texts: Mapping[str, tuple[str, ...]],
     generator: np.random.Generator,
 ) -> Trial:
+    """The trial with ``own`` and ``others`` shuffled together."""
     names = _draw([*own, *others], len(own) + len(others), generator)
     return Trial(user, kind, tuple(names), tuple(texts[n] for n in names), tuple(n in own for n in names))
 
@@ -199,7 +201,8 @@ def _draw(options: Sequence[str], n: int, generator: np.random.Generator) -> lis
     return [options[i] for i in generator.choice(len(options), n, replace=False)]
 
 
-def _check(profiles: Mapping[str, Texts], trials: Sequence[Trial]) -> None:
+def _require_texts(profiles: Mapping[str, Texts], trials: Sequence[Trial]) -> None:
+    """Do nothing where every method has a profile of every user on trial; else raise ValueError."""
     for method, made in profiles.items():
         for trial in trials:
             if not made.get(trial.user_id):
@@ -209,7 +212,8 @@ def _check(profiles: Mapping[str, Texts], trials: Sequence[Trial]) -> None:
 def _rows(
     method: str, judge: str, trial: Trial, order: list[int] | None, refused: bool = False
 ) -> list[dict]:
-    """The measures of one answer; ``order`` None is a malformed one."""
+    """The measures of one answer: whether the first is right, or NDCG (binary gains) and recall of the first
+    five. ``order`` None is a malformed answer."""
     hits = np.array([trial.truth[i] for i in order or ()][:TOP], dtype=float)
     if trial.kind == "behavior":
         values = {TOP1: float(hits[:1].sum())}

@@ -1,6 +1,8 @@
-"""What a user's behaviours say for and against the traits of products.
+"""What can be counted of a user: evidence for and against traits of products, and the facts of a profile.
 
-The eleven facts of a profile (PersonalWAB, Figures 10 and 11) by statistics.
+:func:`weigh` collects the evidence. :func:`profile_facts` makes the eleven facts of PersonalWAB's profiles
+(Figures 10 and 11) of it and of purchases, ratings and reviews. All thresholds are ours: in the paper a
+language model decides what is high and what is low.
 """
 
 import math
@@ -15,8 +17,19 @@ from pwagents.profiles.types import OTHER
 from pwagents.schema import Behavior, UserProfile
 
 LIKED, DISLIKED = 4, 2  # stars: a product was liked from here on, disliked up to here
-_HALF_LIFE = 0.5  # of the behaviours looked at: after so many newer ones, support counts half
-_SUSPICION, _BLAME = 0.5, 1.0  # for each trait of a disliked product; shared by those that its review names
+_HALF_LIFE = 0.5  # a share of the history: behaviours with so many newer ones count half (tastes drift)
+# Of a disliked product each trait is suspect. Those that the review names share the blame among them.
+_SUSPICION, _BLAME = 0.5, 1.0
+_KEPT = 5  # keywords of a field, at most
+_CHEAP, _DEAR = 0.4, 0.6  # mean rank of the prices paid: below is High price sensitivity, above is Low
+_NARROW, _WIDE = 0.35, 0.65  # share of the largest possible entropy: below is Low diversity, above is High
+_TERSE, _TALKATIVE = 12, 45  # median words of a review: below is Low, from here on High
+_ASPECT_WORDS = {  # options of the published prompt, for words of reviews
+    **dict.fromkeys(("price", "cheap", "expensive", "value", "worth"), "Price"),
+    **dict.fromkeys(("material", "materials", "fabric"), "Material"),
+    **dict.fromkeys(("small", "tiny", "large", "fit", "sizing"), "Size"),
+    **dict.fromkeys(("weight", "heavy", "light", "lightweight", "bulky"), "Weight"),
+}
 
 
 @dataclass
@@ -65,6 +78,7 @@ def weigh(behaviors: Sequence[Behavior], catalogue: Catalogue) -> list[Evidence]
                 evidence.blame += _SUSPICION + (_BLAME / len(named) if trait in named else 0)
     for trait, evidence in found.items():
         if evidence.liked:
+            # Expected by chance: of each liked product, the trait's share in that product's category.
             places = categories[trait.about].items()
             evidence.lift = evidence.liked / sum(n * catalogue.share(trait, place) for place, n in places)
     return list(found.values())
@@ -77,19 +91,9 @@ def traits_named(behavior: Behavior, traits: Sequence[Trait]) -> list[Trait]:
 
 
 def plain(text: str) -> str:
-    """Its words in lower case, with a space around each, so that ``in`` finds whole words."""
+    """The words of a text in lower case, with a space around each, so that ``in`` finds whole words."""
     words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
     return f" {' '.join(words)} "
-
-
-_KEPT = 5  # keywords of a field, at most
-_TERSE, _TALKATIVE = 12, 45  # median words of a review: below is Low, from here on High
-_ASPECT_WORDS = {  # options of the published prompt, for words of reviews
-    **dict.fromkeys(("price", "cheap", "expensive", "value", "worth"), "Price"),
-    **dict.fromkeys(("material", "materials", "fabric"), "Material"),
-    **dict.fromkeys(("small", "tiny", "large", "fit", "sizing"), "Size"),
-    **dict.fromkeys(("weight", "heavy", "light", "lightweight", "bulky"), "Weight"),
-}
 
 
 def profile_facts(
@@ -102,7 +106,7 @@ def profile_facts(
 
     Args:
         history: oldest first; may be empty.
-        evidence: of the history (:func:`pwagents.profiles.facts.weigh`).
+        evidence: of the history (:func:`weigh`).
     """
     reviews = [f"{b.review.title} {b.review.text}".strip() for b in history]
     return UserProfile(
@@ -124,7 +128,7 @@ def _price_sensitivity(history: Sequence[Behavior], catalogue: Catalogue) -> str
     """From where the prices paid stand among those of like products."""
     ranks = [rank for b in history if (rank := catalogue.price_rank(b.parent_asin)) is not None]
     mean = fmean(ranks) if ranks else 0.5
-    return "High" if mean < 0.4 else "Low" if mean > 0.6 else "Medium"
+    return "High" if mean < _CHEAP else "Low" if mean > _DEAR else "Medium"
 
 
 def _shopping_interest(
@@ -152,10 +156,11 @@ def _diversity(history: Sequence[Behavior], catalogue: Catalogue) -> str:
     n = counts.total()
     entropy = -sum(c / n * math.log(c / n) for c in counts.values())
     share = entropy / math.log(n) if n > 1 else 0.5
-    return "High" if share > 0.65 else "Low" if share < 0.35 else "Medium"
+    return "High" if share > _WIDE else "Low" if share < _NARROW else "Medium"
 
 
 def _interaction(history: Sequence[Behavior]) -> str:
+    """From the length of reviews: who writes little wants short answers."""
     words = median([len(b.review.text.split()) for b in history] or [_TERSE])
     return "High" if words >= _TALKATIVE else "Low" if words < _TERSE else "Medium"
 
@@ -194,6 +199,7 @@ def _item_reference(history: Sequence[Behavior], reviews: Sequence[str], catalog
 
 
 def _names(thing: str, behavior: Behavior, catalogue: Catalogue) -> list[str]:
+    """What the brand, or the product, of a behaviour is called."""
     if thing == "product":
         return [kind_of(catalogue.products[behavior.parent_asin])]
     return [trait.value for trait in catalogue.traits(behavior.parent_asin) if trait.about == "brand"]

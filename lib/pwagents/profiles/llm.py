@@ -1,6 +1,8 @@
-"""Profiles by a language model: PersonalWAB's Figures 10 and 11 and Orion's decoupling, in our own words.
+"""Profiles made and updated by a language model.
 
-The dynamic profile update by a language model (Orion, section 4.2).
+:class:`LlmProfiler` writes global and micro-profiles (PersonalWAB, Figures 10 and 11; Orion, 4.1).
+:class:`LlmUpdater` keeps a contextual profile up to date in a conversation (Orion, 4.2). What they tell the
+model, and what they read in its replies, is in :mod:`pwagents.profiles.prompts`.
 """
 
 import json
@@ -10,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pwagents.embedding import count_tokens
-from pwagents.errors import NotEvaluableError
-from pwagents.llm.chat import ChatModel, Message, Reply, Request
+from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
 from pwagents.llm.fence import fence
 from pwagents.profiles.prompts import (
     MICRO,
@@ -26,14 +27,18 @@ from pwagents.profiles.prompts import (
     tell_history,
     whole_prompt,
 )
-from pwagents.profiles.types import ContextualProfile, GlobalProfile, MicroProfile, ProfileLine
+from pwagents.profiles.types import ContextualProfile, GlobalProfile, MicroProfile, ProfileLine, Provenance
 from pwagents.profiles.update import Update, last_shown, settle
-from pwagents.schema import Behavior, Product, Step, Usage
+from pwagents.schema import Behavior, Product, Step
 
-SAMPLING = {"temperature": 0.0, "max_tokens": 1000}
+# Neither paper prints its sampling. Temperature 0, because a profile is to be found, not invented.
+_PROFILE_SAMPLING = {"temperature": 0.0, "max_tokens": 1000}
+_UPDATE_SAMPLING = {"temperature": 0.0, "max_tokens": 800}
+_RESULTS = 10  # products of a result that an updater is told about
+_OBSERVATION = 2000  # characters of an observation without products
 
 Result = TypeVar("Result")
-# A reply -> what it says, and what is wrong with it in one line; None, or an empty text.
+# A reply -> what it says (None where it cannot be read), and what is wrong with it in one line (or "").
 Reader = Callable[[Reply], tuple[Result | None, str]]
 
 
@@ -52,14 +57,11 @@ class LlmProfiler:
     Attributes:
         failures: "repaired" (replies usable at the second try), "strayed" (fields set to "Other"),
             "unreadable" (empty profiles), "refused" (requests that the model or its provider turned down).
-        usage: what all calls cost together.
     """
 
     def __init__(self, model: ChatModel, products: Mapping[str, Product], max_history: int = 8000):
         self.model, self.products, self.max_history = model, products, max_history
-        self.failures: Counter = Counter()
-        self.usage = Usage()
-        self._lock = threading.Lock()
+        self.failures: Counter[str] = Counter()
 
     def whole(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
         """The global profile of each history (oldest first); one pass over each.
@@ -69,27 +71,32 @@ class LlmProfiler:
         """
         prompt = whole_prompt()
         asked = [_messages(prompt, text) for text in self._tell(histories)]
-        replies = self._ask(asked, _read_whole)
-        self._count("strayed", sum(len(reply.strayed()) for reply in replies if reply))
+        replies = self._ask(asked, _read_whole, "global profiles")
+        self.failures["strayed"] += sum(len(reply.strayed()) for reply in replies if reply)
         return [reply.profile() if reply else blank_profile() for reply in replies]
 
     def micro(self, parts: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
-        """The micro-profile of each part: the name of a cluster, and behaviours of it, oldest first."""
+        """The micro-profile of each part: the name of a cluster, and behaviours of it, oldest first.
+
+        Raises:
+            InfrastructureError: the model cannot be reached.
+        """
         told = self._tell([behaviors for _, behaviors in parts])
         asked = [
             _messages(MICRO, f"The interest: {fence(name)}\n{text}")
             for (name, _), text in zip(parts, told, strict=True)
         ]
-        replies = self._ask(asked, _read_micro)
+        replies = self._ask(asked, _read_micro, "micro-profiles")
         return [reply.profile() if reply else MicroProfile() for reply in replies]
 
     def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
         """Each history as text, its oldest behaviours left out where it is too long."""
         told = [[tell_behavior(b, self.products) for b in history] for history in histories]
-        lengths = iter(count_tokens([text for texts in told for text in texts]))
+        lengths = iter(count_tokens([text for texts in told for text in texts]))  # all at once: it is faster
         return [self._cut(texts, [next(lengths) for _ in texts]) for texts in told]
 
     def _cut(self, texts: list[str], lengths: list[int]) -> str:
+        """The newest of ``texts`` that fit; the very newest even where it alone is too long."""
         first = len(texts)
         room = self.max_history
         while first > 0 and (first == len(texts) or lengths[first - 1] <= room):
@@ -97,74 +104,21 @@ class LlmProfiler:
             room -= lengths[first]
         return tell_history(texts[first:], left_out=first)
 
-    def _ask(self, asked: list[list[Message]], read: Reader[Result]) -> list[Result | None]:
-        """What the replies say, each sent back once where something is wrong with it."""
-        replies = self._replies(asked)
-        results = [read(reply) for reply in replies]
-        wrong = [i for i, (_, problem) in enumerate(results) if problem and replies[i] is not _REFUSED]
-        again = [_correction(asked[i], replies[i], results[i][1]) for i in wrong]
-        for i, reply in zip(wrong, self._replies(again), strict=True):
-            result, problem = read(reply)
-            self._count("repaired", not problem)
-            results[i] = (result or results[i][0], problem)
-        refused = sum(reply is _REFUSED for reply in replies)
-        self._count("refused", refused)
-        self._count("unreadable", sum(result is None for result, _ in results) - refused)
+    def _ask(self, asked: list[list[Message]], read: Reader[Result], what: str) -> list[Result | None]:
+        """What the replies say, each sent back once where something is wrong with it; None for those that
+        cannot be read in the end, or were refused."""
+        replies = ask_all(self.model, [_request(messages) for messages in asked], what)
+        results = [read(reply) if reply else (None, "") for reply in replies]
+        wrong = [i for i, (_, problem) in enumerate(results) if problem]
+        again = [_request(_correction(asked[i], replies[i], results[i][1])) for i in wrong]
+        for i, reply in zip(wrong, ask_all(self.model, again, f"{what}, again"), strict=True):
+            result, problem = read(reply) if reply else (None, "refused")
+            self.failures["repaired"] += not problem
+            results[i] = (result or results[i][0], problem)  # a stray reply is better than an unreadable one
+        refused = replies.count(None)
+        self.failures["refused"] += refused
+        self.failures["unreadable"] += sum(result is None for result, _ in results) - refused
         return [result for result, _ in results]
-
-    def _replies(self, asked: Sequence[list[Message]]) -> list[Reply]:
-        requests = [Request(messages=tuple(messages), sampling=SAMPLING) for messages in asked]
-        try:
-            replies = self.model.replies(requests)
-        except NotEvaluableError:  # one of them: the others are asked by themselves
-            replies = [self._reply(request) for request in requests]
-        with self._lock:
-            self.usage = sum((reply.usage for reply in replies), self.usage)
-        return replies
-
-    def _reply(self, request: Request) -> Reply:
-        try:
-            return self.model.reply(request)
-        except NotEvaluableError:
-            return _REFUSED
-
-    def _count(self, what: str, times: int) -> None:
-        with self._lock:
-            self.failures[what] += times
-
-
-_REFUSED = Reply(finish_reason="content_filter")
-
-
-def _read_whole(reply: Reply) -> tuple[WholeReply | None, str]:
-    try:
-        result = read_reply(reply, WholeReply)
-    except ValueError as problem:
-        return None, str(problem)
-    strayed = result.strayed()
-    return result, f"none of the options is chosen for {', '.join(strayed)}" if strayed else ""
-
-
-def _read_micro(reply: Reply) -> tuple[MicroReply | None, str]:
-    try:
-        return read_reply(reply, MicroReply), ""
-    except ValueError as problem:
-        return None, str(problem)
-
-
-def _messages(system: str, user: str) -> list[Message]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
-
-
-def _correction(messages: list[Message], reply: Reply, problem: str) -> list[Message]:
-    """The conversation that asks for a better reply."""
-    wrong = {"role": "assistant", "content": reply.text or "(nothing)"}  # some endpoints refuse empty texts
-    return [*messages, wrong, {"role": "user", "content": REPAIR.replace("<PROBLEM>", problem)}]
-
-
-UPDATE_SAMPLING = {"temperature": 0.0, "max_tokens": 800}
-_RESULTS = 10  # products of a result that are told
-_OBSERVATION = 2000  # characters of an observation without products
 
 
 class LlmUpdater:
@@ -184,7 +138,7 @@ class LlmUpdater:
 
     def __init__(self, model: ChatModel, products: Mapping[str, Product]):
         self.model, self.products, self.malformed = model, products, 0
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # episodes in several threads share an updater
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
         """P_ctx,t from P_ctx,t-1 and the session so far, whose last step is the new one.
@@ -195,7 +149,7 @@ class LlmUpdater:
         """
         if not session or session[-1].error:
             return Update(profile)
-        reply = self.model.complete(self.messages(profile, instruction, session), **UPDATE_SAMPLING)
+        reply = self.model.complete(self.messages(profile, instruction, session), **_UPDATE_SAMPLING)
         try:
             edited = read_reply(reply, UpdateReply)
         except ValueError:
@@ -214,7 +168,7 @@ class LlmUpdater:
             f"The profile so far:\n{fence(json.dumps({'lines': lines}, ensure_ascii=False))}",
             *self._tell_step(session),
         ]
-        return [{"role": "system", "content": UPDATE}, {"role": "user", "content": "\n\n".join(parts)}]
+        return _messages(UPDATE, "\n\n".join(parts))
 
     def _tell_step(self, session: Sequence[Step]) -> list[str]:
         """The last step; where it is talk, also what the shop showed before."""
@@ -242,6 +196,37 @@ class LlmUpdater:
         return fence("\n".join(lines) if lines else step.observation.text[:_OBSERVATION])
 
 
+def _messages(system: str, user: str) -> list[Message]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _request(messages: list[Message]) -> Request:
+    return Request(messages=tuple(messages), sampling=_PROFILE_SAMPLING)
+
+
+def _correction(messages: list[Message], reply: Reply | None, problem: str) -> list[Message]:
+    """The conversation that asks for a better reply."""
+    said = (reply and reply.text) or "(nothing)"  # some endpoints refuse empty texts
+    wrong = {"role": "assistant", "content": said}
+    return [*messages, wrong, {"role": "user", "content": REPAIR.replace("<PROBLEM>", problem)}]
+
+
+def _read_whole(reply: Reply) -> tuple[WholeReply | None, str]:
+    try:
+        result = read_reply(reply, WholeReply)
+    except ValueError as problem:
+        return None, str(problem)
+    strayed = result.strayed()
+    return result, f"none of the options is chosen for {', '.join(strayed)}" if strayed else ""
+
+
+def _read_micro(reply: Reply) -> tuple[MicroReply | None, str]:
+    try:
+        return read_reply(reply, MicroReply), ""
+    except ValueError as problem:
+        return None, str(problem)
+
+
 def _merge(before: ContextualProfile, lines: Sequence[ProfileLine]) -> ContextualProfile:
     """The edited lines with ``about`` read off their texts, and the overriding rules applied."""
     known = {(line.text, line.positive): line.provenance for line in before.lines}
@@ -254,5 +239,6 @@ def _merge(before: ContextualProfile, lines: Sequence[ProfileLine]) -> Contextua
     return settle(ContextualProfile(lines=tuple(others)), stated)
 
 
-def _provenance(line: ProfileLine, before: str | None):
+def _provenance(line: ProfileLine, before: Provenance | None) -> Provenance:
+    """The provenance that the model gives a line; the past cannot be added to."""
     return "inferred" if line.provenance == "history" and before != "history" else line.provenance

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from pwagents.profiles.catalogue import TOPIC, Catalogue
 from pwagents.profiles.facts import Evidence, profile_facts, weigh
 from pwagents.profiles.types import GlobalProfile, MicroProfile
+from pwagents.progress import progress
 from pwagents.schema import Behavior
 
+# Thresholds of a preference; ours, since in the papers a language model decides. One purchase makes none.
+# Words of titles ("topics") are many, so that some recur by chance: they must stand out more.
 _LEAST_VOICES, _LEAST_TOPIC_LIKED = 2, 2  # liked products with a trait, plus reviews that praise it
-_LEAST_LIFT, _LEAST_TOPIC_LIFT = 1.25, 3.0
-_LEAST_BLAME = 1.0
-_RIVAL = 0.9  # of the best value's support, for another value of the same attribute
+_LEAST_LIFT, _LEAST_TOPIC_LIFT = 1.25, 3.0  # times as common as in the categories bought from
+_LEAST_BLAME = (
+    1.0  # one bad review that names it, and at most one trait more; or two bad products that have it
+)
+_RIVAL = 0.9  # of the best value's support, for a second value of the same attribute
 _VALUES, _TOPICS = 2, 3  # at most, of an attribute and of the titles' other words
 _GLOBAL_LINES, _MICRO_LINES, _NEGATIVE_LINES = 12, 10, 6
 
@@ -37,11 +42,11 @@ class OfflineProfiler:
 
     def whole(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
         """The global profile of each history (oldest first)."""
-        return [self._whole(history) for history in histories]
+        return [self._whole(history) for history in progress(histories, "global profiles")]
 
     def micro(self, parts: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
         """The micro-profile of each part: the name of a cluster, and behaviours of it, oldest first."""
-        return [self._micro(behaviors) for _, behaviors in parts]
+        return [self._micro(behaviors) for _, behaviors in progress(parts, "micro-profiles")]
 
     def _whole(self, history: tuple[Behavior, ...]) -> GlobalProfile:
         evidence = weigh(history, self.catalogue)

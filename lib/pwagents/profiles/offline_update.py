@@ -10,17 +10,19 @@ from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update, last_shown, settle
 from pwagents.schema import Step
 
+# Where the reach of a "not" ends; "anything but" is itself a "not".
 _CLAUSE_END = re.compile(r"[.!?;,:]\s|(?<!anything) but\b|\brather\b", re.IGNORECASE)
 _NEGATION = re.compile(
     r"\b(not|no|never|without|avoid|hate|dislike|except|instead of|anything but)\b|n't\b", re.IGNORECASE
 )
+# "$20", "around 20 dollars", "no more than 15 bucks"
 _AMOUNT = re.compile(
     r"(?:\b(around|about|under|below|over|above|up to|at most|at least|(?:no )?(?:less|more) than)\s+)?"
     r"(?:\$\s?(\d+)|\b(\d+)\s?(?:dollars?|usd|bucks)\b)",
     re.IGNORECASE,
 )
 _OWN_WORDS = 6  # of an answer without any known value, at most
-_FEW = 3  # products from which something they share is inferred
+_FEW = 3  # products, at least, before what they share is inferred to be unwanted
 
 
 class OfflineUpdater:
@@ -28,7 +30,7 @@ class OfflineUpdater:
 
     - What the user says in words of the catalogue (a color, a store, a price) is stated; an answer without
       any is stated in its own words, about what the question was about. "Not" before a value, in the same
-      clause, makes it unwanted. Who does not mind has no preference there any more.
+      clause, makes it unwanted. A user who does not mind has no preference about that attribute any more.
     - After a complaint, what all products shown last have in common is inferred to be unwanted, unless the
       user asked for it.
     - Results, errors and published reviews say nothing by themselves.
@@ -41,6 +43,7 @@ class OfflineUpdater:
         self.catalogue = catalogue
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
+        """P_ctx,t from P_ctx,t-1 and the session so far, whose last step is the new one."""
         if not session or session[-1].error or session[-1].action.name != "respond":
             return Update(profile)
         asked = self.asked(str(session[-1].action.arguments.get("content", "")))
@@ -111,6 +114,7 @@ def _prices(clause: str) -> Iterator[Trait]:
 
 
 def _says(manner: str, text: str) -> bool:
+    """Whether a text has a phrase of a manner: "indifferent", "dissatisfied" or "unknown"."""
     return any(re.search(phrase, text, re.IGNORECASE) for phrase in word_lists()["phrases"][manner])
 
 

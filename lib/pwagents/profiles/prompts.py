@@ -1,6 +1,7 @@
-"""What the language models of this room are told, in our words, and how a user's past is told to them.
+"""What the language models of this room are told, and how their replies are read.
 
-JSON replies of language models, validated: what a profile may hold, and what strays from the options.
+The prompts follow PersonalWAB's Figures 10 and 11 and Orion's sections 4.1 and 4.2 in our own words. Replies
+are JSON; each kind has a class that says what it may hold.
 """
 
 import json
@@ -20,8 +21,13 @@ from pwagents.schema import Behavior, Product, Text, UserProfile
 
 POSITIVE, NEGATIVE = "Positive Preferences", "Negative Preferences"
 RECOMMENDATIONS, AVOIDANCES = "Domain Recommendations", "Domain Avoidances"
-MOST_LINES = 10
-_REVIEW = 1000  # characters
+MOST_LINES = 10  # of a list of preferences, as models are asked
+_REVIEW = 1000  # characters of a review that are told
+_FIELDS = {str(info.alias): name for name, info in UserProfile.model_fields.items()}  # "Age" -> "age"
+
+# Some more lines than asked for are taken; many more mean that a model has run wild.
+Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
+Model = TypeVar("Model", bound=BaseModel)
 
 _LINES = (
     f'Each list holds at most {MOST_LINES} short lines of the form "attribute: value", like "color: navy" or '
@@ -115,22 +121,9 @@ def tell_behavior(behavior: Behavior, products: Mapping[str, Product]) -> str:
     return f"[{day}] {product.title} ({product.category}{store}{price}). {review.rating:g} of 5 stars. {said}"
 
 
-Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class MicroReply(BaseModel):
-    """A micro-profile as a model writes it; keys beside those asked for are passed over."""
-
-    recommendations: Lines = Field(alias=RECOMMENDATIONS)
-    avoidances: Lines = Field(alias=AVOIDANCES)
-
-    def profile(self) -> MicroProfile:
-        return MicroProfile(recommendations=self.recommendations, avoidances=self.avoidances)
-
-
 class WholeReply(UserProfile):
-    """A global profile as a model writes it. Keywords may come as a list."""
+    """A global profile as a model writes it. Keywords may come as a list; keys that were not asked for are
+    passed over."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -158,13 +151,20 @@ class WholeReply(UserProfile):
         return GlobalProfile(facts=UserProfile(**facts), positive=self.positive, negative=self.negative)
 
 
+class MicroReply(BaseModel):
+    """A micro-profile as a model writes it; keys that were not asked for are passed over."""
+
+    recommendations: Lines = Field(alias=RECOMMENDATIONS)
+    avoidances: Lines = Field(alias=AVOIDANCES)
+
+    def profile(self) -> MicroProfile:
+        return MicroProfile(recommendations=self.recommendations, avoidances=self.avoidances)
+
+
 class UpdateReply(BaseModel):
     """A contextual profile as a model writes it."""
 
     lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * MOST_LINES)]
-
-
-_FIELDS = {str(info.alias): name for name, info in UserProfile.model_fields.items()}  # "Age" -> "age"
 
 
 def blank_profile() -> GlobalProfile:
@@ -194,5 +194,6 @@ def read_reply(reply: Reply, form: type[Model]) -> Model:
 
 
 def _option(name: str, value: str) -> str | None:
+    """The option of a field that a value is, capitals aside; None where it is none of them."""
     wanted = value.strip().casefold()
     return next((option for option in options()["choices"][name] if option.casefold() == wanted), None)

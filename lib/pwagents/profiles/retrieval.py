@@ -8,7 +8,7 @@ import numpy as np
 from pwagents.embedding import Embedder
 from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
 
-_TEMPERATURE = 0.05  # of the weights of several clusters: cosines lie close together
+_TEMPERATURE = 0.05  # of the weights of several clusters; low, because cosines lie close together
 
 
 class Near(NamedTuple):
@@ -65,6 +65,7 @@ def nearest_clusters(
 
 
 def _search(user: UserProfiles, vectors: np.ndarray, m: int) -> list[list[Near]]:
+    """The ``m`` nearest clusters of one user for each of the vectors (n, 384)."""
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
@@ -72,21 +73,16 @@ def _search(user: UserProfiles, vectors: np.ndarray, m: int) -> list[list[Near]]
     similarities, positions = index.search(vectors, len(user.clusters))
     found = []
     for cosines, clusters in zip(similarities, positions, strict=True):
-        ranked = sorted(zip(np.round(cosines, 6).tolist(), clusters.tolist(), strict=True), key=_best_first)[
-            :m
-        ]
-        weights = np.exp([(cosine - ranked[0][0]) / _TEMPERATURE for cosine, _ in ranked])
+        # Rounded, so that the last bits of an embedding cannot decide a tie: the earlier cluster comes first.
+        ranked = sorted(zip(np.round(-cosines, 6).tolist(), clusters.tolist(), strict=True))[:m]
+        weights = np.exp([(ranked[0][0] - distance) / _TEMPERATURE for distance, _ in ranked])
         weights /= weights.sum()
         found.append([Near(cluster, float(w)) for (_, cluster), w in zip(ranked, weights, strict=True)])
     return found
 
 
-def _best_first(found: tuple[float, int]) -> tuple[float, int]:
-    cosine, cluster = found
-    return -cosine, cluster
-
-
 def _compose(user: UserProfiles, near: Sequence[Near]) -> ContextualProfile:
+    """The wishes of the clusters found, or of the global profile where there are none; then its negatives."""
     weights: dict[str, float] = {}
     for cluster, weight in near:
         for text in user.micro[cluster].recommendations:

@@ -99,7 +99,8 @@ class ContextualProfile(Record):
     def told(self) -> str:
         """As text for a prompt: what is wanted, then what is to be avoided, a line each.
 
-        What a line is worth stands before it, so that one who reads from left to right knows when it comes.
+        Provenance and "not" stand before the words of a line: a small model that reads from left to right
+        then knows what to make of them as they come.
         """
         parts = []
         for positive, heading in ((True, "Wants:"), (False, "Avoids:")):

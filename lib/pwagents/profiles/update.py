@@ -48,10 +48,12 @@ def last_shown(session: Sequence[Step]) -> tuple[str, ...]:
 
 
 def _is_denied(new: ProfileLine, old: ProfileLine) -> bool:
+    """Whether the user has stated something about the very value that a new line only infers."""
     return _key(new) == _key(old) and old.provenance == "stated" != new.provenance
 
 
 def _overrides(new: ProfileLine, old: ProfileLine) -> bool:
+    """Whether a new line takes the place of an old one."""
     if _key(new) == _key(old):
         return True
     both_wanted = new.provenance == "stated" and new.positive and old.positive
@@ -61,4 +63,5 @@ def _overrides(new: ProfileLine, old: ProfileLine) -> bool:
 
 
 def _key(line: ProfileLine) -> tuple[str, str]:
+    """The attribute and value that a line is about, wanted or not."""
     return line.about, line.value.lower()

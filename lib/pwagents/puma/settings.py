@@ -5,7 +5,15 @@ Defaults are the paper's (PersonalWAB, A.3) or the published scripts', where the
 
 from typing import Annotated
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pwagents.llm.settings import Players, player
 from pwagents.lm.settings import DpoSettings, SftSettings
@@ -73,3 +81,14 @@ class PumaNotebook(NotebookSettings):
     """Step 2, on pseudo-labels."""
     dpo: DpoSettings
     """Step 2, on preference pairs."""
+
+    @field_validator("dpo")
+    @classmethod
+    def _check_rank(cls, dpo: DpoSettings, info: ValidationInfo) -> DpoSettings:
+        """DPO trains on the adapter of the fine-tuning before it, and cannot give it another shape."""
+        sft = info.data.get("sft")
+        if sft is not None and sft.lora not in (None, dpo.lora):
+            reason = PydanticCustomError("lora", "{lora}, as in group sft", {"lora": list(sft.lora)})
+            found = InitErrorDetails(type=reason, loc=("lora",), input=list(dpo.lora))
+            raise ValidationError.from_exception_data("dpo", [found])
+        return dpo

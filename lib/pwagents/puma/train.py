@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.conversation import assistant
 from pwagents.embedding import Embedder
@@ -22,10 +22,9 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.lm import tokens
 from pwagents.lm.cache import cached_model, hash_of, write_card
 from pwagents.lm.dpo import tokenize_pairs
-from pwagents.lm.fit import require_fit
+from pwagents.lm.fit import Plan, require_fit
 from pwagents.lm.launch import launch
-from pwagents.lm.memory_plan import Plan
-from pwagents.lm.settings import DpoSettings, SftSettings, deciding
+from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import identify_messages, parameter_tools
@@ -80,21 +79,17 @@ class PumaModels:
         """What a model is called in records; a trained one's folder is named by what it was made from."""
         return self.base_name if folder == self.base else folder.name
 
-    def require_fit(self, n_tasks: int) -> list[str]:
+    def require_fit(self) -> list[str]:
         """What the trainings need of this machine, a line each.
-
-        Args:
-            n_tasks: train tasks. Reckoned is with the most that there can be: a label for each task, a pair
-                for each one that is sampled.
 
         Raises:
             DoesNotFitError: it does not fit; the message says what would help.
         """
-        settings, variants = self.settings, 3 + len(self.settings.study.memory_lengths)
-        labelled = settings.identify.num_train_epochs + variants * settings.sft.num_train_epochs
-        paired = variants * settings.dpo.num_train_epochs * min(n_tasks, settings.study.dpo_tasks or n_tasks)
-        plans = {"sft": (settings.sft, labelled * n_tasks), "dpo": (settings.dpo, paired)}
-        return [require_fit(self.base, _plan(*each, kind)).verdict for kind, each in plans.items()]
+        trainings = {"Fine-tuning": self.settings.sft, "DPO": self.settings.dpo}
+        return [
+            f"{name}: {require_fit(self.base, Plan(tuning, tuning.max_length))}"
+            for name, tuning in trainings.items()
+        ]
 
     def identifier(self, tasks: Sequence[Task]) -> Path:
         """Step 1: fine-tuned on instruction -> function."""
@@ -197,20 +192,6 @@ class PumaModels:
         facts = {"base": self.base_name, "code": code_hash(*CODE), **parts}
         only = self.settings.stored_runs_only
         return cached_model(self.settings.output_dir / "models", name, facts, make, stored_only=only)
-
-
-def _plan(tuning: SftSettings | DpoSettings, sequences: float, kind: Literal["sft", "dpo"]) -> Plan:
-    return Plan(
-        kind,
-        length=tuning.max_length,
-        micro_batch=tuning.per_device_train_batch_size,
-        lora=tuning.lora,
-        weights=tuning.weights,
-        bf16=tuning.bf16,
-        gradient_checkpointing=tuning.gradient_checkpointing,
-        n_gpus=tuning.n_gpus,
-        sequences=int(sequences),
-    )
 
 
 def _folder(kind: str, variant: str) -> str:

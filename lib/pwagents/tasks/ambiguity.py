@@ -4,9 +4,9 @@ What an instruction says of its target are those of its words that the target's 
 when its page holds all of them. So the number is 1 where the instruction singles the target out, and the
 size of the catalogue where it says nothing. It is read off texts alone and costs a few look-ups.
 
-The plainer count, products that hold *all* words of the instruction, does not do on real products: every
-second instruction has a word that no page needs to hold ("honest and to the point, please"), and then no
-product fits, the target included. A word that does not hold of the target tells nothing about it.
+Counting the products that hold *all* words of the instruction would be plainer, and fails on real products:
+every second instruction has a word that no page needs to hold ("honest and to the point, please"), and then
+no product fits, the target included. A word that does not hold of the target tells nothing about it.
 """
 
 from array import array

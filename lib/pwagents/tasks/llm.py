@@ -13,7 +13,7 @@ import yaml
 
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import TaskType, Usage
+from pwagents.schema import TaskType
 from pwagents.tasks.briefs import Brief, InstructionWriter
 from pwagents.tasks.offline import AMBIGUOUS_LIMIT, LIMITS, fits
 from pwagents.web.functions import full_text
@@ -34,7 +34,6 @@ class LlmInstructionWriter:
     Attributes:
         counts: "written" (by the model), "offline" (by ``fallback``), and of the replies that were turned
             down: "leak", "too long", "empty", "refused".
-        usage: what all replies cost.
     """
 
     situations = "instruction"  # of prompts.yaml
@@ -42,7 +41,6 @@ class LlmInstructionWriter:
     def __init__(self, model: ChatModel, fallback: InstructionWriter, seed: int = 0):
         self.model, self.fallback, self.seed = model, fallback, seed
         self.counts: Counter[str] = Counter()
-        self.usage = Usage()
 
     def __call__(self, briefs: Sequence[Brief]) -> list[str]:
         """An instruction for each brief, in order.
@@ -55,7 +53,6 @@ class LlmInstructionWriter:
         for attempt in range(2):
             requests = [self.request(briefs[i], attempt) for i in left]
             replies = ask_all(self.model, requests, "write instructions")
-            self.usage = sum((reply.usage for reply in replies if reply), self.usage)
             asked = list(zip(left, replies, strict=True))
             texts |= {i: text for i, reply in asked if (text := self._accepted(reply, briefs[i]))}
             left = [i for i, reply in asked if i not in texts and not _is_refused(reply)]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from pwagents.data.instructions import gives_away, kind_of, section_of, write_instruction
+from pwagents.profiles.types import OTHER
 from pwagents.progress import progress
 from pwagents.schema import Product, TaskType, UserProfile
 from pwagents.seeds import rng
@@ -17,7 +18,7 @@ from pwagents.tasks.briefs import Brief
 # Words, at most; ours: the papers do not print their limits.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}
 AMBIGUOUS_LIMIT = 12
-SHARED = 10  # so many products must have a kind in common for it to be a generic word
+SHARED = 10  # products of a kind, at least, for its name to be a generic word
 
 # What a trait adds to a request, by the trait's value.
 _GREETINGS = ("Hi there! {request}", "Hello! {request}", "Hi! {request}")
@@ -118,12 +119,12 @@ def fits(text: str, brief: Brief, limit: int) -> bool:
 def _spoken(
     request: str, task_type: TaskType, profile: UserProfile, generator: np.random.Generator
 ) -> list[str]:
-    """The request with as many phrases as the user likes to speak, then with fewer and fewer."""
+    """Drafts: the request with as many phrases as the user likes to speak, then with fewer and fewer."""
     phrases = _phrases(task_type, profile, generator)
     number = _EXTRAS.get(profile.interaction_complexity.lower(), 1)
     texts = [request]
     for i in generator.permutation(len(phrases))[:number]:
-        texts.append(phrases[i].replace("{request}", texts[-1]))
+        texts.append(phrases[i].replace("{request}", texts[-1]))  # no format(): a title may hold braces
     return texts[:0:-1]
 
 
@@ -131,7 +132,8 @@ def _phrases(task_type: TaskType, profile: UserProfile, generator: np.random.Gen
     """What the profile asks for, a phrase a trait."""
     phrases = []
     aspects = [aspect.strip().lower() for aspect in profile.focus_aspect.split(",")]
-    if focus := " and ".join(aspect for aspect in aspects[:2] if aspect):
+    # "Other" is what a profile says where nothing is known: nobody would say it of themselves.
+    if focus := " and ".join(aspect for aspect in aspects[:2] if aspect and aspect != OTHER.lower()):
         template = _pick(_REVIEW_FOCUS if task_type == "review" else _FOCUS, generator)
         phrases.append(template.replace("{focus}", focus))
     diversity = profile.diversity_preference.lower()

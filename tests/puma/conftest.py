@@ -1,0 +1,29 @@
+"""Settings of notebook 04 for the tests' small world and models."""
+
+from dataclasses import replace
+
+import pytest
+
+from pwagents.notebook.settings import preset_values
+from pwagents.puma.settings import PumaNotebook
+
+SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory):
+    """The preset smoke; results go to a folder of the tests."""
+    values = preset_values("04_puma", PumaNotebook, "smoke")
+    source = {name: values.pop(name) for name in ("source", "data_dir")}
+    values["data"] = values["data"] | source
+    return PumaNotebook(preset="smoke", output_dir=tmp_path_factory.mktemp("puma"), **values)
+
+
+@pytest.fixture(scope="session")
+def tiny(smoke):
+    """Trainings of seconds that learn."""
+    fast = {"per_device_train_batch_size": 4, "learning_rate": 2e-2, "lora": (4, 8)}
+    sft = replace(smoke.sft, max_steps=12, **fast)
+    dpo = replace(smoke.dpo, num_train_epochs=4.0, **fast | {"per_device_train_batch_size": 2})
+    study = replace(smoke.study, candidates=3, max_call_tokens=12)
+    return replace(smoke, study=study, identify=sft, sft=sft, dpo=dpo)

@@ -1,0 +1,46 @@
+"""Settings of notebook 04 by the real loading path: what a preset is, what is refused before any work."""
+
+import pytest
+
+from pwagents.errors import SettingsError
+from pwagents.notebook.settings import load_settings, preset_values
+from pwagents.puma.settings import PumaNotebook
+
+GROUPS = ("data", "shop", "players", "base", "study", "identify", "sft", "dpo")
+FLAT = {"preset": "laptop", "source": "", "data_dir": "", "output_dir": "", "seed": None}
+
+
+def load(**parameters):
+    given = {**FLAT, "stored_runs_only": False, **{group: {} for group in GROUPS}, **parameters}
+    return load_settings("04_puma", PumaNotebook, given)
+
+
+def test_all_trainings_take_the_runs_seed():
+    loaded = load(seed=7)
+    assert {loaded.identify.seed, loaded.sft.seed, loaded.dpo.seed} == {7}
+
+
+def test_the_paper_preset_has_the_papers_values():
+    values = preset_values("04_puma", PumaNotebook, "paper")
+    assert values["study"]["memory_lengths"] == [256, 512] and values["study"]["memory_tokens"] == 768
+    assert (values["study"]["candidates"], values["study"]["temperature"]) == (10, 1.5)
+    assert (values["dpo"]["learning_rate"], values["dpo"]["beta"]) == (5e-5, 0.1)
+    assert values["sft"]["num_train_epochs"] == 10 and values["identify"]["num_train_epochs"] == 1
+    assert values["sft"]["lora"] == values["dpo"]["lora"] == [16, 32]
+
+
+def test_dpo_goes_on_with_the_adapter_of_fine_tuning():
+    with pytest.raises(SettingsError) as told:
+        load(sft={"lora": [8, 16]})
+    line = "04_puma, group dpo, setting lora: found [16, 32]; expected [8, 16], as in group sft"
+    assert str(told.value) == line
+    assert load(sft={"lora": [8, 16]}, dpo={"lora": [8, 16]}).dpo.lora == (8, 16)
+    assert load(sft={"lora": None}).sft.lora is None  # all weights: DPO puts an adapter on them
+
+
+def test_a_base_model_is_the_small_one_or_a_folder_with_a_model(tmp_path):
+    assert load().base.backbone == "small model"
+    with pytest.raises(SettingsError, match="group base, setting model: found 'nowhere'; expected small"):
+        load(base={"model": "nowhere"})
+    (tmp_path / "config.json").write_text("{}")
+    assert load(base={"model": str(tmp_path)}).base.backbone == tmp_path.name

@@ -1,0 +1,100 @@
+"""Notebook 04's study: who learns, who is tested, the shop to learn in, labels of all variants, the test."""
+
+from dataclasses import replace
+
+import pytest
+
+from pwagents.lm.small import make_small_model
+from pwagents.puma.labels import leak_free_labels, published_labels, remember
+from pwagents.puma.play import Variant, make_plain_agent, play, play_plain, time_agents
+from pwagents.puma.study import PumaStudy, load_worlds
+from pwagents.puma.train import PumaModels
+
+from .conftest import SIZE
+
+
+@pytest.fixture(scope="module")
+def settings(tiny, tmp_path_factory):
+    data = replace(tiny.data, n_users=8, n_products=200)
+    shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
+    study = replace(tiny.study, training_users=4, test_tasks=6, dpo_tasks=5, timed_tasks=2)
+    folder = tmp_path_factory.mktemp("study")
+    return replace(tiny, data=data, shop=shop, study=study, output_dir=folder)
+
+
+@pytest.fixture(scope="module")
+def worlds(settings):
+    return load_worlds(settings)
+
+
+@pytest.fixture(scope="module")
+def study(settings, worlds, tokenizer):
+    base = settings.output_dir / "base"
+    make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    return PumaStudy(settings, worlds, PumaModels(settings, base, "a small world"))
+
+
+@pytest.fixture(scope="module")
+def items(study, worlds):
+    return remember(worlds.train_tasks, study.start, study.memory(32))
+
+
+def test_nobody_who_is_tested_is_trained_on(worlds):
+    trained = {task.user_id for task in worlds.train_tasks}
+    assert trained and not trained & worlds.tested.behaviors.keys()
+    assert (
+        len(worlds.tasks) == 6 and {task.user_id for task in worlds.tasks} <= worlds.tested.behaviors.keys()
+    )
+
+
+def test_the_papers_way_trains_on_the_tested_users(settings):
+    own = load_worlds(replace(settings, study=replace(settings.study, training_users=0)))
+    assert own.learned is own.tested and own.train_tasks == list(own.tested.tasks["train"])
+
+
+def test_the_shop_to_learn_in_knows_nothing_of_train_tasks(study, worlds):
+    known = set(study.learning_shop.recommender.index)
+    before = {
+        behavior.parent_asin
+        for user in {task.user_id for task in worlds.learned.tasks["train"]}
+        for behavior in worlds.learned.before(user, worlds.learned.first_task(user, "train"))
+    }
+    assert known <= before
+    task = worlds.train_tasks[0]
+    first = worlds.learned.first_task(task.user_id, "train")
+    assert all(behavior.timestamp < first for behavior in study.start(task).state.history)
+
+
+def test_each_variant_has_labels_of_its_own_memory(study, worlds, items):
+    labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
+    published = published_labels([label.item for label in labels], worlds.products)
+    examples = study.labels_of_variants(labels, published)
+    assert list(examples) == [
+        "PUMA",
+        "PUMA, 48 tokens",
+        "w/o Task-specific Memory",
+        "w/o DPO, published labels",
+    ]
+    assert examples["PUMA"] == labels and examples["w/o DPO, published labels"] == published
+    assert not any(example.item.entries for example in examples["w/o Task-specific Memory"])
+    assert {task for task, _ in study.worth(labels).items()} <= {"search", "recommend", "review"}
+    assert study.worth(published)["review"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_pairs_are_sampled_for_some_of_the_tasks(study, items):
+    labels, _ = leak_free_labels(items, study.worlds.products, study.write_queries)
+    _, counts = study.sample_pairs("PUMA", study.models.base, labels)
+    assert sum(counts.values()) == 5
+
+
+def test_agents_play_the_test_tasks_once(study, worlds, items, settings):
+    base = study.models.base
+    plain = make_plain_agent(study, items)
+    for records in (play(study, "Base", Variant(base, base, 32)), play_plain(study, plain)):
+        assert [record.task_id for record in records] == [task.task_id for task in worlds.tasks]
+    stored = replace(settings, stored_runs_only=True)
+    again = PumaStudy(stored, worlds, replace(study.models, settings=stored))
+    assert play_plain(again, plain) == records
+    seconds = time_agents(study, {"Plain agent": plain})
+    assert list(seconds["method"]) == ["Plain agent"] * 2 and (seconds["seconds"] > 0).all()
