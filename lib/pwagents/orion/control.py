@@ -1,14 +1,50 @@
-"""A control: agents that are told another user's profile. What is personal must then be worth nothing."""
+"""Controls: is what was learned about asking and about profiles learned for the right reason?
+
+- Instructions that say more: who asks where it pays asks less, and nothing where all is said.
+- Profiles of other users: what is personal must then be worth nothing.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pwagents.orion.runs import OrionRuns
-from pwagents.orion.study import Study
+from pwagents.orion.runs import OrionRuns, episodes_frame
+from pwagents.orion.settings import GrpoNotebook
+from pwagents.orion.study import Study, make_study
 from pwagents.profiles.types import ContextualProfile
 from pwagents.profiles.update import settle
 from pwagents.schema import Product, Task
 from pwagents.seeds import rng
 from pwagents.web.episode import Context
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instructions name
+
+
+def asks_by_completeness(
+    settings: GrpoNotebook, policies: Mapping[str, Path], played: "pd.DataFrame"
+) -> "pd.DataFrame":
+    """Episodes of policies where instructions name more and more: same people, shop and targets.
+
+    Args:
+        policies: method -> its folder.
+        played: the methods' episodes with the instructions as they are.
+
+    Returns:
+        All episodes with ``named``, the share of attributes that instructions name: "20%", "60%", "100%".
+    """
+    import pandas as pd
+
+    parts = [played.assign(named=f"{settings.data.completeness:.0%}")]
+    tasks = {"eval_tasks": settings.study.complete_tasks}
+    for share in COMPLETENESS:
+        runs = OrionRuns(make_study(settings.changed(data={"completeness": share}, study=tasks)))
+        found = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
+        parts.append(found.assign(named=f"{share:.0%}"))
+    return pd.concat(parts)
 
 
 def shuffled_runs(study: Study) -> OrionRuns:

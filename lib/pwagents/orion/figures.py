@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import mark_level, plot_lines
+from pwagents.evaluation.figures import mark_level, plot_intervals, plot_lines
 from pwagents.orion.base import LOG
 from pwagents.rl.log import smooth
 
@@ -55,6 +55,17 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
         ax.title.set_fontsize(13)
         ax.xaxis.get_major_locator().set_params(integer=True)
     return figure
+
+
+def plot_results(summary: pd.DataFrame):
+    """Result accuracy of each method with its interval; a colour a type of task where there are several.
+
+    Args:
+        summary: ``method, type, mean, low, high``, as from
+            :func:`pwagents.evaluation.statistics.summarise`.
+    """
+    hue = "type" if summary["type"].nunique() > 1 else None
+    return plot_intervals(summary, "method", hue=hue, xlabel="result accuracy (95% interval)", xlim=(0, 1))
 
 
 def plot_scaling(summary: pd.DataFrame, levels: Mapping[str, float] | None = None):

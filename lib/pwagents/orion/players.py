@@ -119,6 +119,12 @@ def rl_cost(settings: ReinforcedNotebook) -> "pd.DataFrame":
     )
 
 
+def budget_note(players: OrionPlayers) -> str:
+    """What ends a run that costs more than it may."""
+    limits = f"{players.budget_usd:g} US dollars or {players.budget_tokens:,} tokens"
+    return f"A run stops before it costs more than {limits}, and goes on from there when run again."
+
+
 def _in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:
     return {
         "user": Load(players.user, episodes, 1.5, 1_200, 40),

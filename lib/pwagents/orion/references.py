@@ -3,8 +3,9 @@
 The first two are floors. The teacher is what fine-tuning imitates, the oracle what could be reached at all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
+from pathlib import Path
 
 from pwagents.agents.plain import words
 from pwagents.evaluation.records import EpisodeRecord
@@ -39,6 +40,16 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
     }
     facts = {"teacher": told(study.settings.players, "teacher")}
     return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
+
+
+def play_everyone(runs: OrionRuns, policies: Mapping[str, Path]) -> dict[str, list[EpisodeRecord]]:
+    """Episodes of floors, policies and ceilings, in this order; each policy greedily, then ", sampled"."""
+    references = play_references(runs)
+    records = {name: references[name] for name in (RANDOM, INSTRUCTION)}
+    for name, folder in policies.items():
+        records[name] = runs.policy(name, folder)
+        records[f"{name}, sampled"] = runs.policy(f"{name}, sampled", folder, sampled=True)
+    return records | {name: references[name] for name in (TEACHER, ORACLE)}
 
 
 class RandomAgent:

@@ -1,6 +1,6 @@
 """What notebooks 05 to 07 show of studies, trainings and results: tables, and pages for single examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +16,7 @@ from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
+from pwagents.orion.study import Study
 from pwagents.schema import Task
 from pwagents.tasks.ambiguity import WordIndex
 
@@ -27,6 +28,19 @@ METRICS = {  # columns of episodes -> headings
     "step_accuracy": "function accuracy",
     "steps": "steps",
     "asks": "questions",
+}
+PRINTED = {  # table of the paper -> our method -> the row that it is compared with
+    "Table 1": {
+        "SFT": "Qwen2.5-7B-Instruct (SFT)",
+        "PPO": "Qwen2.5-7B-Instruct (SFT + PPO)",
+        "GRPO": "Orion (Ours)",
+    },
+    "Table 2": {
+        "GRPO": "Orion (Full Model)",
+        "SFT": "w/o RL (SFT only)",
+        "w/o update, trained so": "w/o DPU",
+        "w/o asking, trained so": "w/o PD",
+    },
 }
 RANKS = (1, 3, 10)  # of :func:`success_by_rank`
 FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
@@ -132,18 +146,25 @@ def success_by_rank(frame: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns="type") if table["type"].nunique() == 1 else table
 
 
-def beside_orion(frame: pd.DataFrame, table: str, rows: Mapping[str, str], backbone: str) -> pd.DataFrame:
+def circumstances(study: Study) -> str:
+    """What a table's note says of the test: on what, and with which model."""
+    data, base = study.settings.data, study.settings.base
+    tasks = f"{len(study.test_tasks):,} tasks of held-out users, source {data.source}"
+    return f"{tasks}, backbone: {base.backbone}."
+
+
+def beside_orion(frame: pd.DataFrame, table: str, methods: Sequence[str], backbone: str) -> pd.DataFrame:
     """Trained rows of Orion and ours, each in a row of its own, for the tasks that were played here.
 
     Args:
         frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
         table: "Table 1", by task, or "Table 2", overall: without columns unless all three types were played.
-        rows: our method -> the paper's row that it is compared with.
+        methods: those of :data:`PRINTED` that are compared.
         backbone: of our methods, for their rows' names.
     """
-    ours = {method: f"{method} ({backbone})" for method in rows}
+    ours = {method: f"{method} ({backbone})" for method in methods}
     both = beside(frame, "Orion", table, ours)
-    both = both[both.index.isin([*rows.values(), *ours.values()])]
+    both = both[both.index.isin([*(PRINTED[table][method] for method in methods), *ours.values()])]
     here = both.xs("here", axis=1, level=1)
     played = here.columns[here.notna().any()]
     return both[[column for column in both if column[0] in played]]
