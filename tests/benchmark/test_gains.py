@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from pwagents.benchmark.gains import paired_gains, readable
+from pwagents.benchmark.gains import paired_gains
+from pwagents.evaluation.tables import readable
 
 
 def test_gains_are_paired_within_each_group_and_told_with_their_interval():

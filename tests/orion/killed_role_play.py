@@ -7,8 +7,8 @@ import time
 from world import SPLIT, make_setting, make_teacher
 
 from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.orion.reward import Success
 from pwagents.orion.role_play import play_roles
-from pwagents.orion.settings import Success
 from pwagents.profiles.catalogue import Catalogue
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import pytest
 
 from pwagents.orion.reward import (
     Rewards,
+    RewardSettings,
     has_succeeded,
     same_user_floor,
 )
-from pwagents.orion.settings import RewardSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.web.episode import BeliefState
 

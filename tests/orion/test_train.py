@@ -7,13 +7,15 @@ import grimp
 import pytest
 
 from pwagents.errors import DataError
-from pwagents.lm.log import has_fallen, read_losses, show_tokens
+from pwagents.evaluation.statistics import summarise
+from pwagents.lm.log import not_falling, read_losses
 from pwagents.orion import reinforce as orion_rl
 from pwagents.orion import train as orion_train
-from pwagents.orion.base import BaseText, ids_and_titles
+from pwagents.orion.base_text import BaseText, ids_and_titles
 from pwagents.orion.cards import add_results
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import RL, OrionModels
+from pwagents.orion.views import show_tokens
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -69,7 +71,7 @@ def test_fewer_trajectories_are_the_first_of_more(models, kept):
 
 
 def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
-    assert has_fallen(read_losses({"sft": sft})["loss"].tolist())
+    assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft
     assert stored.sft(base, kept, replace(config, save_steps=7, report_to="tensorboard")) == sft
     told_more = replace(models.study.settings.players, shown=3)
@@ -89,23 +91,23 @@ def test_a_card_tells_what_a_model_was_made_from_and_what_it_achieved(study, sft
     exec(code, said := {})
     assert said["agent"](study.start(study.test_tasks[0]).state).thought is not None
     assert said["agent"].shown == 2
-    add_results(sft, episodes_frame([])[["method", "result_final"]].head())
+    add_results(sft, summarise(episodes_frame([]), ["method", "type"], ["result_final"]))
     added = (sft / "README.md").read_text()
     assert "## Results" in added and added.replace("\r", "").startswith(card.split("## Use")[0][:200])
 
 
 @pytest.mark.parametrize(("stage", "config"), [("grpo", GrpoSettings(**STEP)), ("ppo", PpoSettings(**STEP))])
 def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, stage, config):
-    run = models.reinforced(stage, sft, config, REWARD, log_tasks=3)
+    run = models.reinforced(sft, config, REWARD, log_tasks=3)
     curves = read_curves({stage: run})
     assert curves["step"].tolist() == [0, 1] and curves["eval_result_final"].notna().all()
     assert (run / "model" / "model.safetensors").exists() and not list(run.glob("checkpoint-*"))
     card = (run / "model" / "README.md").read_text()
     assert f"orion-{stage}" in card and "shown=2)" in card
-    assert models.reinforced(stage, sft, config, REWARD, log_tasks=3) == run
+    assert models.reinforced(sft, config, REWARD, log_tasks=3) == run
     stored = stored_models(models.study)
     with pytest.raises(DataError, match=f"orion-{stage}"):
-        stored.reinforced(stage, sft, config, replace(REWARD, use="task"), log_tasks=3)
+        stored.reinforced(sft, config, replace(REWARD, use="task"), log_tasks=3)
 
 
 def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
@@ -137,7 +139,7 @@ def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_
 
     def judged(**players):
         asked = elsewhere(study, study.output_dir, players=replace(study.settings.players, **players))
-        OrionModels(asked).reinforced("grpo", sft, GrpoSettings(**STEP), REWARD, log_tasks=3)
+        OrionModels(asked).reinforced(sft, GrpoSettings(**STEP), REWARD, log_tasks=3)
         return keys[-1]["facts"]["judge"]
 
     assert judged() == "offline"
@@ -180,7 +182,3 @@ def test_what_is_learned_from_is_shown_escaped(tokenizer):
     page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).data
     assert "<script>" not in page and "&lt;think&gt;" in page
     assert page.index('class="given">&lt;|user') < page.index('class="learned">&lt;think')
-
-
-def test_a_loss_that_does_not_fall_is_seen():
-    assert has_fallen([3.0, 2.0, 1.0]) and not has_fallen([3.0, 3.5, 3.2]) and not has_fallen([3.0])

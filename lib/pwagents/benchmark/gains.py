@@ -3,7 +3,6 @@
 import pandas as pd
 
 from pwagents.evaluation.statistics import paired_test
-from pwagents.evaluation.tables import interval_cells
 
 
 def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: str) -> pd.DataFrame:
@@ -19,14 +18,3 @@ def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: s
     for value, part in frame.groupby(by, sort=False):
         rows.append({by: value, **paired_test(part, metric, better, base)._asdict()})
     return pd.DataFrame(rows).drop(columns="n_left_out")
-
-
-def readable(gains: pd.DataFrame, difference: str = "difference") -> pd.DataFrame:
-    """The same rows to be read: the difference with its interval in one cell, counts under plain names.
-
-    Args:
-        difference: the column that holds the mean difference, beside its ``low`` and ``high``.
-    """
-    cells = interval_cells(gains.rename(columns={difference: "mean"}))
-    shown = gains.assign(**{difference: cells}).drop(columns=["low", "high"])
-    return shown.rename(columns={"n_tasks": "tasks", "n_users": "users"})

@@ -98,6 +98,24 @@ def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
     return pd.Series(cells, index=summary.index, dtype=object)
 
 
+def readable(differences: pd.DataFrame, difference: str = "difference") -> pd.DataFrame:
+    """Paired differences to be read: each with its interval in one cell, counts under plain names.
+
+    A type of task that is the same in all rows is left out.
+
+    Args:
+        difference: the column that holds the mean difference, beside its ``low`` and ``high``.
+    """
+    cells = interval_cells(differences.rename(columns={difference: "mean"}))
+    aside = [
+        "low",
+        "high",
+        *(["task"] if "task" in differences and differences["task"].nunique() == 1 else []),
+    ]
+    shown = differences.assign(**{difference: cells}).drop(columns=aside)
+    return shown.rename(columns={"n_tasks": "tasks", "n_users": "users"})
+
+
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     named = any(name is not None for name in frame.index.names)
     return frame.reset_index() if named else frame.reset_index(drop=True)

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pwagents.lm.cache import KEY, write_card
+from pwagents.evaluation.tables import interval_cells
+from pwagents.lm.cache import KEY
+from pwagents.lm.card import write_card
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +44,14 @@ def write_orion_card(
     write_card(policy, name, _WHAT[name], facts, parts["settings"], results, base=base, tags=tags, use=use)
 
 
-def add_results(folder: Path, results: "pd.DataFrame") -> None:
-    """Write a trained model's card anew, with measured numbers: a row for each comparison."""
+def add_results(folder: Path, measured: "pd.DataFrame") -> None:
+    """Write a trained model's card anew, with measured numbers: a row for each comparison.
+
+    Args:
+        measured: ``method, type, mean, low, high, n_tasks`` of the result accuracy, as from
+            :func:`pwagents.evaluation.statistics.summarise`.
+    """
     parts = json.loads((folder / KEY).read_text("utf-8"))
+    rows = measured.assign(**{"result accuracy": interval_cells(measured), "tasks": measured["n_tasks"]})
+    results = rows[["method", "type", "result accuracy", "tasks"]]
     write_orion_card(folder, folder.name.rpartition("-")[0], parts, results)

@@ -1,16 +1,16 @@
-"""Who plays the roles around Orion's policy, made of the settings; and what language models will cost."""
+"""Who plays the roles around Orion's policy, and what they will ask of language models."""
 
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pwagents.llm.budget import Budget
+from pwagents.llm.budget import Budget, Load, estimate
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
-from pwagents.orion.settings import OrionPlayers
+from pwagents.orion.settings import OrionPlayers, ReinforcedNotebook, SftNotebook
 from pwagents.orion.teacher import llm_teachers
 from pwagents.profiles.build import Profiler
 from pwagents.profiles.catalogue import Catalogue
@@ -23,6 +23,9 @@ from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 from pwagents.web.episode import Agent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Cast:
@@ -89,3 +92,41 @@ def told(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict
     """Who plays a role, for keys; with a language model, how many products it is told about, too."""
     name = getattr(players, role)
     return name if name == "offline" else {"model": name, "shown": players.shown}
+
+
+def sft_cost(settings: SftNotebook) -> "pd.DataFrame":
+    """What language models will be asked in notebook 05 and cost at most, a row a role that one plays.
+
+    Guesses on the safe side: two conversations for each one that is kept, four steps in each.
+    """
+    most, tested = settings.role_play.numbers[-1], settings.study.eval_tasks
+    users = settings.data.n_users + settings.study.training_users
+    # On the test tasks play four references, two models in two ways each, and a model a number.
+    episodes = 2 * most + (7 + len(settings.role_play.scaling)) * tested
+    return _cost(
+        profiler=Load(settings.players.profiler, users, 10, 1_200, 250),
+        teacher=Load(settings.players.teacher, 2 * most + tested, 4, 2_500, 80),
+        **_in_every_episode(settings.players, episodes),
+    )
+
+
+def rl_cost(settings: ReinforcedNotebook) -> "pd.DataFrame":
+    """What language models will be asked in notebook 06, likewise."""
+    trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
+    return _cost(
+        judge=Load(settings.players.judge, trained, 4, 1_500, 10),
+        **_in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks),
+    )
+
+
+def _in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:
+    return {
+        "user": Load(players.user, episodes, 1.5, 1_200, 40),
+        "updater": Load(players.updater, episodes, 4, 900, 150),
+    }
+
+
+def _cost(**loads: Load) -> "pd.DataFrame":
+    names = {"prompt_tokens": "prompt tokens", "completion_tokens": "reply tokens", "usd": "US dollars"}
+    by_models = {role: load for role, load in loads.items() if ":" in load.model}
+    return estimate(by_models).rename(columns=names)

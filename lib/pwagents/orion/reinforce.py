@@ -9,8 +9,7 @@ import numpy as np
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.metrics import grade
 from pwagents.orion.play import play_rollouts
-from pwagents.orion.reward import Rewards
-from pwagents.orion.settings import RewardSettings
+from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.study import Study, from_json, has_answer, make_study
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.ppo import train_ppo

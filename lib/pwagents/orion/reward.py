@@ -12,23 +12,46 @@ recommendation or review after the first earns at most 0 of it.
 """
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field, NonNegativeFloat
 
 from pwagents.embedding import Embedder
 from pwagents.orion.judge import Judge
-from pwagents.orion.settings import RewardSettings, Success
 from pwagents.orion.wishes import earlier_review, has_result
 from pwagents.schema import Benchmark, Split, Trajectory
+from pwagents.settings import settings
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
+
+
+@settings
+class Success:
+    """What counts as success of an episode: the paper does not say."""
+
+    success_rank: Annotated[int, Field(ge=1, le=10)] = 3
+    """A search or recommendation succeeds with the target at this rank or better, in the last attempt."""
+    review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
+    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much
+    on average in the embedded data (:func:`same_user_floor`)."""
+
+
+@settings
+class RewardSettings(Success):
+    """What an episode earns."""
+
+    alignment_weight: NonNegativeFloat = 1.0
+    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    use: Literal["both", "task", "alignment"] = "both"
+    """The whole reward, or one half of it."""
 
 
 class Rewards:
     """The reward of each step: (belief states before each step, trajectory) -> R_t."""
 
-    def __init__(self, judge: Judge, settings: RewardSettings):
-        self.judge, self.settings = judge, settings
+    def __init__(self, judge: Judge, config: RewardSettings):
+        self.judge, self.config = judge, config
 
     def __call__(self, states: Sequence[BeliefState], trajectory: Trajectory) -> list[float]:
         """R_t of each step of one episode."""
@@ -56,7 +79,7 @@ class Rewards:
 
     def _task(self, trajectory: Trajectory) -> float:
         """The reward at the last step for success."""
-        counts = self.settings.use != "alignment" and has_succeeded(trajectory, self.settings)
+        counts = self.config.use != "alignment" and has_succeeded(trajectory, self.config)
         return float(counts)
 
     def _alignment(self, episodes):
@@ -65,11 +88,11 @@ class Rewards:
         steps = [len(trajectory.steps) for _, trajectory in episodes]
         if steps != [len(before) for before, _ in episodes]:
             raise ValueError("an episode needs one belief state for each of its steps")
-        if self.settings.use == "task":
+        if self.config.use == "task":
             return iter([0.0] * len(states))
         actions = [step.action for _, trajectory in episodes for step in trajectory.steps]
         scores = self.judge.scores(states, actions)
-        weight = self.settings.alignment_weight
+        weight = self.config.alignment_weight
         return iter(
             # A good search earns points each time, an episode succeeds only once: without this, searching
             # again and again would pay better than stopping.

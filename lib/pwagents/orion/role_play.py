@@ -21,8 +21,7 @@ from typing import Any
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.store import Store
 from pwagents.orion.played import Failure, Played
-from pwagents.orion.reward import has_succeeded
-from pwagents.orion.settings import Success
+from pwagents.orion.reward import Success, has_succeeded
 from pwagents.profiles.facts import plain
 from pwagents.profiles.types import ContextualProfile
 from pwagents.progress import progress

@@ -16,6 +16,7 @@ from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import records_frame, require_played, run_episodes
 from pwagents.llm.local_model import Loaded, LocalModel, load
+from pwagents.orion.cards import POLICY
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.settings import Decoding
 from pwagents.orion.study import Study
@@ -48,6 +49,7 @@ class OrionRuns:
 
         Args:
             method: the row's name in tables.
+            folder: of a model, or of a run of reinforcement learning, which holds one.
             sampled: at the temperatures of the settings, not greedily.
 
         Raises:
@@ -56,7 +58,8 @@ class OrionRuns:
         decoding = self.study.settings.decoding
         decoding = decoding if sampled else decoding.greedy
         tasks = self.study.test_tasks
-        batches = _Batches(tasks, self._start, decoding, self.study.seed, Path(folder))
+        folder = folder / POLICY if (folder / POLICY).exists() else folder
+        batches = _Batches(tasks, self._start, decoding, self.study.seed, folder)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
         ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]

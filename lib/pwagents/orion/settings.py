@@ -1,5 +1,6 @@
 """Settings of Orion's notebooks, 05 to 07: their groups, and what follows from several groups together."""
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -15,17 +16,17 @@ from pydantic import (
 )
 from pydantic_core import ArgsKwargs
 
-from pwagents.llm.settings import Players, player
+from pwagents.llm.settings import Players, model_folder, player
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.project import project_path
+from pwagents.orion.reward import RewardSettings, Success
 from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
 from pwagents.settings import Numbers, Share, Shares, plain, settings
 from pwagents.web.settings import ShopSettings
 
-SMALL = "small"  # the base model that is made here
+SMALL = "small"
 Listed = Strict(False)  # a list in YAML is a tuple here
 
 
@@ -67,27 +68,25 @@ class BaseSettings:
     """The model that all trainings start from."""
 
     model: str = SMALL
-    """small: a model of half a million parameters, made here; else the folder of a model."""
+    """small, a model of half a million parameters that is made here, or the folder of a model."""
     steps: NonNegativeInt = 0
-    """Steps of each lesson of the small model, at most; 0: as long as it takes."""
+    """Of each lesson of the small model, at most; 0: as long as it takes."""
 
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
-        if model != SMALL and not (project_path(model) / "config.json").exists():
-            raise ValueError(f"{SMALL}, or the folder of a saved model with its config.json")
+        if model != SMALL and not (model_folder(model) / "config.json").exists():
+            raise ValueError(f"{SMALL}, or the folder of a saved model, one with a config.json")
         return model
 
+    @property
+    def is_small(self) -> bool:
+        return self.model == SMALL
 
-@settings
-class Success:
-    """What counts as success of an episode: the paper does not say."""
-
-    success_rank: Annotated[int, Field(ge=1, le=10)] = 3
-    """A search or recommendation succeeds with the target at this rank or better, in the last attempt."""
-    review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
-    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much
-    on average in the embedded data (:func:`pwagents.orion.reward.same_user_floor`)."""
+    @property
+    def backbone(self) -> str:
+        """What tables call the model."""
+        return "small model" if self.is_small else model_folder(self.model).name
 
 
 @settings
@@ -96,16 +95,6 @@ class RolePlaySettings(Success):
 
     n_trajectories: PositiveInt = 400
     """Conversations to learn from. Orion, 4.3: 400."""
-
-
-@settings
-class RewardSettings(Success):
-    """What an episode earns (:mod:`pwagents.orion.reward`)."""
-
-    alignment_weight: NonNegativeFloat = 1.0
-    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
-    use: Literal["both", "task", "alignment"] = "both"
-    """The whole reward, or one half of it."""
 
 
 @settings
@@ -160,7 +149,7 @@ class OnlineSettings(GrpoSettings):
     @property
     def grpo(self) -> GrpoSettings:
         """GRPO's settings alone."""
-        return GrpoSettings(**_fields(GrpoSettings, self) | {"use_vllm": _has_vllm(self.use_vllm)})
+        return GrpoSettings(**_fields(GrpoSettings, self) | {"use_vllm": use_vllm(self.use_vllm)})
 
     @property
     def ppo(self) -> PpoSettings:
@@ -177,15 +166,9 @@ class OnlineSettings(GrpoSettings):
     def _check_vllm(cls, wanted: bool | None, info: ValidationInfo) -> bool | None:
         # Of several GPUs, each holds a part of the weights under FSDP; episodes are played with whole ones.
         apart = info.data.get("sharding") == "fsdp" and info.data.get("n_gpus", 1) > 1
-        if apart and not _has_vllm(wanted):
+        if not use_vllm(wanted) and apart:
             raise ValueError("vLLM, which gets whole weights, where sharding is fsdp; or another sharding")
         return wanted
-
-
-def _has_vllm(wanted: bool | None) -> bool:
-    if wanted is False:
-        return False
-    return use_vllm("auto" if wanted is None else "colocate")
 
 
 @settings
@@ -200,6 +183,10 @@ class OrionSettings(NotebookSettings):
     sft: SftSettings
     play: PlaySettings
 
+    def changed(self, **groups: Mapping[str, Any]) -> Self:
+        """With other values in some groups: ``settings.changed(players={"user": "none"})``."""
+        return replace(self, **{name: replace(getattr(self, name), **new) for name, new in groups.items()})
+
     @property
     def success(self) -> Success:
         return Success(**_fields(Success, self.role_play))
@@ -207,11 +194,6 @@ class OrionSettings(NotebookSettings):
     @property
     def decoding(self) -> Decoding:
         return Decoding(**plain(self.play), shown=self.players.shown, workers=self.players.workers)
-
-    @property
-    def backbone(self) -> str:
-        """What tables call the model."""
-        return "the small model" if self.base.model == SMALL else project_path(self.base.model).name
 
 
 @settings

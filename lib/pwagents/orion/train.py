@@ -7,35 +7,38 @@ grpo = models.reinforced("grpo", sft, settings.rl.grpo, settings.reward, log_tas
 curves = read_curves({"GRPO": grpo})                              the policy itself: grpo / "model"
 """
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.cache import cached_model
+from pwagents.llm.settings import model_folder
+from pwagents.lm.cache import cached_model, hash_of
+from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch
-from pwagents.lm.pretrain import LESSONS, base_model
 from pwagents.lm.settings import SftSettings, Tuning, deciding
-from pwagents.orion.base import BaseText, ids_and_titles
+from pwagents.orion.base import base_for, base_tokenizer
+from pwagents.orion.base_text import BaseText, text_without
 from pwagents.orion.cards import write_orion_card
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import orion_example
 from pwagents.orion.played import Played
 from pwagents.orion.players import told
-from pwagents.orion.reinforce import Stage
+from pwagents.orion.reward import RewardSettings
 from pwagents.orion.role_play import RolePlay, play_roles
-from pwagents.orion.settings import SMALL, RewardSettings
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import EPISODE, Study, as_json
-from pwagents.project import code_hash, project_path
-from pwagents.rl.settings import RlSettings
+from pwagents.project import code_hash
+from pwagents.rl.settings import PpoSettings, RlSettings
 from pwagents.schema import Action
 from pwagents.settings import plain
 from pwagents.web.episode import BeliefState
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 # Code that decides, beside data and settings, what comes out of a training.
 SFT = (*EPISODE, "lm")
@@ -56,19 +59,14 @@ class OrionModels:
     @property
     def base_text(self) -> BaseText:
         """What the small base model is pre-trained on."""
-        taken = ids_and_titles(self.study.benchmark.products)
-        return BaseText(self.study.offline_updater, taken, self.study.seed)
+        return text_without(self.study.benchmark.products, self.study.seed)
 
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
         wanted = self.study.settings.base
-        if wanted.model != SMALL:
-            return project_path(wanted.model)
-        lessons = [
-            replace(each, most_steps=min(each.most_steps, wanted.steps or each.most_steps))
-            for each in LESSONS
-        ]
-        return base_model(self._folder, self.base_text, self.study.seed, lessons)
+        if not wanted.is_small:
+            return model_folder(wanted.model)
+        return base_for(self.study.benchmark.products, self._folder, self.study.seed, wanted.steps)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -119,14 +117,12 @@ class OrionModels:
             "data": f"{benchmark.name}, {benchmark.content_hash}",
             "trajectories": len(played),
             "shown": shown,
-            "examples": _digest(examples),
+            "examples": hash_of(examples),
         }
         return self._cached("orion-sft", start, facts, config, SFT, make)
 
-    def reinforced(
-        self, stage: Stage, start: Path, config: RlSettings, reward: RewardSettings, log_tasks: int
-    ) -> Path:
-        """Train the policy in ``start`` by GRPO or PPO; the folder of the run.
+    def reinforced(self, start: Path, config: RlSettings, reward: RewardSettings, log_tasks: int) -> Path:
+        """Train the policy in ``start`` by GRPO or PPO, as ``config`` has it; the folder of the run.
 
         The trained policy is in ``<folder>/model``, the log is read by
         :func:`pwagents.rl.log.read_curves`.
@@ -134,7 +130,7 @@ class OrionModels:
         Args:
             log_tasks: test tasks for the evaluations of the log.
         """
-        study = self.study
+        study, stage = self.study, "ppo" if isinstance(config, PpoSettings) else "grpo"
         given = {"reward": plain(reward), "log_tasks": log_tasks}
 
         def make(folder: Path) -> None:
@@ -147,10 +143,10 @@ class OrionModels:
         tasks = [task.task_id for task in (*study.train_tasks, *study.test_tasks)]
         judge = told(study.settings.players, "judge")
         if judge != "offline":
-            judge |= {"prompt": _digest(prompts())}
+            judge |= {"prompt": hash_of(prompts())}
         aside = {"workers", "temperature", "review_temperature"}  # the temperatures are those of ``config``
         decoding = {k: v for k, v in plain(study.settings.decoding).items() if k not in aside}
-        facts = {"study": study.facts, "judge": judge, "decoding": decoding, "tasks": _digest(tasks)}
+        facts = {"study": study.facts, "judge": judge, "decoding": decoding, "tasks": hash_of(tasks)}
         return self._cached(f"orion-{stage}", start, facts | given, config, RL, make)
 
     @property
@@ -181,5 +177,19 @@ class OrionModels:
         return cached_model(self._folder, name, parts, make_with_card)
 
 
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+_PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn
+
+
+def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
+    """What says how large the base model is, also before the small one is made."""
+    if not settings.base.is_small:
+        return model_folder(settings.base.model)
+    from pwagents.lm.small import make_small_model
+
+    return make_small_model(base_tokenizer(), settings.seed).config
+
+
+def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:
+    """A training by rewards, for :func:`pwagents.lm.fit.require_fit`."""
+    length = settings.play.episode_tokens + settings.play.turn_tokens + _PROMPT_TOKENS
+    return Plan(config, length, episodes=min(settings.play.batch_size, config.episodes // config.n_gpus))

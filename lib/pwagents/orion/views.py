@@ -1,29 +1,34 @@
-"""Tables of what trained agents achieve and of what training changed, made of runs' records.
+"""What notebooks 05 to 07 show of studies, trainings and results: tables, and pages for single examples."""
 
-What an agent asks and searches for, without its words: "color + type", "brand, then color".
-
-A control: agents that are told another user's profile. What is personal must then be worth nothing.
-"""
-
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pwagents.data.instructions import content_words
 from pwagents.data.synthetic import Truth
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.statistics import paired_test, summarise
-from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
-from pwagents.profiles.offline_update import OfflineUpdater
-from pwagents.profiles.types import ContextualProfile
-from pwagents.profiles.update import settle
-from pwagents.schema import Product, Task, Trajectory
-from pwagents.seeds import rng
+from pwagents.evaluation.paper import beside
+from pwagents.evaluation.statistics import noise_floor, paired_test, summarise
+from pwagents.evaluation.tables import Shown
+from pwagents.lm.card import CARD
+from pwagents.lm.tokens import Example
+from pwagents.orion.reward import is_at_rank
+from pwagents.orion.role_play import RolePlay
+from pwagents.schema import Task
 from pwagents.tasks.ambiguity import WordIndex
-from pwagents.web.episode import Context
-from pwagents.web.functions import FUNCTION_OF
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+METRICS = {  # columns of episodes -> headings
+    "result_final": "result accuracy",
+    "step_accuracy": "function accuracy",
+    "steps": "steps",
+    "asks": "questions",
+}
+RANKS = (1, 3, 10)  # of :func:`success_by_rank`
 FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
 
 
@@ -104,102 +109,90 @@ def _paired(a: pd.Series, b: pd.Series) -> dict[str, float]:
     return {name: test[name] for name in ("difference", "low", "high", "p", "n_tasks", "n_users")}
 
 
-TYPE, OTHER, NOTHING = "type", "other words", "nothing"
-
-
-def query_pattern(query: str, catalogue: Catalogue) -> str:
-    """The attributes that a query names, in alphabetical order: "brand + color + type".
-
-    ``type`` stands for words of products' titles that are no attribute's value, "other words" for the rest.
-    """
-    found = [trait for _, trait in catalogue.find(query)]
-    taken = {word for trait in found for word in trait.value.lower().split()}
-    names = {trait.about for trait in found}
-    if not set(query.lower().split()).isdisjoint(BANDS):
-        names.add("price")
-    for word in content_words(query):
-        if word not in taken and word not in BANDS:
-            names.add(TYPE if catalogue.is_used(Trait(TOPIC, word)) else OTHER)
-    return " + ".join(sorted(names)) or NOTHING
-
-
-def queries(trajectory: Trajectory, catalogue: Catalogue) -> list[str]:
-    """The patterns of an episode's searches, each once."""
-    texts = [step.action.arguments["query"] for step in _valid(trajectory, FUNCTION_OF["search"])]
-    return list(dict.fromkeys(query_pattern(text, catalogue) for text in texts))
-
-
-def questions(trajectory: Trajectory, updater: OfflineUpdater) -> list[str]:
-    """What an episode's questions are about, in their order, as one pattern: "color, brand"."""
-    texts = [step.action.arguments["content"] for step in _valid(trajectory, "respond")]
-    abouts = [updater.asked(text) or "something else" for text in texts]
-    return [", ".join("anything" if about == TOPIC else about for about in abouts) or NOTHING]
-
-
-def _valid(trajectory: Trajectory, function: str):
-    return (step for step in trajectory.steps if step.action.name == function and not step.error)
-
-
-def frequent_patterns(
-    records: Sequence[EpisodeRecord], patterns_of: Callable[[Trajectory], list[str]], n: int = 10
-) -> pd.DataFrame:
-    """The ``n`` most frequent patterns of each method, side by side.
+def success_by_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """Success rates of search and recommendation at stricter and laxer ranks.
 
     Args:
-        records: of one or several methods; those that were not scored are left out.
-        patterns_of: the patterns of an episode, such as :func:`queries`.
+        frame: one row an episode with ``method``, ``type`` and ``result_final``
+            (:func:`pwagents.evaluation.runner.records_frame`); episodes that were not scored are left out.
 
     Returns:
-        Rows by ``rank``; a method's columns are ``pattern``, ``share`` of its episodes that have it, and the
-        ``result accuracy`` of these episodes.
+        One row a method and type: "rank 1", "rank <= 3", "rank <= 10", and the number of episodes. A type
+        that is the same in all rows is left out.
     """
-    scored = [record for record in records if record.outcome == "scored"]
-    rows = [
-        (record.method, pattern, record.grade.result_final)
-        for record in scored
-        for pattern in patterns_of(record.trajectory)
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "pattern", "result"])
-    parts = {}
-    for method, episodes in Counter(record.method for record in scored).items():
-        groups = frame[frame["method"] == method].groupby("pattern")["result"]
-        table = pd.DataFrame({"share": groups.size() / episodes, "result accuracy": groups.mean()})
-        table = table.rename_axis("pattern").reset_index()
-        table = table.sort_values(["share", "pattern"], ascending=[False, True]).head(n)
-        parts[method] = table.set_axis(range(1, len(table) + 1))
-    return pd.concat(parts, axis=1).rename_axis("rank")
+    scored = frame[frame["type"] != "review"].dropna(subset=["result_final"])
+    rates = {
+        f"rank {'<= ' if rank > 1 else ''}{rank}": scored["result_final"].map(
+            lambda result, rank=rank: float(is_at_rank(result, rank))
+        )
+        for rank in RANKS
+    }
+    groups = scored[["method", "type"]].assign(**rates).groupby(["method", "type"], sort=False)
+    table = groups.mean().assign(episodes=groups.size()).reset_index()
+    return table.drop(columns="type") if table["type"].nunique() == 1 else table
 
 
-def foreign_contexts(
-    tasks: Sequence[Task], products: Mapping[str, Product], context_of: Callable[[Task], Context], seed: int
-) -> dict[str, Context]:
-    """task_id -> what the episode begins with when profiles are shuffled between users.
-
-    A task gets the past of another user, drawn by lot: P_ctx,0 and the ids bought, as retrieval found them
-    for a task of the same type whose target is of the same category, where another user has one. So the
-    profile is about the right sort of products and differs in whose it is alone. What the own instruction
-    states stays as it was, and so does the earlier review that the agent is told of in a review task.
+def beside_orion(frame: pd.DataFrame, table: str, rows: Mapping[str, str], backbone: str) -> pd.DataFrame:
+    """Trained rows of Orion and ours, each in a row of its own, for the tasks that were played here.
 
     Args:
-        context_of: the own context of a task, such as :meth:`pwagents.orion.study.Study.context`.
-
-    Raises:
-        ValueError: all tasks are of one user.
+        frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
+        table: "Table 1", by task, or "Table 2", overall: without columns unless all three types were played.
+        rows: our method -> the paper's row that it is compared with.
+        backbone: of our methods, for their rows' names.
     """
-    if len({task.user_id for task in tasks}) < 2:
-        raise ValueError("profiles cannot be shuffled between the users of these tasks: there is only one")
-    order = [tasks[i] for i in rng(seed, "shuffled profiles").permutation(len(tasks))]
-    made = {}
-    for i, task in enumerate(order):
-        others = [other for other in (*order[i + 1 :], *order[:i]) if other.user_id != task.user_id]
-        category = products[task.target].category
-        alike = [o for o in others if products[o.target].category == category and o.type == task.type]
-        made[task.task_id] = _blend(context_of(task), context_of((alike or others)[0]))
-    return {task.task_id: made[task.task_id] for task in tasks}
+    ours = {method: f"{method} ({backbone})" for method in rows}
+    both = beside(frame, "Orion", table, ours)
+    both = both[both.index.isin([*rows.values(), *ours.values()])]
+    here = both.xs("here", axis=1, level=1)
+    played = here.columns[here.notna().any()]
+    return both[[column for column in both if column[0] in played]]
 
 
-def _blend(own: Context, other: Context) -> Context:
-    """The other's past under what the own instruction states."""
-    past = tuple(line for line in other.profile.lines if line.provenance != "stated")
-    stated = [line for line in own.profile.lines if line.provenance == "stated"]
-    return Context(settle(ContextualProfile(lines=past), stated), other.bought)
+def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
+    """How many conversations were kept, and why others were not, the most frequent reason first."""
+    counts = {"kept": len(role_play.kept), **dict(role_play.failures.most_common())}
+    frame = pd.DataFrame(counts.items(), columns=["outcome", "conversations"])
+    return frame.assign(share=frame["conversations"] / frame["conversations"].sum())
+
+
+def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """:func:`noise_floor` under headings that say what the columns are."""
+    headings = {
+        "sd": "deviation of seeds",
+        "largest": "largest difference of two seeds",
+        "must_exceed": "what a difference must exceed",
+    }
+    return noise_floor(frame, metric).rename(columns=headings)
+
+
+def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Shown:
+    """A conversation token by token, those that the loss is on coloured; what they say is escaped.
+
+    Args:
+        most: of its tokens, the first; long ones fill a page.
+    """
+    learned = sum(example.mask)
+    tokens = list(zip(example.input_ids, example.mask, strict=True))[:most]
+    lines = [
+        _token(f"learned from: {learned:,} tokens", True)
+        + _token(f"given: {len(example.mask) - learned:,} tokens", False)
+    ]
+    for is_learned, run in groupby(tokens, key=lambda token: token[1]):
+        lines.append("".join(_token(tokenizer.decode([token]), bool(is_learned)) for token, _ in run))
+    page = "".join(f'<div style="margin:0 0 10px 0">{line}</div>' for line in lines)
+    look = "font:13px/1.9 monospace;max-width:1000px;overflow-wrap:anywhere;background:#fff;padding:8px"
+    return Shown(f'<div style="{look}">{page}</div>')
+
+
+def _token(text: str, is_learned: bool) -> str:
+    colour = "#9fd3f5" if is_learned else "#ececec"
+    look = f"background:{colour};color:#111;border-right:1px solid #bbb;padding:1px 2px;white-space:pre-wrap"
+    return f'<span style="{look}">{escape(text)}</span>'
+
+
+def show_card(folder: Path) -> Shown:
+    """A model's card as text: its headings are none of the notebook's."""
+    _, _, card = (folder / CARD).read_text("utf-8").split("---", 2)
+    look = "background:#fff;color:#111;border:1px solid #ccc;padding:8px 12px;white-space:pre-wrap"
+    return Shown(f'<pre style="{look}">{escape(card.strip())}</pre>')

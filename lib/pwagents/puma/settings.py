@@ -15,13 +15,12 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pwagents.llm.settings import Players, model_folder, player
+from pwagents.llm.settings import Players, player
 from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
+from pwagents.orion.settings import BaseSettings
 from pwagents.settings import Numbers, settings
 from pwagents.web.settings import ShopSettings
-
-SMALL = "small"
 
 
 @settings
@@ -33,31 +32,11 @@ class PumaPlayers(Players):
 
 
 @settings
-class BaseSettings:
-    """The model that all trainings start from."""
+class PumaBase(BaseSettings):
+    """The model that all trainings start from: LLaMA-2-7B in the paper."""
 
-    model: str = SMALL
-    """small, the model that is made here, or the folder of a model. PersonalWAB: LLaMA-2-7B."""
-    steps: NonNegativeInt = 0
-    """Of each lesson of the small model, at most; 0: as long as it takes."""
     dialogues: NonNegativeInt = 19_200
     """Made-up dialogues in PUMA's format that the small model then reads."""
-
-    @field_validator("model")
-    @classmethod
-    def _check_model(cls, model: str) -> str:
-        if model != SMALL and not (model_folder(model) / "config.json").exists():
-            raise ValueError(f"{SMALL}, or the folder of a saved model, one with a config.json")
-        return model
-
-    @property
-    def is_small(self) -> bool:
-        return self.model == SMALL
-
-    @property
-    def backbone(self) -> str:
-        """What tables call the model."""
-        return "small model" if self.is_small else model_folder(self.model).name
 
 
 @settings
@@ -94,7 +73,7 @@ class PumaNotebook(NotebookSettings):
 
     shop: ShopSettings
     players: PumaPlayers
-    base: BaseSettings
+    base: PumaBase
     study: StudySettings
     identify: SftSettings
     """Step 1: instruction -> function."""

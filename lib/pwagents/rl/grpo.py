@@ -11,14 +11,14 @@ step's episodes are used for one update, so the clipping never acts unless vLLM 
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pwagents.rl.log import open_run, save_policy
+from pwagents.lm.load import load_model, with_adapter
+from pwagents.lm.trainer import quiet
 from pwagents.rl.rollout import Evaluate, Play, StepRewards
+from pwagents.rl.run import open_run, save_policy
 from pwagents.rl.settings import GrpoSettings
-from pwagents.schema import Task, check_choice
-
-Vllm = Literal["auto", "none", "colocate"]
+from pwagents.schema import Task
 
 
 def train_grpo(
@@ -55,29 +55,32 @@ def train_grpo(
     checkpoint, log = open_run(folder, "grpo", config, tasks)
     if (folder / "model").exists():
         return folder / "model"
-    from pwagents.lm.load import load_policy
     from pwagents.rl.grpo_trainer import EpisodeTrainer
 
-    policy = load_policy(model, config)
-    trainer = EpisodeTrainer(policy, tokenizer, tasks, play, rewards, config, log, evaluate)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    policy = with_adapter(load_model(model, config), config)
+    if config.beta and not policy.config._name_or_path:  # TRL loads the reference itself
+        raise ValueError("beta needs the model it starts from once more: give it as a folder")
+    with quiet():
+        trainer = EpisodeTrainer(policy, tokenizer, tasks, play, rewards, config, log, evaluate)
+        trainer.train(resume_from_checkpoint=checkpoint)
     save_policy(trainer.accelerator, trainer.model_wrapped, tokenizer, folder / "model")
     return folder / "model"
 
 
-def use_vllm(choice: Vllm) -> bool:
+def use_vllm(wanted: bool | None) -> bool:
     """Whether vLLM plays the episodes, on the GPU that the training is on.
 
     Args:
-        choice: auto takes it where the package is installed and there is a GPU; colocate insists on it.
+        wanted: None takes it where the package is installed and there is a GPU; True insists on it.
 
     Raises:
         ValueError: it is insisted on, but it is not there.
     """
+    if wanted is False:
+        return False
     import torch
 
-    check_choice("vllm", choice, Vllm)
     there = find_spec("vllm") is not None and torch.cuda.is_available()
-    if choice == "colocate" and not there:
-        raise ValueError("vllm: colocate needs the package vllm and a GPU; vllm: auto goes without them")
-    return choice != "none" and there
+    if wanted and not there:
+        raise ValueError("the package vllm and a GPU; none goes without them where they are missing")
+    return there

@@ -1,0 +1,60 @@
+"""A control: agents that are told another user's profile. What is personal must then be worth nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pwagents.orion.runs import OrionRuns
+from pwagents.orion.study import Study
+from pwagents.profiles.types import ContextualProfile
+from pwagents.profiles.update import settle
+from pwagents.schema import Product, Task
+from pwagents.seeds import rng
+from pwagents.web.episode import Context
+
+
+def shuffled_runs(study: Study) -> OrionRuns:
+    """Plays the test tasks with profiles shuffled between their users.
+
+    Raises:
+        ValueError: see :func:`foreign_contexts`.
+    """
+    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.context, study.seed)
+    return OrionRuns(
+        study,
+        start=lambda task: study.start(task, foreign[task.task_id]),
+        variant={"profiles": "another user's", "seed": study.seed},
+    )
+
+
+def foreign_contexts(
+    tasks: Sequence[Task], products: Mapping[str, Product], context_of: Callable[[Task], Context], seed: int
+) -> dict[str, Context]:
+    """task_id -> what the episode begins with when profiles are shuffled between users.
+
+    A task gets the past of another user, drawn by lot: P_ctx,0 and the ids bought, as retrieval found them
+    for a task of the same type whose target is of the same category, where another user has one. So the
+    profile is about the right sort of products and differs in whose it is alone. What the own instruction
+    states stays as it was, and so does the earlier review that the agent is told of in a review task.
+
+    Args:
+        context_of: the own context of a task, such as :meth:`pwagents.orion.study.Study.context`.
+
+    Raises:
+        ValueError: all tasks are of one user.
+    """
+    if len({task.user_id for task in tasks}) < 2:
+        raise ValueError("profiles cannot be shuffled between the users of these tasks: there is only one")
+    order = [tasks[i] for i in rng(seed, "shuffled profiles").permutation(len(tasks))]
+    made = {}
+    for i, task in enumerate(order):
+        others = [other for other in (*order[i + 1 :], *order[:i]) if other.user_id != task.user_id]
+        category = products[task.target].category
+        alike = [o for o in others if products[o.target].category == category and o.type == task.type]
+        made[task.task_id] = _blend(context_of(task), context_of((alike or others)[0]))
+    return {task.task_id: made[task.task_id] for task in tasks}
+
+
+def _blend(own: Context, other: Context) -> Context:
+    """The other's past under what the own instruction states."""
+    past = tuple(line for line in other.profile.lines if line.provenance != "stated")
+    stated = [line for line in own.profile.lines if line.provenance == "stated"]
+    return Context(settle(ContextualProfile(lines=past), stated), other.bought)
