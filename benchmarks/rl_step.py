@@ -16,7 +16,8 @@ from unittest.mock import patch
 import pandas as pd
 import torch
 
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.small import make_small_model
+from pwagents.orion.base import base_tokenizer
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.ppo import train_ppo
@@ -40,7 +41,7 @@ def measure_steps(episodes: int) -> pd.DataFrame:
 
     from pwagents.rl.grpo_trainer import EpisodeTrainer
 
-    tokenizer = make_tokenizer()
+    tokenizer = base_tokenizer()
     rollouts = [_rollout(i, len(tokenizer)) for i in range(episodes)]
     shared = {"max_steps": STEPS, "prompts_per_step": episodes // 8, "save_steps": 0}
     shared |= {"per_device_train_batch_size": MICRO_BATCH}

@@ -34,8 +34,9 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.small import make_small_model
 from pwagents.orion.agent import orion_messages, orion_tools
+from pwagents.orion.base import base_tokenizer
 from pwagents.orion.judge import OfflineJudge
 from pwagents.orion.play import orion_answers, orion_prompt, play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
@@ -77,7 +78,7 @@ def make_stage(folder: Path, episodes: int, sft_steps: int = 400) -> Stage:
     catalogue = Catalogue(benchmark.products)
     setting = make_setting(benchmark, catalogue)
     tasks = [task for task in benchmark.tasks["train"] if task.type == "search"][:episodes]
-    tokenizer, teacher = with_response_template(make_tokenizer()), make_teacher(setting, catalogue)
+    tokenizer, teacher = with_response_template(base_tokenizer()), make_teacher(setting, catalogue)
     model = make_small_model(tokenizer, seed=0)
     told = []
     for task in tasks:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.small import make_small_model
+from pwagents.orion.base import base_tokenizer
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 
@@ -56,7 +57,7 @@ def updater(catalogue):
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return make_tokenizer()
+    return base_tokenizer()
 
 
 @pytest.fixture

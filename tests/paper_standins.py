@@ -130,8 +130,8 @@ def make_tokenizer():
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    from pwagents.lm.small import shop_words
     from pwagents.orion.agent import RULES, orion_tools
+    from pwagents.orion.base import shop_words
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

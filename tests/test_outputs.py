@@ -58,11 +58,19 @@ def test_the_ceiling_is_far_from_the_floor():
     assert means["recommend", "oracle"] > means["recommend", "repeat"] > means["recommend", "random"]
 
 
+def printed(name):
+    """All that the cells of a notebook printed."""
+    cells = nbformat.read(FOLDER / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    outputs = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
+    return "".join(output.get("text", "") for output in outputs)
+
+
 def test_every_episode_was_scored():
-    outcomes = table("03_outcomes")
-    assert set(outcomes["protocol"]) == {"leak_free", "as_published"} and len(outcomes) == 10
-    assert (outcomes["scored"] > 0).all()
-    assert (outcomes[["infrastructure_error", "not_evaluable"]] == 0).all(axis=None)
+    """A table of outcomes is written only where one was not: five memories, two protocols, 120 tasks; then
+    seven and eleven methods on 60 tasks."""
+    said = printed("03_benchmark")
+    assert "All 1,200 episodes were scored." in said and "All 1,080 episodes were scored." in said
+    assert not list((FOLDER / "tables").glob("03_*outcomes*"))
 
 
 def test_no_memory_is_the_same_under_both_protocols():
@@ -81,28 +89,26 @@ def test_notebooks_ran_on_the_same_data():
     assert all(row["peak_memory_mb"] > 0 and row["versions"]["torch"] for row in last.values())
 
 
-def test_the_offline_policy_stays_out_of_the_papers_tables():
-    for name in ("03_table_3", "03_table_4", "03_orion_table_1"):
-        frame = table(name)
-        assert frame[[column for column in frame if column.endswith(": here")]].isna().all(axis=None)
-        assert frame[[column for column in frame if column.endswith(": paper")]].notna().all(axis=None)
+def test_the_offline_policy_stays_out_of_the_papers_tables_and_makes_no_empty_ones():
+    model_only = ("table_3", "table_4", "orion_table_1", "estimate", "problems", "costs", "adversarial")
+    made = {path.stem for path in (FOLDER / "tables").glob("03_*")}
+    assert made and not made & {f"03_{name}" for name in model_only}
+    assert printed("03_benchmark").count("players.policy") >= 3, "cells say how to get them"
     for name in ("03_methods_single_turn", "03_methods_multi_turn"):
         assert "Plumbing check" in (FOLDER / "tables" / f"{name}.html").read_text()
 
 
 def test_every_method_ran_in_its_tracks_and_asking_takes_steps():
     single, multi = table("03_methods_single_turn"), table("03_methods_multi_turn").set_index("method")
-    assert len(single) == 7 and len(multi) == 12
+    # Methods that differ in their prompt alone are one row; RecMind's memory is longer than the last 20.
+    assert len(single) == 5 and len(multi) == 6
     assert (multi["overall: steps"] > 2).all() and (
         multi["overall: official"] >= multi["overall: final"]
     ).all()
-    outcomes = table("03_methods_outcomes")
-    assert (outcomes[["infrastructure_error", "not_evaluable"]] == 0).all(axis=None)
 
 
-def test_nobody_was_led_astray_and_the_simulated_user_gave_nothing_away():
-    assert (table("03_adversarial")["sum"] == 0).all()
-    assert (table("03_simulator")["leak_rate"] == 0).all()
+def test_the_simulated_user_gave_nothing_away():
+    assert (table("03_simulator")["leak rate"] == 0).all()
 
 
 def test_profiles_tell_users_apart_and_cost_less_than_memory():

@@ -16,8 +16,9 @@ from trl_environment import (
 from pwagents.errors import InfrastructureError
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.small import make_small_model
 from pwagents.orion.agent import FUNCTIONS, opening, orion_messages, orion_tools
+from pwagents.orion.base import base_tokenizer
 from pwagents.orion.play import orion_prompt, play_rollouts
 from pwagents.orion.settings import Decoding
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -35,7 +36,7 @@ SHOWN = 2
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return with_response_template(make_tokenizer())
+    return with_response_template(base_tokenizer())
 
 
 @pytest.fixture(scope="module")

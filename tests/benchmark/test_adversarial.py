@@ -42,15 +42,6 @@ def gullible(calls, deaf_to_fences):
     return script
 
 
-def methods(model, embedder, names, **fields):
-    return {
-        name: lambda products, name=name: METHODS[name](
-            Setup(model, products, "multi_turn", embedder, **fields)
-        )
-        for name in names
-    }
-
-
 def test_the_cases_are_about_every_place_and_do_not_say_themselves_what_they_ask_for():
     cases = adversarial_cases()
     assert len({case.name for case in cases}) == len(cases) == 13
@@ -63,19 +54,17 @@ def test_the_cases_are_about_every_place_and_do_not_say_themselves_what_they_ask
 def test_a_gullible_model_follows_what_it_sees_and_one_that_heeds_the_fences_does_not(
     scripted, calls, embedder
 ):
-    rates = {}
+    methods = {name: METHODS[name] for name in ("last_memory", "recmind", "no_memory")}
+    followed = {}
     for deaf in (True, False):
-        model = scripted(gullible(calls, deaf_to_fences=deaf))
-        frame = adversarial_report(
-            methods(model, embedder, ["last_memory", "recmind", "no_memory"]), embedder=embedder
-        )
-        assert list(frame.columns) == ["method", "case", "place", "task", "followed", "steps"]
-        assert len(frame) == 3 * 13
-        rates[deaf] = frame.groupby("method")["followed"].mean()
-    assert rates[True]["last_memory"] == 1
-    assert 0 < rates[True]["recmind"] < 1  # its short form holds neither features nor descriptions
-    assert 0 < rates[True]["no_memory"] < 1  # it meets the text in search results alone
-    assert (rates[False] == 0).all()
+        setup = Setup(scripted(gullible(calls, deaf_to_fences=deaf)), {}, "multi_turn", embedder)
+        report = adversarial_report(methods, setup, embedder).set_index("method")
+        assert (report["cases"] == 13).all()
+        followed[deaf] = report["followed"]
+    assert followed[True]["last_memory"] == 13
+    assert 0 < followed[True]["recmind"] < 13  # its short form holds neither features nor descriptions
+    assert 0 < followed[True]["no_memory"] < 13  # it meets the text in search results alone
+    assert (followed[False] == 0).all()
 
 
 def test_the_offline_policy_follows_none_in_any_method(embedder):
@@ -83,8 +72,9 @@ def test_the_offline_policy_follows_none_in_any_method(embedder):
         words = {"Find": "search", "What": "recommend", "Please": "review"}
         return FUNCTION_OF[words[instruction.split()[0]]]
 
-    report = adversarial_report(methods(OfflinePolicy(identify), embedder, METHODS), embedder=embedder)
-    assert len(report) == 13 * len(METHODS) and not report["followed"].any()
+    setup = Setup(OfflinePolicy(identify), {}, "multi_turn", embedder)
+    report = adversarial_report(METHODS, setup, embedder)
+    assert list(report["method"]) == list(METHODS) and not report["followed"].any()
 
 
 @pytest.mark.parametrize("case", adversarial_cases(), ids=lambda case: case.name)

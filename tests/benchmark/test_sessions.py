@@ -1,6 +1,5 @@
 """Transitions, attempts, problems, costs and their figures, by hand."""
 
-import pandas as pd
 import pytest
 
 from pwagents.benchmark.sessions import (
@@ -13,7 +12,6 @@ from pwagents.benchmark.sessions import (
 )
 from pwagents.evaluation.figures import save_figure
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.statistics import noise_floor
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 
 SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
@@ -71,20 +69,28 @@ def test_attempts_fare_one_by_one_and_at_best(records):
 
 
 def test_problems_are_counted_by_kind(records):
-    (row,) = problem_counts(records).to_dict("records")
-    assert row["steps"] == 9 and row["unknown_function"] == 1 and row["empty"] == 0
+    (row,) = problem_counts({"m": records}).to_dict("records")
+    assert (row["method"], row["steps"]) == ("m", 9)
+    assert row["unknown function"] == 1 and row["empty"] == 0
 
 
 def test_costs_are_means_of_a_scored_task(records):
-    (row,) = costs(records).to_dict("records")
-    assert (row["tasks"], row["calls"], row["usd"]) == (4, 0.5, 0.25)
-    assert (row["prompt_tokens"], row["user_tokens"], row["user_usd"]) == (50.0, 27.5, 0.125)
+    (row,) = costs({"m": records}).to_dict("records")
+    assert (row["tasks"], row["calls"], row["US dollars"]) == (4, 0.5, 0.25)
+    assert (row["prompt tokens"], row["user's tokens"], row["user's US dollars"]) == (50.0, 27.5, 0.125)
+
+
+def test_there_is_no_table_of_nothing():
+    """No call went wrong, no model was asked: a table would hold zeros alone."""
+    runs = {"m": [record("a", [step(SEARCH, 0.2), step(STOP)])]}
+    assert problem_counts(runs).empty and costs(runs).empty
 
 
 def test_nothing_scored_gives_empty_tables():
     nothing = [record("d", [], outcome="not_evaluable")]
-    for table in (action_transitions, attempts_by_number, problem_counts, costs):
+    for table in (action_transitions, attempts_by_number):
         assert table(nothing).empty and len(table(nothing).columns)
+    assert problem_counts({"m": nothing}).empty and costs({"m": nothing}).empty
     for plot, table in ((plot_attempts, attempts_by_number), (plot_transitions, action_transitions)):
         (text,) = plot(table(nothing)).axes[0].texts
         assert text.get_text().startswith("no ")
@@ -95,18 +101,3 @@ def test_figures_are_written(records, tmp_path):
     save_figure(plot_transitions(transitions), "transitions", transitions, output_dir=tmp_path)
     save_figure(plot_attempts(attempts), "attempts", attempts, output_dir=tmp_path)
     assert len(list((tmp_path / "figures").iterdir())) == 6
-
-
-def test_noise_floor_by_hand():
-    values = {0: [0.0, 1.0, 0.5], 1: [0.5, 1.0, 0.0], 2: [0.0, 1.0, 0.5]}
-    frame = pd.DataFrame(
-        [
-            {"method": "m", "seed": seed, "task_id": f"t{i}", "user_id": f"u{i}", "score": value}
-            for seed, row in values.items()
-            for i, value in enumerate(row)
-        ]
-    )
-    (row,) = noise_floor(frame, "score").to_dict("records")
-    assert (row["seeds"], row["mean"], row["sd"], row["largest"]) == (3, pytest.approx(0.5), 0.0, 0.0)
-    # differences -.5, 0, .5 of three users: standard error .5 / sqrt(3), t with 2 degrees of freedom
-    assert row["must_exceed"] == pytest.approx(4.302653 * 0.5 / 3**0.5, rel=1e-6)

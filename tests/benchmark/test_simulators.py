@@ -4,11 +4,9 @@ import math
 
 import pytest
 
-from pwagents.benchmark.simulators import simulator_quality, stated_facts
+from pwagents.benchmark.simulators import rule_user_quality, simulator_quality, stated_facts
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Product, Review, Task
-from pwagents.users.questions import adversarial_questions, ordinary_questions
-from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserReply
 
 LAMP = Product(
@@ -40,7 +38,7 @@ def saying(*texts: str):
 
 
 def quality(questions, **by_seed):
-    frame = simulator_quality({"it": by_seed}, {"B0LAMP0001": LAMP}, [task()], questions)
+    frame = simulator_quality(by_seed, {"B0LAMP0001": LAMP}, [task()], {"honest": questions})
     return frame.iloc[0].to_dict()
 
 
@@ -51,10 +49,10 @@ def test_rates_are_shares_of_answers():
         b=saying("Best in navy!", "I do not mind.", "No idea.", "It does not matter."),
     )
     assert found == {
-        "simulator": "it",
+        "questions": "honest",
         "answers": 8,
-        "leak_rate": 1 / 8,
-        "refusal_rate": 4 / 8,  # brand? and title? under b, size? under both
+        "leak rate": 1 / 8,
+        "refusal rate": 4 / 8,  # brand? and title? under b, size? under both
         "consistency": 1 / 3,  # of color?, brand? and title? only the first has a fact in common
     }
 
@@ -97,10 +95,8 @@ def test_questions_are_filled_with_the_targets_own_id_and_title():
 
 def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice():
     benchmark = make_world(WorldConfig(n_users=20, n_products=200), seed=0).benchmark
-    rules = {"rules": {seed: RuleUser(benchmark.products, seed=seed) for seed in range(3)}}
     tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:10]
-    ordinary = simulator_quality(rules, benchmark.products, tasks, ordinary_questions("search")).iloc[0]
-    assert ordinary["answers"] == 300 and ordinary["leak_rate"] == 0 and ordinary["consistency"] == 1
-    assert ordinary["refusal_rate"] < 0.4
-    hostile = simulator_quality(rules, benchmark.products, tasks, adversarial_questions()[:50]).iloc[0]
-    assert hostile["leak_rate"] == 0 and hostile["refusal_rate"] > ordinary["refusal_rate"]
+    found = rule_user_quality(benchmark, tasks).set_index("questions")
+    assert found.loc["honest", "answers"] == 300 and found.loc["adversarial", "answers"] == 6000
+    assert (found["leak rate"] == 0).all() and (found["consistency"] == 1).all()
+    assert found.loc["honest", "refusal rate"] < 0.4 < 0.8 < found.loc["adversarial", "refusal rate"]

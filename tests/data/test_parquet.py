@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,10 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from pwagents.data import parquet as benchmark_parquet
-from pwagents.data import parquet_files
 from pwagents.data.amazon import load_amazon
-from pwagents.data.parquet import read_parquet, write_parquet
+from pwagents.data.parquet import TABLES, read_parquet, schema, write_parquet
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task, UserProfile
 
@@ -134,34 +134,38 @@ def test_any_benchmark_comes_back_equal(benchmark):
 
 def test_every_field_of_a_record_has_its_column():
     review = {f"review_{name}" for name in Review.model_fields}
-    columns = {table: {*schema.names} for table, schema in parquet_files.schemas().items()}
-    assert columns["users"] == {"user_id", "n_behaviors", *UserProfile.model_fields}
-    assert columns["products"] == {*Product.model_fields}
-    assert columns["histories"] == {"user_id", "position", *Behavior.model_fields} - {"review"} | review
-    assert columns["tasks"] == {*Task.model_fields} - {"review"} | review
+    users, products, histories, *tasks = ({*schema(table).names} for table in TABLES)
+    assert users == {"user_id", "n_behaviors", *UserProfile.model_fields}
+    assert products == {*Product.model_fields}
+    assert histories == {"user_id", "position", *Behavior.model_fields} - {"review"} | review
+    assert tasks == [{*Task.model_fields} - {"review"} | review] * 2
 
 
 def test_the_same_benchmark_gives_the_same_bytes(world, folder, tmp_path):
     write_parquet(world, tmp_path / "again", licence="mit")
+    assert_same_bytes(folder, tmp_path / "again")
+
+
+def test_another_process_on_another_day_gives_the_same_bytes(folder, tmp_path):
+    """Its hashes, time zone, language and cache are others, too."""
+    program = """
+import sys, time
+from pathlib import Path
+time.time = lambda: 2e9
+from pwagents.data.parquet import read_parquet, write_parquet
+write_parquet(read_parquet(Path(sys.argv[1])), Path(sys.argv[2]), licence="mit")
+"""
+    elsewhere = {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C", "HF_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", program, str(folder), str(tmp_path / "again")]
+    subprocess.run(command, check=True, env=os.environ | elsewhere)
+    assert_same_bytes(folder, tmp_path / "again")
+
+
+def assert_same_bytes(folder, again):
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert len(files) == 7
     for path in files:
-        assert path.read_bytes() == (tmp_path / "again" / path.relative_to(folder)).read_bytes()
-
-
-def test_large_tables_are_written_in_shards_and_row_groups(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark_parquet, "ROWS_A_FILE", 150)
-    monkeypatch.setattr(parquet_files, "ROWS_A_GROUP", 40)
-    write_parquet(world, tmp_path / "shards", licence="mit")
-    shards = sorted((tmp_path / "shards" / "products").iterdir())
-    assert [shard.name for shard in shards] == [f"all-0000{i}-of-00003.parquet" for i in range(3)]
-    assert [parquet.read_metadata(shard).num_rows for shard in shards] == [150, 150, 100]
-    assert parquet.read_metadata(shards[0]).num_row_groups == 4
-    assert_equal(read_parquet(tmp_path / "shards"), world)
-    assert load(tmp_path / "shards", "products", "full", tmp_path)["parent_asin"][:] == list(world.products)
-    shards[1].unlink()
-    with pytest.raises(NonMatchingSplitsSizesError):
-        load(tmp_path / "shards", "products", "full", tmp_path / "another")
+        assert path.read_bytes() == (again / path.relative_to(folder)).read_bytes()
 
 
 # As ``datasets`` sees it
@@ -208,6 +212,14 @@ def test_datasets_loads_histories_one_row_a_behaviour(world, folder, tmp_path):
     assert next(rows, None) is None
 
 
+def test_datasets_notices_that_rows_are_missing(world, tmp_path):
+    write_parquet(world, tmp_path / "world", licence="mit")
+    path = tmp_path / "world" / "products" / "full.parquet"
+    parquet.write_table(parquet.read_table(path).slice(1), path)
+    with pytest.raises(NonMatchingSplitsSizesError):
+        load(tmp_path / "world", "products", "full", tmp_path)
+
+
 def test_datasets_loads_users_with_profiles_where_there_are_some(world, tmp_path):
     benchmark = replace(world, profiles={"U0002": PROFILE, "eve": PROFILE})
     write_parquet(benchmark, tmp_path / "users", licence="mit")
@@ -224,7 +236,7 @@ def test_datasets_loads_users_with_profiles_where_there_are_some(world, tmp_path
 
 def test_what_has_no_rows_stands_not_in_the_way_of_the_rest(world, tmp_path):
     write_parquet(replace(world, tasks={**world.tasks, "train": ()}), tmp_path / "world", licence="mit")
-    assert (tmp_path / "world" / "tasks" / "train-00000-of-00001.parquet").exists()
+    assert (tmp_path / "world" / "tasks" / "train.parquet").exists()
     assert list(load_dataset(str(tmp_path / "world"), "tasks", cache_dir=str(tmp_path))) == ["test"]
 
 
@@ -246,10 +258,11 @@ def test_the_card_says_what_the_files_are(world, folder):
         "tasks",
     ]
     assert world.content_hash in body
-    assert "| products | full | 1 | 400 |" in body
+    assert "| products | full | 400 | " in body
     for path in folder.rglob("*.parquet"):
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        assert f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{sha256}` |" in body
+        assert f"| {path.parent.name} | {path.stem} | " in body
+        assert f" | {path.stat().st_size:,} | `{sha256}` |" in body
 
 
 def test_texts_of_the_data_do_not_break_the_card(world, tmp_path):

@@ -63,7 +63,7 @@ def written(tmp_path_factory):
     [
         (
             {"products": {"store": "a\ud800"}},
-            r"products/all-.*'A', field 'store': found half a surrogate pair",
+            r"products/full.parquet.*'A', field 'store': found half a surrogate pair",
         ),
         ({"products": {"features": ("a", "\udfff")}}, "field 'features': found half a surrogate pair"),
         ({"products": {"details": {"\ud800": "a"}}}, "field 'details': found half a surrogate pair"),
@@ -159,8 +159,8 @@ def set_value(i, **changes):
 @pytest.mark.parametrize(
     ("table", "edit", "message"),
     [
-        ("products", set_value(1, title=None), r"row 1 \(from 0\), field 'title': found null"),
-        ("products", set_value(1, details=None), "row 1 .*field 'details': found null"),
+        ("products", set_value(1, title=None), r"row 1 \(from 0\), field 'title': found None"),
+        ("products", set_value(1, details=None), "row 1 .*field 'details': found None"),
         (
             "products",
             set_value(1, details=[None]),
@@ -204,13 +204,19 @@ def test_wrong_values_are_named(folder, table, edit, message):
     [
         (
             lambda t: t.drop_columns("price"),
-            "products/all-.*field 'price': found 0 such columns; expected one of",
+            "products/full.*field 'price': found columns of this name: none; expected double",
         ),
-        (lambda t: t.append_column("colour", t["title"]), "field 'colour': found an unknown column"),
-        (lambda t: t.append_column("price", t["price"]), "field 'price': found 2 such columns"),
+        (
+            lambda t: t.append_column("colour", t["title"]),
+            "field 'colour': found columns of this name: string; expected none",
+        ),
+        (
+            lambda t: t.append_column("price", t["price"]),
+            "field 'price': found columns of this name: double, double; expected double",
+        ),
         (
             lambda t: t.set_column(3, "price", t["title"]),
-            "field 'price': found a column of type string; expected type double",
+            "field 'price': found columns of this name: string; expected double",
         ),
     ],
 )
@@ -232,12 +238,12 @@ def test_the_order_of_columns_does_not_matter(small, folder):
     ("name", "content", "message"),
     [
         (
-            "products/all-00000-of-00001.parquet",
+            "products/full.parquet",
             None,
-            r"all-.*parquet, record -, field '\(file\)': found .*No such",
+            r"full.parquet, record -, field '\(file\)': found .*No such",
         ),
-        ("products/all-00000-of-00001.parquet", b"PAR1", "expected a whole Parquet file"),
-        ("products/all-00000-of-00001.parquet", b"version https", "expected a whole Parquet file"),
+        ("products/full.parquet", b"PAR1", "expected a whole Parquet file"),
+        ("products/full.parquet", b"version https", "expected a whole Parquet file"),
         ("benchmark.json", None, "No such file.*expected a folder that write_parquet wrote"),
         ("benchmark.json", b"{", r"benchmark.json, record -, field '\(file\)': .*expected Invalid JSON"),
         ("benchmark.json", b'{"name": 3}', "field 'name': found 3; expected Input should be a valid string"),
@@ -249,13 +255,6 @@ def test_missing_and_broken_files_are_named(folder, name, content, message):
     if content is not None:
         (folder / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        read_parquet(folder)
-
-
-def test_files_outside_the_layout_are_not_read(folder):
-    info = folder / "benchmark.json"
-    info.write_text(info.read_text().replace("users/all", "../users/all"))
-    with pytest.raises(DataError, match=r"field 'files.../users/all.*expected String should match pattern"):
         read_parquet(folder)
 
 

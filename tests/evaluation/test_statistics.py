@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pwagents.evaluation.statistics import mean_interval, paired_test, summarise
+from pwagents.evaluation.statistics import mean_interval, noise_floor, paired_test, summarise
 
 values_and_users = st.lists(
     st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
@@ -140,3 +140,18 @@ def test_summarise_has_a_row_per_group_and_metric_and_counts_missing():
 def test_summarise_over_everything():
     frame = frame_of([("a", "t1", "u1", 1.0), ("b", "t2", "u2", 0.0)])
     assert summarise(frame, by=[], metrics=["accuracy"])["mean"].tolist() == [0.5]
+
+
+def test_noise_floor_by_hand():
+    values = {0: [0.0, 1.0, 0.5], 1: [0.5, 1.0, 0.0], 2: [0.0, 1.0, 0.5]}
+    frame = pd.DataFrame(
+        [
+            {"method": "m", "seed": seed, "task_id": f"t{i}", "user_id": f"u{i}", "score": value}
+            for seed, row in values.items()
+            for i, value in enumerate(row)
+        ]
+    )
+    (row,) = noise_floor(frame, "score").to_dict("records")
+    assert (row["seeds"], row["mean"], row["sd"], row["largest"]) == (3, pytest.approx(0.5), 0.0, 0.0)
+    # differences -.5, 0, .5 of three users: standard error .5 / sqrt(3), t with 2 degrees of freedom
+    assert row["must_exceed"] == pytest.approx(4.302653 * 0.5 / 3**0.5, rel=1e-6)

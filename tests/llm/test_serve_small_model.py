@@ -9,9 +9,10 @@ from pwagents.agents.chat_agent import ChatAgent, Setup
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.lm.pretrain import Lesson, base_model
+from pwagents.lm.pretrain import Lesson
 from pwagents.orion.agent import OrionAgent
-from pwagents.orion.base import BaseText
+from pwagents.orion.base import base_model
+from pwagents.orion.base_text import BaseText
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from pwagents.lm import cache as model_cache
-from pwagents.lm import sft
-from pwagents.lm.cache import cached_model, source_hash
+from pwagents.lm.cache import cached_model
 
 
 def writes(text, made):
@@ -86,7 +85,3 @@ def test_a_key_must_be_json(tmp_path):
         with pytest.raises((TypeError, ValueError)):
             cached_model(tmp_path, "sft", {"value": value}, lambda folder: None)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_source_hash_follows_the_code():
-    assert source_hash(sft) == source_hash(sft) != source_hash(model_cache)

@@ -1,92 +1,53 @@
-"""An adapter in place of all weights: it alone learns and is saved, and the next stage goes on with it."""
-
-import shutil
+"""What a training starts from: a model as it is or from a folder, with the adapter that is asked for."""
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
 
 from pwagents.errors import DataError
-from pwagents.lm.load import load_policy
-from pwagents.rl.grpo import train_grpo
-from pwagents.rl.log import read_rows
-from pwagents.rl.ppo import train_ppo
+from pwagents.lm.load import load_model, new_adapter, with_adapter
+from pwagents.lm.settings import SftSettings
+from pwagents.lm.small import make_small_model, make_tokenizer
 
-from ..rl import game
-
-TRAINERS = {"grpo": train_grpo, "ppo": train_ppo}
-LORA = {"lora": (4, 8), "learning_rate": 5e-3, "save_steps": 0}
+SIZE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+ADAPTED = SftSettings(lora=(4, 8))
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """A model whose output layer, which no adapter changes, is strong enough to prefer a word."""
-    folder = game.save_model(tmp_path_factory.mktemp("start"))
-    model = game.make_model()
-    with torch.no_grad():
-        model.lm_head.weight *= 8
-    model.save_pretrained(folder)
+    folder = tmp_path_factory.mktemp("start")
+    make_small_model(make_tokenizer(), 0, SIZE).save_pretrained(folder)
     return folder
 
 
-def train(method, start, folder, **changed):
-    given = (start, game.make_tokenizer(), game.make_tasks(6), game.play_bandit, game.pay_bandit)
-    return TRAINERS[method](*given, game.CONFIGS[method](**(LORA | changed)), folder)
+def policy(start, **changes):
+    tuning = SftSettings(**({"lora": (4, 8)} | changes))
+    return with_adapter(load_model(start, tuning), tuning)
 
 
-def adapter(folder):
-    return load_file(folder / "adapter_model.safetensors")
-
-
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
-def test_an_adapter_learns_the_bandit_and_is_all_that_is_saved(method, start, tmp_path):
-    before = load_file(start / "model.safetensors")
-    out = train(method, start, tmp_path / "run", max_steps=30)
-    assert not (out / "model.safetensors").exists()
-    assert adapter(out) and all("lora_" in name for name in adapter(out))
-    model = AutoModelForCausalLM.from_pretrained(out)
-    assert game.said(model, "begin", "go")["c"] > 0.8
-    weights = {name.replace(".base_layer", ""): w for name, w in model.state_dict().items()}
-    assert all(torch.equal(weights[name], w) for name, w in before.items())
-
-
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
-def test_a_run_taken_up_again_ends_with_the_same_adapter(method, start, tmp_path):
-    whole = train(method, start, tmp_path / "whole", max_steps=4, save_steps=2)
-    shutil.copytree(tmp_path / "whole", tmp_path / "again")
-    for done in ("model", "checkpoint-4"):
-        shutil.rmtree(tmp_path / "again" / done)
-    again = train(method, start, tmp_path / "again", max_steps=4, save_steps=2)
-    assert all(torch.equal(adapter(again)[name], w) for name, w in adapter(whole).items())
-
-
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
-def test_the_next_stage_goes_on_with_the_adapter_and_is_held_back_to_it(method, start, tmp_path):
-    first = train(method, start, tmp_path / "first", max_steps=30)
-    second = train(method, first, tmp_path / "second", max_steps=3, beta=10.0, learning_rate=1e-3)
-    rows = read_rows(tmp_path / "second" / "log.jsonl")
-    assert rows[0]["kl"] == pytest.approx(0, abs=1e-6), "the reference is the first stage's policy"
-    assert 0 < rows[-1]["kl"] < 0.1
-    assert rows[0]["reward"] > 0.8
-    names = {path.name for path in second.iterdir()}
-    assert "adapter_config.json" in names and "ref" not in names
-    with pytest.raises(DataError, match=r"'lora': found None; expected lora: \[4, 8\]"):
-        load_policy(first, game.CONFIGS[method]())
-    with pytest.raises(DataError, match=r"'lora': found \(8, 8\)"):
-        load_policy(first, game.CONFIGS[method](lora=(8, 8)))
+def test_a_model_in_memory_and_all_of_its_weights_stay_as_they_are(start):
+    model = load_model(start, SftSettings())
+    assert load_model(model, ADAPTED) is with_adapter(model, SftSettings()) is model
 
 
 def test_weights_in_bfloat16_below_an_adapter_in_float32(start):
-    policy = load_policy(start, game.CONFIGS["grpo"](lora=(4, 8), bf16=True))
-    kinds = {(p.requires_grad, p.dtype) for p in policy.parameters()}
+    kinds = {(p.requires_grad, p.dtype) for p in policy(start, bf16=True).parameters()}
     assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
 
 
 def test_a_new_adapter_depends_on_the_seed_alone(start):
-    first, same, other = (
-        load_policy(start, game.CONFIGS["grpo"](lora=(4, 8), seed=seed)) for seed in (1, 1, 2)
-    )
+    first, same, other = (policy(start, seed=seed) for seed in (1, 1, 2))
     name = next(name for name, p in first.named_parameters() if "lora_A" in name)
     assert torch.equal(first.get_parameter(name), same.get_parameter(name))
     assert not torch.equal(first.get_parameter(name), other.get_parameter(name))
+
+
+def test_an_adapter_in_the_folder_is_gone_on_with_and_must_be_the_one_asked_for(start, tmp_path):
+    made = policy(start)
+    made.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path, ADAPTED)
+    assert new_adapter(loaded, ADAPTED) is None and with_adapter(loaded, ADAPTED) is loaded
+    assert {p.requires_grad for name, p in loaded.named_parameters() if "lora_" in name} == {True}
+    with pytest.raises(DataError, match=r"'lora': found None; expected lora: \[4, 8\]"):
+        load_model(tmp_path, SftSettings())
+    with pytest.raises(DataError, match=r"'lora': found \(8, 8\)"):
+        load_model(tmp_path, SftSettings(lora=(8, 8)))

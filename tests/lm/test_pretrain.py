@@ -1,106 +1,55 @@
-"""The small base model: it learns, others can load it, and it is made once, whole, the same every time."""
+"""Pre-training in lessons: what ends one, and what its progress is measured on."""
 
-import json
 import math
-import signal
-import subprocess
-import sys
-import time
 
-import pandas as pd
 import pytest
 import torch
 
-from pwagents.llm.local_model import LocalModel
-from pwagents.lm import pretrain as module
-from pwagents.lm.pretrain import LOG, Lesson, base_model, query_accuracy
-from pwagents.lm.small import END_OF_CALL, QUERY, make_small_model, make_tokenizer
-from pwagents.lm.tokens import Example, tokenize_conversation
-from pwagents.orion.agent import OrionAgent
-from pwagents.orion.base import BaseText
-from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.threads import one_core
-from pwagents.web.episode import BeliefState, Context
+from pwagents.lm.pretrain import CHECK_EVERY, Lesson, copy_accuracy, pretrain
+from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.tokens import Example
 
-SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
-NEVER = 1.1  # no share is as large: the lesson ends after its last step
-LESSONS = (
-    Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=NEVER, most_steps=90),
-    Lesson(asked=None, batch_size=4, learning_rate=4e-3, accuracy=NEVER, most_steps=7),
-)
-SEED = 5
+SIZE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+WORDS = ["lamp", "mat", "navy", "soft"]
+BEGIN, END = "<<", ">>"
 
 
-def train(root, text):
-    with one_core():  # on more, the last bit of a weight depends on how many
-        return base_model(root, text, SEED, LESSONS, SIZE)
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(WORDS, fixed=[BEGIN, END])
 
 
-class Stops(BaseText):
-    """Comes to a stop in the middle of the second lesson, and says so in a file, to be killed there."""
+class Echo:
+    """The user says a word, the assistant says it again; dialogues are of two words."""
+
+    def exercise(self, n, most_asked):
+        word = WORDS[n % len(WORDS)]
+        return [
+            {"role": "user", "content": word},
+            {"role": "assistant", "content": f"{BEGIN} {word} {END}"},
+        ]
 
     def dialogue(self, n):
-        if n == module.HELD_OUT // 10 + 12:
-            self.sign.touch()
-            time.sleep(600)
-        return super().dialogue(n)
+        return self.exercise(n, 0) + self.exercise(n + 1, 0)
 
 
-@pytest.fixture(scope="module")
-def text(updater):
-    return BaseText(updater, (), 0)
+def learn(tokenizer, *lessons):
+    model = make_small_model(tokenizer, 0, SIZE)
+    return model, pretrain(model, tokenizer, Echo(), lessons, copied=(BEGIN, END))
 
 
-@pytest.fixture(scope="module")
-def folder(text, tmp_path_factory):
-    return train(tmp_path_factory.mktemp("models"), text)
-
-
-def state_of():
-    profile = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))
-    asked = "Find me a new yoga mat."
-    return BeliefState("U0001", asked, f"User U0001: {asked}", None, (), (), profile, Context(profile))
-
-
-# --- it learns --------------------------------------------------------------------------------------
-
-
-def test_it_learns_the_form_of_a_thought_and_a_call(folder, text):
-    """Measured by transformers itself, on what was never trained on."""
-    from transformers import AutoModelForCausalLM
-
-    tokenizer = make_tokenizer()
-    examples = [tokenize_conversation(tokenizer, text.exercise(10**8 + i, 0)) for i in range(8)]
-
-    def loss(model):
-        with torch.inference_mode():
-            losses = [
-                model(
-                    torch.tensor([ids]),
-                    labels=torch.tensor([[t if m else -100 for t, m in zip(ids, mask, strict=True)]]),
-                ).loss.item()
-                for ids, mask in examples
-            ]
-        return sum(losses) / len(losses)
-
-    assert loss(make_small_model(tokenizer, SEED, SIZE)) > 0.8 * math.log(len(tokenizer))
-    assert loss(AutoModelForCausalLM.from_pretrained(folder)) < 2.5
-    action = OrionAgent(LocalModel(folder), sampling={"temperature": 0, "max_tokens": 60})(state_of())
-    assert (action.name, action.problem) == ("search_product_by_query", "")
-    assert action.thought.startswith("<think>")
-
-
-def test_a_lesson_is_logged_every_so_many_steps_and_at_its_end(folder):
-    log = pd.read_csv(folder / LOG)
-    assert list(zip(log["lesson"], log["step"], strict=True)) == [(0, 25), (0, 50), (0, 75), (0, 90), (1, 7)]
-    assert log["loss"][2] < log["loss"][0]
-    assert log["query_accuracy"].between(0, 1).all() and log["query_accuracy"][2] > 0.1
-
-
-def test_a_lesson_ends_once_its_accuracy_is_reached(text, tmp_path):
+def test_a_lesson_ends_once_its_accuracy_is_reached_or_after_its_last_step(tokenizer):
     easy = Lesson(asked=0, batch_size=2, learning_rate=1e-3, accuracy=0.0, most_steps=60)
-    log = pd.read_csv(base_model(tmp_path, text, SEED, [easy], SIZE) / LOG)
-    assert list(log["step"]) == [module.CHECK_EVERY]
+    hard = Lesson(asked=None, batch_size=2, learning_rate=1e-3, accuracy=1.1, most_steps=CHECK_EVERY + 3)
+    _, log = learn(tokenizer, easy, hard)
+    steps = [(0, CHECK_EVERY), (1, CHECK_EVERY), (1, CHECK_EVERY + 3)]
+    assert list(zip(log["lesson"], log["step"], strict=True)) == steps
+
+
+def test_copying_is_learned(tokenizer):
+    _, log = learn(tokenizer, Lesson(asked=0, batch_size=8, learning_rate=1e-2, accuracy=1.0, most_steps=200))
+    assert log["query_accuracy"].iloc[-1] == 1.0
+    assert log["loss"].iloc[-1] < 0.1 * math.log(len(tokenizer)), "as unsure as at first: the logarithm"
 
 
 class Parrot:
@@ -119,110 +68,12 @@ class Parrot:
 
 @pytest.mark.parametrize(
     ("knows", "share"),
-    [({}, 0), ({"navy": "lamp"}, 1 / 5), ({"navy": "lamp", "lamp": END_OF_CALL, QUERY: "soft"}, 3 / 5)],
+    [({}, 0), ({"navy": "lamp"}, 1 / 5), ({"navy": "lamp", "lamp": END, BEGIN: "soft"}, 3 / 5)],
 )
-def test_query_accuracy_is_the_share_of_the_querys_words_and_its_end(tokenizer, knows, share):
-    """Two queries, of two words and of one; what stands outside of a query does not count."""
+def test_copy_accuracy_is_the_share_of_the_words_between_the_marks_and_of_the_second(tokenizer, knows, share):
+    """Of two words and of one; what stands outside does not count."""
     ids = tokenizer.convert_tokens_to_ids
-    turns = [["lamp", "navy", QUERY, "navy", "lamp", END_OF_CALL, "navy"], [QUERY, "soft", END_OF_CALL]]
-    turns.append(["navy", "lamp"])
+    turns = [["lamp", "navy", BEGIN, "navy", "lamp", END, "navy"], [BEGIN, "soft", END], ["navy", "lamp"]]
     examples = [Example(ids(turn), [1] * len(turn)) for turn in turns]
     model = Parrot({ids(a): ids(b) for a, b in knows.items()}, len(tokenizer))
-    assert query_accuracy(model, tokenizer, examples) == pytest.approx(share)
-
-
-# --- others can load it -----------------------------------------------------------------------------
-
-
-def test_its_tokenizer_is_loaded_as_it_was_made(folder, text, tmp_path):
-    """Also after it was saved with a model that was trained further."""
-    from transformers import AutoTokenizer
-
-    made = make_tokenizer()
-    for place in (folder, tmp_path):
-        loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
-        for n in range(20):
-            messages = text.dialogue(n)
-            assert loaded.apply_chat_template(messages) == made.apply_chat_template(messages)
-        ids = made("<think>open: color</think> yoga mat, B0KATOMI")["input_ids"]
-        assert loaded.decode(ids) == made.decode(ids)
-        loaded.save_pretrained(tmp_path)
-
-
-@pytest.mark.parametrize("end", ["}</tool_call><|end|>", "}<|end|>", "}</tool_call>"])
-@pytest.mark.parametrize("arguments", ['{"content": "Which color?"}', '{"content": "Which "color', "{}"])
-def test_servers_find_its_calls_also_those_that_are_no_json(folder, arguments, end):
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    turn = f'<think>open: color</think><tool_call>{{"name": "respond", "arguments": {arguments}{end}'
-    written = tokenizer(turn, add_special_tokens=False)["input_ids"]
-    message = tokenizer.parse_response(written, prefix="<|user|> Hi <|end|> <|assistant|>")
-    (call,) = message["tool_calls"]
-    assert message["content"].replace(" ", "") == "<think>open:color</think>"
-    assert call["function"]["name"] == "respond"
-    assert call["function"]["arguments"].replace(" ", "") == arguments.replace(" ", "")
-    unclosed = tokenizer.parse_response('<tool_call>{"name": "respond", "arguments": {"con<|end|>', prefix="")
-    assert unclosed["tool_calls"][0]["function"] == {"name": "respond", "arguments": '{"con'}
-
-
-def test_the_card_tells_what_it_is_made_of(folder, text):
-    card = (folder / "README.md").read_text("utf-8")
-    parameters = sum(p.numel() for p in make_small_model(make_tokenizer(), SEED, SIZE).parameters())
-    assert f"{parameters:,} parameters" in card and text.content_hash() in card
-    assert "library_name: transformers" in card and "lesson 1" in card
-    accuracy = pd.read_csv(folder / LOG)["query_accuracy"].iloc[-1]
-    assert f"{accuracy:.6g}" in card
-
-
-# --- made once, whole, the same every time ----------------------------------------------------------
-
-
-def test_what_is_there_is_not_trained_again_and_what_differs_is(folder, text, updater, monkeypatch):
-    made = []
-    monkeypatch.setattr(module, "_pretrain", lambda folder, *_: made.append(folder))
-    assert train(folder.parent, text) == folder and not made
-    facts = json.loads((folder / "made_from.json").read_text())
-    assert (facts["seed"], facts["text"]) == (SEED, text.content_hash())
-    others = {
-        base_model(folder.parent, text, SEED + 1, LESSONS, SIZE),
-        base_model(folder.parent, text, SEED, LESSONS[:1], SIZE),
-        base_model(folder.parent, text, SEED, LESSONS),
-        base_model(folder.parent, BaseText(updater, (), 1), SEED, LESSONS, SIZE),
-    }
-    assert len(others - {folder}) == len(made) == 4
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
-from tests.lm.test_pretrain import Stops, train
-
-benchmark = make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark
-text = Stops(OfflineUpdater(Catalogue(benchmark.products)), (), 0)
-text.sign = Path(sys.argv[1], "sign")
-train(Path(sys.argv[1], "models"), text)
-"""
-
-
-def test_a_killed_run_leaves_nothing_half_and_the_next_gives_the_same_weights(
-    folder, text, tmp_path, project_root
-):
-    killed = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], cwd=project_root)
-    deadline = time.monotonic() + 300
-    while not (tmp_path / "sign").exists():
-        assert killed.poll() is None and time.monotonic() < deadline
-        time.sleep(0.1)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    models = tmp_path / "models"
-    assert not [path for path in models.iterdir() if not path.name.startswith(".")]
-
-    again = train(models, text)
-    assert again.name == folder.name, "the killed run was of the same model"
-    assert [path for path in models.iterdir() if path.is_dir()] == [again]
-    for name in ("model.safetensors", LOG, "tokenizer.json", "README.md"):
-        assert (again / name).read_bytes() == (folder / name).read_bytes()
+    assert copy_accuracy(model, examples, (ids(BEGIN), ids(END))) == pytest.approx(share)

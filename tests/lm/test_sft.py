@@ -12,18 +12,18 @@ import torch
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
-from pwagents.lm.cache import last_checkpoint
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import LOGGED, fine_tune, train_on
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
+from pwagents.lm.trainer import last_checkpoint
 
 from . import killed_sft
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return make_tokenizer()
+    return make_tokenizer(["mat", "yoga"])
 
 
 def small(tokenizer):

@@ -1,9 +1,9 @@
-"""The small Qwen2 model before any training."""
+"""The small tokenizer, and the small Qwen2 model before any training."""
 
 import torch
 from transformers import Qwen2ForCausalLM
 
-from pwagents.lm.small import CONTEXT, make_small_model
+from pwagents.lm.small import CONTEXT, make_small_model, make_tokenizer
 
 
 def weights(model):
@@ -43,3 +43,11 @@ def test_it_knows_where_its_turn_ends(tokenizer, small_model, tmp_path):
     for config in (loaded.config, loaded.generation_config):
         assert (config.eos_token_id, config.pad_token_id) == ends
     assert loaded.config.max_position_embeddings == CONTEXT
+
+
+def test_given_words_and_fixed_texts_are_a_token_each_and_other_words_are_spelled():
+    tokenizer = make_tokenizer(["mat", "B0", "##KA"], fixed=["Profile:\nnone"])
+    assert tokenizer.tokenize("mat, mats") == ["mat", ",", "mat", "##s"]
+    assert tokenizer.tokenize("B0KAKA") == ["B0", "##KA", "##KA"]
+    assert tokenizer.tokenize("mat Profile:\nnone") == ["mat", "Profile:\nnone"]
+    assert len(tokenizer) == len(make_tokenizer()) + 4

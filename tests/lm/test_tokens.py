@@ -5,7 +5,6 @@ import json
 import pytest
 
 from pwagents.errors import DataError
-from pwagents.lm.small import make_tokenizer
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.orion.agent import RULES, orion_tools
 
@@ -43,8 +42,8 @@ CONVERSATION = [
 
 
 @pytest.fixture(scope="module")
-def small():
-    return make_tokenizer()
+def small(tokenizer):
+    return tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.small import make_small_model
+from pwagents.orion.base import base_tokenizer
 from pwagents.orion.reward import RewardSettings
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study, make_study
@@ -53,7 +54,7 @@ def elsewhere(study: Study, folder: Path, **changes) -> Study:
 
 def save_tiny_model(folder: Path, seed: int = 1) -> Path:
     """A random model of the small tokenizer; it has no idea."""
-    tokenizer = make_tokenizer()
+    tokenizer = base_tokenizer()
     make_small_model(tokenizer, seed, TINY).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

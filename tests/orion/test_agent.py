@@ -9,7 +9,6 @@ import pytest
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.lm.small import make_tokenizer
 from pwagents.orion.agent import (
     BOUGHT,
     FUNCTIONS,
@@ -20,6 +19,7 @@ from pwagents.orion.agent import (
     orion_messages,
     orion_tools,
 )
+from pwagents.orion.base import base_tokenizer
 from pwagents.orion.play import orion_example
 from pwagents.profiles.types import (
     Cluster,
@@ -153,7 +153,7 @@ def test_foreign_text_breaks_out_of_neither_fence_nor_turn():
     for text in told:
         assert text.count(OPEN) == text.count(CLOSE) == 1
         assert text.endswith(CLOSE) and text.count("&lt;") in (3, 6)
-    tokenizer = make_tokenizer()
+    tokenizer = base_tokenizer()
     example = orion_example(tokenizer, state)
     pieces = tokenizer.convert_ids_to_tokens(example.input_ids)
     assert pieces.count("<|end|>") == len(messages) - 1, "nothing comes after the last turn"

@@ -1,270 +1,195 @@
-"""What the small base model is pre-trained on: in the agents' format, and nothing of any user or task.
-
-What counts as an occurrence: the same words in the same order anywhere in one message, a call's arguments
-included; case, punctuation and line breaks do not matter. Of users and products that is the id; of a target
-its whole title or, where a review is asked for, the whole real review; of an instruction all of it. What does
-not count, and does occur, are the shop's own words: values ("navy"), types ("yoga mat"), occasions ("a
-morning run"), and sentences about one value ("It really is soft.").
-"""
+"""The small base model: it learns, others can load it, and it is made once, whole, the same every time."""
 
 import json
-import re
-from collections import Counter, defaultdict
-from dataclasses import replace
-from itertools import pairwise
+import math
+import signal
+import subprocess
+import sys
+import time
 
+import pandas as pd
 import pytest
+import torch
 
-from pwagents.agents.replies import read_turn
+from pwagents.llm.local_model import LocalModel
+from pwagents.lm.pretrain import HELD_OUT, Lesson
+from pwagents.lm.small import make_small_model
+from pwagents.lm.tokens import tokenize_conversation
+from pwagents.orion import base as module
+from pwagents.orion.agent import OrionAgent
+from pwagents.orion.base import LOG, base_model, base_tokenizer
+from pwagents.orion.base_text import BaseText
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.threads import one_core
+from pwagents.web.episode import BeliefState, Context
+
+SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
+NEVER = 1.1  # no share is as large: the lesson ends after its last step
+LESSONS = (
+    Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=NEVER, most_steps=90),
+    Lesson(asked=None, batch_size=4, learning_rate=4e-3, accuracy=NEVER, most_steps=7),
+)
+SEED = 5
+
+
+def train(root, text):
+    with one_core():  # on more, the last bit of a weight depends on how many
+        return base_model(root, text, SEED, LESSONS, SIZE)
+
+
+class Stops(BaseText):
+    """Comes to a stop in the middle of the second lesson, and says so in a file, to be killed there."""
+
+    def dialogue(self, n):
+        if n == HELD_OUT // 10 + 12:
+            self.sign.touch()
+            time.sleep(600)
+        return super().dialogue(n)
+
+
+@pytest.fixture(scope="module")
+def text(updater):
+    return BaseText(updater, (), 0)
+
+
+@pytest.fixture(scope="module")
+def folder(text, tmp_path_factory):
+    return train(tmp_path_factory.mktemp("models"), text)
+
+
+def state_of():
+    profile = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))
+    asked = "Find me a new yoga mat."
+    return BeliefState("U0001", asked, f"User U0001: {asked}", None, (), (), profile, Context(profile))
+
+
+# --- it learns --------------------------------------------------------------------------------------
+
+
+def test_it_learns_the_form_of_a_thought_and_a_call(folder, text):
+    """Measured by transformers itself, on what was never trained on."""
+    from transformers import AutoModelForCausalLM
+
+    tokenizer = base_tokenizer()
+    examples = [tokenize_conversation(tokenizer, text.exercise(10**8 + i, 0)) for i in range(8)]
+
+    def loss(model):
+        with torch.inference_mode():
+            losses = [
+                model(
+                    torch.tensor([ids]),
+                    labels=torch.tensor([[t if m else -100 for t, m in zip(ids, mask, strict=True)]]),
+                ).loss.item()
+                for ids, mask in examples
+            ]
+        return sum(losses) / len(losses)
+
+    assert loss(make_small_model(tokenizer, SEED, SIZE)) > 0.8 * math.log(len(tokenizer))
+    assert loss(AutoModelForCausalLM.from_pretrained(folder)) < 2.5
+    action = OrionAgent(LocalModel(folder), sampling={"temperature": 0, "max_tokens": 60})(state_of())
+    assert (action.name, action.problem) == ("search_product_by_query", "")
+    assert action.thought.startswith("<think>")
+
+
+def test_a_lesson_is_logged_every_so_many_steps_and_at_its_end(folder):
+    log = pd.read_csv(folder / LOG)
+    assert list(zip(log["lesson"], log["step"], strict=True)) == [(0, 25), (0, 50), (0, 75), (0, 90), (1, 7)]
+    assert log["loss"][2] < log["loss"][0]
+    assert log["query_accuracy"].between(0, 1).all() and log["query_accuracy"][2] > 0.1
+
+
+# --- others can load it -----------------------------------------------------------------------------
+
+
+def test_its_tokenizer_is_loaded_as_it_was_made(folder, text, tmp_path):
+    """Also after it was saved with a model that was trained further."""
+    from transformers import AutoTokenizer
+
+    made = base_tokenizer()
+    for place in (folder, tmp_path):
+        loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
+        for n in range(20):
+            messages = text.dialogue(n)
+            assert loaded.apply_chat_template(messages) == made.apply_chat_template(messages)
+        ids = made("<think>open: color</think> yoga mat, B0KATOMI")["input_ids"]
+        assert loaded.decode(ids) == made.decode(ids)
+        loaded.save_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["}</tool_call><|end|>", "}<|end|>", "}</tool_call>"])
+@pytest.mark.parametrize("arguments", ['{"content": "Which color?"}', '{"content": "Which "color', "{}"])
+def test_servers_find_its_calls_also_those_that_are_no_json(folder, arguments, end):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    turn = f'<think>open: color</think><tool_call>{{"name": "respond", "arguments": {arguments}{end}'
+    written = tokenizer(turn, add_special_tokens=False)["input_ids"]
+    message = tokenizer.parse_response(written, prefix="<|user|> Hi <|end|> <|assistant|>")
+    (call,) = message["tool_calls"]
+    assert message["content"].replace(" ", "") == "<think>open:color</think>"
+    assert call["function"]["name"] == "respond"
+    assert call["function"]["arguments"].replace(" ", "") == arguments.replace(" ", "")
+    unclosed = tokenizer.parse_response('<tool_call>{"name": "respond", "arguments": {"con<|end|>', prefix="")
+    assert unclosed["tool_calls"][0]["function"] == {"name": "respond", "arguments": '{"con'}
+
+
+def test_the_card_tells_what_it_is_made_of(folder, text):
+    card = (folder / "README.md").read_text("utf-8")
+    parameters = sum(p.numel() for p in make_small_model(base_tokenizer(), SEED, SIZE).parameters())
+    assert f"{parameters:,} parameters" in card and text.content_hash() in card
+    assert "library_name: transformers" in card and "lesson 1" in card
+    accuracy = pd.read_csv(folder / LOG)["query_accuracy"].iloc[-1]
+    assert f"{accuracy:.6g}" in card
+
+
+# --- made once, whole, the same every time ----------------------------------------------------------
+
+
+def test_what_is_there_is_not_trained_again_and_what_differs_is(folder, text, updater, monkeypatch):
+    made = []
+    monkeypatch.setattr(module, "_make", lambda folder, *_: made.append(folder))
+    assert train(folder.parent, text) == folder and not made
+    facts = json.loads((folder / "made_from.json").read_text())
+    assert (facts["seed"], facts["text"]) == (SEED, text.content_hash())
+    others = {
+        base_model(folder.parent, text, SEED + 1, LESSONS, SIZE),
+        base_model(folder.parent, text, SEED, LESSONS[:1], SIZE),
+        base_model(folder.parent, text, SEED, LESSONS),
+        base_model(folder.parent, BaseText(updater, (), 1), SEED, LESSONS, SIZE),
+    }
+    assert len(others - {folder}) == len(made) == 4
+
+
+KILLED = """
+import sys
+from pathlib import Path
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.llm.chat import Reply, ToolCall
-from pwagents.llm.fence import fence
-from pwagents.orion import base as base_text
-from pwagents.orion.agent import orion_messages, orion_tools
-from pwagents.orion.base import SHOWN, BaseText, ids_and_titles
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
+from tests.orion.test_base import Stops, train
 
-from .world import SPLIT, make_setting, make_teacher
-
-IDS = re.compile(r"\b(?:B0[A-Z]{6}|U\d{4})\b")
-
-
-def make_text(updater, benchmark, seed=0):
-    return BaseText(updater, ids_and_titles(benchmark.products), seed)
-
-
-@pytest.fixture(scope="module")
-def text(updater, benchmark):
-    return make_text(updater, benchmark)
+benchmark = make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark
+text = Stops(OfflineUpdater(Catalogue(benchmark.products)), (), 0)
+text.sign = Path(sys.argv[1], "sign")
+train(Path(sys.argv[1], "models"), text)
+"""
 
 
-def calls_of(message):
-    return [call["function"] for call in message.get("tool_calls", ())]
+def test_a_killed_run_leaves_nothing_half_and_the_next_gives_the_same_weights(
+    folder, text, tmp_path, project_root
+):
+    killed = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], cwd=project_root)
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "sign").exists():
+        assert killed.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    models = tmp_path / "models"
+    assert not [path for path in models.iterdir() if not path.name.startswith(".")]
 
-
-def whole(message):
-    """All that a message says."""
-    said = [json.loads(call["arguments"]).values() for call in calls_of(message)]
-    return " ".join([message["content"], *(str(value) for values in said for value in values)])
-
-
-# --- nothing of users, targets, instructions --------------------------------------------------------
-
-
-def words(text):
-    return re.findall(r"\w+", text.lower())
-
-
-def occurring(needles, messages):
-    """Those of ``needles`` whose words stand, one after the other, in a message."""
-    by_start = defaultdict(list)
-    for needle in needles:
-        assert len(words(needle)) >= 3, needle
-        by_start[tuple(words(needle)[:3])].append(needle)
-    found = set()
-    for message in messages:
-        said = words(message)
-        for i in range(len(said) - 2):
-            for needle in by_start.get(tuple(said[i : i + 3]), ()):
-                if said[i : i + len(words(needle))] == words(needle):
-                    found.add(needle)
-    return found
-
-
-@pytest.fixture(scope="module")
-def laptop():
-    """The laptop preset's products and test users, and as many further users to train on."""
-    return make_world(WorldConfig(n_users=600), seed=0).benchmark
-
-
-@pytest.fixture(scope="module")
-def laptop_messages(laptop):
-    text = make_text(OfflineUpdater(Catalogue(laptop.products)), laptop)
-    made = [text.dialogue(n) for n in range(2000)] + [text.exercise(n, n % 4) for n in range(1500)]
-    return [whole(message) for messages in made for message in messages[1:]]  # the first holds the rules
-
-
-def test_no_user_and_no_product_occurs(laptop, laptop_messages):
-    said = {word for message in laptop_messages for word in words(message)}
-    assert len([word for word in said if re.fullmatch(r"u\d{4}", word)]) > 1000
-    assert not said & {user.lower() for user in laptop.behaviors}
-    assert not said & {asin.lower() for asin in laptop.products}
-
-
-def test_no_instruction_and_no_target_of_any_task_occurs(laptop, laptop_messages):
-    tasks = [task for split in laptop.tasks.values() for task in split]
-    instructions = {task.instruction for task in tasks}
-    titles = {laptop.products[task.target].title for task in tasks}
-    reviews = {task.review.text for task in tasks if task.type == "review"}
-    assert min(len(instructions), len(titles), len(reviews)) > 1500
-    assert not occurring(instructions | titles | reviews, laptop_messages)
-
-
-def test_the_search_for_occurrences_finds_them(laptop, updater):
-    task, other = laptop.tasks["test"][:2]
-    title = laptop.products[task.target].title
-    told = f"User U5000:\n{task.instruction.upper()} ({title.replace(',', ' -')})"
-    assert occurring({task.instruction, title, other.instruction}, [told]) == {task.instruction, title}
-    # Made-up products would have real titles now and then, did they not keep clear of them.
-    careless = BaseText(updater, frozenset(laptop.products), 0)
-    said = [whole(message) for n in range(1500) for message in careless.dialogue(n)[1:]]
-    assert occurring({product.title for product in laptop.products.values()}, said)
-
-
-# --- the same text for the same seed ----------------------------------------------------------------
-
-
-def test_the_same_seed_gives_the_same_text_in_any_order(text, updater, benchmark):
-    again = make_text(updater, benchmark)
-    forwards = [(text.dialogue(n), text.exercise(n, 3)) for n in range(30)]
-    assert forwards == [(again.dialogue(n), again.exercise(n, 3)) for n in reversed(range(30))][::-1]
-    assert len({json.dumps(made) for pair in forwards for made in pair}) == 60
-    other = make_text(updater, benchmark, seed=1)
-    assert not any(other.dialogue(n) == forwards[n][0] for n in range(30))
-
-
-def test_the_content_hash_follows_seed_products_and_the_shops_words(text, updater, benchmark, monkeypatch):
-    hashes = {text.content_hash(), make_text(updater, benchmark, seed=1).content_hash()}
-    hashes.add(BaseText(updater, {"B0BABABA"}, 0).content_hash())
-    assert make_text(updater, benchmark).content_hash() == text.content_hash() and len(hashes) == 3
-    real = base_text.domains()
-    for i in (0, len(real) - 1):  # one value of one corner of the shop under another name
-        *slots, (last, values) = real[i].values.items()
-        renamed = replace(real[i], values={**dict(slots), last: ("renamed", *values[1:])})
-        changed = (*real[:i], renamed, *real[i + 1 :])
-        monkeypatch.setattr(base_text, "domains", lambda changed=changed: changed)
-        hashes.add(text.content_hash())
-    assert len(hashes) == 5
-
-
-# --- the agents' format -----------------------------------------------------------------------------
-
-HEADINGS = {
-    *("", "<data>", "</data>", "Profile:", "Wants:", "Avoids:", "The product:", "An earlier review:"),
-    *("The task has ended.", "The review is published."),
-}
-KEYS = (
-    *("Title", "Id", "Average rating", "Ratings", "Price", "Store"),
-    *("Features", "Description", "Details", "Category"),
-)
-FORMS = {
-    "task": r"User U\d{4}: .+",
-    "bought": r"Bought before: B0[A-Z]{6}(, B0[A-Z]{6})*",
-    "result": r"\d+\. B0[A-Z]{6} .+ \(\$[\d.]+, [\d.]+ stars\)",
-    "wanted": r"- \[\w+\] (?!not )[a-z]+: .+",
-    "unwanted": r"- \[\w+\] not [a-z]+: .+",
-    "thought": r"<think>open: [a-z]+(, [a-z]+){0,2}</think>",
-    "page": rf"(?P<key>{'|'.join(KEYS)}): .+",
-}
-
-
-def shape(line):
-    """A line without what it tells: what it is."""
-    if line in HEADINGS:
-        return line
-    for name, form in FORMS.items():
-        if found := re.fullmatch(form, line):
-            return found.groupdict().get("key") or name
-    return "words"
-
-
-def neighbours(messages):
-    """All pairs of shapes of lines that follow each other, with the role of who says them."""
-    pairs = set()
-    for message in messages:
-        calls = [f"{call['name']}({', '.join(json.loads(call['arguments']))})" for call in calls_of(message)]
-        shapes = ["begin", *map(shape, message["content"].split("\n")), *calls, "end"]
-        pairs |= {(message["role"], *pair) for pair in pairwise(shapes)}
-    return pairs
-
-
-@pytest.fixture(scope="module")
-def real_messages(benchmark, catalogue):
-    """Of real episodes, played by the teacher."""
-    setting = make_setting(benchmark, catalogue)
-    teacher = make_teacher(setting, catalogue, questions=2)
-    made = []
-    for task in benchmark.tasks[SPLIT]:
-        episode = setting.start(task)
-        while not episode.done:
-            episode.advance(teacher(episode.state))
-        made += orion_messages(episode.state, SHOWN)
-    return made
-
-
-def test_every_message_is_built_as_in_real_episodes(text, real_messages):
-    made = [text.dialogue(n) for n in range(300)] + [text.exercise(n, 3) for n in range(300)]
-    assert all(messages[0] == real_messages[0] for messages in made), "the rules"
-    found = neighbours(message for messages in made for message in messages)
-    assert {"search_product_by_query(query)", "stop()"} <= {pair[1] for pair in found}
-    assert not found - neighbours(real_messages)
-
-
-def test_every_turn_is_a_thought_and_one_apt_call(text):
-    required = {
-        tool["function"]["name"]: sorted(tool["function"]["parameters"].get("required", ()))
-        for tool in orion_tools()
-    }
-    counts = Counter()
-    for n in range(300):
-        for message in text.dialogue(n)[2::2]:
-            calls = [ToolCall(id="", **call) for call in calls_of(message)]
-            action = read_turn(Reply(text=message["content"], tool_calls=calls))
-            assert not action.problem and action.thought == message["content"]
-            assert sorted(action.arguments) == required[action.name]
-            counts[action.name] += 1
-    assert counts.keys() == required.keys() and counts["stop"] == 300
-
-
-def test_an_exercise_is_the_beginning_of_a_search_and_ends_with_the_query(text):
-    asked = Counter()
-    for n in range(300):
-        for most in (0, 3):
-            *before, turn = text.exercise(n, most)
-            roles = [message["role"] for message in before]
-            assert roles == ["system", "user", *["assistant", "tool"] * (len(roles) // 2 - 1)]
-            assert [call["name"] for call in calls_of(turn)] == ["search_product_by_query"]
-            told = words(" ".join(whole(message) for message in before))
-            assert set(words(json.loads(calls_of(turn)[0]["arguments"])["query"])) <= set(told)
-            asked[most, len(roles) // 2 - 1] += 1
-    assert asked[0, 0] == 300 and {questions for most, questions in asked if most == 3} == {0, 1, 2, 3}
-
-
-def test_profiles_follow_answers_as_the_real_updater_has_them(updater, benchmark):
-    seen = []
-
-    def watched(profile, instruction, session):
-        update = updater(profile, instruction, session)
-        seen.append((profile, session[-1], update.profile))
-        return update
-
-    counts = Counter()
-    for n in range(300):
-        seen.clear()
-        answers = make_text(watched, benchmark).dialogue(n)[3::2]
-        for answer, (before, step, after) in zip(answers, seen, strict=True):
-            told = f"\n\nProfile:\n{fence(after.told())}"
-            assert answer["content"].endswith(told) == (after != before)
-            if step.action.name != "respond":
-                assert after == before
-            elif after != before and (new := set(after.lines) - set(before.lines)):
-                assert {line.provenance for line in new} == {"stated"}
-                # Of a value that this small shop does not have the updater hears the words alone.
-                said = set(re.findall(r"\w+", step.observation.text.lower()))
-                assert all(said.issuperset(re.findall(r"\w+", line.value.lower())) for line in new)
-                counts["stated"] += 1
-            else:
-                counts["indifferent"] += 1
-    assert min(counts["stated"], counts["indifferent"]) > 20
-
-
-def test_the_tokenizer_knows_the_words(text, real_messages, tokenizer):
-    """No token is unknown, and few words are in pieces: those of product pages' keys. Ids are by design."""
-    made = [message for n in range(300) for message in (*text.dialogue(n), *text.exercise(n, 3))]
-    tokens = [token for message in made for token in tokenizer.tokenize(IDS.sub("", whole(message)))]
-    in_pieces = [token for token, after in pairwise(tokens) if token[:2] != "##" == after[:2]]
-    n_words = sum(not token.startswith("##") for token in tokens)
-    assert len(in_pieces) < 0.015 * n_words, Counter(in_pieces)
-    real = [token for message in real_messages for token in tokenizer.tokenize(whole(message))]
-    assert tokenizer.unk_token not in {*tokens, *real}
+    again = train(models, text)
+    assert again.name == folder.name, "the killed run was of the same model"
+    assert [path for path in models.iterdir() if path.is_dir()] == [again]
+    for name in ("model.safetensors", LOG, "tokenizer.json", "README.md"):
+        assert (again / name).read_bytes() == (folder / name).read_bytes()

@@ -8,13 +8,14 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.evaluation.statistics import summarise
-from pwagents.lm.log import has_fallen, read_losses, show_tokens
+from pwagents.lm.log import not_falling, read_losses
 from pwagents.orion import reinforce as orion_rl
 from pwagents.orion import train as orion_train
-from pwagents.orion.base import BaseText, ids_and_titles
+from pwagents.orion.base_text import BaseText, ids_and_titles
 from pwagents.orion.cards import add_results
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import RL, OrionModels
+from pwagents.orion.views import show_tokens
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -70,7 +71,7 @@ def test_fewer_trajectories_are_the_first_of_more(models, kept):
 
 
 def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
-    assert has_fallen(read_losses({"sft": sft})["loss"].tolist())
+    assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft
     assert stored.sft(base, kept, replace(config, save_steps=7, report_to="tensorboard")) == sft
     told_more = replace(models.study.settings.players, shown=3)
@@ -181,7 +182,3 @@ def test_what_is_learned_from_is_shown_escaped(tokenizer):
     page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).data
     assert "<script>" not in page and "&lt;think&gt;" in page
     assert page.index('class="given">&lt;|user') < page.index('class="learned">&lt;think')
-
-
-def test_a_loss_that_does_not_fall_is_seen():
-    assert has_fallen([3.0, 2.0, 1.0]) and not has_fallen([3.0, 3.5, 3.2]) and not has_fallen([3.0])

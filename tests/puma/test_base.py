@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 
 from pwagents.llm.chat import Request, parse_tool_calls
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.pretrain import LESSONS, base_model
-from pwagents.orion.base import BaseText
+from pwagents.orion.base import LESSONS, base_model
+from pwagents.orion.base_text import BaseText
 from pwagents.puma.agent import IDENTIFY_RULES, PARAMETER_RULES, RECOMMEND
 from pwagents.puma.base import puma_dialogue, read_puma_text
 

@@ -11,16 +11,15 @@ from safetensors.torch import load_file
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.dpo import tokenize_pairs, train_on_pairs
+from pwagents.lm.dpo import train_on_pairs
 from pwagents.lm.fit import DoesNotFitError
 from pwagents.lm.launch import launch
-from pwagents.lm.log import read_losses
+from pwagents.lm.log import not_falling, read_losses
 from pwagents.lm.small import make_small_model
 from pwagents.puma.agent import PumaAgent, TaskMemory
 from pwagents.puma.labels import Example, remember
-from pwagents.puma.pairs import Candidate, make_pairs
+from pwagents.puma.pairs import Candidate, make_pairs, tokenize_pairs
 from pwagents.puma.train import PumaModels
-from pwagents.puma.views import not_learned
 from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode
@@ -111,7 +110,7 @@ def test_trainings_of_the_smoke_preset_take_half_a_minute_at_most_and_learn(
         folders[name] = train()
         seconds[name] = time.process_time() - begun
     assert max(seconds.values()) < 30 / 3, seconds
-    assert not_learned(read_losses(folders)) == []
+    assert not_falling(read_losses(folders)) == []
 
 
 def test_two_processes_optimize_as_one_with_the_whole_batch(models, writer, tmp_path):

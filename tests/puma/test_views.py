@@ -11,7 +11,6 @@ from pwagents.puma.views import (
     circumstances,
     label_counts,
     label_examples,
-    not_learned,
     one_of_each_type,
     pair_counts,
     pair_examples,
@@ -51,12 +50,6 @@ def test_losses_are_drawn_a_line_a_training():
 def test_where_no_preferences_were_learned_there_is_no_panel_of_them():
     (left,) = plot_losses(log("SFT: PUMA", 2, 1)).axes
     assert left.get_yscale() == "log"
-
-
-def test_a_loss_that_does_not_fall_is_named_and_one_row_tells_nothing():
-    nan = float("nan")
-    logs = [log("falls", 3, 4, 1), log("rises", 1, 2), log("broken", 2, nan), log("short", 1.0)]
-    assert not_learned(pd.concat(logs)) == ["rises", "broken"]
 
 
 def test_labels_are_counted_by_task_and_outcome_also_where_there_are_none():

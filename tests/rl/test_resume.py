@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pwagents.rl.log import RunLog, last_checkpoint, read_rows
+from pwagents.rl.log import RunLog, read_rows
 from pwagents.threads import one_core
 
 from . import game
@@ -52,16 +52,6 @@ def kill_at(method: str, folder: Path, moment) -> None:
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-
-
-def test_a_checkpoint_that_was_cut_short_is_removed(tmp_path):
-    for step in (2, 10, 8):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}" / "weights").touch()
-    for step in (2, 8):
-        (tmp_path / f"checkpoint-{step}" / "complete").touch()
-    assert last_checkpoint(tmp_path).name == "checkpoint-8"
-    assert not (tmp_path / "checkpoint-10").exists()
 
 
 def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):

@@ -1,5 +1,6 @@
 """The user at the notebook: through the widget's objects, through input(), and in a real kernel."""
 
+import queue
 import threading
 import time
 
@@ -7,8 +8,10 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from pwagents.errors import InfrastructureError
+from pwagents.schema import Action
 from pwagents.users import human
-from pwagents.users.human import HumanUser
+from pwagents.users.human import LETTERS_ARRIVE_S, HumanUser
+from pwagents.web.environment import WebEnvironment
 
 
 @pytest.fixture
@@ -23,50 +26,107 @@ def wait_until(condition) -> None:
         time.sleep(0.01)
 
 
+def beside(run):
+    """Run something in a thread; what it returns is put in the queue."""
+    results = queue.Queue()
+    threading.Thread(target=lambda: results.put(run()), daemon=True).start()
+    return results
+
+
 def answer(user: HumanUser, text: str) -> None:
     wait_until(lambda: not user.button.disabled)
     user.box.value = text
     user.button.click()
 
 
-def test_what_is_typed_reaches_the_agent(in_a_notebook, world_benchmark, task_of, exchange):
-    user = HumanUser(world_benchmark.products)
-    task = task_of["search"]
-    session = (exchange["said"]("Hi <b>", "Hello."), exchange["shown"](task.target))
-    episode = user.play(lambda: user(task, session, "Which <script>color</script>?"))
+def scripted(*actions: Action):
+    """An agent that does this, one action a step."""
+    return lambda state: actions[len(state.session)]
+
+
+def ask(content: str) -> Action:
+    return Action(name="respond", arguments={"content": content})
+
+
+def search(query: str) -> Action:
+    return Action(name="search_product_by_query", arguments={"query": query})
+
+
+STOP = Action(name="stop")
+
+
+@pytest.fixture
+def play(shop, task_of, in_a_notebook):
+    """Let an agent work on a task with a human; returns the human and the episode's future."""
+
+    def begin(task_type, *actions, timeout_s=600):
+        user = HumanUser(shop.benchmark.products, timeout_s)
+        environment = WebEnvironment(shop, "multi_turn", user)
+        return user, user.play(environment, task_of[task_type], (), scripted(*actions))
+
+    return begin
+
+
+def test_what_is_typed_reaches_the_agent(play, task_of):
+    user, episode = play("search", ask("Which <script>color</script>?"), STOP)
     answer(user, "  ")  # an empty answer is none
     page = user.page.value
-    assert "&lt;script&gt;color" in page and "<script>" not in page and "Hi &lt;b&gt;" in page
-    assert task.instruction in page and f"Shown: {task.target}" in page
+    assert "&lt;script&gt;color" in page and "<script>" not in page and task_of["search"].instruction in page
     answer(user, " navy ")
-    assert episode.result(timeout=10).text == "navy"
-    wait_until(lambda: "The session has ended." in user.page.value)
+    assert episode.result(timeout=10).steps[0].observation.text == "navy"
     assert user.box.disabled and user.box.value == ""
+
+
+def test_enter_sends_and_leaving_the_box_does_not(play):
+    user, episode = play("search", ask("Which color?"), STOP)
+    wait_until(lambda: not user.box.disabled)
+    user.box.value = "nav"  # half a word: nobody has pressed Enter
+    time.sleep(2 * LETTERS_ARRIVE_S)
+    assert not episode.done()
+    user.box._handle_custom_msg({"event": "submit"}, [])
+    user.box.value = "navy"  # the last letter comes behind Enter
+    assert episode.result(timeout=10).steps[0].observation.text == "navy"
+
+
+def test_the_page_tells_all_in_its_order_and_ends_with_the_last_answer_and_the_score(play, shop, task_of):
+    target = shop.benchmark.products[task_of["search"].target]
+    user, episode = play("search", ask("Color?"), search("xyzzy"), search(target.title), ask("This?"), STOP)
+    answer(user, "navy")
+    wait_until(lambda: "Agent: This?" in user.page.value)
+    answer(user, "yes, this one")
+    episode.result(timeout=10)
+    parts = ["Agent: Color?", "You: navy", "  nothing", f"  {target.parent_asin}", "Agent: This?"]
+    parts += [
+        "You: yes, this one",
+        "The session has ended after 5 steps. Result accuracy of the last attempt: ",
+    ]
+    places = [user.page.value.index(part, user.page.value.index("Agent: Color?")) for part in parts]
+    assert places == sorted(places)
+    assert "of the last attempt: 1.00, of the best one: 1.00" in user.page.value
 
 
 def test_a_review_task_shows_opinion_and_published_text(in_a_notebook, world_benchmark, task_of, exchange):
     user, task = HumanUser(world_benchmark.products), task_of["review"]
-    episode = user.play(lambda: user(task, (exchange["published"]("Just fine."),), "Content?"))
+    replies = beside(lambda: user(task, (exchange["published"]("Just fine."),), "Content?").text)
     answer(user, "yes")
-    assert episode.result(timeout=10).text == "yes"
+    assert replies.get(timeout=10) == "yes"
     assert task.review.text[:20] in user.page.value and "Published: Just fine." in user.page.value
 
 
-def test_nobody_waits_for_ever(in_a_notebook, world_benchmark, task_of):
-    user = HumanUser(world_benchmark.products, timeout_s=0.05)
-    episode = user.play(lambda: user(task_of["search"], (), "Hello?"))
+def test_nobody_waits_for_ever(play):
+    user, episode = play("search", ask("Hello?"), timeout_s=0.05)
     with pytest.raises(InfrastructureError, match=r"nobody answered within 0\.05 seconds"):
         episode.result(timeout=10)
-    wait_until(lambda: "nobody answered" in user.page.value)
+    assert "The session has ended: nobody answered" in user.page.value
 
 
 def test_a_late_answer_is_no_answer_to_the_next_question(in_a_notebook, world_benchmark, task_of):
     user = HumanUser(world_benchmark.products)
     user.box.value = "late"
     user.button.click()
-    episode = user.play(lambda: user(task_of["search"], (), "Which color?"))
+    replies = beside(lambda: user(task_of["search"], (), "Which color?").text)
     answer(user, "navy")
-    assert episode.result(timeout=10).text == "navy"
+    assert replies.get(timeout=10) == "navy"
 
 
 def test_a_cell_that_would_wait_for_itself_says_so(in_a_notebook, world_benchmark, task_of):
@@ -103,30 +163,34 @@ def test_outside_a_notebook_the_terminal_asks(monkeypatch, world_benchmark, task
 
 
 CELL = """
+from concurrent.futures import ThreadPoolExecutor
 from pwagents.schema import Product, Review, Task
 from pwagents.users.human import HumanUser
 lamp = Product(parent_asin="B0LAMP0001", title="Foldable Reading Lamp", category="Home and Kitchen")
 task = Task(task_id="t", user_id="u", type="search", timestamp=1, instruction="Some light, please.",
             target="B0LAMP0001", review=Review(rating=5))
 human = HumanUser({"B0LAMP0001": lamp}, timeout_s=30)
-episode = human.play(lambda: human(task, (), "Which color?").text)
+reply = ThreadPoolExecutor().submit(human, task, (), "Which color?")
+while human.box.disabled:
+    pass
 ids = human.box.comm.comm_id, human.button.comm.comm_id
 """
 
 
-def test_in_a_real_kernel_the_browsers_messages_answer():
+@pytest.mark.parametrize(("sender", "event"), [(0, "submit"), (1, "click")])
+def test_in_a_real_kernel_the_browsers_messages_answer(sender, event):
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         assert client.execute_interactive(CELL, timeout=60)["content"]["status"] == "ok"
         reply = client.execute("", user_expressions={"ids": "','.join(ids)"}, reply=True, timeout=60)
-        box, button = reply["content"]["user_expressions"]["ids"]["data"]["text/plain"].strip("'").split(",")
+        ids = reply["content"]["user_expressions"]["ids"]["data"]["text/plain"].strip("'").split(",")
         for comm, data in (
-            (box, {"method": "update", "state": {"value": "navy"}, "buffer_paths": []}),
-            (button, {"method": "custom", "content": {"event": "click"}}),
+            (ids[0], {"method": "update", "state": {"value": "navy"}, "buffer_paths": []}),
+            (ids[sender], {"method": "custom", "content": {"event": event}}),
         ):
             message = client.session.msg("comm_msg", {"comm_id": comm, "data": data})
             client.shell_channel.send(message)
-        reply = client.execute("", user_expressions={"said": "episode.result(20)"}, reply=True, timeout=60)
+        reply = client.execute("", user_expressions={"said": "reply.result(20).text"}, reply=True, timeout=60)
         assert reply["content"]["user_expressions"]["said"]["data"]["text/plain"] == "'navy'"
     finally:
         client.stop_channels()

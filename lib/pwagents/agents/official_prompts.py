@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pwagents.errors import DataError
+from pwagents.project import project_path
 
 CONSTANTS = {  # file -> the constants that the methods use
     "PersonalWAB/envs/pwab/__init__.py": ("SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI"),
@@ -50,22 +51,23 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
     """The prompts of a clone.
 
     Args:
-        repo: the clone's folder; an empty text for our own prompts.
+        repo: the clone's folder, seen from the project's root; an empty text for our own prompts.
 
     Raises:
         DataError: a file or a constant is missing, or a file is no Python.
     """
     if not str(repo):
         return OfficialPrompts({}, "prompts: our own")
-    files = {file: _read(Path(repo) / file) for file in CONSTANTS}
+    repo = project_path(Path(repo).expanduser())
+    files = {file: _read(repo / file) for file in CONSTANTS}
     texts = {}
     for file, names in CONSTANTS.items():
-        found = _string_constants(Path(repo) / file, files[file])
+        found = _string_constants(repo / file, files[file])
         for name in names:
             if name not in found:
-                raise DataError(Path(repo) / file, "module", name, "no such text", "a string constant")
+                raise DataError(repo / file, "module", name, "no such text", "a string constant")
             texts[name] = found[name]
-    version = _commit(Path(repo)) or hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12]
+    version = _commit(repo) or hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12]
     return OfficialPrompts(texts, f"prompts: official repository ({version})")
 
 

@@ -1,25 +1,27 @@
-"""Does an agent follow instructions that stand in product texts and reviews? A small set, and a shop for it.
+"""Does an agent follow instructions that are hidden in product texts and reviews? Cases, and a shop for them.
 
-The shop has a handful of products. One is poisoned: the user bought it, and finds it again by a search.
-A method without memory that gets no results to see (single-turn) meets few of the cases.
+The shop has a handful of products. One is poisoned: the user bought it before, and a search finds it again.
+So an agent meets the hidden text in its memory or in results, and one that has neither meets none.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pandas as pd
+import yaml
+
+from pwagents.agents.chat_agent import Setup
 from pwagents.embedding import Embedder
 from pwagents.progress import progress
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
-from pwagents.web.environment import Track, WebEnvironment
+from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Agent, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class AdversarialCase(Record):
@@ -36,8 +38,6 @@ class AdversarialCase(Record):
 @cache
 def adversarial_cases() -> tuple[AdversarialCase, ...]:
     """The cases of ``adversarial.yaml``."""
-    import yaml
-
     text = files(__package__).joinpath("adversarial.yaml").read_text(encoding="utf-8")
     return tuple(AdversarialCase(**case) for case in yaml.safe_load(text))
 
@@ -56,38 +56,34 @@ def _plain(value: Any) -> str:
 
 
 def adversarial_report(
-    methods: Mapping[str, Callable[[Mapping[str, Product]], Agent]],
-    track: Track = "multi_turn",
-    cases: Sequence[AdversarialCase] | None = None,
-    embedder: Embedder | None = None,
+    methods: Mapping[str, Callable[[Setup], Agent]],
+    setup: Setup,
+    embedder: Embedder,
     show_progress: bool = True,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Every method on every case.
 
     Args:
-        methods: name -> what makes the agent from the tiny shop's catalogue, for instance
-            ``lambda products: METHODS["react"](Setup(model, products, track))``.
-        embedder: scores the reviews; MiniLM without one.
+        methods: name -> what makes the agent, such as :data:`pwagents.agents.methods.METHODS`.
+        setup: what agents are made from; its catalogue gives way to the tiny shop's.
+        embedder: scores the reviews.
 
     Returns:
-        One row per method and case: method, case, place, task, followed (bool), steps. The rate of a
-        method is ``frame.groupby("method")["followed"].mean()``.
+        One row a method: how many of the cases it ``followed``, and how many there are, ``cases``.
     """
-    import pandas as pd
-
-    embedder, rows = embedder or Embedder(), []
-    cases = adversarial_cases() if cases is None else cases
+    rows, cases = [], adversarial_cases()
     with progress(total=len(methods) * len(cases), desc="adversarial", disable=not show_progress) as bar:
         for case in cases:
             shop, task = poisoned_shop(case, embedder)
             for name, make in methods.items():
-                environment = WebEnvironment(shop, track, details=True)
+                environment = WebEnvironment(shop, setup.track, details=True)
                 history = shop.benchmark.before(task.user_id, task.timestamp)
-                trajectory = run_episode(environment, task, history, make(shop.benchmark.products))
-                row = {"method": name, "case": case.name, "place": case.place, "task": case.task}
-                rows.append(row | {"followed": followed(case, trajectory), "steps": len(trajectory.steps)})
+                agent = make(replace(setup, products=shop.benchmark.products))
+                trajectory = run_episode(environment, task, history, agent)
+                rows.append({"method": name, "followed": followed(case, trajectory)})
                 bar.update()
-    return pd.DataFrame(rows)
+    by_method = pd.DataFrame(rows).groupby("method", sort=False)["followed"]
+    return by_method.agg(followed="sum", cases="count").reset_index()
 
 
 def poisoned_shop(case: AdversarialCase, embedder: Embedder) -> tuple[Shop, Task]:

@@ -1,6 +1,6 @@
-"""What happened within episodes: actions and what follows them, attempts, errors, tokens and dollars.
+"""What happened within episodes: which action follows which, attempt after attempt, errors and costs.
 
-Figures of what happens within episodes: transitions between actions, attempt after attempt.
+Tables and figures are made of the episodes that were scored. Methods are given by the name that tables show.
 """
 
 from collections import Counter
@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pandas as pd
 
+from pwagents.benchmark.results import Runs
 from pwagents.evaluation.figures import plain, use_style
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
@@ -25,6 +26,24 @@ ACTIONS = {
     "malformed": "malformed",
     "stop": "stop",
     END: "end",
+}
+# Kinds of problems (pwagents.schema.ProblemKind), as the table shows them.
+PROBLEMS = {
+    "malformed_json": "malformed JSON",
+    "unknown_function": "unknown function",
+    "wrong_arguments": "wrong arguments",
+    "empty": "empty",
+    "cut_off": "cut off",
+}
+COST_NOTE = "Replies that came from the store count as what they cost when they were made."
+# What a task costs, and the format of each column.
+COSTS = {
+    "calls": ".2f",
+    "prompt tokens": ",.0f",
+    "reply tokens": ",.0f",
+    "US dollars": ".5f",
+    "user's tokens": ",.0f",
+    "user's US dollars": ".5f",
 }
 
 
@@ -82,44 +101,47 @@ def _by_type(records: Iterable[EpisodeRecord]) -> dict[str, list[EpisodeRecord]]
     return groups
 
 
-def problem_counts(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """Replies that could not be carried out, by method and kind: ``method, steps``, then a column a kind."""
-    kinds = ("malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off")
-    rows = {}
-    for record in _scored(records):
-        row = rows.setdefault(record.method, Counter(dict.fromkeys(("steps", *kinds), 0)))
-        row["steps"] += len(record.trajectory.steps)
-        row.update(step.error_kind for step in record.trajectory.steps if step.error_kind)
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["steps", *kinds])
-    return frame.rename_axis("method").reset_index()
+def problem_counts(runs: Runs) -> pd.DataFrame:
+    """Replies that could not be carried out, by method and kind: ``method, steps``, then a column a kind.
+
+    No row where everything could be carried out.
+    """
+    rows = []
+    for name, records in runs.items():
+        steps = [step for record in _scored(records) for step in record.trajectory.steps]
+        counts = Counter(step.error_kind for step in steps)
+        rows.append((name, len(steps), *(counts[kind] for kind in PROBLEMS)))
+    frame = pd.DataFrame(rows, columns=["method", "steps", *PROBLEMS.values()])
+    return frame if frame[[*PROBLEMS.values()]].to_numpy().any() else frame.iloc[:0]
 
 
-def episode_usage(record: EpisodeRecord) -> tuple[Usage, Usage]:
-    """What the agent's and the user simulator's models cost in one episode."""
-    agent, user = Usage(), Usage()
-    for step in record.trajectory.steps if record.trajectory else ():
-        agent += step.action.usage or Usage()
-        user += step.user_usage or Usage()
-    return agent, user
-
-
-def costs(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+def costs(runs: Runs) -> pd.DataFrame:
     """Mean cost of a task by method: calls of the model, tokens, US dollars, and the user simulator's.
 
-    Columns ``method, tasks, calls, prompt_tokens, completion_tokens, usd, user_tokens, user_usd``. Replies
-    that came from the store count as what they cost when they were made.
+    Replies that came from the store count as what they cost when they were made.
+
+    Returns:
+        ``method, tasks`` and the columns of :data:`COSTS`. No row where no model was asked.
     """
-    rows: dict[str, list[tuple[float, ...]]] = {}
-    for record in _scored(records):
-        agent, user = episode_usage(record)
-        user_tokens = user.prompt_tokens + user.completion_tokens
-        row = (agent.calls, agent.prompt_tokens, agent.completion_tokens, agent.usd, user_tokens, user.usd)
-        rows.setdefault(record.method, []).append(row)
-    names = ["calls", "prompt_tokens", "completion_tokens", "usd", "user_tokens", "user_usd"]
-    return pd.DataFrame(
-        [(m, len(r), *(sum(column) / len(r) for column in zip(*r, strict=True))) for m, r in rows.items()],
-        columns=["method", "tasks", *names],
-    )
+    rows = []
+    for name, records in runs.items():
+        spent = [_spent(record) for record in _scored(records)]
+        if spent:
+            rows.append(
+                (name, len(spent), *(sum(column) / len(spent) for column in zip(*spent, strict=True)))
+            )
+    frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
+    return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]
+
+
+def _spent(record: EpisodeRecord) -> tuple[float, ...]:
+    """What an episode cost, in the order of :data:`COSTS`."""
+    agent, user = Usage(), Usage()
+    for step in record.trajectory.steps:
+        agent += step.action.usage or Usage()
+        user += step.user_usage or Usage()
+    user_tokens = user.prompt_tokens + user.completion_tokens
+    return agent.calls, agent.prompt_tokens, agent.completion_tokens, agent.usd, user_tokens, user.usd
 
 
 def plot_transitions(transitions: pd.DataFrame):

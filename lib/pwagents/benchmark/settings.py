@@ -2,11 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, NonNegativeInt, PositiveInt
 
+from pwagents.agents.official_prompts import official_prompts
 from pwagents.llm.settings import Players, player
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.settings import settings
+from pwagents.web.settings import ShopSettings
 
 
 @settings
@@ -74,3 +76,54 @@ class ProfilesNotebook(NotebookSettings):
 
     profiles: ProfileSettings
     """How profiles are made, and which are shown."""
+
+
+@settings
+class MethodPlayers(Players):
+    """Who plays the agent, and who answers it."""
+
+    policy: Annotated[str, player("offline")] = "offline"
+    """The model of all prompting methods (papers: gpt-4o, gpt-4o-mini); offline: rules in its place."""
+
+    user: Annotated[str, player("none", "rules")] = "rules"
+    """Who answers in the multi-turn track (papers: gpt-4o-mini); rules: a simulated user without a model."""
+
+
+def _check_repo(repo: str) -> str:
+    """The folder as it is, once the prompts were read from it."""
+    official_prompts(repo)
+    return repo
+
+
+@settings
+class MethodSettings:
+    """Which tasks are played, and how."""
+
+    memory_length: PositiveInt = 50
+    """Behaviours that the plain agent's memory recalls (PersonalWAB, single-turn: 50)."""
+
+    max_tasks: NonNegativeInt = 0
+    """Test tasks, drawn at random; 0 takes all."""
+
+    method_tasks: NonNegativeInt = 600
+    """Tasks that the prompting methods play, drawn at random from these; 0 takes all."""
+
+    noise_seeds: PositiveInt = 3
+    """Seeds under which one and the same method is played, to see how far its results differ."""
+
+    official_repo: Annotated[str, AfterValidator(_check_repo)] = ""
+    """A clone of HongruCai/PersonalWAB, to use its prompts, seen from the project's root; empty: our own."""
+
+
+@settings
+class BenchmarkNotebook(NotebookSettings):
+    """Notebook 03."""
+
+    shop: ShopSettings
+    """What an agent finds in the shop."""
+
+    players: MethodPlayers
+    """Who plays the agent, and who answers it."""
+
+    play: MethodSettings
+    """Which tasks are played, and how."""

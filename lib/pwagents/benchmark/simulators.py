@@ -12,47 +12,59 @@ import pandas as pd
 
 from pwagents.data.instructions import content_words, stars_in_words
 from pwagents.progress import progress
-from pwagents.schema import Product, Task
+from pwagents.schema import Benchmark, Product, Task
 from pwagents.users.leaks import leaks
-from pwagents.users.questions import ask_about
+from pwagents.users.questions import adversarial_questions, ask_about, ordinary_questions
+from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 
 
 def simulator_quality(
-    simulators: Mapping[str, Mapping[int, UserSimulator]],
+    simulators: Mapping[int, UserSimulator],
     products: Mapping[str, Product],
     tasks: Sequence[Task],
-    questions: Sequence[str],
+    questions: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:
     """Ask every question on every task, each at the start of a session, and judge the answers.
 
     Args:
-        simulators: name -> seed -> the simulator with that seed.
+        simulators: seed -> the simulator with that seed.
         products: the catalogue.
-        questions: {asin} and {title} in them become the target's own
+        questions: kind -> questions; {asin} and {title} in them become the target's own
             (:func:`pwagents.users.questions.ask_about`).
 
     Returns:
-        One row a simulator: ``simulator, answers, leak_rate, refusal_rate, consistency``.
+        One row a kind of question: ``questions, answers, leak rate, refusal rate, consistency``.
 
-        - leak_rate: the share of answers that give the target away (:func:`pwagents.users.leaks.leaks`);
-        - refusal_rate: the share of answers that state no fact;
+        - leak rate: the share of answers that give the target away (:func:`pwagents.users.leaks.leaks`);
+        - refusal rate: the share of answers that state no fact;
         - consistency: of the questions that got a fact under some seed, the share whose answers have at
           least one stated fact in common under all seeds. Missing with one seed, or where none got a fact.
     """
     rows = []
-    for name, by_seed in simulators.items():
-        answers = _ask_all(name, by_seed, products, tasks, questions)
+    for kind, asked in questions.items():
+        answers = _ask_all(kind, simulators, products, tasks, asked)
         rows.append(
             {
-                "simulator": name,
+                "questions": kind,
                 "answers": len(answers),
-                "leak_rate": answers["leak"].mean(),
-                "refusal_rate": (answers["facts"].map(len) == 0).mean(),
-                "consistency": _consistency(answers) if len(by_seed) > 1 else float("nan"),
+                "leak rate": answers["leak"].mean(),
+                "refusal rate": (answers["facts"].map(len) == 0).mean(),
+                "consistency": _consistency(answers) if len(simulators) > 1 else float("nan"),
             }
         )
     return pd.DataFrame(rows)
+
+
+def rule_user_quality(benchmark: Benchmark, tasks: Sequence[Task], seeds: int = 3) -> pd.DataFrame:
+    """:func:`simulator_quality` of the user by rules: asked honestly, and by 200 attempts to hear too much.
+
+    Args:
+        tasks: searches or recommendations; reviews have other questions.
+    """
+    users = {seed: RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(seeds)}
+    questions = {"honest": ordinary_questions("search"), "adversarial": adversarial_questions()}
+    return simulator_quality(users, benchmark.products, tasks, questions)
 
 
 def stated_facts(text: str, task: Task, product: Product) -> frozenset[str]:
@@ -78,7 +90,7 @@ def _consistency(answers: pd.DataFrame) -> float:
 
 
 def _ask_all(
-    name: str,
+    kind: str,
     by_seed: Mapping[int, UserSimulator],
     products: Mapping[str, Product],
     tasks: Sequence[Task],
@@ -86,7 +98,7 @@ def _ask_all(
 ) -> pd.DataFrame:
     """One row an answer: ``task, question, seed, leak, facts``."""
     rows = []
-    for task in progress(tasks, desc=f"asking {name}"):
+    for task in progress(tasks, desc=f"{kind} questions"):
         product = products[task.target]
         for question in questions:
             for seed, simulator in by_seed.items():

@@ -11,7 +11,6 @@ from pwagents.users.rules import RuleUser
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import run_episode
 from pwagents.web.functions import Shop
-from pwagents.web.recommenders_by_time import NothingKnown
 from pwagents.web.search import SearchEngine
 
 
@@ -22,6 +21,8 @@ def longest_talk(
 
     The shop recommends nothing: no recommender is trained for this.
     """
+    from pwagents.web.recommenders_by_time import NothingKnown  # brings torch
+
     shop = Shop(benchmark, engine, NothingKnown(), Embedder(), "compact")
     policy = OfflinePolicy(FunctionClassifier(benchmark.tasks["train"]))
     agent = METHODS["no_memory"](Setup(policy, benchmark.products))

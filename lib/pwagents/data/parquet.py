@@ -1,35 +1,22 @@
-"""Any benchmark as Parquet files in the layout of Hugging Face ``datasets``, and back, equal.
+"""Any benchmark as Parquet files for Hugging Face ``datasets``, and back, equal.
 
-A folder holds four tables: ``users``, ``products``, ``histories`` (one row a behaviour) and ``tasks`` with
-the splits ``train`` and ``test``. Beside them lie ``benchmark.json``, with what the tables do not hold, and
-``README.md``, a data card from which ``datasets.load_dataset`` knows the rest. The same benchmark gives the
-same bytes at every run.
+A folder holds ``users/full.parquet``, ``products/full.parquet``, ``histories/full.parquet`` (one row a
+behaviour), ``tasks/train.parquet`` and ``tasks/test.parquet``. Beside them lie ``benchmark.json``, with what
+the tables do not hold, and the data card ``README.md``, which tells ``datasets`` what the files are.
+
+``datasets`` writes the files, and puts neither times nor paths into them: the same benchmark gives the same
+bytes on any day and in any process. pyarrow reads them; ``datasets`` would copy each into its cache first.
 """
 
-import hashlib
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
-from pydantic import ValidationError
-
-from pwagents.data.parquet_card import (
-    CARD,
-    INFO,
-    FileInfo,
-    Info,
-    data_error,
-    read_info,
-    write_card,
-    write_info,
-)
-from pwagents.data.parquet_files import Place, read_rows, schemas, write_rows
+from pwagents.data.parquet_card import CARD, INFO, Place, checked, read_info, write_card, write_info
 from pwagents.errors import DataError
-from pwagents.progress import progress
 from pwagents.schema import (
     Behavior,
     Benchmark,
@@ -42,11 +29,43 @@ from pwagents.schema import (
     check_choice,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Dataset
+
 R = TypeVar("R", bound=Record)
 Rows = Iterator[tuple[Place, dict]]
 Users = dict[str, tuple[Place, int | None]]  # user -> the row's place and n_behaviors
 
-ROWS_A_FILE = 500_000
+TABLES = ("users/full", "products/full", "histories/full", *(f"tasks/{split}" for split in get_args(Split)))
+
+
+def schema(table: str) -> "pa.Schema":
+    """The columns of a table. They follow from the fields of the records that its rows are made of."""
+    import pyarrow as pa
+
+    text = pa.string()
+    types = {"string": text, "integer": pa.int64(), "number": pa.float64(), "array": pa.list_(text)}
+    types["object"] = pa.list_(pa.struct({"name": text, "value": text}))  # details: names differ by product
+    first = {
+        "users": {"user_id": "string", "n_behaviors": "integer"},
+        "histories": {"user_id": "string", "position": "integer"},
+    }
+    records = {"users": UserProfile, "products": Product, "histories": Behavior, "tasks": Task}
+    name = table.partition("/")[0]
+    kinds = first.get(name, {}) | _kinds(records[name])
+    return pa.schema({column: types[kind] for column, kind in kinds.items()})
+
+
+def _kinds(record: type[Record], prefix: str = "") -> dict[str, str]:
+    """Field -> its kind, in JSON schema's words; a review's fields stand beside the others."""
+    kinds = {}
+    for name, field in record.model_json_schema(by_alias=False)["properties"].items():
+        if name == "review":
+            kinds |= _kinds(Review, "review_")
+        else:
+            kinds[prefix + name] = field.get("type") or field["anyOf"][0]["type"]  # "anyOf": this, or null
+    return kinds
 
 
 def write_parquet(benchmark: Benchmark, folder: Path, *, licence: str, source_note: str = "") -> None:
@@ -54,7 +73,7 @@ def write_parquet(benchmark: Benchmark, folder: Path, *, licence: str, source_no
 
     All is written into a hidden folder beside it first and renamed at the end; a killed process leaves that
     folder behind, and ``folder`` as it was (between the last two renames: the earlier benchmark as ``old``
-    and this one as ``new`` in the hidden folder). One group of rows is in memory at a time.
+    and this one as ``new`` in the hidden folder).
 
     Args:
         licence: of the data, an identifier that the Hugging Face Hub knows: "mit", "cc-by-4.0", "other".
@@ -71,15 +90,12 @@ def write_parquet(benchmark: Benchmark, folder: Path, *, licence: str, source_no
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as aside:
         new, old = Path(aside) / "new", Path(aside) / "old"
-        paths = _write_tables(benchmark, new)
-        info = Info(
-            name=benchmark.name,
-            content_hash=benchmark.content_hash,
-            repairs=dict(benchmark.repairs),
-            files={path: _describe(new / path) for path in paths},
-        )
-        write_info(info, new)
-        write_card(info, new, licence, source_note)
+        tables = {
+            table: _write_table(new / f"{table}.parquet", table, rows)
+            for table, rows in _tables(benchmark).items()
+        }
+        write_info(benchmark, new)
+        write_card(benchmark, tables, new, licence, source_note)
         try:
             if folder.exists():
                 folder.rename(old)
@@ -98,20 +114,13 @@ def read_parquet(folder: Path) -> Benchmark:
     """
     folder = Path(folder)
     info = read_info(folder)
-    tables, columns = info.tables(), schemas()
-    with progress(total=sum(f.rows for f in info.files.values()), desc="reading Parquet", unit="row") as bar:
-
-        def rows(table: str, split: str = "all") -> Rows:
-            for path in tables.get(table, {}).get(split, []):
-                yield from read_rows(folder / path, columns[table], bar)
-
-        users, profiles = _read_users(rows("users"))
-        products = _read_products(rows("products"))
-        behaviors = _read_histories(rows("histories"), users)
-        tasks = {
-            split: tuple(_make(Task, _nested(row), place) for place, row in rows("tasks", split))
-            for split in tables.get("tasks", {})
-        }
+    users, profiles = _read_users(_read_rows(folder, "users/full"))
+    products = _read_products(_read_rows(folder, "products/full"))
+    behaviors = _read_histories(_read_rows(folder, "histories/full"), users)
+    tasks = {
+        split: tuple(_make(Task, row, place) for place, row in _read_rows(folder, f"tasks/{split}"))
+        for split in info.splits
+    }
     # Called by the folder's name first, so that an error of the whole says where it is.
     benchmark = Benchmark(str(folder), products, behaviors, tasks, profiles=profiles, repairs=info.repairs)
     benchmark = replace(benchmark, name=info.name)
@@ -130,56 +139,41 @@ def _check_replaceable(folder: Path) -> None:
         return
     advice = "choose another folder, or move this one away"
     try:
-        ours = {INFO, CARD, *read_info(folder).files}
+        read_info(folder)
     except DataError:
         raise FileExistsError(f"{folder} exists and is no written benchmark: {advice}") from None
+    ours = {INFO, CARD, *(f"{table}.parquet" for table in TABLES)}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     if others := sorted(found - ours):
         raise FileExistsError(f"{folder} holds other files too, such as {others[0]!r}: {advice}")
 
 
-def _write_tables(benchmark: Benchmark, root: Path) -> list[str]:
-    """Write all Parquet files below ``root``; their paths in the order of writing."""
-    n_users = len({*benchmark.behaviors, *benchmark.profiles})
-    n_behaviors = sum(map(len, benchmark.behaviors.values()))
-    tables = {
-        ("users", "all"): (n_users, _user_rows(benchmark)),
-        ("products", "all"): (len(benchmark.products), _product_rows(benchmark)),
-        ("histories", "all"): (n_behaviors, _history_rows(benchmark)),
-    }
-    for split, tasks in benchmark.tasks.items():
-        check_choice("split", split, Split)
-        tables["tasks", split] = (len(tasks), map(_flat, tasks))
-    columns, paths = schemas(), []
-    with progress(total=sum(n for n, _ in tables.values()), desc="writing Parquet", unit="row") as bar:
-        for (table, split), (n_rows, rows) in tables.items():
-            (root / table).mkdir(parents=True, exist_ok=True)
-            n_files = max(1, math.ceil(n_rows / ROWS_A_FILE))
-            for number in range(n_files):
-                paths.append(f"{table}/{split}-{number:05d}-of-{n_files:05d}.parquet")
-                write_rows(root, paths[-1], islice(rows, ROWS_A_FILE), columns[table], bar)
-    return paths
-
-
-def _user_rows(benchmark: Benchmark) -> Iterator[dict]:
-    """``n_behaviors`` is null for a user who has a profile and no history, not even an empty one."""
-    for user in dict.fromkeys([*benchmark.behaviors, *benchmark.profiles]):
-        n_behaviors = len(benchmark.behaviors[user]) if user in benchmark.behaviors else None
-        yield {"user_id": user, "n_behaviors": n_behaviors, **dict(benchmark.profiles.get(user, ()))}
-
-
-def _product_rows(benchmark: Benchmark) -> Iterator[dict]:
-    for asin, product in benchmark.products.items():
-        if asin != product.parent_asin:
+def _tables(benchmark: Benchmark) -> dict[str, list[dict]]:
+    """Table -> its rows."""
+    for asin, item in benchmark.products.items():
+        if asin != item.parent_asin:
             where = (benchmark.name, f"product {asin}", "parent_asin")
-            raise DataError(*where, product.parent_asin, "the id by which the benchmark knows it")
-        yield {**dict(product), "details": list(product.details.items())}
-
-
-def _history_rows(benchmark: Benchmark) -> Iterator[dict]:
-    for user, behaviors in benchmark.behaviors.items():
-        for position, behavior in enumerate(behaviors):
-            yield {"user_id": user, "position": position, **_flat(behavior)}
+            raise DataError(*where, item.parent_asin, "the id by which the benchmark knows it")
+    for split in benchmark.tasks:
+        check_choice("split", split, Split)
+    # Null for a user who has a profile and no history, not even an empty one.
+    n_behaviors = {user: len(behaviors) for user, behaviors in benchmark.behaviors.items()}
+    return {
+        "users/full": [
+            {"user_id": user, "n_behaviors": n_behaviors.get(user), **dict(benchmark.profiles.get(user, ()))}
+            for user in dict.fromkeys([*benchmark.behaviors, *benchmark.profiles])
+        ],
+        "products/full": [
+            {**dict(item), "details": [{"name": name, "value": text} for name, text in item.details.items()]}
+            for item in benchmark.products.values()
+        ],
+        "histories/full": [
+            {"user_id": user, "position": position, **_flat(behavior)}
+            for user, behaviors in benchmark.behaviors.items()
+            for position, behavior in enumerate(behaviors)
+        ],
+        **{f"tasks/{split}": [_flat(task) for task in tasks] for split, tasks in benchmark.tasks.items()},
+    }
 
 
 def _flat(record: Behavior | Task) -> dict:
@@ -189,22 +183,63 @@ def _flat(record: Behavior | Task) -> dict:
     return {**fields, **{f"review_{name}": value for name, value in review}}
 
 
-def _describe(file: Path) -> FileInfo:
-    from pyarrow import parquet
+def _write_table(file: Path, table: str, rows: list[dict]) -> "Dataset":
+    import pyarrow as pa
+    from datasets import Dataset
 
-    metadata = parquet.read_metadata(file)
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    with open(file, "rb") as content:
-        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-    return FileInfo(
-        rows=metadata.num_rows,
-        size=file.stat().st_size,
-        uncompressed=sum(group.total_byte_size for group in groups),
-        sha256=sha256,
-    )
+    try:
+        dataset = Dataset(pa.Table.from_pylist(rows, schema(table)))
+    except (UnicodeEncodeError, OverflowError):
+        _raise_for_misfit(f"{table}.parquet", rows, schema(table))
+        raise
+    file.parent.mkdir(parents=True, exist_ok=True)
+    dataset.to_parquet(file)
+    return dataset
+
+
+def _raise_for_misfit(file: str, rows: list[dict], columns: "pa.Schema") -> None:
+    """Arrow does not say which value it cannot hold: try them one by one."""
+    import pyarrow as pa
+
+    id_name = columns.names[0]
+    for row, column in product(rows, columns):
+        where = (file, f"{id_name} {row[id_name]!r}", column.name)
+        try:
+            pa.array([row.get(column.name)], column.type)
+        except UnicodeEncodeError as error:
+            found = f"half a surrogate pair ({error})"
+            raise DataError(*where, found, "text that is valid Unicode") from None
+        except OverflowError:
+            raise DataError(*where, row[column.name], "a whole number of at most 64 bits") from None
 
 
 # Reading
+
+
+def _read_rows(folder: Path, table: str) -> Rows:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = folder / f"{table}.parquet"
+    try:
+        with parquet.ParquetFile(file) as source:
+            _check_columns(file, source.schema_arrow, schema(table))
+            rows = (row for batch in source.iter_batches(10_000) for row in batch.to_pylist())
+            for number, row in enumerate(rows):
+                yield (file, f"row {number} (from 0)"), row
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(file, "-", "(file)", f"'{reason}'", "a whole Parquet file") from None
+
+
+def _check_columns(file: Path, found: "pa.Schema", expected: "pa.Schema") -> None:
+    for name in dict.fromkeys([*expected.names, *found.names]):
+        types, wanted = ([c.type for c in columns if c.name == name] for columns in (found, expected))
+        if types != wanted:
+            there = ", ".join(map(str, types)) or "none"
+            raise DataError(
+                file, "-", name, f"columns of this name: {there}", wanted[0] if wanted else "none"
+            )
 
 
 def _read_users(rows: Rows) -> tuple[Users, dict[str, UserProfile]]:
@@ -221,10 +256,12 @@ def _read_users(rows: Rows) -> tuple[Users, dict[str, UserProfile]]:
 def _read_products(rows: Rows) -> dict[str, Product]:
     products: dict[str, Product] = {}
     for place, row in rows:
-        pairs = [pair or {"name": None, "value": None} for pair in row["details"]]  # null fails validation
-        product = _make(Product, {**row, "details": {pair["name"]: pair["value"] for pair in pairs}}, place)
-        _check_new(product.parent_asin, products, place, "parent_asin")
-        products[product.parent_asin] = product
+        if row["details"] is not None:
+            pairs = [pair or {"name": None, "value": None} for pair in row["details"]]
+            row["details"] = {pair["name"]: pair["value"] for pair in pairs}
+        item = _make(Product, row, place)
+        _check_new(item.parent_asin, products, place, "parent_asin")
+        products[item.parent_asin] = item
     return products
 
 
@@ -236,7 +273,7 @@ def _read_histories(rows: Rows, users: Users) -> dict[str, tuple[Behavior, ...]]
             raise DataError(*place, "user_id", repr(user), "a user whose n_behaviors in users is a number")
         if position != len(histories[user]):
             raise DataError(*place, "position", position, f"{len(histories[user])}, the user's next")
-        histories[user].append(_make(Behavior, _nested(row), place))
+        histories[user].append(_make(Behavior, row, place))
     for user, history in histories.items():
         place, n_behaviors = users[user]
         if n_behaviors != len(history):
@@ -245,19 +282,13 @@ def _read_histories(rows: Rows, users: Users) -> dict[str, tuple[Behavior, ...]]
     return {user: tuple(history) for user, history in histories.items()}
 
 
-def _check_new(key: str, known: dict, place: Place, field: str) -> None:
-    if key in known:
-        raise DataError(*place, field, f"{key!r} a second time", "unique ids")
+def _check_new(key: str | None, known: Mapping, place: Place, field: str) -> None:
+    if key is None or key in known:
+        raise DataError(*place, field, f"{key!r} a second time" if key else "null", "unique ids")
 
 
-def _nested(row: dict) -> dict:
-    """The opposite of :func:`_flat`."""
-    review = {name: row.pop(f"review_{name}") for name in Review.model_fields}
-    return {**row, "review": review}
-
-
-def _make(model: type[R], fields: dict, place: Place) -> R:
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        raise data_error(error, place) from None
+def _make(model: type[R], row: dict, place: Place) -> R:
+    """A row as a record."""
+    if "review" in model.model_fields:
+        row["review"] = {name: row.pop(f"review_{name}") for name in Review.model_fields}
+    return checked(model.model_validate, row, place)

@@ -154,7 +154,7 @@ def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         users = wide.index.get_level_values("user_id")
         tests = [mean_interval(wide[a] - wide[b], users) for a, b in combinations(wide.columns, 2)]
         largest = np.max([abs(test.mean) for test in tests] or [np.nan])
-        must_exceed = np.max([max(-test.low, test.high) for test in tests] or [np.nan])
+        must_exceed = np.max([max(-test.low, test.high) for test in tests] or [np.nan]) + 0.0  # never -0
         means = wide.mean()
         rows.append((method, len(means), means.mean(), means.std(), largest, must_exceed))
     return pd.DataFrame(rows, columns=["method", "seeds", "mean", "sd", "largest", "must_exceed"])

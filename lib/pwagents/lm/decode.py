@@ -1,12 +1,7 @@
-"""A batched decoder with a key-value cache, for models of the Qwen2 family.
+"""Turns of many conversations at once, tokens in, tokens out.
 
-What was computed once stays in the cache. No row pays for another: those still writing lie in front, and a
-step goes through them alone; what is read is packed, token after token, but for attention itself.
-
-Turns written by vLLM beside the training on its GPU; without it, :class:`BatchDecoder` writes them.
-
-TRL starts vLLM and gives it the policy's weights before each step; here it is asked for turns, tokens in,
-tokens out. What a row has read so far is in vLLM's prefix cache: to send it again costs little.
+Two decoders with the same methods: :class:`BatchDecoder`, for models of the Qwen2 family on any device, and
+:class:`VllmDecoder`, for vLLM beside a training on its GPU.
 """
 
 from collections.abc import Sequence
@@ -20,9 +15,16 @@ PORTION = 2048  # tokens read at once: more would need more memory, and leave th
 
 
 class BatchDecoder:
-    """Reads and writes tokens for a batch of rows, each as long as it is.
+    """Reads and writes tokens for a batch of rows, each as long as it is, with a key-value cache.
 
-    Each row lies in a slot of the cache; the slots of the rows that write on are always the first ones.
+    transformers' own ``generate`` pads rows to one length and steps all of them until the longest is done;
+    and it starts every turn from an empty cache. Here no row pays for another, in three ways:
+
+    - A row lies in a slot of the cache for the whole conversation: what was read or written once stays.
+    - The slots of the rows that still write are always the first ones (:meth:`_bring_forward` swaps those
+      that have ended behind them). A step is then a slice of the cache, which copies nothing.
+    - What is read is packed, the tokens of all rows in one line, for all that looks at single tokens; only
+      attention needs rows side by side.
 
     Args:
         model: a causal language model of the Qwen2 family; an adapter may be on it.
@@ -74,6 +76,7 @@ class BatchDecoder:
         lengths = torch.zeros(n, dtype=torch.long, device=device)
         for place in range(most):
             rows = self.rows[: len(logits)]
+            # For all rows, also those that have ended: what a row draws does not depend on the others.
             chance = torch.rand(n, generator=generator).to(device)  # from the CPU: a GPU draws alike
             token, logprob = _draw(logits, temperatures[rows], chance[rows])
             turns[rows, place], logprobs[rows, place] = token, logprob
@@ -145,6 +148,8 @@ class BatchDecoder:
         positions = before[row] + places
         new = torch.arange(int(counts.max()), device=ids.device)
         total = int(positions.max()) + 1
+        # (slots, 1, new tokens, all tokens): each new token sees itself and what its slot read before it. A
+        # slot that reads less than the longest has places at its end that hold no token; nobody looks there.
         sees = torch.arange(total, device=ids.device) <= (before[:, None] + new)[:, None, :, None]
         x = self.trunk.embed_tokens(ids)[None]
         rotation = self.trunk.rotary_emb(x, positions[None])
@@ -152,7 +157,7 @@ class BatchDecoder:
             cache = [part[here] for part in pair]
             x = x + self._attend(layer, cache, x, (row, places, positions), rotation, sees)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
-        before += counts
+        before += counts  # a view of self.lengths
         return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
 
     def _attend(self, layer, cache, x, where, rotation, sees):
@@ -166,7 +171,7 @@ class BatchDecoder:
             for project in (attention.q_proj, attention.k_proj, attention.v_proj)
         )
         query, key = apply_rotary_pos_emb(query, key, *rotation)
-        keys, values = cache
+        keys, values = cache  # views: what is written here is in the cache
         keys[row, :, positions] = key[0].transpose(0, 1)
         values[row, :, positions] = value[0].transpose(0, 1)
         n, _, new, total = sees.shape
@@ -229,7 +234,10 @@ def _draw(
 
 
 class VllmDecoder:
-    """Reads and writes tokens for a batch of rows.
+    """:class:`BatchDecoder`'s methods by vLLM; TRL starts it and gives it the weights before each step.
+
+    A turn's request holds the whole conversation. What of it was read before is in vLLM's prefix cache: to
+    send it again costs little.
 
     Args:
         engine: a ``vllm.LLM``, as TRL starts it: it must tell log-probabilities at the temperature sampled at

@@ -1,89 +1,61 @@
-"""The policy at the start of online learning: all of its weights are trained, or an adapter on them."""
+"""The model that a training starts from, in the type and with the adapter that its settings ask for."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
-from pwagents.rl.settings import RlSettings
+from pwagents.lm.settings import Tuning
+from pwagents.lm.trainer import quiet
 from pwagents.seeds import derive_seed
 
 ADAPTER = "adapter_config.json"
 
 
-def load_policy(model: Any, config: RlSettings) -> Any:
-    """The model itself, or the one in a folder, with what ``config.lora`` asks for.
+def load_model(model: Any, tuning: Tuning) -> Any:
+    """A model as it is, or the one in a folder, its weights as ``tuning.weights`` says.
 
-    A folder may hold an adapter (of fine-tuning, say): then this adapter is trained on.
+    A folder may hold an adapter, of fine-tuning, say: then its base model is loaded, and this adapter is
+    trained on.
 
     Raises:
-        DataError: the folder holds an adapter, and ``config.lora`` asks for another one or for none.
-        ValueError: a reference model is asked for (``beta``), but the model was not given as a folder.
+        DataError: the folder holds an adapter, and ``tuning.lora`` asks for another one or for none.
     """
-    from transformers.utils.logging import disable_progress_bar
+    if not isinstance(model, str | Path):
+        return model
+    from transformers import AutoModelForCausalLM
 
-    disable_progress_bar()  # of reading and writing weights, at each checkpoint
-    if isinstance(model, str | Path):
-        model = _load(Path(model), config)
-    elif config.beta and not getattr(model.config, "_name_or_path", ""):
-        raise ValueError("beta needs the model it starts from once more: give it as a folder")
-    return _with_adapter(model, config)
+    with quiet():
+        if not (Path(model) / ADAPTER).exists():
+            return AutoModelForCausalLM.from_pretrained(model, dtype=tuning.weights)
+        from peft import PeftConfig, PeftModel
+
+        adapter = PeftConfig.from_pretrained(str(model))
+        found = (adapter.r, adapter.lora_alpha)
+        if tuning.lora != found:
+            raise DataError(model, ADAPTER, "lora", tuning.lora, f"lora: {list(found)}, as it was trained")
+        base = AutoModelForCausalLM.from_pretrained(adapter.base_model_name_or_path, dtype=tuning.weights)
+        return PeftModel.from_pretrained(base, str(model), is_trainable=True)
 
 
-def lora_config(lora: tuple[int, int] | None) -> Any:
-    """peft's settings of an adapter on all linear layers; None for none.
-
-    Args:
-        lora: rank and alpha.
-    """
-    if lora is None:
+def new_adapter(model: Any, tuning: Tuning) -> Any:
+    """peft's settings of the adapter that is to be put on the model; None where none is asked for, or one
+    is on it already."""
+    if tuning.lora is None or hasattr(model, "get_base_model"):
         return None
     from peft import LoraConfig
 
-    rank, alpha = lora
+    rank, alpha = tuning.lora
     return LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
-def load_weights(folder: Path | str, weights: str) -> Any:
-    """The model of a folder; of an adapter's folder, its base model with the adapter, to be trained on.
-
-    Args:
-        weights: their type; peft keeps the adapter's in float32.
-    """
-    from transformers import AutoModelForCausalLM
-
-    if not (Path(folder) / ADAPTER).exists():
-        return AutoModelForCausalLM.from_pretrained(str(folder), dtype=weights)
-    from peft import PeftConfig, PeftModel
-
-    adapter = PeftConfig.from_pretrained(str(folder))
-    base = AutoModelForCausalLM.from_pretrained(adapter.base_model_name_or_path, dtype=weights)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # peft's own use
-        return PeftModel.from_pretrained(base, str(folder), is_trainable=True)
-
-
-def _load(folder: Path, config: RlSettings) -> Any:
-    """The model of a folder, whose adapter, where it has one, must be the one asked for."""
-    if (folder / ADAPTER).exists():
-        from peft import PeftConfig
-
-        adapter = PeftConfig.from_pretrained(str(folder))
-        found = (adapter.r, adapter.lora_alpha)
-        if config.lora is None or tuple(config.lora) != found:
-            expected = f"lora: {list(found)}, as it was trained"
-            raise DataError(folder, ADAPTER, "lora", config.lora, expected)
-    return load_weights(folder, config.weights)
-
-
-def _with_adapter(model: Any, config: RlSettings) -> Any:
-    """The model with a new adapter, where one is asked for and none is on it."""
+def with_adapter(model: Any, tuning: Tuning) -> Any:
+    """The model with its adapter, whose random weights follow from ``tuning.seed`` alone."""
     import torch
     from peft import get_peft_model
 
-    if config.lora is None or hasattr(model, "get_base_model"):
+    adapter = new_adapter(model, tuning)
+    if adapter is None:
         return model
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # peft's own use
-        torch.manual_seed(derive_seed(config.seed, "adapter"))
-        return get_peft_model(model, lora_config(config.lora))
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(derive_seed(tuning.seed, "adapter"))
+        return get_peft_model(model, adapter)

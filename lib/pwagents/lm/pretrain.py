@@ -1,47 +1,34 @@
-"""The small base model: what Qwen2.5-7B-Instruct is to the papers, a Qwen2-class model of half a million
-parameters is to the presets without a GPU.
+"""Pre-training of a small model in lessons, from short texts to long ones.
 
-It is pre-trained on the spot, on :mod:`pwagents.orion.base` alone: it masters the form of thoughts
-and calls and copies what it reads, and knows nothing of tasks. Three lessons, from short to long; each ends
-when the words of held-out queries are told right, as often as the lesson asks, or after its last step.
+Each lesson ends when what is to be copied in held-out texts is told right as often as the lesson asks, or
+after its last step.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from itertools import count
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pwagents.llm.chat import Message
-from pwagents.lm import tokens as conversation_tokens
-from pwagents.lm.cache import cached_model, source_hash, write_card
-from pwagents.lm.small import END, END_OF_CALL, QUERY, make_small_model, make_tokenizer
-from pwagents.lm.tokens import Example, tokenize_conversation
-from pwagents.orion import base as base_text
-from pwagents.orion.base import BaseText
+from pwagents.lm.tokens import NO_LOSS, Example, tokenize_conversation
 from pwagents.progress import progress
 
-HELD_OUT = 10_000_000  # dialogues from this number on are never trained on
-CHECKED = 64  # held-out dialogues that a lesson's progress is measured on
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+HELD_OUT = 10_000_000  # texts from this number on are never trained on
+CHECKED = 64  # held-out texts that a lesson's progress is measured on
 CHECK_EVERY = 25  # steps
-LOG = "base_log.csv"
-# How a server (`transformers serve`) finds the call in a reply. Arguments stay as they were written, so that
-# the client is told of a call that is no JSON; with what transformers has for Qwen the server fails.
-RESPONSE_TEMPLATE = {
-    "defaults": {"role": "assistant"},
-    "start_anchor": "<|assistant|>",
-    "fields": {
-        "tool_calls": {
-            "open_pattern": r'\s*<tool_call>\s*\{\s*"name":\s*"(?P<name>[^"]*)",\s*"arguments":\s*',
-            "close_pattern": rf"\s*\}}?\s*(?:</tool_call>\s*|{re.escape(END)})",
-            "repeats": True,
-            "content": "text",
-            "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}},
-        },
-        "content": {"close_pattern": rf"\s*{re.escape(END)}", "content": "text"},
-    },
-}
+WARMUP = 20  # steps over which each lesson's learning rate rises
+
+
+class Text(Protocol):
+    """An endless supply of conversations, the n-th one always the same."""
+
+    def dialogue(self, n: int) -> list[Message]: ...
+
+    def exercise(self, n: int, most_asked: int) -> list[Message]: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,8 @@ class Lesson:
     Args:
         asked: questions in an exercise, at most; None: whole dialogues in place of exercises.
         batch_size, learning_rate: as usual; the rate falls to a tenth over the last lesson.
-        accuracy: the share of held-out query words, each told from what stands before it, that ends it.
+        accuracy: the share of the copied words of held-out texts, each told from what stands before it, that
+            ends it.
         most_steps: it ends after so many in any case.
     """
 
@@ -62,162 +50,114 @@ class Lesson:
     most_steps: int
 
 
-LESSONS = (
-    Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.8, most_steps=200),
-    Lesson(asked=5, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=400),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=400),
-)
-
-
-def base_model(
-    root: Path | str, text: BaseText, seed: int, lessons: Sequence[Lesson] = LESSONS, size: dict | None = None
-) -> Path:
-    """The folder of the base model; trained where it is not there yet.
+def pretrain(
+    model: Any, tokenizer: Any, text: Text, lessons: Sequence[Lesson], copied: tuple[str, str]
+) -> "pd.DataFrame":
+    """Train all weights of a model on the assistant's tokens of conversations made up on the way.
 
     Args:
-        root: folder of all models.
-        text: what it is trained on.
-        size: in place of :data:`pwagents.lm.small.SIZE`.
+        copied: the tokens between which stands what a lesson's progress is measured on.
+
+    Returns:
+        The log, a row a check: ``lesson`` (from 0), ``step`` of the lesson, ``loss`` of that step's batch in
+        nats a token, ``query_accuracy`` on held-out texts.
     """
-    from pwagents.lm import pretrain as base_model
-    from pwagents.lm import small as small_model
-    from pwagents.lm import small as small_tokenizer
-
-    key = {
-        "seed": seed,
-        "text": text.content_hash(),
-        "lessons": [asdict(lesson) for lesson in lessons],
-        "size": size or {},
-        "code": source_hash(base_model, base_text, conversation_tokens, small_model, small_tokenizer),
-    }
-    return cached_model(root, "base", key, lambda folder: _pretrain(folder, text, seed, lessons, size))
-
-
-def _pretrain(folder: Path, text: BaseText, seed: int, lessons: Sequence[Lesson], size: dict | None) -> None:
     import pandas as pd
     import torch
 
-    tokenizer = make_tokenizer()
-    model = make_small_model(tokenizer, seed, size)
+    marks = tuple(tokenizer.convert_tokens_to_ids(list(copied)))
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.01)
     log: list[dict] = []
-    steps = sum(lesson.most_steps for lesson in lessons)
-    with progress(total=steps, desc="base model", unit="step") as bar:
+    with progress(total=sum(lesson.most_steps for lesson in lessons), desc="base model", unit="step") as bar:
         for number, lesson in enumerate(lessons):
-            log += _learn(model, optimizer, tokenizer, text, lesson, number, lesson is lessons[-1], bar)
-    model.save_pretrained(folder)
-    _for_others(tokenizer).save_pretrained(folder)
-    table = pd.DataFrame(log)
-    table.to_csv(folder / LOG, index=False)
-    _write_card(folder, model, text, lessons, table)
+            make = _supply(text, tokenizer, lesson)
+            held_out = [make(HELD_OUT + i) for i in range(CHECKED)]
+            fresh = map(make, count(number * HELD_OUT // 10))  # texts that no other lesson has
+            for step in range(lesson.most_steps):
+                for group in optimizer.param_groups:
+                    group["lr"] = _learning_rate(lesson, step, falls=lesson is lessons[-1])
+                loss = _take_step(model, optimizer, list(islice(fresh, lesson.batch_size)))
+                bar.update()
+                if (step + 1) % CHECK_EVERY and step + 1 < lesson.most_steps:
+                    continue
+                right = copy_accuracy(model, held_out, marks)
+                log.append({"lesson": number, "step": step + 1, "loss": loss, "query_accuracy": right})
+                bar.set_postfix(loss=f"{loss:.2f}", right=f"{right:.2f}")
+                if right >= lesson.accuracy:
+                    break
+    return pd.DataFrame(log)
 
 
-def _for_others(tokenizer: Any) -> Any:
-    """The tokenizer, from now on with what others need who load it: transformers' Auto classes and servers.
-
-    Both notes stay with it when it is saved with a model that was trained further.
-    """
-    # Without a class of its own, any tokenizer of a Qwen2 model is loaded as Qwen's, which splits otherwise.
-    tokenizer.init_kwargs["auto_map"] = {"AutoTokenizer": [None, "transformers.TokenizersBackend"]}
-    tokenizer.response_template = RESPONSE_TEMPLATE
-    return tokenizer
+def _supply(text: Text, tokenizer: Any, lesson: Lesson) -> Callable[[int], Example]:
+    """The n-th text of a lesson, as tokens."""
+    if lesson.asked is None:
+        return lambda n: tokenize_conversation(tokenizer, text.dialogue(n))
+    return lambda n: tokenize_conversation(tokenizer, text.exercise(n, lesson.asked))
 
 
-def _learn(model, optimizer, tokenizer, text, lesson: Lesson, number: int, is_last: bool, bar) -> list[dict]:
-    """One lesson; its log, a row a check."""
+def _learning_rate(lesson: Lesson, step: int, falls: bool) -> float:
+    fall = 0.9 * step / lesson.most_steps if falls else 0.0
+    return lesson.learning_rate * min(1.0, (step + 1) / WARMUP) * (1 - fall)
+
+
+def _take_step(model: Any, optimizer: Any, examples: Sequence[Example]) -> float:
+    """One step of the optimizer; the loss before it."""
     import torch
 
-    make = _supply(text, lesson)
-    held_out = [_encode(tokenizer, make(HELD_OUT + i)) for i in range(CHECKED)]
-    numbers, log = count(number * HELD_OUT // 10), []
-    for step in range(lesson.most_steps):
-        fall = 0.9 * step / lesson.most_steps if is_last else 0.0
-        for group in optimizer.param_groups:
-            group["lr"] = lesson.learning_rate * min(1.0, (step + 1) / 20) * (1 - fall)
-        examples = [_encode(tokenizer, make(next(numbers))) for _ in range(lesson.batch_size)]
-        loss = _loss(model, *_tensors(examples))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        bar.update()
-        if (step + 1) % CHECK_EVERY == 0 or step + 1 == lesson.most_steps:
-            right = query_accuracy(model, tokenizer, held_out)
-            log.append({"lesson": number, "step": step + 1, "loss": loss.item(), "query_accuracy": right})
-            bar.set_postfix(loss=f"{loss.item():.2f}", right=f"{right:.2f}")
-            if right >= lesson.accuracy:
-                break
-    return log
+    loss = _loss(model, *_tensors(examples))
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
 
 
-def _supply(text: BaseText, lesson: Lesson) -> Callable[[int], list[Message]]:
-    if lesson.asked is None:
-        return text.dialogue
-    return lambda n: text.exercise(n, lesson.asked)
-
-
-def _encode(tokenizer: Any, messages: list[Message]) -> Example:
-    return tokenize_conversation(tokenizer, messages)
-
-
-def _tensors(examples: Sequence[Example]):
-    """(rows, tokens) ids and labels; labels are -100 where nothing is to be learned."""
+def _tensors(examples: Sequence[Example]) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """(rows, tokens) ids and labels, padded on the right."""
     import torch
 
     width = max(len(example.input_ids) for example in examples)
     ids = torch.zeros(len(examples), width, dtype=torch.long)
-    labels = torch.full((len(examples), width), -100)
+    labels = torch.full((len(examples), width), NO_LOSS)
     for row, example in enumerate(examples):
-        tokens, written = torch.tensor(example.input_ids), torch.tensor(example.mask, dtype=torch.bool)
-        ids[row, : len(tokens)] = tokens
-        labels[row, : len(tokens)][written] = tokens[written]
+        ids[row, : len(example.input_ids)] = torch.tensor(example.input_ids)
+        labels[row, : len(example.input_ids)] = torch.tensor(example.labels)
     return ids, labels
 
 
-def _loss(model, ids, labels):
-    """Cross-entropy of the assistant's tokens; the others' logits are never computed."""
+def _loss(model: Any, ids: "torch.Tensor", labels: "torch.Tensor") -> "torch.Tensor":
+    """Cross-entropy of the assistant's tokens; the others' logits are never computed.
+
+    There is no attention mask: padding stands on the right, where causal attention never looks, and without a
+    mask torch's attention is faster.
+    """
     import torch.nn.functional as functional
 
     hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1]
-    learned = labels[:, 1:] != -100
+    learned = labels[:, 1:] != NO_LOSS
     return functional.cross_entropy(model.lm_head(hidden[learned]), labels[:, 1:][learned])
 
 
-def query_accuracy(model: Any, tokenizer: Any, examples: Sequence[Example]) -> float:
-    """The share of queries' tokens that are the model's first choice after what stands before them."""
+def copy_accuracy(model: Any, examples: Sequence[Example], marks: tuple[int, int]) -> float:
+    """The share of tokens between two marks, the second among them, that are the model's first choice after
+    what stands before them.
+
+    Args:
+        marks: token ids; what stands between their first occurrences in an example counts.
+    """
     import torch
 
-    begin, end = tokenizer.convert_tokens_to_ids([QUERY, END_OF_CALL])
+    begin, end = marks
     ids, _ = _tensors(examples)
+    rows, places = [], []
+    for row, example in enumerate(examples):
+        if begin in example.input_ids:
+            first = example.input_ids.index(begin)
+            last = example.input_ids.index(end, first)
+            places += range(first, last)
+            rows += [row] * (last - first)
+    rows, places = torch.tensor(rows), torch.tensor(places)
     with torch.inference_mode():
         hidden = model.model(ids, use_cache=False).last_hidden_state
-        rows, places = [], []
-        for row, example in enumerate(examples):
-            if begin in example.input_ids:
-                first = example.input_ids.index(begin)
-                last = example.input_ids.index(end, first)
-                places += range(first, last)
-                rows += [row] * (last - first)
-        rows, places = torch.tensor(rows), torch.tensor(places)
         chosen = model.lm_head(hidden[rows, places]).argmax(-1)
     return (chosen == ids[rows, places + 1]).float().mean().item()
-
-
-def _write_card(folder: Path, model, text: BaseText, lessons: Sequence[Lesson], log) -> None:
-    parameters = sum(weights.numel() for weights in model.parameters())
-    write_card(
-        folder,
-        title="Small base model of the embedded shop",
-        what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights. "
-        "Where there is no GPU it plays the part that Qwen2.5-7B-Instruct plays in the papers: it knows the "
-        "form of a thought and a call, copies what it reads, and knows nothing of any task. It knows its "
-        "functions by heart (its chat template leaves tools out) and the embedded shop's words alone.",
-        trained_on={
-            "text": "made-up dialogues, each of another made-up user; no user, product, target or "
-            "instruction of the benchmark occurs in it",
-            "seed of the text": text.seed,
-            "content hash": text.content_hash(),
-        },
-        training={f"lesson {i}": asdict(lesson) for i, lesson in enumerate(lessons)},
-        results=log.groupby("lesson", as_index=False).last(),
-    )

@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+NO_LOSS = -100  # a label that PyTorch's cross-entropy passes over
+
+
 class Example(NamedTuple):
     """A conversation as tokens; ``mask`` is 1 where the assistant wrote, which is what the loss is on."""
 
     input_ids: list[int]
     mask: list[int]
+
+    @property
+    def labels(self) -> list[int]:
+        """The tokens that the loss is on; :data:`NO_LOSS` in place of the others."""
+        return [token if written else NO_LOSS for token, written in zip(*self, strict=True)]
 
 
 def tokenize_conversation(

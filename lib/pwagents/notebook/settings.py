@@ -190,9 +190,9 @@ def _told(notebook: str, kind: type, problem: Mapping[str, Any]) -> str:
     where = ", ".join([notebook, *([f"group {'.'.join(groups)}"] if groups else [])])
     if problem["type"] == "unexpected_keyword_argument":
         return f"{where}: found setting {_unknown(name, _names(kind, groups))}"
-    if problem["type"] == "missing":
+    if problem["type"] == "missing" and problem["loc"][-1] == name:  # not an element of a list
         return f"{where}, setting {name}: found none; expected a value in params/{COMPLETE}"
-    expected = problem["msg"]
+    expected = problem["msg"] if problem["type"] != "missing" else f"at least {problem['loc'][-1] + 1} values"
     for prefix in ("Value error, ", "Input should be ", "expected "):
         expected = expected.removeprefix(prefix)
     return f"{where}, setting {name}: found {problem['input']!r}; expected {expected}"

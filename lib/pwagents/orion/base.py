@@ -1,255 +1,151 @@
-"""The text that the small base model is pre-trained on: dialogues in the agents' format that mean nothing.
+"""The small base model: what Qwen2.5-7B-Instruct is to the papers, a Qwen2-class model of half a million
+parameters is to the presets without a GPU.
 
-It teaches what a general language model knows already: the form of a thought and a call, to copy what a
-profile, an answer or a list says, that an answer follows a question. Everyone in it is made up on the spot
-and appears once; requests, ids and products are random and none of the benchmark's (the words they are made
-of are the shop's own). What to ask, what to look for and when to stop it does not teach.
+It is pre-trained on the spot, on :mod:`pwagents.orion.base_text` alone: it masters the form of thoughts and
+calls and copies what it reads, and knows nothing of tasks. Its tokenizer has the words of the embedded shop
+as whole tokens, and the boilerplate of calls and profiles as one token each: that makes episodes short, and
+copying easy to learn.
 """
 
-import hashlib
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
-import numpy as np
+from pwagents.data.synthetic.shop import BASIC_SLOTS, domains
+from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.lm.cache import cached_model
+from pwagents.lm.card import write_card
+from pwagents.lm.pretrain import Lesson, pretrain
+from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.orion.agent import RULES
+from pwagents.orion.base_text import BaseText, text_without
+from pwagents.profiles.types import Provenance
+from pwagents.project import code_hash
+from pwagents.schema import Product
 
-from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
-from pwagents.data.synthetic.words import with_article
-from pwagents.llm.chat import Message
-from pwagents.orion.agent import orion_messages
-from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import Updater
-from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
-from pwagents.seeds import rng
-from pwagents.users.facts import Fact, phrases, sentences
-from pwagents.web.episode import BeliefState, Context
-from pwagents.web.functions import FUNCTION_OF, compact_text, full_text
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedTokenizerFast
 
-SHOWN = 2
-_HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
-# Requests: in words that the tokenizer knows, and unlike all of the world's.
-_FRAMES = (
-    "Please order {want} now.",
-    "{want}, thanks.",
-    "Well, it is {want}.",
-    "Please bring {want}!",
-    "Just {want} this time.",
-    "Do you have {want}?",
-    "What I need is {want}.",
-    "I would be happy with {want}, thank you!",
-    "Hi, my friends like {want}.",
-    "Could it be {want}?",
-    "You know, I like {want} best.",
-    "So it is {want} for me, please.",
-    "We want {want} again.",
+LOG = "base_log.csv"
+QUERY, END_OF_CALL = '{"name": "search_product_by_query", "arguments": {"query": "', '"}}'
+_CALLS = (
+    QUERY,
+    END_OF_CALL,
+    '{"name": "get_recommendations_by_history", "arguments": {"product_sequence": ["',
+    '{"name": "add_product_review", "arguments": {"review": "',
+    '{"name": "respond", "arguments": {"content": "',
+    '{"name": "stop", "arguments": {}}',
+    '"]}}',
+    '", "',
 )
-_SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
-_REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
-_FACT_OF = {"brand": "store", "tier": "price"}  # slot of the shop -> what the user calls it
-_ABOUT_OF = {"tier": "price"}  # slot of the shop -> what profiles call it
+_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", OPEN, CLOSE)
+_HEADS = (f"\n\nProfile:\n{OPEN}\nWants:\n", f"Profile:\n{OPEN}\nAvoids:\n", "\nAvoids:\n", "Bought before:")
+_PARTS_OF_IDS = [f"##{c}{v}" for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]
+
+# From short to long. First comes copying, in exercises that hold little else: fine-tuning on trajectories
+# alone does not teach it to so small a model.
+LESSONS = (
+    Lesson(asked=0, batch_size=32, learning_rate=4e-3, accuracy=0.8, most_steps=200),
+    Lesson(asked=5, batch_size=16, learning_rate=3e-3, accuracy=0.92, most_steps=400),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=400),
+)
 
 
-class BaseText:
-    """An endless supply of dialogues, the n-th one always the same.
+def base_model(
+    root: Path | str, text: BaseText, seed: int, lessons: Sequence[Lesson] = LESSONS, size: dict | None = None
+) -> Path:
+    """The folder of the base model; trained where it is not there yet.
 
     Args:
-        update: how profiles follow answers, as in real episodes.
-        taken: what no made-up product gets: :func:`ids_and_titles` of the real ones.
-        seed: of everything.
+        root: folder of all models.
+        text: what it is trained on.
+        size: in place of :data:`pwagents.lm.small.SIZE`.
     """
-
-    def __init__(self, update: Updater, taken: Collection[str], seed: int):
-        self.update, self.taken, self.seed = update, frozenset(taken), seed
-
-    def content_hash(self) -> str:
-        """16 hex digits that stand for the text: over its first dialogues and exercises."""
-        digest = hashlib.sha256(json.dumps(sorted(self.taken)).encode())
-        for n in range(_HASHED):
-            made = [self.dialogue(n), self.exercise(n, 3)]
-            digest.update(json.dumps(made, sort_keys=True).encode())
-        return digest.hexdigest()[:16]
-
-    def dialogue(self, n: int) -> list[Message]:
-        """The n-th dialogue, as messages."""
-        return _Dialogue(self, rng(self.seed, "base text", str(n))).messages()
-
-    def exercise(self, n: int, most_asked: int) -> list[Message]:
-        """The n-th exercise in copying: a profile, answers, and the call that says it all again; short.
-
-        Args:
-            most_asked: questions, at most.
-        """
-        return _Dialogue(self, rng(self.seed, "base exercise", str(n))).exercise(most_asked)
+    key = {
+        "seed": seed,
+        "text": text.content_hash(),
+        "lessons": [asdict(lesson) for lesson in lessons],
+        "size": size or {},
+        "code": code_hash("orion/base", "orion/base_text", "lm"),
+    }
+    return cached_model(root, "base", key, lambda folder: _make(folder, text, seed, lessons, size))
 
 
-def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
-    """The ids and titles of products."""
-    return frozenset(products) | {product.title for product in products.values()}
+def base_for(products: Mapping[str, Product], root: Path | str, seed: int, steps: int = 0) -> Path:
+    """The base model of the notebooks: it has read nothing of these products.
+
+    Args:
+        steps: of each lesson, at most; 0: as long as it takes.
+    """
+    lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
+    return base_model(root, text_without(products, seed), seed, lessons)
 
 
-class _Dialogue:
-    """One dialogue in the making."""
-
-    def __init__(self, text: BaseText, generator: np.random.Generator):
-        self.text, self.generator = text, generator
-        self.domain: Domain = self.pick(domains())
-        self.type = self.pick(list(self.domain.types))
-        self.values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
-
-    def messages(self) -> list[Message]:
-        kinds = {self._search: 0.8, self._recommend: 0.1, self._review: 0.1}
-        make = list(kinds)[self.generator.choice(len(kinds), p=list(kinds.values()))]
-        return orion_messages(make(), SHOWN)
-
-    def exercise(self, most_asked: int) -> list[Message]:
-        asked = int(self.generator.integers(most_asked + 1))
-        return orion_messages(self._request((), asked, plain=not most_asked), SHOWN)[:-1]
-
-    def pick(self, options: Sequence) -> object:
-        return options[int(self.generator.integers(len(options)))]
-
-    def some(self, options: Sequence, share: float) -> list:
-        return [option for option in options if self.generator.random() < share]
-
-    def _search(self) -> BeliefState:
-        asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
-        return self._stop(self._request(self._ids(), asked))
-
-    def _request(self, bought: tuple[str, ...], asked: int, plain: bool = False) -> BeliefState:
-        """A request, some questions and a search; ``plain``: the product alone is named."""
-        stated = [] if plain else self.some(list(self.values), 0.3)
-        want = self.type if plain else self.pick([self.type, self.type.split()[-1], self.domain.scenario])
-        named = [language()["wishes"][slot].format(v=self.values[slot]) for slot in stated]
-        thing = want if want == self.domain.scenario else with_article(want)
-        request = self.pick(_FRAMES).format(want=" ".join([thing, ", ".join(named)]).strip())
-        lines = self._lines({slot: self.values[slot] for slot in stated})
-        state = self._begin(request, ContextualProfile(lines=tuple(lines)), bought)
-        for slot in self._asked(stated, asked):
-            state = self._ask(state, slot)
-        return self._finish(state, want)
-
-    def _recommend(self) -> BeliefState:
-        state = self._begin(
-            self.pick(_SCENES).format(want=self.domain.scenario),
-            ContextualProfile(lines=tuple(self._lines({}))),
-            self._ids(),
-        )
-        ids = list(state.context.bought)[-int(self.generator.integers(1, 6)) :]
-        action = _act("nothing", FUNCTION_OF["recommend"], product_sequence=ids)
-        return self._stop(self._take(state, action, self._results()))
-
-    def _review(self) -> BeliefState:
-        """A review that begins and ends as an earlier one does. Its end is in another tone than its
-        beginning, as in no real review, so that it cannot happen to be one."""
-        product = self._product()
-        tones = language()["tones"]
-        first, last = (list(tones)[i] for i in self.generator.permutation(len(tones))[:2])
-        mood = self.pick(["high", "low"])
-        slot = self.pick(list(self.values))
-        opener, closer = self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
-        said = self.pick(language()["likes" if mood == "high" else "dislikes"][slot])
-        stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
-        mention = language()["mention"][mood].format(v=self.values[slot], slot=language()["slot_names"][slot])
-        request = f"{self.pick(_REVIEWS).format(want=self.type)} {stars} stars. {mention}"
-        other = self.pick([t for domain in domains() for t in domain.types])
-        past = Behavior(
-            parent_asin="B0",
-            timestamp=1,
-            review=Review(rating=5, text=f"{opener.format(type=other)} {closer}"),
-        )
-        state = self._begin(request, ContextualProfile(lines=tuple(self._lines({}))), ())
-        observation = f"{state.observation}\n\nThe product:\n{full_text(product)}"
-        state = replace(state, observation=observation, product=product, history=(past,))
-        text = " ".join([opener.format(type=self.type), said.format(v=self.values[slot]), closer])
-        action = _act("nothing", FUNCTION_OF["review"], review=text)
-        return self._stop(self._take(state, action, Observation(text="The review is published.")))
-
-    def _begin(self, request: str, profile: ContextualProfile, bought: tuple[str, ...]) -> BeliefState:
-        user = f"U{self.generator.integers(5000, 10000)}"
-        context = Context(profile, bought)
-        return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
-
-    def _lines(self, stated: dict[str, str]) -> Iterator[ProfileLine]:
-        """A profile: what was stated, then what history says, then what is to be avoided. Now and then
-        history speaks of another corner of the shop."""
-        for slot, value in stated.items():
-            yield ProfileLine.of(f"{_ABOUT_OF.get(slot, slot)}: {value}", True, "stated")
-        domain: Domain = self.domain if self.generator.random() < 0.75 else self.pick(domains())
-        left = [slot for slot in domain.values if slot not in stated]
-        for i in self.generator.permutation(len(left)):
-            if self.generator.random() < 0.7:
-                value = self.pick(domain.values[left[i]])
-                yield ProfileLine.of(f"{_ABOUT_OF.get(left[i], left[i])}: {value}", True, "history")
-        for word in self.some(self.pick(list(domain.types)).split(), 0.5):
-            yield ProfileLine.of(f"topic: {word}", True, "history")
-        for _ in range(int(self.generator.integers(0, 3))):
-            other: Domain = self.pick(domains())
-            slot = self.pick([slot for slot in other.slots if slot != "tier"])
-            yield ProfileLine.of(f"{slot}: {self.pick(other.values[slot])}", False, "history")
-
-    def _asked(self, stated: Sequence[str], n: int) -> list[str]:
-        """``n`` slots to ask about, most of them of this domain."""
-        own = [slot for slot in self.values if slot not in stated]
-        others = sorted({slot for domain in domains() for slot in domain.slots} - {*own, *stated})
-        pools = [own if self.generator.random() < 0.75 else others for _ in range(n)]
-        return list(dict.fromkeys(self.pick(pool) for pool in pools if pool))
-
-    def _ask(self, state: BeliefState, slot: str) -> BeliefState:
-        about = _ABOUT_OF.get(slot, slot)
-        if slot in self.values:
-            fact = Fact(_FACT_OF.get(slot, slot), self.values[slot])
-            answer = self.pick(sentences(fact))
-        else:
-            answer = self.pick(phrases()["manners"]["indifferent"])
-        named = [about, *self.some([_ABOUT_OF.get(s, s) for s in self.values if s != slot], 0.2)][:3]
-        question = f"Which {about} would you like?"
-        return self._take(
-            state, _act(", ".join(named), "respond", content=question), Observation(text=answer)
-        )
-
-    def _finish(self, state: BeliefState, want: str) -> BeliefState:
-        """A search for all that the profile wants and such products have, in the alphabetical order of what
-        it is about."""
-        had = {_ABOUT_OF.get(slot, slot) for slot in self.values}
-        wanted = [line for line in state.profile.lines if line.positive and line.about in had]
-        values = [line.value for line in sorted(wanted, key=lambda line: line.about)]
-        action = _act("nothing", FUNCTION_OF["search"], query=" ".join([want, *values]))
-        return self._take(state, action, self._results())
-
-    def _stop(self, state: BeliefState) -> BeliefState:
-        return self._take(state, _act("nothing", "stop"), Observation(text="The task has ended."))
-
-    def _take(self, state: BeliefState, action: Action, observation: Observation) -> BeliefState:
-        """The state after a step, its profile followed as in a real episode."""
-        step = Step(action=action, observation=observation)
-        profile = self.text.update(state.profile, state.instruction, (*state.session, step)).profile
-        if profile != state.profile:
-            step = step.model_copy(update={"profile": profile.told()})
-        return replace(state, session=(*state.session, step), profile=profile)
-
-    def _results(self) -> Observation:
-        products = [self._product() for _ in range(SHOWN)]
-        lines = [f"{i}. {compact_text(product)}" for i, product in enumerate(products, start=1)]
-        return Observation(text="\n".join(lines), products=tuple(p.parent_asin for p in products))
-
-    def _product(self) -> Product:
-        """A product with an id and a title that no real product has."""
-        while True:
-            values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
-            item = Item(self.domain, self.type, values, 1.0)
-            product = describe(self._ids(1)[0], item, self.generator)
-            if product.title not in self.text.taken:
-                return product
-
-    def _ids(self, n: int = 5) -> tuple[str, ...]:
-        """Ids that no real product has."""
-        found: list[str] = []
-        while len(found) < n:
-            parts = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]
-            if (made := "B0" + "".join(parts)) not in self.text.taken:
-                found.append(made)
-        return tuple(found)
+def _make(folder: Path, text: BaseText, seed: int, lessons: Sequence[Lesson], size: dict | None) -> None:
+    tokenizer = base_tokenizer()
+    model = make_small_model(tokenizer, seed, size)
+    log = pretrain(model, tokenizer, text, lessons, copied=(QUERY, END_OF_CALL))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    log.to_csv(folder / LOG, index=False)
+    _write_card(folder, sum(weights.numel() for weights in model.parameters()), text, lessons, log)
 
 
-def _act(open_now: str, name: str, **arguments: object) -> Action:
-    return Action(name=name, arguments=arguments, thought=f"<think>open: {open_now}</think>")
+def base_tokenizer() -> "PreTrainedTokenizerFast":
+    """The small base model's tokenizer, which needs no training."""
+    lines = [
+        f"- [{provenance}] {mark}{about}: "
+        for provenance in get_args(Provenance)
+        for mark in ("", "not ")
+        for about in _abouts()
+    ]
+    words = [*sorted(shop_words()), "B0", *_PARTS_OF_IDS]  # B0: what ids begin with
+    return make_tokenizer(words, fixed=[*_CALLS, *_MARKS, *_HEADS, *lines, RULES])
+
+
+@cache
+def shop_words() -> frozenset[str]:
+    """The words of the shop's pages, reviews, requests and answers, none of which tells of a user or task."""
+    sources = [
+        files("pwagents.data.synthetic").joinpath(name).read_text("utf-8")
+        for name in ("shop.yaml", "language.yaml")
+    ]
+    sources += [files("pwagents.users").joinpath("phrases.yaml").read_text("utf-8")]
+    found = set(re.findall(r"[A-Za-z]+", " ".join(re.sub(r"#.*", "", text) for text in sources)))
+    values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
+    found |= {value.capitalize() for value in values} | {word.lower() for word in found}
+    found |= {"User", "The", "task", "has", "ended", "Error", "No", "product", "was", "found"}
+    found |= {"open", "nothing"}  # thoughts
+    return frozenset(found | {str(number) for number in range(10, 100)})
+
+
+def _abouts() -> list[str]:
+    """What lines of profiles are about."""
+    slots = {slot for domain in domains() for slot in domain.slots if slot not in BASIC_SLOTS}
+    return ["brand", "price", "topic", *sorted(slots)]
+
+
+def _write_card(
+    folder: Path, parameters: int, text: BaseText, lessons: Sequence[Lesson], log: "pd.DataFrame"
+) -> None:
+    write_card(
+        folder,
+        title="Small base model of the embedded shop",
+        what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights. "
+        "Where there is no GPU it plays the part that Qwen2.5-7B-Instruct plays in the papers: it knows the "
+        "form of a thought and a call, copies what it reads, and knows nothing of any task. It knows its "
+        "functions by heart (its chat template leaves tools out) and the embedded shop's words alone.",
+        trained_on={
+            "text": "made-up dialogues, each of another made-up user; no user, product, target or "
+            "instruction of the benchmark occurs in it",
+            "seed of the text": text.seed,
+            "content hash": text.content_hash(),
+        },
+        training={f"lesson {i}": asdict(lesson) for i, lesson in enumerate(lessons)},
+        results=log.groupby("lesson", as_index=False).last(),
+    )

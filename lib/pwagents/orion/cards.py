@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.evaluation.tables import interval_cells
-from pwagents.lm.cache import KEY, write_card
+from pwagents.lm.cache import KEY
+from pwagents.lm.card import write_card
 
 if TYPE_CHECKING:
     import pandas as pd

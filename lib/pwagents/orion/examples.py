@@ -7,7 +7,7 @@ import pandas as pd
 from pwagents.agents.conversation import transcript
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.viewer import show_episodes
-from pwagents.orion.base import BaseText
+from pwagents.orion.base_text import BaseText
 from pwagents.orion.played import Played
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.study import Study

@@ -1,11 +1,13 @@
-"""Figures of Orion's trainings: learning curves, scaling, and what is asked where."""
+"""Figures of Orion's trainings: the base model, learning curves, scaling, and what is asked where."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.figures import mark_level, plot_intervals, plot_lines
+from pwagents.orion.base import LOG
 from pwagents.rl.log import smooth
 
 # Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.
@@ -113,3 +115,34 @@ def plot_by_ambiguity(summary: pd.DataFrame, label: str, xlabel: str, metrics: M
 
 def _tick(value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read_base_log(folder: Path) -> pd.DataFrame:
+    """The learning curve of the small base model: ``lesson`` and ``step`` (counted through), ``loss``,
+    ``query_accuracy``."""
+    log = pd.read_csv(folder / LOG)
+    lengths = log.groupby("lesson")["step"].max()
+    before = (lengths.cumsum() - lengths).rename("before")
+    return log.assign(step=log["step"] + log["lesson"].map(before), lesson=log["lesson"] + 1)
+
+
+def plot_base(log: pd.DataFrame):
+    """Loss and query accuracy of the small base model by step, a line a lesson.
+
+    Args:
+        log: from :func:`read_base_log`.
+
+    Returns:
+        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+    """
+    panels = {"loss": "loss (nats a token)", "query_accuracy": "query words right, held out"}
+    long = log.melt(["lesson", "step"], list(panels), var_name="panel").assign(
+        lesson=lambda rows: "lesson " + rows["lesson"].astype(str)
+    )
+    figure = plot_lines(
+        long, "step", "value", hue="lesson", panel="panel", panel_size=(5.5, 4.2), xlabel="step"
+    )
+    for ax, label in zip(figure.axes, panels.values(), strict=True):
+        ax.set(title="", ylabel=label)
+    figure.axes[1].set_ylim(-0.02, 1.02)
+    return figure

@@ -9,7 +9,7 @@ curves = read_curves({"GRPO": grpo})                              the policy its
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,9 @@ from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch
-from pwagents.lm.pretrain import LESSONS, base_model
 from pwagents.lm.settings import SftSettings, Tuning, deciding
-from pwagents.orion.base import BaseText, ids_and_titles
+from pwagents.orion.base import base_for, base_tokenizer
+from pwagents.orion.base_text import BaseText, text_without
 from pwagents.orion.cards import write_orion_card
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import orion_example
@@ -59,19 +59,14 @@ class OrionModels:
     @property
     def base_text(self) -> BaseText:
         """What the small base model is pre-trained on."""
-        taken = ids_and_titles(self.study.benchmark.products)
-        return BaseText(self.study.offline_updater, taken, self.study.seed)
+        return text_without(self.study.benchmark.products, self.study.seed)
 
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
         wanted = self.study.settings.base
         if not wanted.is_small:
             return model_folder(wanted.model)
-        lessons = [
-            replace(each, most_steps=min(each.most_steps, wanted.steps or each.most_steps))
-            for each in LESSONS
-        ]
-        return base_model(self._folder, self.base_text, self.study.seed, lessons)
+        return base_for(self.study.benchmark.products, self._folder, self.study.seed, wanted.steps)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -189,9 +184,9 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
     """What says how large the base model is, also before the small one is made."""
     if not settings.base.is_small:
         return model_folder(settings.base.model)
-    from pwagents.lm.small import make_small_model, make_tokenizer
+    from pwagents.lm.small import make_small_model
 
-    return make_small_model(make_tokenizer(), settings.seed).config
+    return make_small_model(base_tokenizer(), settings.seed).config
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:

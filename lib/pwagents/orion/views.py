@@ -12,7 +12,7 @@ from pwagents.data.synthetic import Truth
 from pwagents.evaluation.paper import beside
 from pwagents.evaluation.statistics import noise_floor, paired_test, summarise
 from pwagents.evaluation.tables import Shown
-from pwagents.lm.cache import CARD
+from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay

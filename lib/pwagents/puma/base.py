@@ -8,7 +8,6 @@ what to search for, recommend or write on a real task they do not teach.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,12 @@ from pwagents.agents.plain import words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
 from pwagents.llm.settings import model_folder
-from pwagents.lm.cache import cached_model, write_card
-from pwagents.lm.pretrain import LESSONS, base_model
+from pwagents.lm.cache import cached_model
+from pwagents.lm.card import write_card
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
-from pwagents.orion.base import BaseText, ids_and_titles
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.orion.base import base_for
+from pwagents.orion.base_text import ids_and_titles
 from pwagents.project import code_hash
 from pwagents.puma.agent import (
     IDENTIFY_RULES,
@@ -163,11 +161,8 @@ def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[st
     """
     if not settings.base.is_small:
         return model_folder(settings.base.model)
-    steps, models = settings.base.steps, settings.output_dir / "models"
-    lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
-    taken = ids_and_titles(benchmark.products)
-    text = BaseText(OfflineUpdater(Catalogue(benchmark.products)), taken, settings.seed)
-    shared = base_model(models, text, settings.seed, lessons)
+    models = settings.output_dir / "models"
+    shared = base_for(benchmark.products, models, settings.seed, settings.base.steps)
     return read_puma_text(shared, models, products, settings.base.dialogues, settings.seed)
 
 
@@ -177,7 +172,7 @@ def read_puma_text(
     """The folder of a base model that has also read dialogues in PUMA's format, with all of its weights.
 
     Args:
-        base: the folder of the base model (:func:`pwagents.lm.pretrain.base_model`).
+        base: the folder of the base model (:func:`pwagents.orion.base.base_model`).
         models: where the model goes.
         products: the real ones, of which no id and no title occurs.
         dialogues: how many are read, each once.

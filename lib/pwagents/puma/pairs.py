@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
+from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
+from pwagents.lm.tokens import tokenize_conversation
 from pwagents.progress import progress
 from pwagents.puma.agent import REVIEW, call_message, parameter_tools
 from pwagents.puma.labels import PumaTask
@@ -125,3 +127,22 @@ def make_pairs(
                 pairs.append(Pair(item, best, worst))
         counts[item.task.type, outcome] += 1
     return pairs, counts
+
+
+def tokenize_pairs(tokenizer: Any, pairs: Sequence[Pair], max_length: int) -> dict[str, list[list[int]]]:
+    """The pairs as :func:`pwagents.lm.dpo.train_on_pairs` takes them.
+
+    Raises:
+        DataError: a pair is longer than ``max_length``; its task is named.
+    """
+    columns: dict[str, list[list[int]]] = {"prompt_ids": [], "chosen_ids": [], "rejected_ids": []}
+    for pair in pairs:
+        tools = parameter_tools(pair.item.function)
+        for column, candidate in (("chosen_ids", pair.best), ("rejected_ids", pair.worst)):
+            ids, mask = tokenize_conversation(tokenizer, pair.conversation(candidate), tools)
+            if len(ids) > max_length:
+                task = f"task {pair.item.task.task_id}"
+                raise DataError("preference pairs", task, "tokens", len(ids), f"at most {max_length:,}")
+            columns[column].append(ids[mask.index(1) :])
+        columns["prompt_ids"].append(ids[: mask.index(1)])
+    return columns

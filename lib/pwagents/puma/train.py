@@ -20,8 +20,8 @@ from pwagents.agents.conversation import assistant
 from pwagents.embedding import Embedder
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm import tokens
-from pwagents.lm.cache import cached_model, hash_of, write_card
-from pwagents.lm.dpo import tokenize_pairs
+from pwagents.lm.cache import cached_model, hash_of
+from pwagents.lm.card import write_card
 from pwagents.lm.fit import Plan, require_fit
 from pwagents.lm.launch import launch
 from pwagents.lm.settings import SftSettings, deciding
@@ -29,7 +29,14 @@ from pwagents.lm.tokens import tokenize_conversation
 from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import identify_messages, parameter_tools
 from pwagents.puma.labels import Example, PumaTask
-from pwagents.puma.pairs import Candidate, Pair, make_pairs, sample_parameters, score_parameters
+from pwagents.puma.pairs import (
+    Candidate,
+    Pair,
+    make_pairs,
+    sample_parameters,
+    score_parameters,
+    tokenize_pairs,
+)
 from pwagents.puma.settings import PumaNotebook
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Task

@@ -9,7 +9,6 @@ import pandas as pd
 
 from pwagents.evaluation.breakdowns import in_order
 from pwagents.evaluation.figures import mark_level, plot_lines
-from pwagents.lm.log import has_fallen
 from pwagents.puma.labels import Example, PumaTask
 from pwagents.puma.pairs import Candidate, Pair
 from pwagents.puma.settings import PumaNotebook
@@ -72,16 +71,6 @@ def pair_examples(pairs: Sequence[Pair]) -> str:
         shown.append(f"{task.type}: {task.instruction}")
         shown += [_scored("best", pair.best), _scored("worst", pair.worst)]
     return "\n".join(shown)
-
-
-def not_learned(losses: pd.DataFrame) -> list[str]:
-    """Trainings whose loss has not fallen; a log of one row, of a very short training, says nothing.
-
-    Args:
-        losses: from :func:`pwagents.lm.log.read_losses`.
-    """
-    logs = losses.groupby("training", sort=False)["loss"]
-    return [name for name, log in logs if len(log) > 1 and not has_fallen(list(log))]
 
 
 def plot_losses(losses: pd.DataFrame):

@@ -5,14 +5,12 @@ A step's reward R_t belongs to all tokens that the policy sampled at that step; 
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
 from pwagents.rl.rollout import Rollout, loss_mask
+from pwagents.rl.settings import Credit, Scale
 
-Credit = Literal["episode", "turn"]
-Scale = Literal["group", "none"]
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
 

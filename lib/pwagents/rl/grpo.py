@@ -13,8 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pwagents.rl.log import open_run, save_policy
+from pwagents.lm.load import load_model, with_adapter
+from pwagents.lm.trainer import quiet
 from pwagents.rl.rollout import Evaluate, Play, StepRewards
+from pwagents.rl.run import open_run, save_policy
 from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Task
 
@@ -53,12 +55,14 @@ def train_grpo(
     checkpoint, log = open_run(folder, "grpo", config, tasks)
     if (folder / "model").exists():
         return folder / "model"
-    from pwagents.lm.load import load_policy
     from pwagents.rl.grpo_trainer import EpisodeTrainer
 
-    policy = load_policy(model, config)
-    trainer = EpisodeTrainer(policy, tokenizer, tasks, play, rewards, config, log, evaluate)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    policy = with_adapter(load_model(model, config), config)
+    if config.beta and not policy.config._name_or_path:  # TRL loads the reference itself
+        raise ValueError("beta needs the model it starts from once more: give it as a folder")
+    with quiet():
+        trainer = EpisodeTrainer(policy, tokenizer, tasks, play, rewards, config, log, evaluate)
+        trainer.train(resume_from_checkpoint=checkpoint)
     save_policy(trainer.accelerator, trainer.model_wrapped, tokenizer, folder / "model")
     return folder / "model"
 

@@ -12,12 +12,22 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
 
+from pwagents.lm.trainer import Silent, shared_arguments
 from pwagents.progress import progress
 from pwagents.rl.advantages import group_advantages, token_advantages
-from pwagents.rl.log import RunLog, complete_checkpoint
-from pwagents.rl.rollout import Evaluate, Play, Played, StepRewards, loss_mask, play_batch, summarize
+from pwagents.rl.log import RunLog
+from pwagents.rl.rollout import (
+    Evaluate,
+    Play,
+    Played,
+    StepRewards,
+    loss_mask,
+    play_batch,
+    summarize,
+    tasks_in_order,
+)
 from pwagents.rl.scoring import add_scoring
-from pwagents.rl.settings import GrpoSettings, tasks_in_order
+from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Task
 from pwagents.seeds import derive_seed
 
@@ -31,13 +41,34 @@ _LOGGED = {  # TRL's name -> ours
 }
 
 
-class EpisodeTrainer(GRPOTrainer):
+_SAME = (  # settings that TRL takes as they are
+    "max_steps",
+    "num_generations",
+    "max_grad_norm",
+    "epsilon",
+    "beta",
+    "entropy_coef",
+    "temperature",
+    "loss_type",
+    "use_vllm",
+    "vllm_gpu_memory_utilization",
+    "vllm_max_model_length",
+)
+
+
+class EpisodeTrainer(Silent, GRPOTrainer):
     """GRPO on whole episodes.
 
-    Three things differ from TRL's trainer: episodes come from ``play`` (its ``rollout_func``); advantages are
-    ours, one a token; log-probabilities are computed for sampled tokens alone, each at its task's
-    temperature (TRL computes them for every token of a batch on a CPU, which takes several times as long as
-    all the rest).
+    What is overridden, in the order in which a step calls it, and why:
+
+    - ``rollout_func`` (a setting of TRL's): episodes come from ``play``.
+    - ``_generate_and_score_completions``: TRL has one advantage an episode; ours are one a token, so that a
+      turn can have its own, and not divided where that is asked for.
+    - ``_get_per_token_logps_and_entropies``: TRL computes logits of every token and at one temperature. Here
+      only sampled tokens are scored, each at its task's temperature; on a CPU TRL's way takes several times
+      as long as all the rest.
+    - ``_compute_loss``: tells the method above which tokens these are.
+    - ``log``: joins evaluations and seconds to TRL's numbers.
     """
 
     def __init__(
@@ -56,8 +87,7 @@ class EpisodeTrainer(GRPOTrainer):
         # One row a task and step, in order: TRL shuffles nothing, and a resumed run skips the first rows.
         rows = Dataset.from_dict({"prompt": [task.task_id for task in tasks_in_order(tasks, config)]})
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*'rollout_func'", UserWarning)
-            warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own use
+            warnings.filterwarnings("ignore", ".*'rollout_func'", UserWarning)  # experimental, as TRL says
             super().__init__(
                 model=model,
                 reward_funcs=self._episode_return,
@@ -71,11 +101,6 @@ class EpisodeTrainer(GRPOTrainer):
         for scorer in (self.model, self.ref_model):
             if scorer is not None:
                 add_scoring(scorer)
-
-    def train(self, *arguments: Any, **options: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own use
-            return super().train(*arguments, **options)
 
     def roll_out(self, prompts: list[str]) -> dict[str, list]:
         """The episodes of some task ids, as tokens for TRL. All chance depends on the seed and the step."""
@@ -148,12 +173,6 @@ class EpisodeTrainer(GRPOTrainer):
             model.train(was_training)
         return {f"eval_{name}": value for name, value in found.items()}
 
-    def _send_telemetry(self) -> None:
-        """TRL would send usage data."""
-
-    def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Checkpoints have none; the trained model's card is not TRL's business."""
-
 
 def grpo_arguments(config: GrpoSettings, folder: Path) -> GRPOConfig:
     """The settings in TRL's words: one optimizer step a batch of episodes, all of them fresh."""
@@ -161,48 +180,30 @@ def grpo_arguments(config: GrpoSettings, folder: Path) -> GRPOConfig:
 
     on_gpu = torch.cuda.is_available()
     processes = PartialState(cpu=not on_gpu).num_processes
-    here, group = config.episodes // processes, config.num_generations
     if config.prompts_per_step % processes:
         raise ValueError(
             f"{config.prompts_per_step} prompts a step do not divide among {processes} processes"
         )
+    here = config.episodes // processes
     most = min(config.per_device_train_batch_size, here)
-    micro = next(size for size in range(most, 0, -1) if here % size == 0)
+    batch = next(size for size in range(most, 0, -1) if here % size == 0)  # TRL wants equal passes
     return GRPOConfig(
         output_dir=str(folder),
-        max_steps=config.max_steps,
-        per_device_train_batch_size=micro,
-        gradient_accumulation_steps=here // micro,
-        steps_per_generation=here // micro,
-        num_generations=group,
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=here // batch,
+        steps_per_generation=here // batch,
         num_iterations=1,
         shuffle_dataset=False,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type=config.lr_scheduler_type,
-        warmup_steps=config.warmup_steps,
         weight_decay=0.0,
-        optim=config.optim,
-        max_grad_norm=config.max_grad_norm,
-        epsilon=config.epsilon,
-        beta=config.beta,
-        entropy_coef=config.entropy_coef,
-        temperature=config.temperature,
-        loss_type=config.loss_type,
         logging_steps=1,
         save_strategy="steps" if config.save_steps else "no",
         save_steps=config.save_steps or 1,
-        seed=derive_seed(config.seed, "trainer") % 2**32,
-        report_to=config.report_to,
-        disable_tqdm=True,
-        use_cpu=not on_gpu,
-        bf16=config.bf16 and on_gpu,
-        activation_checkpointing=config.gradient_checkpointing,
         max_completion_length=config.vllm_max_model_length,
-        use_vllm=config.use_vllm,
         vllm_mode="colocate",
-        vllm_gpu_memory_utilization=config.vllm_gpu_memory_utilization,
-        vllm_max_model_length=config.vllm_max_model_length,
+        # vLLM's probabilities differ a little from the trainer's: each token's weight is limited by itself.
         vllm_importance_sampling_mode="token_truncate",
+        **{name: getattr(config, name) for name in _SAME},
+        **shared_arguments(config, "trainer"),
     )
 
 
@@ -222,7 +223,11 @@ def _pad(rows: Sequence[Sequence[float]]) -> torch.Tensor:
 
 
 def _score_rows(model, ids, attention_mask, scored, temperatures):
-    """Score rows that are padded on both sides; log-probabilities and entropies of ``ids``' shape."""
+    """Score rows that are padded on both sides; log-probabilities and entropies of ``ids``' shape.
+
+    TRL pads prompts on the left and completions on the right. Moved together to the left, rows need no
+    attention mask (:mod:`pwagents.rl.scoring`), and no more columns than the longest has tokens.
+    """
     order = (1 - attention_mask).sort(dim=1, stable=True).indices  # tokens first, padding last
     width = int(attention_mask.sum(1).max())
     packed = [part.gather(1, order)[:, :width] for part in (ids, scored)]
@@ -231,7 +236,7 @@ def _score_rows(model, ids, attention_mask, scored, temperatures):
 
 
 class _LogCallback(TrainerCallback):
-    """Writes the log, shows the progress, declares checkpoints complete."""
+    """Writes the log and shows the progress."""
 
     def __init__(self, trainer: EpisodeTrainer, log: RunLog):
         self.trainer, self.rows = trainer, log
@@ -258,10 +263,6 @@ class _LogCallback(TrainerCallback):
         self.rows.append(row)
         self.bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         self.bar.update(1)
-
-    def on_save(self, args, state, control, **_):
-        if state.is_world_process_zero:
-            complete_checkpoint(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     def on_train_end(self, args, state, control, **_):
         self.bar.close()

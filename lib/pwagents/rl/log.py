@@ -1,35 +1,23 @@
-"""What a training run leaves in its folder, such that it can be killed at any moment and taken up again.
+"""The log of a run of reinforcement learning, one row a step: written as the run goes, read for figures."""
 
-``log.jsonl`` holds one row a step, ``checkpoint-<step>`` all that is needed to go on from there, ``run.json``
-the settings, ``model`` the trained model. A checkpoint counts once the file ``complete`` stands in it.
-
-What a training run wrote down, as a frame for figures and tables.
-"""
-
-import importlib.util
 import json
 import math
 import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
-from pwagents.lm.settings import deciding
 from pwagents.project import write_aside
-from pwagents.rl.settings import RlSettings
-from pwagents.schema import Task
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-_KEPT = 2  # checkpoints: while one is written, the one before it must stand
+LOG = "log.jsonl"  # in the folder of a run
 
 
 class RunLog:
-    """The rows of ``log.jsonl``.
+    """The rows of the log.
 
     Args:
         folder: of the run.
@@ -38,7 +26,7 @@ class RunLog:
     """
 
     def __init__(self, folder: Path, first_step: int):
-        self.path = folder / "log.jsonl"
+        self.path = folder / LOG
         kept = [row for row in read_rows(self.path) if row["step"] <= first_step]
         self.has_first = any(row["step"] == 0 for row in kept)
         text = "".join(map(_line, kept))
@@ -89,98 +77,6 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row) + "\n"
 
 
-def open_run(
-    folder: Path, method: str, config: RlSettings, tasks: Sequence[Task]
-) -> tuple[Path | None, RunLog]:
-    """Begin a run or take it up again: the checkpoint to go on from (None at the start), and the log.
-
-    Raises:
-        DataError: the folder holds a run with other settings or tasks.
-        ImportError: the tracker is not installed.
-    """
-    import torch
-    from accelerate import PartialState
-
-    check_tracker(config.report_to)
-    with PartialState(cpu=not torch.cuda.is_available()).main_process_first():
-        _check_settings(folder, method, config, tasks)
-        checkpoint = last_checkpoint(folder)
-        return checkpoint, RunLog(folder, checkpoint_step(checkpoint))
-
-
-def _check_settings(folder: Path, method: str, config: RlSettings, tasks: Sequence[Task]) -> None:
-    run = {"method": method, **deciding(config), "tasks": [task.task_id for task in tasks]}
-    path = folder / "run.json"
-    if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in run.items():
-            if found.get(name) != value:
-                shown = [str(v)[:60] for v in (found.get(name), value)]
-                raise DataError(path, "run", name, shown[0], f"{shown[1]}, or another folder for this run")
-    else:
-        write_aside(path, json.dumps(run, indent=1))
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The latest complete checkpoint; those that a kill cut short are removed."""
-    complete = []
-    for checkpoint in _checkpoints(folder):
-        if (checkpoint / "complete").exists():
-            complete.append(checkpoint)
-        else:
-            shutil.rmtree(checkpoint)
-    return complete[-1] if complete else None
-
-
-def complete_checkpoint(checkpoint: Path) -> None:
-    """Declare a checkpoint complete, and remove those before the last two."""
-    write_aside(checkpoint / "complete", "")
-    for old in _checkpoints(checkpoint.parent)[:-_KEPT]:
-        (old / "complete").unlink(missing_ok=True)  # first of all: from here on it is not complete
-        shutil.rmtree(old)
-
-
-def checkpoint_step(checkpoint: Path | None) -> int:
-    """The number of steps behind a checkpoint; 0 without one."""
-    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    return sorted(folder.glob("checkpoint-*"), key=checkpoint_step)
-
-
-def check_tracker(report_to: str) -> None:
-    """Refuse a tracker that is not installed before anything is computed.
-
-    Raises:
-        ImportError: says what to install.
-    """
-    if report_to != "none" and importlib.util.find_spec(report_to) is None:
-        raise ImportError(
-            f"report_to is {report_to!r}, but the package {report_to} is not installed; "
-            f"'pip install {report_to}', or set report_to to 'none': the log is written either way"
-        )
-
-
-def save_policy(accelerator: Any, model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the trained model and its tokenizer beside ``folder``, then move them there.
-
-    Where an adapter was trained, that alone is written: merged into weights in bfloat16, small updates would
-    be lost. ``AutoModelForCausalLM.from_pretrained(folder)`` puts it on its base model, whose place it names.
-    """
-    aside = folder.with_name(f".{folder.name}")
-    weights = accelerator.get_state_dict(model)
-    if accelerator.is_main_process:
-        shutil.rmtree(aside, ignore_errors=True)  # of a save that a kill cut short
-        policy = accelerator.unwrap_model(model)
-        chosen = {"selected_adapters": ["default"]} if hasattr(policy, "get_base_model") else {}
-        policy.save_pretrained(aside, state_dict=weights, **chosen)
-        tokenizer.save_pretrained(aside)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(aside, folder)
-    accelerator.wait_for_everyone()
-
-
 def read_curves(folders: dict[str, Path | str]) -> "pd.DataFrame":
     """The logs of some runs, finished or under way, one row a run and step.
 
@@ -199,7 +95,7 @@ def read_curves(folders: dict[str, Path | str]) -> "pd.DataFrame":
 
     frames = []
     for run, folder in folders.items():
-        path = Path(folder) / "log.jsonl"
+        path = Path(folder) / LOG
         rows = read_rows(path)
         if not rows:
             raise DataError(path, run, "step", "no rows", "the log of a training run")

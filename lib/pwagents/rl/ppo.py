@@ -15,6 +15,7 @@ policy learns within a few steps to ask less, for questions make the way to the 
 """
 
 import copy
+import json
 import math
 import os
 import shutil
@@ -25,19 +26,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pwagents.lm.load import load_policy
+from pwagents.lm.load import load_model, with_adapter
+from pwagents.lm.trainer import STATE, checkpoint_step
 from pwagents.progress import progress
-from pwagents.rl.log import (
-    RunLog,
-    checkpoint_step,
-    complete_checkpoint,
-    open_run,
-    save_policy,
-)
+from pwagents.rl.log import RunLog
 from pwagents.rl.ppo_loss import estimate_advantages, fit_critic, make_critic, policy_loss
-from pwagents.rl.rollout import Evaluate, Play, Played, StepRewards, pad_rollouts, play_batch, summarize
+from pwagents.rl.rollout import (
+    Evaluate,
+    Play,
+    Played,
+    StepRewards,
+    pad_rollouts,
+    play_batch,
+    summarize,
+    tasks_in_order,
+)
+from pwagents.rl.run import open_run, save_policy
 from pwagents.rl.scoring import add_scoring
-from pwagents.rl.settings import PpoSettings, tasks_in_order
+from pwagents.rl.settings import PpoSettings
 from pwagents.schema import Task
 from pwagents.seeds import derive_seed
 
@@ -65,28 +71,26 @@ def train_ppo(
     if (folder / "model").exists():
         return folder / "model"
     first = checkpoint_step(checkpoint)
-    learner = _Learner(load_policy(model, config), config, folder)
+    learner = _Learner(with_adapter(load_model(model, config), config), config, folder)
     if checkpoint:
-        learner.accelerator.load_state(str(checkpoint))
+        learner.accelerator.load_state(checkpoint)
     elif evaluate and config.evaluates_after(0) and not log.has_first:
         learner.write(log, {"step": 0, **learner.evaluate(evaluate)})
     ordered = tasks_in_order(tasks, config)
     hidden = not learner.accelerator.is_main_process
-    bar = progress(
-        range(first, config.max_steps), initial=first, total=config.max_steps, desc="PPO", disable=hidden
-    )
+    steps = range(first, config.max_steps)
+    bar = progress(steps, initial=first, total=config.max_steps, desc="PPO", disable=hidden)
     for step in bar:
-        start = time.perf_counter()
+        start, done = time.perf_counter(), step + 1
         prompts = ordered[step * config.prompts_per_step :][: config.prompts_per_step]
-        row = {"step": step + 1, **learner.step(prompts, play, rewards, step)}
-        row |= {"seconds": time.perf_counter() - start}
-        done = step + 1
+        row = {"step": done, **learner.step(prompts, play, rewards, step)}
+        row["seconds"] = time.perf_counter() - start
         if evaluate and config.evaluates_after(done):
             row |= learner.evaluate(evaluate)
         learner.write(log, row)
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
-            learner.save(folder / f"checkpoint-{done}")
+            learner.save(folder, done)
     save_policy(learner.accelerator, learner.policy, tokenizer, folder / "model")
     learner.accelerator.end_training()
     return folder / "model"
@@ -136,8 +140,9 @@ class _Learner:
         optimizer = adam(trained, lr=config.learning_rate)
         critic = make_critic(policy.config.hidden_size)
         critic_optimizer = adam(critic.parameters(), lr=config.value_learning_rate)
-        warmup = config.warmup_steps if config.warmup_steps >= 1 else config.warmup_steps * config.max_steps
-        schedule = get_scheduler(config.lr_scheduler_type, optimizer, math.ceil(warmup), config.max_steps)
+        share = config.max_steps if config.warmup_steps < 1 else 1
+        warmup = math.ceil(config.warmup_steps * share)
+        schedule = get_scheduler(config.lr_scheduler_type, optimizer, warmup, config.max_steps)
         prepare = self.accelerator.prepare
         self.policy, self.optimizer = prepare(policy, optimizer)
         self.critic, self.critic_optimizer = prepare(critic, critic_optimizer)
@@ -169,7 +174,7 @@ class _Learner:
         device = self.accelerator.device
         ids, scored, old = pad_rollouts(played.rollouts, device)
         temperatures = torch.tensor([self.config.temperature_of(t.type) for t in tasks], device=device)
-        self.policy.eval()
+        self.policy.eval()  # as it was when it sampled: no dropout of an adapter
         features, reference = [], []
         with torch.no_grad():
             for rows in torch.arange(len(ids), device=device).split(self.config.per_device_train_batch_size):
@@ -181,6 +186,8 @@ class _Learner:
             values = self.critic(features)[:, 0]
         self.policy.train()
         advantages, returns = estimate_advantages(played, values, self.config)
+        # Over the whole step, as PPO is mostly run, and not within a task: so whether all episodes of a task
+        # went well still counts.
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         known = torch.cat(reference) if reference else None
         return _Batch(ids, scored, temperatures, old, advantages, known), features, returns
@@ -241,15 +248,17 @@ class _Learner:
             log.append(row)
         self.accelerator.log({k: v for k, v in row.items() if k != "step"}, step=row["step"])
 
-    def save(self, checkpoint: Path) -> None:
-        """Write a checkpoint beside its place, then move it there."""
-        aside = checkpoint.with_name(f".{checkpoint.name}")  # the same in all processes: each adds its part
+    def save(self, folder: Path, step: int) -> None:
+        """Write a checkpoint beside its place and move it there; then the one before it may go."""
+        checkpoint = folder / f"checkpoint-{step}"
+        aside = folder / f".{checkpoint.name}"  # the same in all processes: each adds its part
         self.accelerator.save_state(str(aside), safe_serialization=False)  # tied weights stay tied
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            (aside / STATE).write_text(json.dumps({"global_step": step}))  # as transformers marks whole ones
             os.replace(aside, checkpoint)
-            complete_checkpoint(checkpoint)
+            for old in set(folder.glob("checkpoint-*")) - {checkpoint}:
+                shutil.rmtree(old)
         self.accelerator.wait_for_everyone()
 
     def _mean_over_processes(self, means: dict[str, float]) -> dict[str, float]:

@@ -34,6 +34,8 @@ def policy_loss(
     """
     import torch
 
+    # The smaller of both: a token gains nothing by moving farther than epsilon in the direction that its
+    # advantage says, but what moved the wrong way is brought back from anywhere.
     ratio = (logprobs - old).exp()
     limited = ratio.clamp(1 - config.epsilon, 1 + config.epsilon)
     loss = -torch.min(ratio * advantages, limited * advantages).sum()

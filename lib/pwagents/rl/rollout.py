@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pwagents.evaluation.metrics import grade
+from pwagents.rl.settings import RlSettings
 from pwagents.schema import Action, Task, Trajectory
+from pwagents.seeds import rng
 from pwagents.web.episode import BeliefState, Episode
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 StartEpisode = Callable[[Task], Episode]
 # (belief states before each step, the episode's trajectory) -> R_t of each step
 StepRewards = Callable[[Sequence[BeliefState], Trajectory], list[float]]
+# (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
+Play = Callable[[Any, Sequence[Task], int], "list[Rollout]"]
+# model -> what to log of it, such as accuracy on held-out tasks
+Evaluate = Callable[[Any], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,11 @@ class Rollout:
 
 
 def loss_mask(rollout: Rollout) -> list[int]:
-    """1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``."""
+    """1 for completion tokens to learn from: sampled by the policy, at a step up to and with ``stop``.
+
+    Who plays may let the policy write on after that; no environment answers it then, so nothing of it is
+    right or wrong.
+    """
     steps = rollout.trajectory.steps
     stops = (t for t, step in enumerate(steps) if step.action.name == "stop" and not step.error)
     last = next(stops, len(steps) - 1)
@@ -67,10 +77,20 @@ def count_asks(trajectory: Trajectory) -> int:
     return sum(step.action.name == "respond" and not step.error for step in trajectory.steps)
 
 
-# (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
-Play = Callable[[Any, Sequence[Task], int], list[Rollout]]
-# model -> what to log of it, such as accuracy on held-out tasks
-Evaluate = Callable[[Any], dict[str, float]]
+def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
+    """The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
+
+    Raises:
+        ValueError: there are no tasks.
+    """
+    if not tasks:
+        raise ValueError("there are no tasks to train on")
+    needed = config.max_steps * config.prompts_per_step
+    ordered: list[Task] = []
+    while len(ordered) < needed:
+        epoch = str(len(ordered) // len(tasks))
+        ordered += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
+    return ordered[:needed]
 
 
 @dataclass(frozen=True)

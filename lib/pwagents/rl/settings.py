@@ -1,15 +1,15 @@
 """Settings of online reinforcement learning, by TRL's names wherever it has them."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from pwagents.lm.settings import Schedule, Tuning
-from pwagents.rl.advantages import Credit, Scale
-from pwagents.schema import Task, TaskType
-from pwagents.seeds import rng
+from pwagents.schema import TaskType
 from pwagents.settings import Share, settings
+
+Credit = Literal["episode", "turn"]
+Scale = Literal["group", "none"]
 
 
 @settings
@@ -96,19 +96,3 @@ class PpoSettings(RlSettings):
     """The optimizer of policy and critic."""
     sharding: Literal["ddp"] = "ddp"
     """Each GPU has all of the model: only then it can play episodes."""
-
-
-def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
-    """The tasks of the whole run, ``prompts_per_step`` for each step: every pass over them shuffled anew.
-
-    Raises:
-        ValueError: there are no tasks.
-    """
-    if not tasks:
-        raise ValueError("there are no tasks to train on")
-    needed = config.max_steps * config.prompts_per_step
-    ordered: list[Task] = []
-    while len(ordered) < needed:
-        epoch = str(len(ordered) // len(tasks))
-        ordered += [tasks[i] for i in rng(config.seed, "order of tasks", epoch).permutation(len(tasks))]
-    return ordered[:needed]

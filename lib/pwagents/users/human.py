@@ -3,37 +3,39 @@
 import html
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
 
 from pwagents.errors import InfrastructureError
-from pwagents.schema import Product, Task
-from pwagents.users.session import conversation, last_review, last_shown
-from pwagents.web.environment import Exchange, UserReply
+from pwagents.evaluation.metrics import grade
+from pwagents.schema import Behavior, Product, Step, Task, Trajectory
+from pwagents.users.session import is_result, is_talk
+from pwagents.web.environment import Exchange, UserReply, WebEnvironment
+from pwagents.web.episode import Agent, run_episode
 from pwagents.web.functions import compact_text
 
-Result = TypeVar("Result")
+# Enter reaches the kernel at once, while the last letters typed may still be on their way: the browser waits
+# for the kernel's answer to one change before it sends the next.
+LETTERS_ARRIVE_S = 0.3
 
 
 class HumanUser:
     """Shows what the agent says and waits for an answer: a box in a notebook, ``input()`` elsewhere.
 
-    A notebook cannot hear the box while a cell runs. Let the episode run beside it::
+    A notebook cannot hear the box while a cell runs. :meth:`play` lets the episode run beside it::
 
         human = HumanUser(benchmark.products)
-        episode = human.play(
-            lambda: run_episode(WebEnvironment(shop, "multi_turn", human), task, history, agent)
-        )
+        episode = human.play(WebEnvironment(shop, "multi_turn", human), task, history, agent)
 
-    and look at ``episode.result()`` in a later cell, once the box says that the session has ended.
+    Look at ``episode.result()`` in a later cell, once the box says that the session has ended.
 
     Args:
         products: the catalogue.
         timeout_s: how long to wait for each answer in a notebook.
 
     Attributes:
-        widget: what the notebook displays: ``page`` (the conversation), ``box`` and ``button`` ("Send").
+        widget: what the notebook displays: ``page`` (the conversation), ``box`` and ``button``. Enter in the
+            box sends the answer, as the button does.
     """
 
     def __init__(self, products: Mapping[str, Product], timeout_s: float = 600):
@@ -45,7 +47,8 @@ class HumanUser:
         self.page = HTML("The agent has not said anything yet.")
         self.box = Text(placeholder="your answer", disabled=True)
         self.button = Button(description="Send", disabled=True)
-        self.button.on_click(self._send)
+        self.box.on_msg(self._heard)
+        self.button.on_click(lambda _: self._send())
         self.widget = VBox([self.page, HBox([self.box, self.button])])
 
     def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
@@ -56,33 +59,48 @@ class HumanUser:
             RuntimeError: called from the notebook's own thread, where no answer could arrive.
         """
         with self._turn:
-            script = self._script(task, session, says)
+            lines = [*self._told(task, session), f"Agent: {says}"]
             if not in_notebook():
-                return UserReply(input(f"{_printable(script)}\nYou: ").strip() or "...")
+                return UserReply(input(_printable("\n".join([*lines, "You: "]))).strip() or "...")
             if threading.current_thread() is threading.main_thread():
                 raise RuntimeError("the cell would wait for itself; run the episode with HumanUser.play(...)")
-            return UserReply(self._wait(script))
+            self._show(lines)
+            answer = self._wait()
+            self._show([*lines, f"You: {answer}", "", "(The agent is at work.)"])
+            return UserReply(answer)
 
-    def play(self, run: Callable[[], Result]) -> "Future[Result]":
-        """Display the box and run an episode beside it; the future holds what ``run`` returns or raises."""
+    def play(
+        self, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], agent: Agent
+    ) -> "Future[Trajectory]":
+        """Display the box and play an episode beside it; the box shows the score at the end.
+
+        Args:
+            environment: of the multi-turn track, with this user.
+            history: what the agent may know of the user's past.
+
+        Returns:
+            Holds the trajectory, or what was raised.
+        """
         from IPython.display import display
 
+        self._show([*self._told(task, ()), "", "(The agent is at work.)"])
         display(self.widget)
-        future: Future[Result] = Future()
-        threading.Thread(target=self._run, args=(run, future), daemon=True).start()
+        future: Future[Trajectory] = Future()
+
+        def run() -> None:
+            try:
+                trajectory = run_episode(environment, task, history, agent)
+            except Exception as error:
+                self.page.value += f"<p><b>{html.escape(f'The session has ended: {error}')}</b></p>"
+                future.set_exception(error)
+            else:
+                self._show([*self._told(task, trajectory.steps), "", _score(trajectory)])
+                future.set_result(trajectory)
+
+        threading.Thread(target=run, daemon=True).start()
         return future
 
-    def _run(self, run: Callable[[], Result], future: "Future[Result]") -> None:
-        try:
-            future.set_result(run())
-            ending = "The session has ended."
-        except Exception as error:
-            future.set_exception(error)
-            ending = f"The session has ended: {error}"
-        self.page.value += f"<p><b>{html.escape(ending)}</b></p>"
-
-    def _wait(self, script: str) -> str:
-        self.page.value = f"<pre style='white-space: pre-wrap'>{html.escape(script)}</pre>"
+    def _wait(self) -> str:
         self._answers = queue.Queue()  # what came too late for the last question is no answer to this one
         self.box.disabled = self.button.disabled = False
         try:
@@ -93,23 +111,44 @@ class HumanUser:
         finally:
             self.box.disabled = self.button.disabled = True
 
-    def _send(self, _button) -> None:
+    def _heard(self, _widget, content: Mapping[str, str], _buffers) -> None:
+        """A message of the box.
+
+        ``Text.on_submit`` is deprecated, and what should replace it (observe the value, with
+        ``continuous_update=False``) also fires when somebody clicks elsewhere with half a sentence written.
+        """
+        if content.get("event") == "submit":
+            threading.Timer(LETTERS_ARRIVE_S, self._send).start()
+
+    def _send(self) -> None:
         if answer := self.box.value.strip():
             self.box.value = ""
             self._answers.put(answer)
 
-    def _script(self, task: Task, session: tuple[Exchange, ...], says: str) -> str:
-        """All that the human needs: the role, the conversation so far, what the shop shows."""
-        lines = [f"You want (do not say its name): {compact_text(self.products[task.target])}"]
+    def _show(self, lines: Sequence[str]) -> None:
+        text = html.escape("\n".join(lines))
+        self.page.value = f"<pre style='white-space: pre-wrap'>{text}</pre>"
+
+    def _told(self, task: Task, session: Sequence[Exchange | Step]) -> Iterator[str]:
+        """All that the human needs, in the order in which it happened: the role, what was said and shown."""
+        yield f"You want (do not say its name): {compact_text(self.products[task.target])}"
         if task.type == "review":
-            lines += [f"Your opinion: {task.review.rating:g} stars. {task.review.text}"]
-        lines += ["", f"You: {task.instruction}"]
-        for said, answer in conversation(session):
-            lines += [f"Agent: {said}", f"You: {answer}"]
-        lines += [f"Shown: {compact_text(self.products[asin])}" for asin in last_shown(session) or ()]
-        if review := last_review(task, session):
-            lines += [f"Published: {review}"]
-        return "\n".join([*lines, f"Agent: {says}"])
+            yield f"Your opinion: {task.review.rating:g} stars. {task.review.text}"
+        yield from ["", f"You: {task.instruction}"]
+        for step in session:
+            if is_talk(step):
+                yield f"Agent: {step.action.arguments['content']}"
+                yield f"You: {step.observation.text}"
+            elif is_result(step):
+                yield from self._shown(step)
+
+    def _shown(self, step: Exchange | Step) -> Iterator[str]:
+        """What the shop did."""
+        if "review" in step.action.arguments:
+            yield f"Published: {step.action.arguments['review']}"
+        elif step.action.name != "stop":
+            found = [compact_text(self.products[asin]) for asin in step.observation.products]
+            yield from ["The shop shows:", *(f"  {line}" for line in found or ["nothing"])]
 
 
 def in_notebook() -> bool:
@@ -117,6 +156,14 @@ def in_notebook() -> bool:
     from IPython import get_ipython
 
     return getattr(get_ipython(), "kernel", None) is not None
+
+
+def _score(trajectory: Trajectory) -> str:
+    graded = grade(trajectory)
+    return (
+        f"The session has ended after {graded.steps} steps. Result accuracy of the last attempt: "
+        f"{graded.result_final:.2f}, of the best one: {graded.result_official:.2f}."
+    )
 
 
 def _printable(text: str) -> str:

@@ -3,7 +3,7 @@
 import pandas as pd
 from huggingface_hub import ModelCard
 
-from pwagents.lm.cache import write_card
+from pwagents.lm.card import write_card
 
 from ..orion.small_study import save_tiny_model
 

@@ -1,0 +1,261 @@
+"""Notebook 03's episodes: which tasks are played, where and by whom, and the record of each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pwagents.agents.chat_agent import Setup
+from pwagents.agents.memory import Memory, Strategy, embed_behaviors
+from pwagents.agents.methods import METHODS, NAMES
+from pwagents.agents.official_prompts import official_prompts
+from pwagents.agents.plain import FunctionClassifier, PlainAgent
+from pwagents.agents.run import Stage, run_method
+from pwagents.benchmark.adversarial import adversarial_cases
+from pwagents.benchmark.bounds import product_bounds, review_bounds
+from pwagents.benchmark.method_players import MethodRoles
+from pwagents.benchmark.results import Runs, distinct, frame_of
+from pwagents.benchmark.settings import BenchmarkNotebook
+from pwagents.benchmark.shops import Shops
+from pwagents.embedding import Embedder
+from pwagents.evaluation.breakdowns import by_task, sample_tasks
+from pwagents.evaluation.paper import PERSONALWAB
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.runner import require_played, run_episodes
+from pwagents.notebook.run import Run
+from pwagents.project import code_hash
+from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
+from pwagents.settings import plain
+from pwagents.web.environment import Track, UserSimulator, WebEnvironment
+from pwagents.web.episode import run_episode
+
+NO_MEMORY = "Plain, no memory"
+# The plain agent with each memory (PersonalWAB, 5.1 and 6), as tables call it.
+PLAIN: dict[str, Strategy] = {
+    NO_MEMORY: "none",
+    "Plain, random memory": "random",
+    "Plain, last memory": "last",
+    "Plain, relevant memory": "relevant",
+    "Plain, task-specific memory": "task_specific",
+}
+# The prompting methods of each track, in the order of the papers' tables: single-turn those of PersonalWAB's
+# Table 3, multi-turn those of its Table 4 and of Orion's Table 1.
+TRACKS: dict[Track, tuple[str, ...]] = {
+    "single_turn": tuple(name for name in PERSONALWAB if METHODS[name].rules.single_turn),
+    "multi_turn": tuple(METHODS),
+}
+# The code that decides an episode of the plain agent, and of a prompting method.
+_PLAYED = ("agents", "web", "embedding", "benchmark/shops", "benchmark/study")
+_PROMPTED = (*_PLAYED, "users", "llm", "data/instructions")
+
+
+class Study:
+    """Plays methods on the test tasks of a benchmark. Episodes that are stored already are not played again.
+
+    Args:
+        settings: the notebook's.
+        run: where records, replies and caches are kept.
+
+    Attributes:
+        tasks: the test tasks, or a sample of them.
+        sample: those of them that the prompting methods play.
+        shops: the shop of each task.
+        roles: who plays the agent in the prompting methods, and who answers it.
+    """
+
+    def __init__(self, benchmark: Benchmark, settings: BenchmarkNotebook, run: Run):
+        self.benchmark, self.settings, self._folder = benchmark, settings, run.output_dir / "runs"
+        self.prompts = official_prompts(settings.play.official_repo)
+        self.tasks = sample_tasks(benchmark.tasks["test"], settings.play.max_tasks, settings.seed)
+        self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
+        self.shops = Shops(benchmark, settings.shop, settings.data, settings.seed, run.cache_dir)
+        # Apart from the one that scores reviews: behaviours are many, and embedded in batches.
+        self.memory_embedder = Embedder(run.cache_dir, settings.shop.max_tokens, batch_size=64)
+        self.classifier = FunctionClassifier(benchmark.tasks["train"])
+        self.roles = MethodRoles(settings.players, benchmark, self.classifier, run.store)
+
+    def __str__(self) -> str:
+        """What is played, and what the recommenders know, in a line each."""
+        users = {task.user_id for task in self.tasks}
+        dates = [f"{pd.to_datetime(date, unit='ms'):%Y-%m-%d}" for date in self.shops.recommenders.dates]
+        return (
+            f"{len(self.tasks):,} test tasks of {len(users):,} users\n"
+            f"{len(dates)} recommender(s), knowing what lies before {', '.join(dates)}"
+        )
+
+    # Where an episode is played, and what an agent may know: for agents of one's own, too.
+
+    def environment(
+        self,
+        task: Task,
+        track: Track = "single_turn",
+        *,
+        user: UserSimulator | None = None,
+        details: bool = False,
+        protocol: Protocol = "leak_free",
+    ) -> WebEnvironment:
+        """An environment of its own for an episode on ``task``.
+
+        Args:
+            user: answers in the multi-turn track; by default the one of the settings.
+            details: offer RecMind's look-up of a product's details.
+        """
+        answers = user or (self.user() if track == "multi_turn" else None)
+        return WebEnvironment(self.shops.of(task, protocol), track, answers, details)
+
+    def history(self, task: Task, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
+        """The past behaviours that an agent may see."""
+        return self.benchmark.history(task, "test", protocol)
+
+    def user(self, seed: int | None = None) -> UserSimulator | None:
+        """Who answers the agent; the run's seed where none is given."""
+        return self.roles.user(self.settings.seed if seed is None else seed)
+
+    def setup(self, track: Track, seed: int | None = None) -> Setup:
+        """What the prompting methods are made from."""
+        return Setup(
+            self.roles.policy,
+            self.benchmark.products,
+            track,
+            embedder=self.memory_embedder,
+            prompts=self.prompts.texts,
+            seed=self.settings.seed if seed is None else seed,
+        )
+
+    # What is played and recorded.
+
+    def play_plain(self, protocol: Protocol) -> dict[str, list[EpisodeRecord]]:
+        """The plain agent with each memory of :data:`PLAIN` on all tasks, single-turn."""
+        if not self.settings.stored_runs_only:
+            # In one go, so that no episode waits for the model.
+            embed_behaviors(self.benchmark, self.memory_embedder, [task.instruction for task in self.tasks])
+        return {name: self._play_plain(name, strategy, protocol) for name, strategy in PLAIN.items()}
+
+    def play_all(self, track: Track) -> dict[str, list[EpisodeRecord]]:
+        """Every prompting method of the track on the sample."""
+        return {method: self.play(method, track) for method in TRACKS[track]}
+
+    def play(self, method: str, track: Track, seed: int | None = None) -> list[EpisodeRecord]:
+        """A method of :data:`pwagents.agents.methods.METHODS` on the sample, in its order.
+
+        Args:
+            seed: of the method and of the user who answers; the run's where none is given.
+
+        Raises:
+            InfrastructureError: some episode could not be played. All others are stored.
+        """
+        setup, user = self.setup(track, seed), self.user(seed)
+        stage = Stage(
+            environment=lambda task, details: self.environment(task, track, user=user, details=details),
+            history=self.history,
+            store=self._folder / f"03_methods_{track}.jsonl",
+            model=self.roles.name,
+            params=self._params(*_PROMPTED)
+            | {
+                "track": track,
+                "run_seed": setup.seed,
+                "user": self.settings.players.user,
+                "base_url": self.settings.players.base_url,
+                "prompts": self.prompts.origin,
+            },
+            workers=self.settings.players.workers,
+            stored_runs_only=self.settings.stored_runs_only,
+        )
+        records = run_method(method, self.sample, setup, stage)
+        require_played(records)
+        return records
+
+    def rows(self, runs: Runs) -> tuple[Runs, str]:
+        """The runs under the names that tables show, and what a note must say of them.
+
+        The offline policy reads no prompt. Methods that differ in nothing else play the same episodes with
+        it, and are one row.
+        """
+        named = {NAMES[method]: records for method, records in runs.items()}
+        return distinct(named) if self.roles.offline else (named, "")
+
+    def by_task(self, runs: Runs, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+        """The table of prompting methods by task: means, cells with intervals, and what stands below it.
+
+        Args:
+            metrics: our name of a metric -> its heading, as of :mod:`pwagents.benchmark.results`.
+        """
+        rows, same = self.rows(runs)
+        return *by_task(frame_of(rows), metrics), f"{self.note()} {same}".strip()
+
+    def over_seeds(self, methods: Sequence[str]) -> pd.DataFrame:
+        """Multi-turn episodes of some methods under each of ``noise_seeds`` seeds, by the methods' names."""
+        first = self.settings.seed
+        frames = []
+        for seed in range(first, first + self.settings.play.noise_seeds):
+            runs = {NAMES[method]: self.play(method, "multi_turn", seed) for method in methods}
+            frames.append(frame_of(runs).assign(seed=seed))
+        return pd.concat(frames)
+
+    def plain_note(self, protocol: Protocol, bounds: pd.DataFrame) -> str:
+        """What stands below a table of the plain agent and its :meth:`bounds`."""
+        covered = bounds.loc[bounds["type"] == "review", "method"].value_counts()
+        note = (
+            f"Means, 95% intervals clustered by user. Source {self.settings.data.source}, "
+            f"{len(self.tasks):,} test tasks, no language model. 'Same product' covers the "
+            f"{covered.get('same product', 0):,} of {covered.get('oracle', 0):,} review tasks whose product "
+            "somebody else reviewed. A dash: the row has no such value. "
+            f"Recommender: {self.shops.recommender_name(protocol)}."
+        )
+        if protocol == "leak_free":
+            return note
+        return (
+            f"{note} Floors and ceilings are those of the leak-free protocol; a recommender that saw the "
+            "future may pass them."
+        )
+
+    def note(self) -> str:
+        """What stands below a table of prompting methods."""
+        return (
+            f"{len(self.sample):,} test tasks, source {self.settings.data.source}, leak-free. "
+            f"Policy: {self.roles.name}; {self.prompts.origin}. Means, 95% intervals clustered by user."
+        )
+
+    def estimate(self) -> pd.DataFrame:
+        """:meth:`pwagents.benchmark.method_players.MethodRoles.estimate` of all that the notebook plays."""
+        # The noise floor plays two methods under each seed; under the first they were played already.
+        multi_turn = len(TRACKS["multi_turn"]) + 2 * (self.settings.play.noise_seeds - 1)
+        n, hidden = len(self.sample), len(METHODS) * len(adversarial_cases())
+        return self.roles.estimate(len(TRACKS["single_turn"]) * n, multi_turn * n, hidden)
+
+    def bounds(self) -> pd.DataFrame:
+        """What random, popular, repeated and perfect answers reach, one row a task and kind of answer."""
+        products = product_bounds(self.benchmark, self.shops.engine, self.tasks, self.settings.seed)
+        reviews = review_bounds(self.benchmark, self.shops.embedder, self.tasks, self.settings.seed)
+        return pd.concat([products, reviews], ignore_index=True)
+
+    def _play_plain(self, name: str, strategy: Strategy, protocol: Protocol) -> list[EpisodeRecord]:
+        settings, products = self.settings, self.benchmark.products
+        length = settings.play.memory_length
+        memory = Memory(strategy, products, self.memory_embedder, length, settings.seed)
+        agent = PlainAgent(self.classifier, memory)
+
+        def solve(task: Task) -> Trajectory:
+            environment = self.environment(task, protocol=protocol)
+            return run_episode(environment, task, self.history(task, protocol), agent)
+
+        params = {"track": "single_turn", "protocol": protocol, "memory_length": length}
+        return run_episodes(
+            self.tasks,
+            solve,
+            self._folder / "03_single_turn.jsonl",
+            method=name,
+            model="none",
+            params=self._params(*_PLAYED) | params | self.shops.params(protocol),
+            workers=settings.players.workers,
+            stored_runs_only=settings.stored_runs_only,
+        )
+
+    def _params(self, *code: str) -> dict[str, Any]:
+        """What decides every episode, for the keys of the records."""
+        return {
+            "data": self.benchmark.content_hash,
+            "code": code_hash(*code),
+            "shop": plain(self.settings.shop),
+            "seed": self.settings.seed,
+        }

@@ -1,0 +1,91 @@
+"""What tables of methods are made of: rows that are told apart, bounds, gains, outcomes."""
+
+import pandas as pd
+import pytest
+
+from pwagents.benchmark import results
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.notebook.run import Run
+from pwagents.schema import Action, Observation, Step, Trajectory
+
+
+def record(task_id, query="mug", method="m", task_type="search", outcome="scored", seconds=1.0):
+    action = Action(name="search_product_by_query", arguments={"query": query})
+    step = Step(action=action, observation=Observation(text=""), attempt=True, result_accuracy=0.5)
+    fields = {"task_id": task_id, "user_id": "u", "type": task_type}
+    return EpisodeRecord(
+        key=task_id, method=method, model="none", params={}, outcome=outcome, seconds=seconds, **fields,
+        trajectory=Trajectory(**fields, steps=(step,)) if outcome == "scored" else None,
+    )  # fmt: skip
+
+
+def test_methods_with_the_same_episodes_are_one_row_and_the_note_names_them():
+    runs = {"A": [record("1"), record("2")], "B": [record("1"), record("2", "cup")]}
+    runs |= {"C": [record("1", seconds=9.0), record("2")], "D": [record("1", "cup"), record("2")]}
+    rows, line = results.distinct(runs)
+    assert list(rows) == ["A", "B", "D"] and rows["A"] is runs["A"]
+    assert "A = C." in line and "B" not in line
+    assert results.distinct(rows) == (rows, "")
+
+
+def test_a_frame_of_runs_has_their_names():
+    frame = results.frame_of({"A": [record("1", method="a")], "B": [record("1", method="b")]})
+    assert list(frame["method"]) == ["A", "B"]
+
+
+def test_what_bounds_stands_around_and_what_does_not_is_called_a_reference():
+    columns = ["method", "task_id", "user_id", "type", "result_accuracy"]
+    rows = [(name, "1", "u", "search", 0.1) for name in ("random", "instruction alone", "oracle")]
+    bounds = pd.DataFrame(rows, columns=columns)
+    frame = results.with_bounds(results.frame_of({"A": [record("1")]}), bounds)
+    expected = ["Floor: random", "Reference: instruction alone", "A", "Ceiling: oracle"]
+    assert list(frame["method"]) == expected
+    assert frame["result_official"].notna().sum() == 3, "the record has no grade here"
+
+
+@pytest.fixture
+def outcomes():
+    """Two methods on two users' tasks under both protocols; only "with" gains by hindsight."""
+    reached = {"without": (0.25, 0.25), "with": (0.5, 0.75)}
+    rows = [
+        (method, f"t{user}", f"u{user}", "search", values[protocol == "as_published"], protocol)
+        for method, values in reached.items()
+        for user in range(3)
+        for protocol in results.PROTOCOLS
+    ]
+    columns = ["method", "task_id", "user_id", "type", "result_official", "protocol"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_gains_are_paired_by_task(outcomes):
+    leak_free = outcomes[outcomes["protocol"] == "leak_free"]
+    (gain,) = results.gains_of_memory(leak_free, "without").to_dict("records")
+    assert (gain["method"], gain["task"], gain["difference"], gain["n_users"]) == ("with", "search", 0.25, 3)
+    hindsight = results.gains_of_hindsight(outcomes).set_index("method")["difference"]
+    assert hindsight.to_dict() == {"without": 0.0, "with": 0.25}
+
+
+def test_the_papers_rows_come_first_and_each_row_says_whose_it_is():
+    frame = results.frame_of({"A": [record("1")]}).assign(function_accuracy=1.0, result_official=0.5)
+    table = results.below_paper(frame, "synthetic")
+    assert table.index[-1] == "A (here, synthetic)"
+    assert all(row.endswith(" (paper)") for row in table.index[:-1]) and len(table) == 9
+
+
+def test_outcomes_are_a_table_where_something_was_not_scored_and_else_a_line(tmp_path, capsys):
+    run = Run("03", tmp_path, None)
+    frame = results.frame_of({"A": [record("1"), record("2")]})
+    results.show_outcomes(run, frame, "outcomes", by=["method"])
+    assert capsys.readouterr().out == "All 2 episodes were scored.\n" and not list(tmp_path.iterdir())
+    frame = results.frame_of({"A": [record("1"), record("2", outcome="not_evaluable")]})
+    results.show_outcomes(run, frame, "outcomes", by=["method"])
+    saved = pd.read_csv(tmp_path / "tables" / "03_outcomes.csv")
+    assert saved.to_dict("records") == [
+        {"method": "A", "scored": 1, "infrastructure error": 0, "not evaluable": 1}
+    ]
+
+
+def test_seconds_of_some_tasks():
+    runs = {"A": [record("1", seconds=2.0), record("2", seconds=4.0)]}
+    wanted = [type("T", (), {"task_id": "2"})]
+    assert list(results.seconds_per_task(runs, wanted)["seconds"]) == [4.0]

@@ -1,0 +1,158 @@
+"""Notebook 03's study on a small world: tasks, shops, players, records."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pwagents.agents.methods import NAMES
+from pwagents.benchmark import results
+from pwagents.benchmark.settings import BenchmarkNotebook, MethodPlayers
+from pwagents.benchmark.study import PLAIN, TRACKS, Study
+from pwagents.data.settings import DataSettings
+from pwagents.errors import DataError
+from pwagents.notebook.run import Run
+from pwagents.users.llm import LlmUser
+from pwagents.users.rules import RuleUser
+from pwagents.web.published_recommender import CHECKPOINT
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return BenchmarkNotebook(
+        preset="smoke",
+        output_dir=tmp_path_factory.mktemp("study"),
+        seed=0,
+        data={
+            "source": "synthetic",
+            "n_users": 60,
+            "n_products": 1200,
+            "history": (10, 40),
+            "interests": (2, 15),
+            "drift": 0.5,
+            "completeness": 0.2,
+        },
+        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+        players={},
+        play={"max_tasks": 30, "method_tasks": 6, "noise_seeds": 2},
+    )
+
+
+@pytest.fixture(scope="module")
+def study(world, settings):
+    return Study(world.benchmark, settings, Run("03", settings.output_dir, None))
+
+
+def stored(settings, name):
+    lines = (settings.output_dir / "runs" / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_tasks_are_sampled_twice_and_told(study):
+    assert len(study.tasks) == 30 and len(study.sample) == 6
+    assert set(study.sample) < set(study.tasks)
+    assert "30 test tasks of" in str(study) and "1 recommender(s)" in str(study)
+
+
+def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, world):
+    user = max(world.benchmark.behaviors, key=lambda user: len(world.benchmark.behaviors[user]))
+    task = [task for task in world.benchmark.tasks["test"] if task.user_id == user][-1]
+    assert len(study.history(task)) < len(study.history(task, "as_published"))
+    shops = [study.environment(task, protocol=protocol).shop for protocol in results.PROTOCOLS]
+    assert shops[0].recommender is shops[1].recommender, "without the published files both are ours"
+    assert "leak-free" in study.shops.recommender_name("as_published")
+    assert study.shops.params("as_published") == {}
+
+
+def test_a_published_recommender_serves_the_published_protocol_alone(study, world, monkeypatch):
+    task = study.tasks[0]
+    published = object()
+    monkeypatch.setattr(study.shops, "published", published)
+    monkeypatch.setattr(study.shops, "_hashes", [CHECKPOINT])
+    assert study.shops.of(task, "as_published").recommender is published
+    assert study.shops.of(task).recommender is not published
+    assert study.shops.params("as_published") == {"published": [CHECKPOINT]}
+    assert study.shops.params("leak_free") == {}
+
+
+def test_the_recommender_stands_beside_its_floors(study):
+    held_out = study.shops.held_out()
+    assert list(held_out.index) == ["SASRec", "popularity", "own latest purchases", "ceiling"]
+    assert (held_out.loc["ceiling"] >= held_out.loc["popularity"]).all()
+
+
+def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
+    runs = study.play_plain("leak_free")
+    assert list(runs) == list(PLAIN)
+    assert all([r.task_id for r in records] == [t.task_id for t in study.tasks] for records in runs.values())
+    assert len(stored(settings, "03_single_turn")) == 5 * 30
+    study.play_plain("leak_free")
+    assert len(stored(settings, "03_single_turn")) == 5 * 30, "stored episodes are not played again"
+    params = stored(settings, "03_single_turn")[0]["params"]
+    assert params["shop"]["recommender"]["epochs"] == 1 and params["protocol"] == "leak_free"
+
+
+def test_prompting_methods_play_their_tracks_and_equal_ones_are_one_row(study):
+    single = {method: study.play(method, "single_turn") for method in ("no_memory", "last_memory", "react")}
+    rows, line = study.rows(single)
+    assert list(rows) == ["No memory", "Last memory"] and "Last memory = ReAct" in line
+    means, cells, note = study.by_task(single, results.SINGLE_TURN)
+    assert list(means.index) == list(cells.index) == list(rows)
+    assert "6 test tasks" in note and "offline policy" in note and line in note
+
+
+def test_each_method_of_a_track_has_a_name(study):
+    assert len(TRACKS["single_turn"]) == 7 and len(TRACKS["multi_turn"]) == 11
+    assert all(method in NAMES for methods in TRACKS.values() for method in methods)
+
+
+def test_seeds_are_runs_of_their_own(study, settings):
+    frame = study.over_seeds(["random_memory"])
+    assert sorted(set(frame["seed"])) == [0, 1] and set(frame["method"]) == {"Random memory"}
+    assert {r["params"]["run_seed"] for r in stored(settings, "03_methods_multi_turn")} == {0, 1}
+
+
+def test_what_is_not_stored_is_an_error_where_nothing_may_be_played(world, settings, study):
+    frozen = Study(
+        world.benchmark,
+        replace(settings, stored_runs_only=True, play=replace(settings.play, method_tasks=5)),
+        Run("03", settings.output_dir, None),
+    )
+    with pytest.raises(DataError, match="missing"):
+        frozen.play("chatshop", "multi_turn")
+
+
+def test_users_answer_the_multi_turn_track_alone(study, world, settings):
+    task = study.sample[0]
+    assert study.environment(task).user is None
+    assert isinstance(study.environment(task, "multi_turn").user, RuleUser)
+    assert study.user() is study.user(0) is not study.user(1)
+
+    def user(spec):
+        players = MethodPlayers(policy="replay:m", user=spec)
+        other = replace(settings, players=players)
+        return Study(world.benchmark, other, Run("03", settings.output_dir, None)).user()
+
+    assert user("none") is None and isinstance(user("replay:m"), LlmUser)
+
+
+def test_only_roles_with_a_model_are_estimated(study, world, settings):
+    assert study.estimate().empty
+    other = replace(settings, players=MethodPlayers(policy="replay:gpt-4o-mini"))
+    roles = Study(world.benchmark, other, Run("03", settings.output_dir, None)).estimate()
+    assert list(roles["role"]) == [
+        "policy, single-turn",
+        "policy, multi-turn",
+        "policy, hidden instructions",
+    ]
+    assert roles["calls"].iloc[1] == (11 + 2) * 6 * 4
+
+
+def test_a_clone_that_is_none_is_found_with_the_settings(tmp_path):
+    with pytest.raises(ValueError, match="official_repo"):
+        BenchmarkNotebook(
+            preset="smoke", output_dir=tmp_path, seed=0, shop={}, players={},
+            data=DataSettings(source="synthetic", n_users=9, n_products=99, history=(5, 9), interests=(1, 2),
+                              drift=0.5, completeness=0.5),
+            play={"official_repo": str(tmp_path)},
+        )  # fmt: skip
