@@ -32,7 +32,7 @@ def study(settings, worlds, tokenizer):
     base = settings.output_dir / "base"
     make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
     tokenizer.save_pretrained(base)
-    return PumaStudy(settings, worlds, PumaModels(settings, base, "a small world"))
+    return PumaStudy(worlds, PumaModels(settings, base, "a small world"))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_agents_play_the_test_tasks_once(study, worlds, items, settings):
     for records in (play(study, "Base", Variant(base, base, 32)), play_plain(study, plain)):
         assert [record.task_id for record in records] == [task.task_id for task in worlds.tasks]
     stored = replace(settings, stored_runs_only=True)
-    again = PumaStudy(stored, worlds, replace(study.models, settings=stored))
+    again = PumaStudy(worlds, replace(study.models, settings=stored))
     assert play_plain(again, plain) == records
     seconds = time_agents(study, {"Plain agent": plain})
     assert list(seconds["method"]) == ["Plain agent"] * 2 and (seconds["seconds"] > 0).all()

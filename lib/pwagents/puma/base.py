@@ -189,7 +189,7 @@ def read_puma_text(
         write_card(folder, "base-puma", what, facts, plain(config), base=str(base))
 
     names = hashlib.sha256("\n".join(sorted(taken)).encode()).hexdigest()
-    code = code_hash("puma", "lm", "data")
+    code = code_hash("puma", "agents", "web", "lm", "data")
     parts = facts | {"settings": deciding(config), "taken": names, "code": code}
     return cached_model(models, "base-puma", parts, make)
 

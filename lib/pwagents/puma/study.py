@@ -1,7 +1,7 @@
 """What notebook 04 works with, made from its settings: who learns and who is tested, shops, memories, labels.
 
 worlds = load_worlds(settings)
-study = PumaStudy(settings, worlds, PumaModels(settings, base, data))
+study = PumaStudy(worlds, PumaModels(settings, base, worlds.learned.content_hash))
 items = remember(worlds.train_tasks, study.start, study.memory(256))     train tasks and what is remembered
 """
 
@@ -93,16 +93,16 @@ class PumaStudy:
     answer.
 
     Args:
-        models: the trainings; their base model's tokenizer measures the memory.
+        models: the trainings. Their settings are the study's, and their tokenizer measures the memory.
 
     Attributes:
         learning_shop: where train tasks are played.
         engine, embedder: the search engine, and what scores reviews, of the shop to be tested in.
     """
 
-    def __init__(self, settings: PumaNotebook, worlds: Worlds, models: PumaModels):
-        self.settings, self.worlds, self.models = settings, worlds, models
-        shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
+    def __init__(self, worlds: Worlds, models: PumaModels):
+        self.worlds, self.models, self.settings = worlds, models, models.settings
+        shop, seed, cache = self.settings.shop, self.settings.seed, self.settings.output_dir / "cache"
         self.engine, learning_engine = (
             build_search_engine(world.products, engine=shop.search_engine, cache_dir=cache)
             for world in (worlds.tested, worlds.learned)

@@ -1,6 +1,6 @@
 """PUMA's trainings from data to model folders, each made once and found again by what it was made from.
 
-models = PumaModels(settings, base, data="synthetic")
+models = PumaModels(settings, base, worlds.learned.content_hash)
 identifier = models.identifier(tasks)                        step 1: instruction -> function
 writer = models.fine_tuned("PUMA", examples)                 step 2: on pseudo-labels
 pairs, counts = models.pairs("PUMA", writer, items, ...)     its own samples, best and worst
@@ -60,7 +60,7 @@ class PumaModels:
     Args:
         settings: of the notebook.
         base: the folder of the model that all trainings start from.
-        data: the name of the data, for model cards.
+        data: the content hash of what is learned from, for model cards.
     """
 
     settings: PumaNotebook
@@ -165,7 +165,7 @@ class PumaModels:
         if not pairs:
             return writer
         config, name = self.settings.dpo, _folder("puma-dpo", variant)
-        facts = {"data": self.data, "pairs": len(pairs), "from": writer.name}
+        facts = {"data": self._data, "pairs": len(pairs), "from": writer.name}
         what = f"Writes the parameters of a web function: PUMA after DPO ({variant})."
 
         def make(folder: Path) -> None:
@@ -178,10 +178,14 @@ class PumaModels:
         parts = {"writer": self.name_of(writer), "pairs": hash_of(told), "settings": deciding(config)}
         return self._cached(name, parts, make)
 
+    @property
+    def _data(self) -> str:
+        return f"{self.settings.data.source}, {self.data}"
+
     def _fine_tuned(
         self, name: str, what: str, examples: Sequence[tokens.Example], config: SftSettings
     ) -> Path:
-        facts = {"data": self.data, "examples": len(examples)}
+        facts = {"data": self._data, "examples": len(examples)}
 
         def make(folder: Path) -> None:
             given = {"model": str(self.base), "examples": examples, "config": plain(config)}
