@@ -45,11 +45,9 @@ def test_a_panel_a_number_that_the_log_has():
     assert [line.get_ydata().tolist() for line in shown["result accuracy, held out"].lines] == [[0.5], [0.6]]
 
 
-def test_scaling_has_a_line_a_way_of_decoding_and_levels_beside():
-    rows = summary(
-        trajectories=[100, 400] * 2, decoding=["greedy"] * 2 + ["sampled"] * 2, mean=[0.3, 0.5, 0.2, 0.4]
-    )
-    ax = plot_scaling(rows, "decoding", {"teacher": 0.7}).axes[0]
+def test_scaling_has_a_line_a_method_and_levels_beside():
+    rows = summary(trajectories=[100, 400] * 2, method=["SFT"] * 2 + ["other"] * 2, mean=[0.3, 0.5, 0.2, 0.4])
+    ax = plot_scaling(rows, {"teacher": 0.7}).axes[0]
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "400"]
     assert [container[0].get_ydata().tolist() for container in ax.containers] == [[0.3, 0.5], [0.2, 0.4]]
     assert [text.get_text() for text in ax.texts] == ["teacher"]

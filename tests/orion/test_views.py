@@ -1,46 +1,30 @@
-"""Tables of trained agents, by hand."""
+"""What notebooks 05 to 07 show, by hand."""
 
 import math
+from collections import Counter
 
 import pandas as pd
 import pytest
 
 from pwagents.data.synthetic.words import TaskTruth
 from pwagents.data.synthetic.world import Truth
-from pwagents.evaluation.metrics import grade
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.lm.tokens import tokenize_conversation
+from pwagents.orion.role_play import RolePlay
 from pwagents.orion.views import (
-    NOTHING,
+    PRINTED,
+    beside_orion,
     by_seed,
-    frequent_patterns,
+    noise_of_seeds,
     profile_effect,
-    queries,
-    query_pattern,
-    questions,
+    role_play_outcomes,
+    show_card,
+    show_tokens,
+    success_by_rank,
     with_ambiguity,
 )
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
-from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
+from pwagents.schema import Product, Review, Task
 from pwagents.tasks.ambiguity import WordIndex
-
-SEARCH, ASK = "search_product_by_query", "respond"
-
-
-def step(name, result=None, error="", **arguments):
-    action = Action(name=name, arguments=arguments)
-    observation = Observation(text="")
-    attempt = {"attempt": result is not None, "result_accuracy": result or 0.0}
-    return Step(action=action, observation=observation, error=error, **attempt)
-
-
-def record(task_id, steps, method="m", outcome="scored", user_id="u"):
-    trajectory = Trajectory(task_id=task_id, user_id=user_id, type="search", steps=tuple(steps))
-    return EpisodeRecord(
-        key=task_id, task_id=task_id, user_id=user_id, type="search", method=method, model="none", params={},
-        outcome=outcome, seconds=0.0, trajectory=trajectory if outcome == "scored" else None,
-        grade=grade(trajectory) if outcome == "scored" else None,
-    )  # fmt: skip
 
 
 def frame(values, type_="search"):
@@ -112,27 +96,62 @@ def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
     assert set(effect["n_tasks"]) == {2}
 
 
-def test_a_query_is_told_by_its_attributes(catalogue):
-    assert query_pattern("navy jacket", catalogue) == "color + type"
-    assert (
-        query_pattern("navy wool jacket Kestrel premium", catalogue)
-        == "brand + color + material + price + type"
-    )
-    assert query_pattern("jacket quickly", catalogue) == "other words + type"
-    assert query_pattern("?", catalogue) == NOTHING
-
-
-def test_the_most_frequent_patterns_of_two_methods_stand_side_by_side(catalogue):
-    asks = [step(ASK, content="Which color would you like?"), step(ASK, content="And which brand?")]
-    records = [
-        record("a", [*asks, step(SEARCH, 0.5, query="navy jacket"), step(SEARCH, 1.0, query="red jacket")]),
-        record("b", [step(SEARCH, 0.0, query="jacket"), step(SEARCH, 1.0, error="no", query="navy")]),
-        record("c", [], outcome="not_evaluable"),
-        record("a", [step(SEARCH, 0.2, query="jacket")], method="n"),
+def test_success_by_rank():
+    rows = [("a", "search", r) for r in (1.0, 0.8, 0.7, 0.1, 0.0)] + [
+        ("a", "review", 0.9),
+        ("b", "recommend", 0.9),
     ]
-    table = frequent_patterns(records, lambda t: queries(t, catalogue))
-    assert table["m"].to_numpy().tolist() == [["color + type", 0.5, 1.0], ["type", 0.5, 1.0]]
-    assert table["n"].iloc[0].tolist() == ["type", 1.0, 0.2]
-    asked = frequent_patterns(records, lambda t: questions(t, OfflineUpdater(catalogue)), n=1)
-    assert asked["m", "pattern"].tolist() == ["color, brand"]
-    assert asked["n", "pattern"].tolist() == [NOTHING]
+    frame = pd.DataFrame(rows, columns=["method", "type", "result_final"])
+    table = success_by_rank(frame).set_index(["method", "type"])
+    assert table.loc[("a", "search")].tolist() == pytest.approx([0.2, 0.4, 0.8, 5])
+    assert table.loc[("b", "recommend")].tolist() == [0, 1, 1, 1]
+    assert len(table) == 2
+    alone = success_by_rank(frame[frame["type"] == "search"])
+    assert list(alone) == ["method", "rank 1", "rank <= 3", "rank <= 10", "episodes"]
+
+
+def test_our_rows_stand_below_the_papers_for_what_was_played():
+    played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0})
+    table = beside_orion(played, "Table 1", ["SFT", "GRPO"], "small model")
+    printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
+    assert list(table.index) == [*printed, "SFT (small model)", "GRPO (small model)"]
+    assert {column.split(",")[0] for column, _ in table} == {"search"}
+    result = table["search, result accuracy"]
+    assert result["here"].tolist()[2:] == [50, 100] and result["here"].isna().tolist()[:2] == [True, True]
+    assert result["paper"].notna().tolist() == [True, True, False, False]
+    assert beside_orion(played, "Table 2", ["SFT", "GRPO"], "small model").columns.empty
+
+
+def test_outcomes_of_a_role_play_begin_with_what_was_kept():
+    table = role_play_outcomes(RolePlay((1, 2), Counter({"malformed": 1, "no success": 2})))
+    assert table["outcome"].tolist() == ["kept", "no success", "malformed"]
+    assert table["share"].tolist() == [0.4, 0.4, 0.2]
+
+
+def test_the_noise_of_seeds_has_headings_that_are_read():
+    both = pd.concat(
+        [frame({("m", "u", "a"): 0.5, ("m", "v", "b"): 1.0}).assign(seed=seed) for seed in (0, 1)]
+    )
+    table = noise_of_seeds(both, "result_final")
+    assert not any("_" in heading for heading in table) and list(table)[:3] == ["method", "seeds", "mean"]
+
+
+def test_what_is_learned_from_is_shown_escaped_with_inline_styles(tokenizer):
+    talk = [
+        {"role": "user", "content": "<script>alert(1)</script>"},
+        {"role": "assistant", "content": "<think>open: color</think>"},
+    ]
+    page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).html
+    assert "<script>" not in page and "&lt;think&gt;" in page
+    assert "<style" not in page and page.count("white-space:pre-wrap") > 10
+    learned, given = (
+        page.index("#9fd3f5", page.index("given: ")),
+        page.index("#ececec", page.index("given: ")),
+    )
+    assert given < learned
+
+
+def test_a_card_is_shown_as_text_so_that_its_headings_are_none_of_the_notebooks(tmp_path):
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\n| a | <b> |\n")
+    page = show_card(tmp_path).html
+    assert "# A model" in page and "<h1" not in page and "&lt;b&gt;" in page and "license" not in page

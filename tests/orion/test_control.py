@@ -1,11 +1,17 @@
-"""Profiles shuffled between users: another's past, the own words."""
+"""Controls: instructions that say more, and profiles of others: another's past, the own words."""
+
+from dataclasses import fields
 
 import pytest
 
-from pwagents.orion.views import foreign_contexts
+from pwagents.orion.control import asks_by_completeness, foreign_contexts, shuffled_runs
+from pwagents.orion.runs import OrionRuns, episodes_frame
+from pwagents.orion.settings import GrpoNotebook
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Product, Review, Task
 from pwagents.web.episode import Context
+
+from .small_study import save_tiny_model, small_study
 
 CATEGORY = {"B1": "Shoes", "B2": "Shoes", "B3": "Tea"}
 PRODUCTS = {asin: Product(parent_asin=asin, title=asin, category=name) for asin, name in CATEGORY.items()}
@@ -51,3 +57,23 @@ def test_the_same_seed_makes_the_same_and_one_user_is_too_few():
     assert made[0] == made[1] != made[2]
     with pytest.raises(ValueError, match="only one"):
         foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, context, 0)
+
+
+def test_shuffled_episodes_are_runs_of_their_own(tmp_path):
+    study = small_study(tmp_path)
+    model = save_tiny_model(tmp_path / "tiny")
+    own, shuffled = OrionRuns(study).policy("tiny", model), shuffled_runs(study).policy("tiny", model)
+    assert not {record.key for record in own} & {record.key for record in shuffled}
+    assert [record.task_id for record in own] == [record.task_id for record in shuffled]
+
+
+def test_controls_are_played_by_the_same_people_on_instructions_that_say_more(tmp_path):
+    study = small_study(tmp_path)
+    groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
+    asked = {"training_users": 24, "eval_tasks": 8, "complete_tasks": 3}
+    settings = GrpoNotebook(**groups | {"study": asked, "rl": {"max_steps": 1}})
+    policies = {"tiny": save_tiny_model(tmp_path / "tiny")}
+    played = episodes_frame(OrionRuns(study).policy("tiny", policies["tiny"]))
+    said = asks_by_completeness(settings, policies, played)
+    assert said["named"].value_counts(sort=False).to_dict() == {"20%": 8, "60%": 3, "100%": 3}
+    assert set(said["user_id"]) <= set(study.held_out)

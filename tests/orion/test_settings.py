@@ -1,0 +1,93 @@
+"""Settings of Orion's notebooks: what follows from several groups, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from pwagents.notebook.settings import load_settings
+from pwagents.orion.players import rl_cost, sft_cost
+from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
+
+FLAT = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
+NOTEBOOKS = {"05_orion_sft": SftNotebook, "06_orion_grpo": GrpoNotebook, "07_ablations": AblationsNotebook}
+
+
+def load(notebook, preset="smoke", **changes):
+    parameters = FLAT | {"preset": preset, "stored_runs_only": False} | changes
+    return load_settings(notebook, NOTEBOOKS[notebook], parameters)
+
+
+@pytest.mark.parametrize("preset", ["smoke", "laptop"])
+def test_ppo_has_equal_means(preset):
+    rl = load("06_orion_grpo", preset).rl
+    grpo, ppo = rl.grpo, rl.ppo
+    shared = (
+        "max_steps",
+        "episodes",
+        "learning_rate",
+        "temperature",
+        "epsilon",
+        "seed",
+        "lora",
+        "eval_steps",
+    )
+    assert all(getattr(grpo, name) == getattr(ppo, name) for name in shared)
+    assert (ppo.prompts_per_step, ppo.num_generations) == (grpo.episodes, 1)
+    assert replace(rl, lam=0.9).ppo.lam == 0.9
+
+
+def test_a_change_of_what_both_share_changes_both():
+    rl = load("06_orion_grpo", rl={"max_steps": 7, "entropy_coef": 0.1}).rl
+    assert (rl.grpo.max_steps, rl.ppo.max_steps) == (7, 7) and rl.ppo.entropy_coef == 0.1
+
+
+def test_episodes_are_sampled_in_training_as_in_the_test_unless_told_otherwise():
+    hot = load("06_orion_grpo", play={"temperature": 0.3})
+    assert hot.rl.temperature == hot.play.temperature == 0.3
+    apart = load("06_orion_grpo", play={"temperature": 0.3}, rl={"temperature": 0.9})
+    assert (apart.rl.temperature, apart.play.temperature) == (0.9, 0.3)
+    assert hot.decoding.greedy.temperature_of("review") == hot.decoding.greedy.temperature_of("search") == 0
+
+
+def test_success_is_the_same_in_role_play_and_reward():
+    settings = load("06_orion_grpo", role_play={"success_rank": 2}, rl={"alignment_weight": 0.25})
+    assert settings.success.success_rank == settings.reward.success_rank == 2
+    assert settings.reward.alignment_weight == 0.25 and settings.reward.use == "both"
+
+
+def test_the_run_has_one_seed_and_trainings_may_have_others():
+    settings = load("07_ablations", seed=5)
+    assert settings.seed == settings.sft.seed == settings.rl.grpo.seed == 5
+    assert settings.rl.seeds == (0, 1)
+
+
+def test_a_variant_changes_its_group_alone():
+    settings = load("06_orion_grpo")
+    quiet = settings.changed(players={"user": "none"})
+    assert quiet.players.user == "none" and settings.players.user == "rules"
+    assert replace(quiet, players=settings.players) == settings
+
+
+def test_remedies_are_changes_of_grpo():
+    remedies = [{"name": "wide", "num_generations": 6}, {"name": "flat", "scale_rewards": "none"}]
+    made = load("07_ablations", rl={"remedies": remedies}).rl.remedied
+    assert made["wide"].num_generations == 6 and made["flat"].scale_rewards == "none"
+    for remedy, said in (({"name": "x", "scale": "none"}, "'scale'; expected scale_rewards"), ({}, "a name")):
+        with pytest.raises(ValueError, match=said):
+            load("07_ablations", rl={"remedies": [remedy]})
+
+
+def test_several_gpus_that_leave_no_whole_weights_to_play_with_are_refused():
+    assert load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 1}).rl.ppo.sharding == "ddp"
+    with pytest.raises(ValueError, match="use_vllm: found False; expected vLLM, which gets whole weights"):
+        load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 2})
+
+
+def test_costs_are_told_for_language_models_alone(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert sft_cost(load("05_orion_sft")).empty and rl_cost(load("06_orion_grpo")).empty
+    players = {"teacher": "openai:gpt-4o-mini", "judge": "openai:gpt-4o-mini"}
+    (teacher,) = sft_cost(load("05_orion_sft", players=players)).to_dict("records")
+    (judge,) = rl_cost(load("06_orion_grpo", players=players)).to_dict("records")
+    assert (teacher["role"], judge["role"]) == ("teacher", "judge")
+    assert judge["calls"] == 2 * 3 * 8 * 4 and judge["US dollars"] > 0
