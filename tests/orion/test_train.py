@@ -179,6 +179,7 @@ def test_what_is_learned_from_is_shown_escaped(tokenizer):
         {"role": "user", "content": "<script>alert(1)</script>"},
         {"role": "assistant", "content": "<think>open: color</think>"},
     ]
-    page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).data
+    page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).html
     assert "<script>" not in page and "&lt;think&gt;" in page
-    assert page.index('class="given">&lt;|user') < page.index('class="learned">&lt;think')
+    learned, given = (page.index(f"background:{colour}") for colour in ("#9fd3f5", "#ececec"))
+    assert learned < given, "what the colours mean comes first"
