@@ -15,7 +15,6 @@ from pwagents.orion.base_text import BaseText, ids_and_titles
 from pwagents.orion.cards import add_results
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import RL, OrionModels
-from pwagents.orion.views import show_tokens
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -170,15 +169,3 @@ def test_the_base_model_reads_nothing_of_the_study_but_ids_that_it_must_not_use(
     said = " ".join(str(message) for n in range(20) for message in text.dialogue(n))
     assert not any(asin in said for asin in study.benchmark.products)
     assert not any(task.instruction in said for task in (*study.train_tasks, *study.test_tasks))
-
-
-def test_what_is_learned_from_is_shown_escaped(tokenizer):
-    from pwagents.lm.tokens import tokenize_conversation
-
-    talk = [
-        {"role": "user", "content": "<script>alert(1)</script>"},
-        {"role": "assistant", "content": "<think>open: color</think>"},
-    ]
-    page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).data
-    assert "<script>" not in page and "&lt;think&gt;" in page
-    assert page.index('class="given">&lt;|user') < page.index('class="learned">&lt;think')
