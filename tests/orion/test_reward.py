@@ -6,7 +6,6 @@ from pwagents.orion.reward import (
     Rewards,
     RewardSettings,
     has_succeeded,
-    same_user_floor,
 )
 from pwagents.schema import Action, Observation, Step, Trajectory
 from pwagents.web.episode import BeliefState
@@ -109,13 +108,3 @@ def test_an_episode_needs_a_state_a_step():
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         RewardSettings(**setting)
-
-
-def test_the_floor_of_reviews_is_the_mean_cosine_with_earlier_ones(benchmark):
-    class Embedder:
-        def encode(self, texts, show_progress):
-            import numpy as np
-
-            return np.array([[1.0, 0.0] if i % 2 else [0.6, 0.8] for i in range(len(texts))])
-
-    assert same_user_floor(benchmark, Embedder()) == pytest.approx(0.6)

@@ -15,7 +15,6 @@ from pwagents.orion.base_text import BaseText, ids_and_titles
 from pwagents.orion.cards import add_results
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import RL, OrionModels
-from pwagents.orion.views import show_tokens
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -170,6 +169,7 @@ def test_the_base_model_reads_nothing_of_the_study_but_ids_that_it_must_not_use(
     said = " ".join(str(message) for n in range(20) for message in text.dialogue(n))
     assert not any(asin in said for asin in study.benchmark.products)
     assert not any(task.instruction in said for task in (*study.train_tasks, *study.test_tasks))
+<<<<<<< HEAD
 
 
 def test_what_is_learned_from_is_shown_escaped(tokenizer):
@@ -183,3 +183,5 @@ def test_what_is_learned_from_is_shown_escaped(tokenizer):
     assert "<script>" not in page and "&lt;think&gt;" in page
     learned, given = (page.index(f"background:{colour}") for colour in ("#9fd3f5", "#ececec"))
     assert learned < given, "what the colours mean comes first"
+=======
+>>>>>>> orion

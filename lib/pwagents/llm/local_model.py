@@ -85,7 +85,7 @@ class LocalModel(ChatModel):
             raise ContextTooLongError(
                 f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {self._loaded.context:,}"
             )
-        # Seeded by the request alone: a model's name changes with the code that made it, its samples must not.
+        # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
         seed = derive_seed(sampling.seed, request.key("local"))
         return _Job(request.key(self.name), prompt, sampling, min(sampling.max_tokens, space), seed)
 

@@ -3,24 +3,22 @@
 - Task: 1 at the last step of an episode that succeeded, 0 otherwise (the paper's reward scaling is 1.0).
   What success is the paper leaves open. Here the last attempt counts, which is what the user is left with: a
   search or recommendation must show the target at ``success_rank`` or better, a review be nearer to the real
-  one than users' own earlier reviews are on average (:func:`same_user_floor`).
+  one than users' own earlier reviews are on average in the embedded data.
 - Alignment: the judge's score in [-1, 1] of each action against its belief state.
 
-Departures: the alignment reward has a weight, since an episode has one success and many steps: with the full
-weight a policy learns to please the judge, which costs a question, and asks nothing. And a search,
-recommendation or review after the first earns at most 0 of it.
+Departures: the alignment reward has a weight, since an episode has one success and many steps. With the full
+weight a policy learns to please the judge, for whom each question costs something, and asks nothing. And a
+search, recommendation or review after the first earns at most 0 of it.
 """
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field, NonNegativeFloat
 
-from pwagents.embedding import Embedder
 from pwagents.orion.judge import Judge
-from pwagents.orion.wishes import earlier_review, has_result
-from pwagents.schema import Benchmark, Split, Trajectory
+from pwagents.orion.wishes import has_result
+from pwagents.schema import Trajectory
 from pwagents.settings import settings
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
@@ -33,8 +31,8 @@ class Success:
     success_rank: Annotated[int, Field(ge=1, le=10)] = 3
     """A search or recommendation succeeds with the target at this rank or better, in the last attempt."""
     review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
-    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much
-    on average in the embedded data (:func:`same_user_floor`)."""
+    """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much on
+    average in the embedded data, without a look at the product."""
 
 
 @settings
@@ -109,26 +107,6 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
     if trajectory.type == "review":
         return results[-1] >= success.review_success
     return is_at_rank(results[-1], success.success_rank)
-
-
-def same_user_floor(benchmark: Benchmark, embedder: Embedder, split: Split = "train") -> float:
-    """Mean cosine of the real reviews of a split's tasks with the users' own earlier ones: what it takes no
-    reading of the instruction to reach.
-
-    Raises:
-        ValueError: no review task of the split has an earlier review.
-    """
-    pairs = [
-        (task.review.text, earlier.review.text)
-        for task in benchmark.tasks[split]
-        if task.type == "review"
-        and task.review.text.strip()
-        and (earlier := earlier_review(benchmark.history(task, split)))
-    ]
-    if not pairs:
-        raise ValueError(f"no review task of the {split} split has an earlier review of its user")
-    vectors = embedder.encode([text for pair in pairs for text in pair], show_progress=True)
-    return float(np.mean(np.sum(vectors[::2] * vectors[1::2], axis=1)))
 
 
 def is_at_rank(result: float, rank: int) -> bool:
