@@ -29,10 +29,10 @@ class DataSettings:
     """Folder of the source's files, seen from the project's root; the embedded world has none."""
 
     n_users: PositiveInt
-    """Users; with amazon and personalwab at most so many."""
+    """Users; amazon and personalwab may have fewer."""
 
     n_products: PositiveInt
-    """Products; with amazon and personalwab, what the users bought is filled up to so many."""
+    """Products; with amazon and personalwab, others fill up what the users bought to this number."""
 
     history: History
     """Least and most behaviours of a user; amazon heeds the least alone, personalwab neither."""
