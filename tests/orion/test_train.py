@@ -169,19 +169,3 @@ def test_the_base_model_reads_nothing_of_the_study_but_ids_that_it_must_not_use(
     said = " ".join(str(message) for n in range(20) for message in text.dialogue(n))
     assert not any(asin in said for asin in study.benchmark.products)
     assert not any(task.instruction in said for task in (*study.train_tasks, *study.test_tasks))
-<<<<<<< HEAD
-
-
-def test_what_is_learned_from_is_shown_escaped(tokenizer):
-    from pwagents.lm.tokens import tokenize_conversation
-
-    talk = [
-        {"role": "user", "content": "<script>alert(1)</script>"},
-        {"role": "assistant", "content": "<think>open: color</think>"},
-    ]
-    page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).html
-    assert "<script>" not in page and "&lt;think&gt;" in page
-    learned, given = (page.index(f"background:{colour}") for colour in ("#9fd3f5", "#ececec"))
-    assert learned < given, "what the colours mean comes first"
-=======
->>>>>>> orion
