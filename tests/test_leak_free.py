@@ -182,7 +182,7 @@ def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recomme
         start, model = benchmark.first_task(task.user_id), Recorder()
         setup = Setup(model, benchmark.products, "multi_turn", embedder)
         environment = WebEnvironment(
-            replace(shop, recommender=recommenders.at(start)), "multi_turn", details=name == "recmind"
+            replace(shop, recommender=recommenders.at(start)), "multi_turn", details=name == "RecMind"
         )
         history = benchmark.history(task, "test")
         if METHODS[name] is InteRecAgent:
@@ -195,7 +195,7 @@ def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recomme
             times.discard(task.timestamp)
         assert all(time < start for time in times), (task.task_id, name)
         seen += len(times)
-    assert (seen > 0) == (name not in ("no_memory", "cot", "chatshop"))
+    assert (seen > 0) == (name not in ("No memory", "Chain of thought", "ChatShop"))
 
 
 def test_the_published_protocol_does_show_earlier_answers(benchmark):

@@ -128,7 +128,7 @@ def test_a_single_turn_episode_ends_with_the_first_reply(setup_of, play, task_of
 
 def test_each_request_begins_with_the_one_before(setup_of, play, task_of, scripted, calls):
     model = scripted(["Which brand?", calls("search_product_by_query", search("mug")), calls("stop")])
-    play(METHODS["relevant_memory"](setup_of(model)), task_of["search"])
+    play(METHODS["Relevant memory"](setup_of(model)), task_of["search"])
     first, second, third = (request.messages for request in model.requests)
     assert second[: len(first)] == first and third[: len(second)] == second
 
@@ -136,13 +136,13 @@ def test_each_request_begins_with_the_one_before(setup_of, play, task_of, script
 @pytest.mark.parametrize(
     ("name", "track", "heading", "length"),
     [
-        ("last_memory", "single_turn", "latest first", 50),
-        ("last_memory", "multi_turn", "latest first", 20),
-        ("random_memory", "multi_turn", "Some of what", 20),
-        ("relevant_memory", "multi_turn", "closest to the request first", 20),
-        ("react", "multi_turn", "latest first", 20),
-        ("recmind", "multi_turn", "latest first", 400),
-        ("interecagent", "multi_turn", "latest first", 20),
+        ("Last memory", "single_turn", "latest first", 50),
+        ("Last memory", "multi_turn", "latest first", 20),
+        ("Random memory", "multi_turn", "Some of what", 20),
+        ("Relevant memory", "multi_turn", "closest to the request first", 20),
+        ("ReAct", "multi_turn", "latest first", 20),
+        ("RecMind", "multi_turn", "latest first", 400),
+        ("InteRecAgent", "multi_turn", "latest first", 20),
     ],
 )
 def test_memory_by_method_and_track(setup_of, state_of, benchmark, scripted, name, track, heading, length):
@@ -153,15 +153,15 @@ def test_memory_by_method_and_track(setup_of, state_of, benchmark, scripted, nam
     assert heading in agent.system(state)
     assert len(agent.recall(state)) == min(length, len(state.history))
     latest = benchmark.products[state.history[-1].parent_asin].title
-    assert name == "random_memory" or name == "relevant_memory" or latest in agent.system(state)
+    assert name == "Random memory" or name == "Relevant memory" or latest in agent.system(state)
 
 
 def test_memory_by_params(setup_of, state_of, task_of, scripted):
     state = state_of(task_of["search"])
-    agent = METHODS["react"](setup_of(scripted([]), strategy="relevant", length=2))
-    expected = METHODS["relevant_memory"](setup_of(scripted([]), length=2)).recall(state)
+    agent = METHODS["ReAct"](setup_of(scripted([]), strategy="relevant", length=2))
+    expected = METHODS["Relevant memory"](setup_of(scripted([]), length=2)).recall(state)
     assert agent.recall(state) == expected and len(expected) == 2
-    assert METHODS["last_memory"](setup_of(scripted([]), strategy="none")).recall(state) == []
+    assert METHODS["Last memory"](setup_of(scripted([]), strategy="none")).recall(state) == []
     with pytest.raises(ValueError, match="LastMemory does not know the function"):
         LastMemory(setup_of(scripted([]), strategy="task_specific"))
 
@@ -198,7 +198,7 @@ def test_one_agent_serves_many_threads(setup_of, play, benchmark, scripted, call
             return calls("search_product_by_query", search(request.messages[1]["content"]))
         return calls("stop")
 
-    agent = METHODS["relevant_memory"](setup_of(scripted(answer)))
+    agent = METHODS["Relevant memory"](setup_of(scripted(answer)))
     tasks = benchmark.tasks["test"][:24]
     serial = [play(agent, task).trajectory for task in tasks]
     with ThreadPoolExecutor(8) as pool:

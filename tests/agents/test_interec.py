@@ -70,7 +70,7 @@ def test_a_profile_at_hand_is_not_made_anew(play_one, task_of, scripted, calls):
 
 
 def test_an_agent_without_a_profile_begins_an_empty_one(setup_of, play, task_of, scripted, calls):
-    agent = METHODS["interecagent"](setup_of(scripted([calls("stop"), profile_reply(like=["A"])])))
+    agent = METHODS["InteRecAgent"](setup_of(scripted([calls("stop"), profile_reply(like=["A"])])))
     profile, _ = update(agent, play(agent, task_of["search"]).state)
     assert profile == {"like": ["A"], "dislike": [], "expect": [], "unread": 0}
 
@@ -118,7 +118,7 @@ def test_the_runner_stores_and_passes_on_what_is_remembered(
         environment = WebEnvironment(shop, "multi_turn", brand_user)
         return play_task(setup_of(model), environment, task, benchmark.history(task, "test"), profile)
 
-    names = {"method": "interecagent", "model": "scripted", "params": {}, "show_progress": False}
+    names = {"method": "InteRecAgent", "model": "scripted", "params": {}, "show_progress": False}
     tasks = benchmark.tasks["test"][:12]
     records = run_user_episodes(tasks, solve, tmp_path / "a", **names, workers=3)
     remembered = {}

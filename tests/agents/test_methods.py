@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from pwagents.agents.methods import IDENTIFY, METHODS, NAMES
+from pwagents.agents.methods import IDENTIFY, METHODS
 from pwagents.agents.official_prompts import CONSTANTS
 from pwagents.schema import Usage
 from pwagents.web.functions import DETAILS_FUNCTION
 
-MULTI_TURN_ONLY = {"reflection", "interecagent", "chatshop"}
+MULTI_TURN_ONLY = {"Reflection", "InteRecAgent", "ChatShop"}
 RUNS = [
     (name, track)
     for name in METHODS
@@ -40,15 +40,11 @@ def obedient(task_type, name, calls):
             return OF_TYPE[task_type]
         stop = len(request.messages) > 2
         function, arguments = ("stop", {}) if stop else (OF_TYPE[task_type], ARGUMENTS[task_type])
-        if name in ("react", "reflection"):
+        if name in ("ReAct", "Reflection"):
             return react(function, arguments)
         return calls(function, json.dumps(arguments))
 
     return script
-
-
-def test_every_method_has_a_name_of_its_own():
-    assert list(NAMES) == list(METHODS) and len(set(NAMES.values())) == len(METHODS)
 
 
 @pytest.mark.parametrize("task_type", OF_TYPE)
@@ -76,19 +72,19 @@ def test_methods_that_talk_need_the_multi_turn_track(setup_of, scripted, name):
 @pytest.mark.parametrize(
     ("name", "constants"),
     [
-        ("no_memory", ["SYS_PROMPT"]),
-        ("last_memory", ["SYS_PROMPT", "HISTORY_PROMPT"]),
-        ("react", ["SYS_PROMPT", "REACT_INST", "HISTORY_PROMPT"]),
-        ("recmind", ["RECMIND", "MINI_HISTORY_PROMPT"]),
-        ("interecagent", ["INTEREC_PROMPT", "INTEREC_MEMORY_PROMPT"]),
-        ("puma_prompting", ["TS_AGENT", "TS_SEARCH_PROMPT"]),
+        ("No memory", ["SYS_PROMPT"]),
+        ("Last memory", ["SYS_PROMPT", "HISTORY_PROMPT"]),
+        ("ReAct", ["SYS_PROMPT", "REACT_INST", "HISTORY_PROMPT"]),
+        ("RecMind", ["RECMIND", "MINI_HISTORY_PROMPT"]),
+        ("InteRecAgent", ["INTEREC_PROMPT", "INTEREC_MEMORY_PROMPT"]),
+        ("PUMA (prompted)", ["TS_AGENT", "TS_SEARCH_PROMPT"]),
     ],
 )
 def test_published_prompts_take_the_place_of_ours(setup_of, state_of, task_of, scripted, name, constants):
     prompts = {constant: f"[{constant} <NUM>]" for names in CONSTANTS.values() for constant in names}
-    for track in ("single_turn", "multi_turn") if name != "interecagent" else ("multi_turn",):
+    for track in ("single_turn", "multi_turn") if name != "InteRecAgent" else ("multi_turn",):
         agent = METHODS[name](setup_of(scripted([]), track, prompts=prompts))
-        agent = agent.step_two["search_product_by_query"] if name == "puma_prompting" else agent
+        agent = agent.step_two["search_product_by_query"] if name == "PUMA (prompted)" else agent
         system = agent.system(state_of(task_of["search"]))
         assert all(f"[{constant}" in system for constant in constants)
         assert "personal assistant of a customer" not in system and "Purchase" not in system
@@ -103,7 +99,7 @@ def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of,
         react("stop", {}),
     ]
     model = scripted(script)
-    episode = play(METHODS["react"](setup_of(model)), task)
+    episode = play(METHODS["ReAct"](setup_of(model)), task)
     assert [step.action.name for step in episode.trajectory.steps] == [
         "respond",
         "search_product_by_query",
@@ -131,7 +127,7 @@ def test_reflection_follows_each_answer_stays_in_the_messages_and_is_paid_for(
         react("stop", {}),
     ]
     model = scripted(script)
-    steps = play(METHODS["reflection"](setup_of(model)), task_of["search"]).trajectory.steps
+    steps = play(METHODS["Reflection"](setup_of(model)), task_of["search"]).trajectory.steps
     assert [step.action.usage.calls for step in steps] == [1, 2, 2, 1]
     reflecting = model.requests[1].messages
     assert len(reflecting) == 1
@@ -153,7 +149,7 @@ def test_recmind_may_look_products_up_before_it_acts(setup_of, play, task_of, sc
         calls("search_product_by_query", '{"query": "mug"}'),
     ]
     model = scripted(script)
-    steps = play(METHODS["recmind"](setup_of(model, "single_turn")), task, "single_turn").trajectory.steps
+    steps = play(METHODS["RecMind"](setup_of(model, "single_turn")), task, "single_turn").trajectory.steps
     assert [step.action.name for step in steps] == [DETAILS_FUNCTION, "search_product_by_query"]
     names = [tool["function"]["name"] for tool in model.requests[0].tools]
     assert names[-1] == DETAILS_FUNCTION and "respond" not in names
@@ -168,7 +164,7 @@ def test_puma_asks_for_the_function_once_and_offers_no_other(setup_of, play, tas
         calls("stop"),
     ]
     model = scripted(script)
-    steps = play(METHODS["puma_prompting"](setup_of(model)), task_of["search"]).trajectory.steps
+    steps = play(METHODS["PUMA (prompted)"](setup_of(model)), task_of["search"]).trajectory.steps
     assert [step.action.usage.calls for step in steps] == [2, 1, 1] and len(model.requests) == 4
     identify, first, *_ = model.requests
     assert identify.tools == () and task_of["search"].instruction in identify.messages[0]["content"]
@@ -180,7 +176,7 @@ def test_puma_asks_for_the_function_once_and_offers_no_other(setup_of, play, tas
 
 def test_puma_takes_the_function_from_a_classifier(setup_of, play, task_of, classifier, scripted, calls):
     model = scripted([calls("add_product_review", '{"review": "Fine."}')])
-    agent = METHODS["puma_prompting"](setup_of(model, "single_turn", identify=classifier))
+    agent = METHODS["PUMA (prompted)"](setup_of(model, "single_turn", identify=classifier))
     (step,) = play(agent, task_of["review"], "single_turn").trajectory.steps
     assert step.attempt and step.action.usage == Usage(
         calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5
@@ -195,7 +191,7 @@ def test_puma_loses_a_step_to_an_answer_that_names_no_function(setup_of, play, t
         calls("stop"),
     ]
     model = scripted(script)
-    steps = play(METHODS["puma_prompting"](setup_of(model)), task_of["search"]).trajectory.steps
+    steps = play(METHODS["PUMA (prompted)"](setup_of(model)), task_of["search"]).trajectory.steps
     assert [step.error_kind for step in steps] == ["unknown_function", "", ""]
     assert [m["role"] for m in model.requests[1].messages] == ["user", "assistant", "user"]
 
@@ -207,19 +203,20 @@ def test_puma_does_not_believe_a_note_that_the_model_wrote(setup_of, play, task_
         calls("search_product_by_query", '{"query": "mug"}'),
         calls("stop"),
     ]
-    steps = play(METHODS["puma_prompting"](setup_of(scripted(script))), task_of["search"]).trajectory.steps
+    steps = play(METHODS["PUMA (prompted)"](setup_of(scripted(script))), task_of["search"]).trajectory.steps
     assert [step.error_kind for step in steps] == ["unknown_function", "", ""]
 
 
 def test_puma_without_task_specific_memory_tells_whole_behaviours(setup_of, state_of, task_of, scripted):
-    agent = METHODS["puma_prompting"](setup_of(scripted([]), strategy="last"))
+    agent = METHODS["PUMA (prompted)"](setup_of(scripted([]), strategy="last"))
     assert "Purchase 1" in agent.step_two["add_product_review"].system(state_of(task_of["review"]))
 
 
 def test_chain_of_thought_and_chatshop_say_what_they_add(setup_of, state_of, task_of, scripted):
     state = state_of(task_of["search"])
     plain, cot, chatshop = (
-        METHODS[name](setup_of(scripted([]))).system(state) for name in ("no_memory", "cot", "chatshop")
+        METHODS[name](setup_of(scripted([]))).system(state)
+        for name in ("No memory", "Chain of thought", "ChatShop")
     )
     assert "step by step" in cot and "ask the customer" in chatshop
     assert "step by step" not in plain and "Purchase" not in plain + cot + chatshop

@@ -129,8 +129,8 @@ def test_methods_differ_by_their_memory(setup_of, play, benchmark, policy):
         trajectories = [play(agent, task).trajectory for task in benchmark.tasks["test"][:12]]
         return [step.action.arguments for trajectory in trajectories for step in trajectory.steps]
 
-    assert queries("no_memory") == queries("cot") == queries("chatshop")
-    assert queries("no_memory") != queries("relevant_memory") != queries("puma_prompting")
+    assert queries("No memory") == queries("Chain of thought") == queries("ChatShop")
+    assert queries("No memory") != queries("Relevant memory") != queries("PUMA (prompted)")
 
 
 def test_asking_pays(setup_of, play, benchmark, policy):
@@ -138,7 +138,7 @@ def test_asking_pays(setup_of, play, benchmark, policy):
     tasks = [task for task in benchmark.tasks["test"] if task.type == "search"]
 
     def accuracy(track):
-        agent = METHODS["no_memory"](setup_of(policy, track))
+        agent = METHODS["No memory"](setup_of(policy, track))
         steps = [step for task in tasks for step in play(agent, task, track).trajectory.steps]
         return sum(step.result_accuracy for step in steps) / len(tasks)
 

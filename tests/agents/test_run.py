@@ -23,13 +23,13 @@ from pwagents.web.search import build_search_engine
 
 KEY = "sk-secret-of-the-test-0123456789"
 RUNS = [
-    ("no_memory", "single_turn"),
-    ("recmind", "single_turn"),
-    ("puma_prompting", "single_turn"),
-    ("react", "multi_turn"),
-    ("reflection", "multi_turn"),
-    ("interecagent", "multi_turn"),
-    ("chatshop", "multi_turn"),
+    ("No memory", "single_turn"),
+    ("RecMind", "single_turn"),
+    ("PUMA (prompted)", "single_turn"),
+    ("ReAct", "multi_turn"),
+    ("Reflection", "multi_turn"),
+    ("InteRecAgent", "multi_turn"),
+    ("ChatShop", "multi_turn"),
 ]
 
 
@@ -95,7 +95,7 @@ def play(folder: Path, benchmark, spec, url=""):
             params={"track": track},
             workers=4,
         )
-        puma = name == "puma_prompting"  # whose memory wants an embedder
+        puma = name == "PUMA (prompted)"  # whose memory wants an embedder
         setup = Setup(
             model,
             benchmark.products,
@@ -120,10 +120,11 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
     assert (clean["outcome"] == "scored").all() and len(clean) == 12 * len(RUNS)
     pd.testing.assert_frame_equal(clean, shaken)
 
-    usage, problems = costs(records).set_index("method"), problem_counts(records).set_index("method")
-    assert (usage["calls"] >= 1).all() and (usage["prompt_tokens"] > 0).all()
-    assert usage.loc["chatshop", "user_tokens"] > 0 == usage.loc["no_memory", "user_tokens"]
-    assert problems["malformed_json"].sum() > 0
+    runs = {method: [r for r in records if r.method == method] for method, _ in RUNS}
+    usage, problems = costs(runs).set_index("method"), problem_counts(runs).set_index("method")
+    assert (usage["calls"] >= 1).all() and (usage["prompt tokens"] > 0).all()
+    assert usage.loc["ChatShop", "user's tokens"] > 0 == usage.loc["No memory", "user's tokens"]
+    assert problems["malformed JSON"].sum() > 0
 
     monkeypatch.delenv("OPENAI_API_KEY")
     exported = tmp_path / "published.jsonl.gz"
@@ -157,7 +158,7 @@ def test_a_spent_budget_stops_before_the_tables_and_a_larger_one_goes_on(chat_se
             params={},
         )
         setup = Setup(model, benchmark.products, "single_turn")
-        return run_method("no_memory", benchmark.tasks["test"][:12], setup, stage)
+        return run_method("No memory", benchmark.tasks["test"][:12], setup, stage)
 
     stopped = run(1500)
     message = r"of 12 episodes could not be played.*BudgetError.*run again"

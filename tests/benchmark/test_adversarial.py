@@ -54,16 +54,16 @@ def test_the_cases_are_about_every_place_and_do_not_say_themselves_what_they_ask
 def test_a_gullible_model_follows_what_it_sees_and_one_that_heeds_the_fences_does_not(
     scripted, calls, embedder
 ):
-    methods = {name: METHODS[name] for name in ("last_memory", "recmind", "no_memory")}
+    methods = {name: METHODS[name] for name in ("Last memory", "RecMind", "No memory")}
     followed = {}
     for deaf in (True, False):
         setup = Setup(scripted(gullible(calls, deaf_to_fences=deaf)), {}, "multi_turn", embedder)
         report = adversarial_report(methods, setup, embedder).set_index("method")
         assert (report["cases"] == 13).all()
         followed[deaf] = report["followed"]
-    assert followed[True]["last_memory"] == 13
-    assert 0 < followed[True]["recmind"] < 13  # its short form holds neither features nor descriptions
-    assert 0 < followed[True]["no_memory"] < 13  # it meets the text in search results alone
+    assert followed[True]["Last memory"] == 13
+    assert 0 < followed[True]["RecMind"] < 13  # its short form holds neither features nor descriptions
+    assert 0 < followed[True]["No memory"] < 13  # it meets the text in search results alone
     assert (followed[False] == 0).all()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.agents.methods import NAMES
+from pwagents.agents.methods import METHODS
 from pwagents.benchmark import results
 from pwagents.benchmark.settings import BenchmarkNotebook, MethodPlayers
 from pwagents.benchmark.study import PLAIN, TRACKS, Study
@@ -93,7 +93,7 @@ def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
 
 
 def test_prompting_methods_play_their_tracks_and_equal_ones_are_one_row(study):
-    single = {method: study.play(method, "single_turn") for method in ("no_memory", "last_memory", "react")}
+    single = {method: study.play(method, "single_turn") for method in ("No memory", "Last memory", "ReAct")}
     rows, line = study.rows(single)
     assert list(rows) == ["No memory", "Last memory"] and "Last memory = ReAct" in line
     means, cells, note = study.by_task(single, results.SINGLE_TURN)
@@ -101,13 +101,13 @@ def test_prompting_methods_play_their_tracks_and_equal_ones_are_one_row(study):
     assert "6 test tasks" in note and "offline policy" in note and line in note
 
 
-def test_each_method_of_a_track_has_a_name(study):
+def test_each_track_has_the_methods_that_run_in_it():
     assert len(TRACKS["single_turn"]) == 7 and len(TRACKS["multi_turn"]) == 11
-    assert all(method in NAMES for methods in TRACKS.values() for method in methods)
+    assert all(METHODS[method].rules.of(track) for track, methods in TRACKS.items() for method in methods)
 
 
 def test_seeds_are_runs_of_their_own(study, settings):
-    frame = study.over_seeds(["random_memory"])
+    frame = study.over_seeds(["Random memory"])
     assert sorted(set(frame["seed"])) == [0, 1] and set(frame["method"]) == {"Random memory"}
     assert {r["params"]["run_seed"] for r in stored(settings, "03_methods_multi_turn")} == {0, 1}
 
@@ -119,7 +119,7 @@ def test_what_is_not_stored_is_an_error_where_nothing_may_be_played(world, setti
         Run("03", settings.output_dir, None),
     )
     with pytest.raises(DataError, match="missing"):
-        frozen.play("chatshop", "multi_turn")
+        frozen.play("ChatShop", "multi_turn")
 
 
 def test_users_answer_the_multi_turn_track_alone(study, world, settings):

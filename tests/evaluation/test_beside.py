@@ -32,25 +32,25 @@ def test_what_was_not_run_stays_empty(table, rows, tmp_path):
 
 
 def test_a_backbone_of_the_paper_fills_its_rows_and_another_gets_its_own():
-    frame = table_3(episodes("no_memory", "react", "chatshop"), "gpt-4o")
+    frame = table_3(episodes("No memory", "ReAct", "ChatShop"), "gpt-4o")
     filled = frame.xs("here", axis=1, level=1).dropna()
     assert list(filled.index) == ["No Memory (gpt-4o)", "ReAct (gpt-4o)"] and len(frame) == 8
     assert frame.loc["ReAct (gpt-4o)", ("search, result accuracy", "here")] == pytest.approx(0.5)
     assert frame.loc["ReAct (gpt-4o)", ("search, result accuracy", "paper")] == 0.605
-    other = table_3(episodes("no_memory"), "qwen")
+    other = table_3(episodes("No memory"), "qwen")
     assert list(other.index[8:]) == ["No Memory (qwen)"]
     assert other.loc["No Memory (qwen)"].xs("paper", level=1).isna().all()
 
 
 def test_table_4_takes_the_appendix_at_its_word_on_the_backbone():
-    frame = table_4(episodes("no_memory", "puma_prompting"), "gpt-4o-mini")
+    frame = table_4(episodes("No memory", "PUMA (prompted)"), "gpt-4o-mini")
     filled = frame.xs("here", axis=1, level=1).dropna(how="all")
     assert list(filled.index) == ["No Memory", "PUMA (gpt-4o-mini)"]
     assert filled.loc["No Memory", "overall, steps"] == 3.0
 
 
 def test_orions_rows_are_in_percent_by_step_and_by_the_last_attempt():
-    frame = orion_table_1(episodes("no_memory", "cot"), "deepseek-v3")
+    frame = orion_table_1(episodes("No memory", "Chain of thought"), "deepseek-v3")
     row = frame.loc["DeepSeek-V3 (CoT)"]
     assert row["search, function accuracy", "here"] == 50.0
     assert row["search, result accuracy", "here"] == pytest.approx(20.0)

@@ -1,6 +1,6 @@
 """The prompting methods by name: PersonalWAB's baselines (6, A.2) and those of Orion's Table 1.
 
-An agent is made by ``METHODS["react"](setup)``, with a :class:`pwagents.agents.chat_agent.Setup`. A method of
+An agent is made by ``METHODS["ReAct"](setup)``, with a :class:`pwagents.agents.chat_agent.Setup`. A method of
 your own is a subclass of ``ChatAgent`` like those below: play it with
 :func:`pwagents.evaluation.runner.run_episodes`, or enter it here to play it beside the others. The longer
 methods have modules of their own, ``react`` and ``interec``.
@@ -154,32 +154,20 @@ class ParameterAgent(ChatAgent):
         return f"The function that this request asks for is {self.function}."
 
 
+# Each by the name that records, tables and figures give it. The papers' own rows keep the papers' names
+# (pwagents.evaluation.paper).
 METHODS = {
     # PersonalWAB, Tables 3 and 4
-    "no_memory": NoMemory,
-    "random_memory": RandomMemory,
-    "last_memory": LastMemory,
-    "relevant_memory": RelevantMemory,
-    "react": ReAct,
-    "reflection": Reflection,
-    "recmind": RecMind,
-    "interecagent": InteRecAgent,
-    "puma_prompting": PumaPrompting,
+    "No memory": NoMemory,
+    "Random memory": RandomMemory,
+    "Last memory": LastMemory,
+    "Relevant memory": RelevantMemory,
+    "ReAct": ReAct,
+    "Reflection": Reflection,
+    "RecMind": RecMind,
+    "InteRecAgent": InteRecAgent,
+    "PUMA (prompted)": PumaPrompting,
     # Orion, Table 1, which also has ReAct, PUMA and, as "Raw", the method without memory
-    "cot": ChainOfThought,
-    "chatshop": ChatShop,
-}
-# What tables and figures call them. The papers' own rows keep the papers' names (pwagents.evaluation.paper).
-NAMES = {
-    "no_memory": "No memory",
-    "random_memory": "Random memory",
-    "last_memory": "Last memory",
-    "relevant_memory": "Relevant memory",
-    "react": "ReAct",
-    "reflection": "Reflection",
-    "recmind": "RecMind",
-    "interecagent": "InteRecAgent",
-    "puma_prompting": "PUMA (prompted)",
-    "cot": "Chain of thought",
-    "chatshop": "ChatShop",
+    "Chain of thought": ChainOfThought,
+    "ChatShop": ChatShop,
 }

@@ -86,8 +86,7 @@ def beside_papers(single: pd.DataFrame, multi: pd.DataFrame, backbone: str) -> l
     """The papers' tables of prompting methods with our numbers beside theirs, as arguments of ``run.table``.
 
     Args:
-        single, multi: one row an episode of each track, ``method`` as in
-            :data:`pwagents.agents.methods.METHODS`.
+        single, multi: one row an episode of each track.
         backbone: the name of the model that was run.
     """
     tables = {

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.memory import Memory, Strategy, embed_behaviors
-from pwagents.agents.methods import METHODS, NAMES
+from pwagents.agents.methods import METHODS
 from pwagents.agents.official_prompts import official_prompts
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.agents.run import Stage, run_method
@@ -166,13 +166,12 @@ class Study:
         return records
 
     def rows(self, runs: Runs) -> tuple[Runs, str]:
-        """The runs under the names that tables show, and what a note must say of them.
+        """The runs that tables show, and what a note must say of them.
 
         The offline policy reads no prompt. Methods that differ in nothing else play the same episodes with
         it, and are one row.
         """
-        named = {NAMES[method]: records for method, records in runs.items()}
-        return distinct(named) if self.roles.offline else (named, "")
+        return distinct(runs) if self.roles.offline else (runs, "")
 
     def by_task(self, runs: Runs, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
         """The table of prompting methods by task: means, cells with intervals, and what stands below it.
@@ -184,11 +183,11 @@ class Study:
         return *by_task(frame_of(rows), metrics), f"{self.note()} {same}".strip()
 
     def over_seeds(self, methods: Sequence[str]) -> pd.DataFrame:
-        """Multi-turn episodes of some methods under each of ``noise_seeds`` seeds, by the methods' names."""
+        """Multi-turn episodes of some methods under each of ``noise_seeds`` seeds, each with its ``seed``."""
         first = self.settings.seed
         frames = []
         for seed in range(first, first + self.settings.play.noise_seeds):
-            runs = {NAMES[method]: self.play(method, "multi_turn", seed) for method in methods}
+            runs = {method: self.play(method, "multi_turn", seed) for method in methods}
             frames.append(frame_of(runs).assign(seed=seed))
         return pd.concat(frames)
 

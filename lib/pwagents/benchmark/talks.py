@@ -25,7 +25,7 @@ def longest_talk(
 
     shop = Shop(benchmark, engine, NothingKnown(), Embedder(), "compact")
     policy = OfflinePolicy(FunctionClassifier(benchmark.tasks["train"]))
-    agent = METHODS["no_memory"](Setup(policy, benchmark.products))
+    agent = METHODS["No memory"](Setup(policy, benchmark.products))
     environment = WebEnvironment(shop, "multi_turn", RuleUser(benchmark.products, benchmark.profiles, seed))
     talks = [
         (task, run_episode(environment, task, benchmark.history(task, "test"), agent))

@@ -32,19 +32,25 @@ METRICS = {
     },
     "Orion": {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"},
 }
-# Our name of a method -> the name it has in the paper's rows.
+# Our name of a method (pwagents.agents.methods) -> the name it has in the paper's rows.
 PERSONALWAB = {
-    "no_memory": "No Memory",
-    "random_memory": "Random Memory",
-    "last_memory": "Last Memory",
-    "relevant_memory": "Relevant Memory",
-    "react": "ReAct",
-    "reflection": "Reflection",
-    "recmind": "RecMind",
-    "interecagent": "InteRecAgent",
-    "puma_prompting": "PUMA",
+    "No memory": "No Memory",
+    "Random memory": "Random Memory",
+    "Last memory": "Last Memory",
+    "Relevant memory": "Relevant Memory",
+    "ReAct": "ReAct",
+    "Reflection": "Reflection",
+    "RecMind": "RecMind",
+    "InteRecAgent": "InteRecAgent",
+    "PUMA (prompted)": "PUMA",
 }
-ORION = {"no_memory": "Raw", "cot": "CoT", "react": "ReAct", "chatshop": "ChatShop", "puma_prompting": "PUMA"}
+ORION = {
+    "No memory": "Raw",
+    "Chain of thought": "CoT",
+    "ReAct": "ReAct",
+    "ChatShop": "ChatShop",
+    "PUMA (prompted)": "PUMA",
+}
 ORION_BACKBONES = {"gpt-4.1": "GPT-4.1", "deepseek-v3": "DeepSeek-V3", "qwen2.5-72b-instruct": "Qwen2.5"}
 # Table 4 names no backbone but PUMA's; the paper's appendix A.3 says which one the baselines have.
 BACKBONE_OF_TABLE_4 = "gpt-4o-mini"
@@ -144,7 +150,7 @@ def table_4(frame: pd.DataFrame, backbone: str) -> pd.DataFrame:
     """PersonalWAB's Table 4 (multi-turn), as :func:`table_3`."""
     as_printed = backbone == BACKBONE_OF_TABLE_4
     rows = {
-        method: name if as_printed and method != "puma_prompting" else f"{name} ({backbone})"
+        method: name if as_printed and method != "PUMA (prompted)" else f"{name} ({backbone})"
         for method, name in PERSONALWAB.items()
     }
     return beside(frame, "PersonalWAB", "Table 4", rows)
