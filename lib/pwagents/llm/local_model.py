@@ -224,7 +224,9 @@ def load(folder: Path, name: str) -> Loaded:
 def _load(folder: Path) -> Loaded:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # of reading weights, a widget in each cell that loads a model
     gpu = torch.cuda.is_available()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if tokenizer.chat_template is None:
