@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 from transformers import AutoTokenizer
 
+from pwagents.errors import DataError
 from pwagents.llm.chat import Request, parse_tool_calls
 from pwagents.llm.local_model import LocalModel
 from pwagents.orion.base import LESSONS, base_model
 from pwagents.orion.base_text import BaseText
 from pwagents.puma.agent import IDENTIFY_RULES, PARAMETER_RULES, RECOMMEND
-from pwagents.puma.base import puma_dialogue, read_puma_text
+from pwagents.puma.base import puma_base, puma_dialogue, read_puma_text
+
+from .conftest import SIZE
 
 NUMBERS = range(60)
-SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +86,10 @@ def test_the_model_reads_each_fixed_text_as_one_token_and_the_rest_as_before(
     assert read.encode(request) == tokenizer.encode(request)
     asked = Request(messages=({"role": "user", "content": request},), sampling={"max_tokens": 4})
     assert LocalModel(folder).reply(asked).usage.completion_tokens
+
+
+def test_where_only_stored_models_may_be_used_none_is_trained(smoke, benchmark, tmp_path):
+    stored = replace(smoke, output_dir=tmp_path, stored_runs_only=True)
+    with pytest.raises(DataError, match="base"):
+        puma_base(stored, benchmark, benchmark.products)
+    assert not (tmp_path / "models").exists()

@@ -85,8 +85,9 @@ class LocalModel(ChatModel):
             raise ContextTooLongError(
                 f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {self._loaded.context:,}"
             )
-        key = request.key(self.name)
-        return _Job(key, prompt, sampling, min(sampling.max_tokens, space), derive_seed(sampling.seed, key))
+        # Seeded by the request alone: a model's name changes with the code that made it, its samples must not.
+        seed = derive_seed(sampling.seed, request.key("local"))
+        return _Job(request.key(self.name), prompt, sampling, min(sampling.max_tokens, space), seed)
 
     def _prompt(self, request: Request) -> list[int]:
         """Token ids of the conversation in the model's chat template, up to where the model goes on."""

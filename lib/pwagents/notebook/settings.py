@@ -195,6 +195,7 @@ def _told(notebook: str, kind: type, problem: Mapping[str, Any]) -> str:
     expected = problem["msg"] if problem["type"] != "missing" else f"at least {problem['loc'][-1] + 1} values"
     for prefix in ("Value error, ", "Input should be ", "expected "):
         expected = expected.removeprefix(prefix)
+    expected = expected.rpartition("; expected ")[2]  # of a validator that tells what it found as well
     return f"{where}, setting {name}: found {problem['input']!r}; expected {expected}"
 
 

@@ -57,7 +57,13 @@ LESSONS = (
 
 
 def base_model(
-    root: Path | str, text: BaseText, seed: int, lessons: Sequence[Lesson] = LESSONS, size: dict | None = None
+    root: Path | str,
+    text: BaseText,
+    seed: int,
+    lessons: Sequence[Lesson] = LESSONS,
+    size: dict | None = None,
+    *,
+    stored_only: bool = False,
 ) -> Path:
     """The folder of the base model; trained where it is not there yet.
 
@@ -65,6 +71,10 @@ def base_model(
         root: folder of all models.
         text: what it is trained on.
         size: in place of :data:`pwagents.lm.small.SIZE`.
+        stored_only: train nothing.
+
+    Raises:
+        DataError: the model is not there, and nothing may be trained.
     """
     key = {
         "seed": seed,
@@ -73,17 +83,24 @@ def base_model(
         "size": size or {},
         "code": code_hash("orion/base", "orion/base_text", "lm"),
     }
-    return cached_model(root, "base", key, lambda folder: _make(folder, text, seed, lessons, size))
+
+    def make(folder: Path) -> None:
+        _make(folder, text, seed, lessons, size)
+
+    return cached_model(root, "base", key, make, stored_only=stored_only)
 
 
-def base_for(products: Mapping[str, Product], root: Path | str, seed: int, steps: int = 0) -> Path:
+def base_for(
+    products: Mapping[str, Product], root: Path | str, seed: int, steps: int = 0, *, stored_only: bool = False
+) -> Path:
     """The base model of the notebooks: it has read nothing of these products.
 
     Args:
         steps: of each lesson, at most; 0: as long as it takes.
+        stored_only: as of :func:`base_model`.
     """
     lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
-    return base_model(root, text_without(products, seed), seed, lessons)
+    return base_model(root, text_without(products, seed), seed, lessons, stored_only=stored_only)
 
 
 def _make(folder: Path, text: BaseText, seed: int, lessons: Sequence[Lesson], size: dict | None) -> None:

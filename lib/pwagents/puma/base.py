@@ -20,6 +20,7 @@ from pwagents.llm.chat import Message
 from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
+from pwagents.lm.load import load_model
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
 from pwagents.orion.base import base_for
@@ -158,16 +159,25 @@ def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[st
     Args:
         benchmark: the one that is tested on, as in Orion's notebooks.
         products: all real ones, those to learn with among them.
+
+    Raises:
+        DataError: with ``stored_runs_only``, a small model that is not there.
     """
     if not settings.base.is_small:
         return model_folder(settings.base.model)
-    models = settings.output_dir / "models"
-    shared = base_for(benchmark.products, models, settings.seed, settings.base.steps)
-    return read_puma_text(shared, models, products, settings.base.dialogues, settings.seed)
+    models, seed, only = settings.output_dir / "models", settings.seed, settings.stored_runs_only
+    shared = base_for(benchmark.products, models, seed, settings.base.steps, stored_only=only)
+    return read_puma_text(shared, models, products, settings.base.dialogues, seed, stored_only=only)
 
 
 def read_puma_text(
-    base: Path, models: Path, products: Mapping[str, Product], dialogues: int, seed: int
+    base: Path,
+    models: Path,
+    products: Mapping[str, Product],
+    dialogues: int,
+    seed: int,
+    *,
+    stored_only: bool = False,
 ) -> Path:
     """The folder of a base model that has also read dialogues in PUMA's format, with all of its weights.
 
@@ -176,13 +186,17 @@ def read_puma_text(
         models: where the model goes.
         products: the real ones, of which no id and no title occurs.
         dialogues: how many are read, each once.
+        stored_only: train nothing; the model must be there.
+
+    Raises:
+        DataError: it is not there, and nothing may be trained.
     """
     config = SftSettings(num_train_epochs=1.0, per_device_train_batch_size=16, learning_rate=3e-3, seed=seed)
     taken = ids_and_titles(products)
     facts = {"dialogues": dialogues, "real products": len(taken) // 2, "seed": seed, "from": base.name}
 
     def make(folder: Path) -> None:
-        model, tokenizer = _with_fixed_texts(base, seed)
+        model, tokenizer = _with_fixed_texts(base, config)
         told = (puma_dialogue(n, taken, seed) for n in range(dialogues))
         fine_tune(model, tokenizer, list(told), config, folder)
         what = "The small base model after made-up dialogues in PUMA's format; it knows no task."
@@ -191,19 +205,19 @@ def read_puma_text(
     names = hashlib.sha256("\n".join(sorted(taken)).encode()).hexdigest()
     code = code_hash("puma", "agents", "web", "lm", "data")
     parts = facts | {"settings": deciding(config), "taken": names, "code": code}
-    return cached_model(models, "base-puma", parts, make)
+    return cached_model(models, "base-puma", parts, make, stored_only=stored_only)
 
 
-def _with_fixed_texts(base: Path, seed: int) -> tuple[Any, Any]:
+def _with_fixed_texts(base: Path, config: SftSettings) -> tuple[Any, Any]:
     """A base model and its tokenizer, to which each of PUMA's fixed texts is a further token."""
     import torch
     from tokenizers import AddedToken
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in _FIXED_TEXTS])
-    model = AutoModelForCausalLM.from_pretrained(base, dtype="float32", local_files_only=True)
+    model = load_model(base, config)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "tokens of PUMA's texts"))
+        torch.manual_seed(derive_seed(config.seed, "tokens of PUMA's texts"))
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     return model, tokenizer

@@ -25,8 +25,6 @@ from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
-from pwagents.web.recommender import Recommender
-from pwagents.web.recommenders_by_time import RecommendersByTime
 from pwagents.web.search import build_search_engine
 
 if TYPE_CHECKING:
@@ -101,6 +99,9 @@ class PumaStudy:
     """
 
     def __init__(self, worlds: Worlds, models: PumaModels):
+        from pwagents.web.recommender import Recommender  # these import torch
+        from pwagents.web.recommenders_by_time import RecommendersByTime
+
         self.worlds, self.models, self.settings = worlds, models, models.settings
         shop, seed, cache = self.settings.shop, self.settings.seed, self.settings.output_dir / "cache"
         self.engine, learning_engine = (

@@ -39,8 +39,6 @@ _LOGGED = {  # TRL's name -> ours
     "kl": "kl",
     "clip_ratio/region_mean": "clip_fraction",
 }
-
-
 _SAME = (  # settings that TRL takes as they are
     "max_steps",
     "num_generations",
