@@ -79,7 +79,7 @@ def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
         lambda: stored.sft(base, kept, replace(config, seed=1)),
         lambda: stored_models(models.study, players=told_more).sft(base, kept),
     ):
-        with pytest.raises(DataError, match=r"orion-sft.*expected all of it stored"):
+        with pytest.raises(DataError, match=r"orion-sft.*run once with stored_runs_only=False"):
             other()
 
 
