@@ -134,7 +134,7 @@ def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_
     study, base, kept, sft, monkeypatch
 ):
     keys = []
-    monkeypatch.setattr(orion_train, "cached_model", lambda root, name, parts, make: keys.append(parts))
+    monkeypatch.setattr(orion_train, "cached_model", lambda root, name, parts, make, **_: keys.append(parts))
 
     def judged(**players):
         asked = elsewhere(study, study.output_dir, players=replace(study.settings.players, **players))

@@ -1,10 +1,12 @@
 """Orion's trainings from study to model folder, each made once and found again by what it was made from.
 
-models = OrionModels(make_study(settings))
-base = models.base()
-sft = models.sft(base, models.role_play(400).kept)                supervised, on the role-play
-grpo = models.reinforced("grpo", sft, settings.rl.grpo, settings.reward, log_tasks=200)
-curves = read_curves({"GRPO": grpo})                              the policy itself: grpo / "model"
+    models = OrionModels(make_study(settings))
+    base = models.base()
+    sft = models.sft(base, models.role_play(400).kept)
+    grpo = models.reinforced(sft, settings.rl.grpo, settings.reward, settings.rl.log_tasks)
+
+A run of reinforcement learning is a folder with the log, for :func:`pwagents.rl.log.read_curves`, and the
+trained policy in ``model``.
 """
 
 import shutil
