@@ -1,10 +1,12 @@
 """Orion's trainings from study to model folder, each made once and found again by what it was made from.
 
-models = OrionModels(make_study(settings))
-base = models.base()
-sft = models.sft(base, models.role_play(400).kept)                supervised, on the role-play
-grpo = models.reinforced("grpo", sft, settings.rl.grpo, settings.reward, log_tasks=200)
-curves = read_curves({"GRPO": grpo})                              the policy itself: grpo / "model"
+    models = OrionModels(make_study(settings))
+    base = models.base()
+    sft = models.sft(base, models.role_play(400).kept)
+    grpo = models.reinforced(sft, settings.rl.grpo, settings.reward, settings.rl.log_tasks)
+
+A run of reinforcement learning is a folder with the log, for :func:`pwagents.rl.log.read_curves`, and the
+trained policy in ``model``.
 """
 
 import shutil
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 # Code that decides, beside data and settings, what comes out of a training.
 SFT = (*EPISODE, "lm")
 RL = (*SFT, "rl")
-_ALL_STORED = "all of it stored; run once with stored_runs_only=False, same settings, same data"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class OrionModels:
         wanted = self.study.settings.base
         if not wanted.is_small:
             return model_folder(wanted.model)
-        return base_for(self.study.benchmark.products, self._folder, self.study.seed, wanted.steps)
+        only, products = self.study.settings.stored_runs_only, self.study.benchmark.products
+        return base_for(products, self._folder, self.study.seed, wanted.steps, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -78,7 +80,8 @@ class OrionModels:
         store = study.output_dir / "runs" / "role_play.jsonl"
 
         def nobody(state: BeliefState) -> Action:
-            raise DataError(store, f"user {state.user_id}", "role-play", "an episode missing", _ALL_STORED)
+            expected = "all of them stored; run once with stored_runs_only=False, same settings, same data"
+            raise DataError(store, f"user {state.user_id}", "role-play", "an episode missing", expected)
 
         return play_roles(
             study.benchmark,
@@ -163,8 +166,6 @@ class OrionModels:
         make: Callable[[Path], None],
     ) -> Path:
         def make_with_card(folder: Path) -> None:
-            if self.study.settings.stored_runs_only:
-                raise DataError(folder.parent, name, "model", "nothing", _ALL_STORED)
             make(folder)
             write_orion_card(folder, name, parts)
 
@@ -174,7 +175,8 @@ class OrionModels:
             "settings": deciding(config),
             "code": code_hash(*code),
         }
-        return cached_model(self._folder, name, parts, make_with_card)
+        only = self.study.settings.stored_runs_only
+        return cached_model(self._folder, name, parts, make_with_card, stored_only=only)
 
 
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn
