@@ -97,11 +97,13 @@ def settings_table(settings: Any, changed: Mapping[str, Any]):
     """All settings as a table: group, name, value, meaning; those that the notebook changes are bold."""
     listed = list(rows(settings))
     frame = pd.DataFrame(
-        [(group, name, _value(value), what) for group, name, value, what in listed],
+        [(group, name, _value(value), what.replace("`", "")) for group, name, value, what in listed],
         columns=["group", "setting", "value", "meaning"],
     )
     bold = [i for i, (group, name, *_) in enumerate(listed) if _is_changed(changed, group, name)]
-    return tables.laid_out(frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold)
+    table = tables.laid_out(frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold)
+    # A hundred rows: in a box of their own, so that the notebook's story begins on the first screen.
+    return tables.Shown(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')
 
 
 def _is_changed(changed: Mapping[str, Any], group: str, name: str) -> bool:
