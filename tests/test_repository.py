@@ -21,7 +21,7 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "jnius")
 # Modules whose sole subject is torch.
 MAY_BE_HEAVY = {
     f"pwagents.web.{name}"
-    for name in ("sasrec", "recommender", "recommenders_by_time", "published_recommender", "leave_one_out")
+    for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
 } | {"pwagents.rl.grpo_trainer"}
 
 

@@ -11,6 +11,7 @@ from pwagents.data.settings import DataSettings
 from pwagents.embedding import Embedder
 from pwagents.schema import Benchmark, Protocol, Task
 from pwagents.web.functions import ProductRecommender, Shop
+from pwagents.web.recommenders_by_time import RecommendersByTime
 from pwagents.web.search import build_search_engine
 from pwagents.web.settings import ShopSettings
 
@@ -37,8 +38,6 @@ class Shops:
     def __init__(
         self, benchmark: Benchmark, settings: ShopSettings, data: DataSettings, seed: int, cache_dir: Path
     ):
-        from pwagents.web.recommenders_by_time import RecommendersByTime
-
         self.benchmark, self.settings, self.seed, self.cache_dir = benchmark, settings, seed, cache_dir
         self.engine = build_search_engine(benchmark.products, settings.search_engine, cache_dir)
         self.embedder = Embedder(cache_dir, max_tokens=512)  # as long as the published scorer reads a review

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pwagents.schema import Benchmark
 from pwagents.web.functions import RESULTS, ProductRecommender
-from pwagents.web.recommender import Recommender
 from pwagents.web.settings import SasRecSettings
 
 
@@ -50,6 +49,8 @@ class RecommendersByTime:
         Dates before which the same purchases lie share one training. Where, as in the embedded world, all
         train periods end before the first test task of all, that is every date: one recommender is trained.
         """
+        from pwagents.web.recommender import Recommender  # loads torch
+
         # Users are parted evenly by the date of their first test task: each date is some user's.
         starts = sorted(benchmark.first_task(user) for user in {t.user_id for t in benchmark.tasks["test"]})
         candidates = sorted({starts[len(starts) * i // n_dates] for i in range(n_dates)})
