@@ -20,8 +20,7 @@ PARAMETER_FILES = sorted(
 HEAVY = ("torch", "transformers", "sentence_transformers", "jnius")
 # Modules whose sole subject is torch.
 MAY_BE_HEAVY = {
-    f"pwagents.web.{name}"
-    for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
+    f"pwagents.web.{name}" for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
 } | {"pwagents.rl.grpo_trainer"}
 
 
