@@ -53,7 +53,7 @@ def engine(tokenizer, monkeypatch):
     return Engine(make_small_model(tokenizer, seed=1).eval())
 
 
-GREEDY = Decoding(temperature=0.0, turn_tokens=8, shown=2)
+GREEDY = Decoding(turn_tokens=8, shown=2).greedy
 
 
 def test_greedy_episodes_are_those_of_our_own_decoder(engine, tokenizer, benchmark, catalogue):
