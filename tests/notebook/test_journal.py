@@ -21,6 +21,7 @@ FIELDS = {
         "started",
         "commit",
         "local_changes",
+        "portable",
     ),
     *("versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
 }

@@ -5,6 +5,8 @@ import statistics
 
 import pytest
 
+from pwagents.notebook.settings import UNLISTED
+
 from .notebooks import NOTEBOOKS, cells_of, kind_of, parameters_cell
 
 FLAT = ["preset", "source", "data_dir", "output_dir", "seed", "stored_runs_only"]
@@ -33,7 +35,7 @@ def test_parameters_are_six_flat_names_and_one_for_each_group(notebook):
     exec("\n".join(lines), values)
     names = [name for name in values if name != "__builtins__"]
     assert names[: len(FLAT)] == FLAT
-    groups = set(kind_of(notebook).__dataclass_fields__) - {*FLAT}
+    groups = set(kind_of(notebook).__dataclass_fields__) - {*FLAT, *UNLISTED}
     assert set(names[len(FLAT) :]) == groups and all(values[name] == {} for name in groups)
 
 

@@ -13,6 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+from pwagents import portable
+from pwagents.notebook.settings import PARAMS, read_values
+
 # Errors whose message says all that a user needs.
 TOLD_WHOLE = ("SettingsError", "DataError", "InfrastructureError", "DoesNotFitError", "LaunchError")
 
@@ -24,6 +27,8 @@ def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False
 
     The notebook reads the preset's parameters by itself (:mod:`pwagents.notebook.settings`).
     """
+    if not read_values(PARAMS / preset / "common.yaml").get("portable", True):
+        portable.switch_off()  # before the notebook's kernel, which inherits the variables, loads numpy
     parameters = {"preset": preset, "output_dir": str(output_dir), "stored_runs_only": stored_runs_only}
     notebooks = output_dir / "notebooks"
     finished = notebooks / ("from_stored_runs" if stored_runs_only else "") / f"{name}.ipynb"

@@ -23,6 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pwagents import portable
 from pwagents.project import ROOT
 
 # Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
@@ -57,6 +58,7 @@ class Journal:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             **_commit(),
             "versions": _versions(),
+            "portable": not portable.shortfall(),
             "cpu_count": os.cpu_count(),
         }
         # An absolute path: a notebook may change its working directory before it ends.

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents import portable
 from pwagents.evaluation import figures, tables
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
@@ -86,6 +87,10 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
     """
     parameters = parameters_of(notebook, kind, namespace)
     settings = load_settings(notebook, kind, parameters)
+    if not settings.portable:
+        portable.switch_off()
+    elif shortfall := portable.shortfall():
+        print(shortfall)
     journal = Journal.start(notebook, plain(settings), settings.output_dir)
     if settings.preset == "smoke":
         _display(tables.banner(SMOKE_BANNER))

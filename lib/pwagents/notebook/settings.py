@@ -25,6 +25,7 @@ from pwagents.settings import meaning, settings
 PARAMS = ROOT / "params"
 COMPLETE = "laptop"  # the preset that every other one differs from
 INTERACTIVE = "outputs/interactive"  # where a notebook opened by hand leaves its results
+UNLISTED = ("portable",)  # papermill may change it, but no parameters cell lists it
 
 
 @settings
@@ -42,6 +43,9 @@ class NotebookSettings:
 
     stored_runs_only: bool = False
     """Make tables and figures from stored runs: nothing is played or trained, what is missing is an error."""
+
+    portable: bool = True
+    """Compute with AVX2 on one thread: the same numbers on other machines; false: as the CPU likes."""
 
     data: DataSettings
 
@@ -138,9 +142,9 @@ def parameters_of(
     for name in _injected(namespace.get("In", ())):
         if name not in known:
             raise SettingsError(f"{notebook}: found parameter {_unknown(name, known)}")
-    if missing := [name for name in known if name not in namespace]:
+    if missing := [name for name in known if name not in namespace and name not in UNLISTED]:
         raise SettingsError(f"{notebook}: the parameters cell lacks {', '.join(missing)}; restore it")
-    return {name: namespace[name] for name in known}
+    return {name: namespace[name] for name in known if name in namespace}
 
 
 def rows(group: Any, name: str = "") -> Iterator[tuple[str, str, Any, str]]:

@@ -1,0 +1,96 @@
+"""The same bits whatever the CPU's vector units and the number of threads; one line where that cannot be."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pwagents import portable
+
+needs_avx2 = pytest.mark.skipif(not portable.has_avx2(), reason="this CPU has no AVX2")
+
+# Embeds texts, trains a recommender and a small language model; prints a hash of all that came out.
+WORK = """
+from hashlib import sha256
+import pwagents
+import numpy as np
+import torch
+from pwagents.embedding import Embedder
+from pwagents.lm.small import make_small_model
+from pwagents.orion.base import base_tokenizer
+from pwagents.web.sasrec import SasRecSettings, train_sasrec
+
+digest = sha256(Embedder().encode(["red tea", "a green bicycle for children", "salt"]).tobytes())
+digest.update(np.exp(np.linspace(-3, 3, 1001)).tobytes())
+settings = SasRecSettings(epochs=2, batch_size=16, loss="cross_entropy", learning_rate=0.003, dropout=0.5)
+sequences = [[1 + (i * j) % 200 for j in range(1, 20)] for i in range(1, 40)]
+recommender = train_sasrec(sequences, 200, settings, seed=1, show_progress=False)
+model = make_small_model(base_tokenizer(), seed=1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+tokens = torch.arange(8 * 64).reshape(8, 64) % 100
+for _ in range(3):
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    optimizer.step()
+for each in (recommender, model):
+    for weight in each.state_dict().values():
+        digest.update(weight.contiguous().numpy().tobytes())
+print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), digest.hexdigest())
+"""
+
+
+def python(code, **variables):
+    """What a fresh process prints last; of its variables, none of ours."""
+    ours = {*portable.VARIABLES, portable.SWITCH}
+    environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()[-1]
+
+
+@needs_avx2
+def test_trainings_give_the_same_bits_on_an_older_cpu_and_with_two_threads():
+    here = python(WORK)
+    assert here.startswith("AVX2 1 ")
+    older = {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL"}
+    assert python(WORK, OMP_NUM_THREADS="2", **older) == here
+
+
+@needs_avx2
+def test_switched_off_the_cpu_decides_and_processes_started_later_know_it():
+    show = "import os, pwagents; print(os.environ.get('MKL_CBWR'), os.environ.get('OMP_NUM_THREADS'))"
+    assert python(show) == "AVX2 1"
+    assert python(show, PWAGENTS_PORTABLE="0", OMP_NUM_THREADS="3") == "None 3"
+    later = f"""
+import subprocess, sys
+from pwagents import portable
+portable.switch_off()
+print(subprocess.run([sys.executable, "-c", {show!r}], capture_output=True, text=True).stdout.strip())
+"""
+    assert python(later, OMP_NUM_THREADS="3") == "None 3"
+
+
+@needs_avx2
+@pytest.mark.parametrize(
+    ("code", "variables", "expected"),
+    [
+        ("", {}, ""),
+        ("import torch", {}, "instruction set: torch, numpy. Restart"),
+        ("import numpy", {}, "instruction set: numpy. Restart"),
+        ("", {"PWAGENTS_PORTABLE": "0"}, "PWAGENTS_PORTABLE=0 leaves the instruction set to the CPU"),
+    ],
+)
+def test_what_stands_in_the_way_is_told_in_a_line(code, variables, expected):
+    told = python(f"{code}\nfrom pwagents import portable\nprint(portable.shortfall())", **variables)
+    assert expected in told and bool(told) == bool(expected)
+
+
+@pytest.mark.parametrize("flags", ["flags\t\t: fpu sse4_2 avx\n", None])
+def test_without_avx2_nothing_is_set_and_a_line_says_so(monkeypatch, tmp_path, flags):
+    monkeypatch.setattr(portable, "CPU_INFO", tmp_path / "cpuinfo")
+    if flags is not None:
+        portable.CPU_INFO.write_text(flags)
+    monkeypatch.setattr(os, "environ", {})
+    portable.set_variables()
+    assert os.environ == {} and "no AVX2" in portable.shortfall()
