@@ -1,7 +1,7 @@
 # Everything from a fresh clone (Linux, Python 3.11 or newer):
 #   make reproduce     the tables and figures of notebooks 01 to 06
 #   make test          the tests
-# `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke -j2`:
+# `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
 
 # smoke (minutes), laptop, or paper (GPU box)
 PRESET ?= laptop
@@ -72,9 +72,11 @@ clean: ## remove the results of the preset (the environment and outputs/referenc
 
 # --- notebooks -------------------------------------------------------------------------------------
 
-# Threads of one notebook: the cores, shared out among the jobs of `make -jN`.
-CORES = $(shell nproc 2>/dev/null || echo 1)
-JOBS = $(if $(filter -j%,$(MAKEFLAGS)),$(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(CORES)),1)
+# JOBS notebooks run beside each other: one a core, but for the preset paper, whose notebooks take a whole
+# machine each. Threads of one (where its numbers are not portable, else one): the cores, shared out among the jobs.
+CORES ?= $(shell nproc 2>/dev/null || echo 1)
+JOBS ?= $(if $(filter paper,$(PRESET)),1,$(CORES))
+MAKEFLAGS += -j$(JOBS)
 THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
   $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
@@ -88,9 +90,8 @@ params = $(wildcard $(foreach folder,laptop $(PRESET),$(foreach file,common $(ca
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
-# Notebooks that read what another one wrote, a line each (after a bar only the order counts: they share the
-# base model, which one of them trains).
-$(NB)/05_orion_sft.ipynb: | $(NB)/04_puma.ipynb
+# Notebooks that read what another one wrote, a line each. (04 to 07 share a base model: the first trains it,
+# the others wait for it.)
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
 $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 

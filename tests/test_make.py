@@ -107,7 +107,7 @@ def test_an_unknown_preset_is_one_clear_error(project):
 
 
 def test_reproduce_runs_both_side_by_side_and_then_has_nothing_to_do(project):
-    done = project.make("-j2", "reproduce", "PRESET=smoke")
+    done = project.make("CORES=2", "reproduce", "PRESET=smoke")
     assert done.returncode == 0, done.stderr
     tables = project.root / "outputs/smoke/tables"
     assert (tables / "01_data.csv").read_text() == "smoke,False"
@@ -213,12 +213,19 @@ def test_lab_opens_at_the_root_so_that_results_can_be_read(project):
     assert "--notebook-dir=. " in project.make("--dry-run", "lab").stdout
 
 
-@pytest.mark.parametrize(("jobs", "share"), [([], 1), (["-j2"], 2), (["-j1000"], 1000)])
-def test_parallel_jobs_share_the_cores(project, jobs, share):
-    cores = len(os.sched_getaffinity(0))
-    done = project.make("--dry-run", NOTEBOOK, "PRESET=smoke", *jobs)
-    threads = int(re.search(r"OMP_NUM_THREADS=(\d+)", done.stdout).group(1))
-    assert threads == max(1, cores // share)
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [
+        (["PRESET=smoke", "CORES=4"], 1),
+        (["PRESET=smoke", "CORES=4", "JOBS=2"], 2),
+        (["PRESET=smoke", "CORES=2", "JOBS=1000"], 1),
+        (["PRESET=paper", "CORES=4"], 4),
+    ],
+)
+def test_notebooks_run_beside_each_other_and_share_the_cores(project, arguments, threads):
+    name = "outputs/paper/notebooks/01_data.ipynb" if "PRESET=paper" in arguments else NOTEBOOK
+    shown = project.make("--dry-run", name, *arguments).stdout
+    assert f" OMP_NUM_THREADS={threads} " in f" {shown}"
 
 
 @pytest.mark.parametrize(("arguments", "folder"), [([], "data/personalwab"), (["DATA_DIR=/a b"], "/a b")])

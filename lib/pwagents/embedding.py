@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pwagents import portable
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 from pwagents.threads import one_core
@@ -37,7 +38,8 @@ class Embedder:
 
     def __init__(self, cache_dir: Path | None = None, max_tokens: int = 256, batch_size: int = 1):
         self.max_tokens, self.batch_size = max_tokens, batch_size
-        self._setting = f"{MODEL_NAME}\x1f{max_tokens}\x1f{batch_size}\x1f".encode()
+        bits = "portable" if not portable.shortfall() else "native"
+        self._setting = f"{MODEL_NAME}\x1f{max_tokens}\x1f{batch_size}\x1f{bits}\x1f".encode()
         self._model = None
         self._lock = threading.Lock()
         self._memory: dict[bytes, np.ndarray] = {}

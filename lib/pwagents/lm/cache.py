@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pwagents import portable
 from pwagents.errors import DataError
 from pwagents.project import write_aside
 
@@ -38,7 +39,7 @@ def cached_model(
         root: folder of all models; removing any folder in it is safe, it is made again.
         name: what the model is, for people ("base", "sft").
         key_parts: all that the model follows from, as JSON values: hashes of data, settings, seed,
-            :func:`pwagents.project.code_hash`. Machine and library versions are added.
+            :func:`pwagents.project.code_hash`. Machine, portability of numbers and library versions are added.
         make: writes model, tokenizer and card into the folder it is given. After a kill it gets the same
             folder again, with what it left there.
         stored_only: make nothing.
@@ -47,7 +48,8 @@ def cached_model(
         TypeError, ValueError: ``key_parts`` is no JSON.
         DataError: the model is not there, and nothing may be made.
     """
-    facts = {**key_parts, "machine": platform.machine(), "versions": {lib: version(lib) for lib in LIBRARIES}}
+    made_by = {"machine": platform.machine(), "portable": not portable.shortfall()}
+    facts = {**key_parts, **made_by, "versions": {lib: version(lib) for lib in LIBRARIES}}
     key = json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
     folder = Path(root) / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if folder.exists():
