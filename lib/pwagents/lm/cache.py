@@ -39,7 +39,7 @@ def cached_model(
         root: folder of all models; removing any folder in it is safe, it is made again.
         name: what the model is, for people ("base", "sft").
         key_parts: all that the model follows from, as JSON values: hashes of data, settings, seed,
-            :func:`pwagents.project.code_hash`. Machine, portability of numbers and library versions are added.
+            :func:`pwagents.project.code_hash`. Machine, portability and library versions are added.
         make: writes model, tokenizer and card into the folder it is given. After a kill it gets the same
             folder again, with what it left there.
         stored_only: make nothing.
