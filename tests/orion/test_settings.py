@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from transformers import AutoModelForCausalLM
 
 from pwagents.notebook.settings import load_settings
 from pwagents.orion.players import rl_cost, sft_cost
 from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
+from pwagents.orion.train import base_size
 
 FLAT = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
 NOTEBOOKS = {"05_orion_sft": SftNotebook, "06_orion_grpo": GrpoNotebook, "07_ablations": AblationsNotebook}
@@ -91,3 +93,10 @@ def test_costs_are_told_for_language_models_alone(monkeypatch):
     (judge,) = rl_cost(load("06_orion_grpo", players=players)).to_dict("records")
     assert (teacher["role"], judge["role"]) == ("teacher", "judge")
     assert judge["calls"] == 2 * 3 * 8 * 4 and judge["US dollars"] > 0
+
+
+def test_tables_call_the_small_model_by_its_size():
+    config = base_size(load("05_orion_sft"))
+    model = AutoModelForCausalLM.from_config(config)
+    told = f"small model, {model.num_parameters() / 1e6:.1f}M parameters"
+    assert load("05_orion_sft").base.backbone == told

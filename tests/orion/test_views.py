@@ -9,12 +9,14 @@ import pytest
 from pwagents.data.synthetic.words import TaskTruth
 from pwagents.data.synthetic.world import Truth
 from pwagents.lm.tokens import tokenize_conversation
+from pwagents.notebook.settings import load_settings
 from pwagents.orion.role_play import RolePlay
+from pwagents.orion.settings import SftNotebook
 from pwagents.orion.views import (
     PRINTED,
-    beside_orion,
     by_seed,
     noise_of_seeds,
+    orion_rows,
     profile_effect,
     role_play_outcomes,
     show_card,
@@ -111,15 +113,17 @@ def test_success_by_rank():
 
 
 def test_our_rows_stand_below_the_papers_for_what_was_played():
-    played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0})
-    table = beside_orion(played, "Table 1", ["SFT", "GRPO"], "small model")
+    flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
+    smoke = load_settings("05_orion_sft", SftNotebook, flat | {"stored_runs_only": False})
+    played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0, ("PPO", "u", "a"): 1.0})
+    table = orion_rows(played, "Table 1", ["SFT", "GRPO"], smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
-    assert list(table.index) == [*printed, "SFT (small model)", "GRPO (small model)"]
-    assert {column.split(",")[0] for column, _ in table} == {"search"}
-    result = table["search, result accuracy"]
-    assert result["here"].tolist()[2:] == [50, 100] and result["here"].isna().tolist()[:2] == [True, True]
-    assert result["paper"].notna().tolist() == [True, True, False, False]
-    assert beside_orion(played, "Table 2", ["SFT", "GRPO"], "small model").columns.empty
+    named = [f"small model, 0.5M parameters ({method})" for method in ("SFT", "GRPO")]
+    assert list(table["row"]) == [*printed, *named]
+    assert table["source"].tolist() == ["Orion, Table 1", "Orion, Table 1", "here", "here"]
+    assert table["data"].tolist()[2:] == ["embedded world"] * 2
+    assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100]
+    assert not {"recommend", "review", "overall"} & set(table.columns.get_level_values(0))
 
 
 def test_outcomes_of_a_role_play_begin_with_what_was_kept():

@@ -110,6 +110,9 @@ def test_agents_stand_between_floors_and_the_ceiling():
 
 
 def test_notes_say_whether_the_tested_users_were_trained_on(smoke):
-    assert "60 test tasks of users that no training saw. Backbone: small model;" in circumstances(smoke, 60)
+    assert (
+        "60 test tasks of users that no training saw. Backbone: small model, 0.5M parameters;"
+        in circumstances(smoke, 60)
+    )
     own = replace(smoke, study=replace(smoke.study, training_users=0))
     assert "60 test tasks. Backbone" in circumstances(own, 60)

@@ -31,7 +31,7 @@ def save_table(
 
     Args:
         data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
-            :func:`pwagents.evaluation.paper.beside`; the upper one becomes a heading over its columns. A
+            :func:`pwagents.evaluation.paper.below_paper`; the upper one becomes a heading over its columns. A
             named index becomes the first columns, an unnamed one is dropped.
         note: a line below the table.
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`interval_cells`.

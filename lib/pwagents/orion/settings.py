@@ -86,7 +86,7 @@ class BaseSettings:
     @property
     def backbone(self) -> str:
         """What tables call the model."""
-        return "small model" if self.is_small else model_folder(self.model).name
+        return "small model, 0.5M parameters" if self.is_small else model_folder(self.model).name
 
 
 @settings

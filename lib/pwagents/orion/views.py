@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
-from pwagents.evaluation.paper import beside
+from pwagents.evaluation.paper import Here, below_paper
 from pwagents.evaluation.statistics import noise_floor, paired_test, summarise
 from pwagents.evaluation.tables import Shown
 from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study
 from pwagents.schema import Task
 from pwagents.tasks.ambiguity import WordIndex
@@ -29,7 +30,7 @@ METRICS = {  # columns of episodes -> headings
     "steps": "steps",
     "asks": "questions",
 }
-PRINTED = {  # table of the paper -> our method -> the row that it is compared with
+PRINTED = {  # table of the paper -> our method -> the row of the same training
     "Table 1": {
         "SFT": "Qwen2.5-7B-Instruct (SFT)",
         "PPO": "Qwen2.5-7B-Instruct (SFT + PPO)",
@@ -153,21 +154,19 @@ def circumstances(study: Study) -> str:
     return f"{tasks}, backbone: {base.backbone}."
 
 
-def beside_orion(frame: pd.DataFrame, table: str, methods: Sequence[str], backbone: str) -> pd.DataFrame:
-    """Trained rows of Orion and ours, each in a row of its own, for the tasks that were played here.
+def orion_rows(
+    frame: pd.DataFrame, table: str, methods: Sequence[str], settings: OrionSettings
+) -> pd.DataFrame:
+    """Trained rows of Orion as printed, and ours in rows of their own, for the tasks that were played here.
 
     Args:
         frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
-        table: "Table 1", by task, or "Table 2", overall: without columns unless all three types were played.
-        methods: those of :data:`PRINTED` that are compared.
-        backbone: of our methods, for their rows' names.
+        table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
+        methods: those of :data:`PRINTED` that are shown.
     """
-    ours = {method: f"{method} ({backbone})" for method in methods}
-    both = beside(frame, "Orion", table, ours)
-    both = both[both.index.isin([*(PRINTED[table][method] for method in methods), *ours.values()])]
-    here = both.xs("here", axis=1, level=1)
-    played = here.columns[here.notna().any()]
-    return both[[column for column in both if column[0] in played]]
+    here = Here(settings.base.backbone, settings.data.told)
+    printed = [PRINTED[table][method] for method in methods]
+    return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
 
 
 def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
