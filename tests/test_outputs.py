@@ -84,6 +84,21 @@ def test_no_row_of_a_table_holds_a_papers_numbers_and_ours():
         assert ours[["backbone", "data", "n", "grader"]].notna().all(axis=None), name
 
 
+def test_no_training_has_a_p_from_tasks_alone():
+    """One seed each: differences of these policies. What other trainings would give, seeds alone can tell."""
+    for name in ("04_differences", "05_tests", "06_tests", "06_shuffled_profiles"):
+        assert "p" not in table(name), name
+
+
+def test_intervals_of_shares_lie_between_0_and_1():
+    shares = ("result_final", "result_official", "function_accuracy", "step_accuracy")
+    for path in sorted((FOLDER / "figures").glob("*.csv")):
+        data = pd.read_csv(path)
+        if {"metric", "low", "high"} <= set(data):
+            data = data[data["metric"].isin(shares)].dropna(subset=["low"])
+            assert (data["low"] >= 0).all() and (data["high"] <= 1).all(), path.stem
+
+
 def printed(name):
     """All that the cells of a notebook printed."""
     cells = nbformat.read(FOLDER / "notebooks" / f"{name}.ipynb", as_version=4).cells

@@ -110,6 +110,8 @@ def test_interval_cells():
         {"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, np.nan], "high": [0.6, np.nan, 1]}
     )
     assert interval_cells(summary, decimals=2).tolist() == ["0.50 ±0.10", "0.25", None]
+    cut = pd.DataFrame({"mean": [0.02], "low": [0.0], "high": [0.06]})
+    assert interval_cells(cut, decimals=2).tolist() == ["0.02 (0.00 to 0.06)"]
 
 
 def test_columns_of_two_levels_have_a_heading_over_them(saved):
