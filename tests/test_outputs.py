@@ -54,8 +54,8 @@ def test_negative_controls_are_exactly_zero():
     assert (gains["as configured"] > 0).all()
 
 
-def test_the_ceiling_is_far_from_the_floor():
-    means = table("01_floor_and_ceiling").set_index(["type", "method"])["mean"]
+def test_the_oracle_is_far_from_chance():
+    means = table("01_references").set_index(["type", "method"])["mean"]
     assert means["search", "oracle"] > 0.95 and means["search", "random"] < 0.1
     assert means["recommend", "oracle"] > means["recommend", "repeat"] > means["recommend", "random"]
 

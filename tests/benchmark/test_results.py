@@ -34,16 +34,6 @@ def test_a_frame_of_runs_has_their_names():
     assert list(frame["method"]) == ["A", "B"]
 
 
-def test_what_bounds_stands_around_and_what_does_not_is_called_a_reference():
-    columns = ["method", "task_id", "user_id", "type", "result_accuracy"]
-    rows = [(name, "1", "u", "search", 0.1) for name in ("random", "instruction alone", "oracle")]
-    bounds = pd.DataFrame(rows, columns=columns)
-    frame = results.with_bounds(results.frame_of({"A": [record("1")]}), bounds)
-    expected = ["Floor: random", "Reference: instruction alone", "A", "Ceiling: oracle"]
-    assert list(frame["method"]) == expected
-    assert frame["result_official"].notna().sum() == 3, "the record has no grade here"
-
-
 @pytest.fixture
 def outcomes():
     """Two methods on two users' tasks under both protocols; only "with" gains by hindsight."""

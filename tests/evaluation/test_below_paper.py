@@ -1,5 +1,6 @@
 """The papers' tables with ours below: whose each row is, the right column and unit, and nothing invented."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -109,3 +110,6 @@ def test_an_episode_without_a_score_does_not_count():
     some = episodes("SFT")
     some.loc[0, list(METRICS)] = None
     assert below_paper(some, "Orion", "Table 1", SMALL)["n"].iloc[-1] == 5
+    graded_by_result_alone = episodes("a reference").assign(function_accuracy=np.nan, steps=np.nan)
+    row = below_paper(graded_by_result_alone, "PersonalWAB", "Table 3", SMALL).iloc[-1]
+    assert row["n", ""] == 6 and row["search", "result accuracy"] == pytest.approx(0.4)

@@ -29,8 +29,6 @@ MULTI_TURN = {
     "steps": "steps",
 }
 PROTOCOLS = {"leak_free": "leak-free", "as_published": "as published"}  # as tables call them
-# Other rows without a method bound nothing: they are called references.
-FLOORS, CEILINGS = ("random", "popularity"), ("oracle",)
 
 
 def frame_of(runs: Runs) -> pd.DataFrame:
@@ -48,20 +46,6 @@ def distinct(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
     sets = "; ".join(" = ".join(names) for names in same.values() if len(names) > 1)
     line = f"One row for methods that played the same episodes, as the policy reads no prompt: {sets}."
     return {name: runs[name] for name in same}, line if sets else ""
-
-
-def with_bounds(results: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
-    """The results between floors and references, which come first, and ceilings.
-
-    Args:
-        results: one row an episode.
-        bounds: one row a task and method, as of :meth:`pwagents.benchmark.study.Study.bounds`.
-    """
-    kinds = dict.fromkeys(FLOORS, "Floor") | dict.fromkeys(CEILINGS, "Ceiling")
-    named = bounds["method"].map(lambda method: f"{kinds.get(method, 'Reference')}: {method}")
-    bounds = bounds.assign(method=named).rename(columns={"result_accuracy": "result_official"})
-    above = named.str.startswith("Ceiling")
-    return in_order(pd.concat([bounds[~above], results, bounds[above]], ignore_index=True))
 
 
 def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Here) -> list[dict[str, Any]]:

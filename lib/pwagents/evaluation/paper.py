@@ -143,7 +143,8 @@ def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[
     means, _ = by_task(frame, METRICS[paper])
     if frame["type"].nunique() < len(TASK_TYPES):
         means = means.drop(columns="overall", level=0, errors="ignore")
-    scored = frame.dropna(subset=[next(reversed(METRICS[paper]))])
+    result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
+    scored = frame.dropna(subset=[result])
     facts = pd.DataFrame({"source": "here", "row": means.index}, index=means.index)
     facts["row"] = [f"{here.backbone} ({method})" if here.backbone else method for method in means.index]
     facts["backbone"], facts["data"] = here.backbone or "none", here.data
