@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation.metrics import GRADER_VERSION
-from pwagents.evaluation.paper import Here, below_paper, paper_table
+from pwagents.evaluation.paper import Here, below_paper, orders, paper_table
 
 METRICS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
 COLUMNS = ["method", "task_id", "user_id", "type", *METRICS]
@@ -104,6 +104,14 @@ def test_what_was_not_played_has_no_column_and_a_mean_over_fewer_tasks_is_not_th
     assert [*both.drop(columns=FACTS, level=0).columns.unique(0)] == types
     overall = below_paper(some, "Orion", "Table 2", SMALL)
     assert overall.drop(columns=FACTS, level=0).empty or "overall" not in overall.columns.unique(0)
+
+
+def test_the_order_of_rows_is_told_from_the_numbers_themselves():
+    both = below_paper(episodes("PUMA", "w/o SFT"), "PersonalWAB", "Table 5", Here("", "embedded world"))
+    theirs, ours = orders(both, "overall", "result accuracy").splitlines()
+    expected = "PUMA 0.406 > w/o DPO 0.399 > w/o Task-specific Memory 0.373 > w/o SFT 0.054"
+    assert theirs == f"PersonalWAB, Table 5, overall, result accuracy: {expected}"
+    assert ours == "here, overall, result accuracy: w/o SFT 0.5 > PUMA 0.4"
 
 
 def test_an_episode_without_a_score_does_not_count():

@@ -137,6 +137,20 @@ def below_paper(
     return pd.concat([facts, theirs.astype(float)], axis=1).reset_index(drop=True)
 
 
+def orders(table: pd.DataFrame, task: str, metric: str) -> str:
+    """The paper's rows and ours in the order of one column, the best first, a line each.
+
+    Args:
+        table: of :func:`below_paper`.
+    """
+    lines = []
+    for source, rows in table.groupby("source", sort=False):
+        best = rows.sort_values((task, metric), ascending=False, kind="stable")
+        told = [f"{row} {value:.3g}" for row, value in zip(best["row"], best[task, metric], strict=True)]
+        lines.append(f"{source}, {task}, {metric}: {' > '.join(told)}")
+    return "\n".join(lines)
+
+
 def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Our means in the unit of a paper's table, a row a method, and what the rows say of themselves."""
     frame = frame.assign(**{metric: 100 * frame[metric] for metric in _in_percent(paper, table)})
