@@ -1,6 +1,7 @@
 """The numbers printed in the papers, one row a table cell, in ``targets.csv`` beside this module.
 
-``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering,
+``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering (for
+Persona2Web, of which no table is at hand, what the numbers are about), ``source`` where the value was read,
 ``row`` the row's name without its citation number, ``task`` search, recommend, review, overall, or empty.
 Values stand as printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares (0 to 1), Orion in
 percent.
@@ -9,6 +10,11 @@ Departures from the print: Table 2 of PersonalWAB has its unnamed token averages
 and cells that span train and test as ``all``; Table 2 of Orion heads its steps with (%), here they are steps.
 The check mark of PersonalWAB's Table 1 is ``yes``, its crosses ``no``. Persona2Web's row (table "summary")
 puts its text in the terms of that table: one query a task, real websites, users' own histories.
+
+Persona2Web's numbers are of a long summary of the paper and of third-party notes on it, which conflict in
+places: the correlation of the meta-evaluation is Spearman's in the summary and Pearson's in the notes, and
+the mean SR of level 2 (.078) is not that of Browser-Use's ten rows with a history. Noise and the drop of SR
+in three months are told as "about 10%", the latter without saying of what.
 
 Our numbers stand in rows of their own below the printed ones (:func:`below_paper`), which say what they are.
 """
@@ -72,7 +78,7 @@ _PLACE = ["paper", "table", "row", "column", "task"]
 
 
 def load_targets() -> pd.DataFrame:
-    """All cells: ``paper, table, row, column, task, value, unit``; a value is a float, or a str for text."""
+    """All cells: ``paper, table, row, column, task, value, unit, source``; a value is a float, or text."""
     return _targets().copy()
 
 
