@@ -1,12 +1,13 @@
-"""Floors, references and ceilings."""
+"""What needs no method."""
 
+import pandas as pd
 import pytest
 
 from pwagents.benchmark import bounds
 from pwagents.embedding import Embedder
 
 
-def test_product_bounds_have_floor_and_ceiling_of_their_task(world, engine):
+def test_references_go_from_chance_to_knowing_the_answer(world, engine):
     frame = bounds.product_bounds(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
     methods = frame.groupby("type")["method"].unique().map(set)
     assert methods["search"] == {"random", "popularity", "instruction alone", "oracle"}
@@ -16,7 +17,7 @@ def test_product_bounds_have_floor_and_ceiling_of_their_task(world, engine):
     assert by_type["recommend", "repeat"] > by_type["recommend", "popularity"]
 
 
-def test_recommendation_ceiling_counts_targets_bought_in_the_train_period(world, engine):
+def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period(world, engine):
     benchmark = world.benchmark
     frame = bounds.product_bounds(benchmark, engine, benchmark.tasks["test"], seed=0)
     bought = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
@@ -31,3 +32,15 @@ def test_review_bounds(world):
     frame = frame.groupby("method")["result_accuracy"].mean()
     assert frame["oracle"] == pytest.approx(1.0)
     assert 0 < frame["random"] < frame["same product"] < 1
+
+
+def test_agents_stand_among_references_and_above_the_one_that_knows_the_answer():
+    results = pd.DataFrame({"method": ["PUMA"], "type": ["search"], "result_official": [0.4]})
+    references = pd.DataFrame(
+        [("oracle", "search", 1.0), ("random", "search", 0.0), ("instruction alone", "search", 0.5)],
+        columns=["method", "type", "result_accuracy"],
+    )
+    table = bounds.with_references(results, references)
+    names = [f"Reference: {name}" for name in ("random", "instruction alone", "oracle")]
+    assert list(table["method"]) == [*names[:2], "PUMA", names[2]]
+    assert list(table["result_official"]) == [0.0, 0.5, 0.4, 1.0]

@@ -1,4 +1,4 @@
-"""What a benchmark holds: its statistics beside the paper's, and one user to be read."""
+"""What a benchmark holds: its statistics below the paper's, and one user to be read."""
 
 import matplotlib
 import pandas as pd
@@ -27,12 +27,13 @@ def test_history_table_ends_with_the_latest_behaviour(world):
     assert list(table["review"]) == [b.review.text for b in world.benchmark.train_period(user)[-3:]]
 
 
-def test_statistics_stand_beside_the_papers(world):
-    table = describe.statistics_beside_paper(world.benchmark)
-    assert table.loc["Products", ("train", "paper")] == table.loc["Products", ("test", "paper")] == 8236
-    assert table.loc["Users", ("test", "here")] == len({t.user_id for t in world.benchmark.tasks["test"]})
-    assert table.loc["Avg. profile tokens"].isna().tolist() == [False, True, False, True]  # not counted here
-    assert table.loc["Products that are a target"].isna().tolist() == [True, False, True, False]
+def test_statistics_stand_below_the_papers_in_rows_of_their_own(world):
+    table = describe.statistics_below_paper(world.benchmark, "embedded world")
+    paper, here = table.loc["PersonalWAB, Table 2"], table.loc["here, embedded world"]
+    assert paper["Products"].tolist() == [8236, 8236] and len(table) == 4
+    assert here.loc["test", "Users"] == len({t.user_id for t in world.benchmark.tasks["test"]})
+    assert here["Avg. profile tokens"].isna().all() and paper["Avg. profile tokens"].notna().all()
+    assert paper["Products that are a target"].isna().all()
 
 
 def test_bars_of_instructions_hold_their_number():

@@ -8,17 +8,17 @@ from pwagents.profiles.types import GlobalProfile, UserProfiles
 from pwagents.schema import UserProfile
 
 
-def test_every_make_has_a_text_of_every_user_and_only_the_world_knows_the_ceiling(world):
+def test_every_make_has_a_text_of_every_user_and_only_the_world_knows_true_preferences(world):
     benchmark = world.benchmark
     facts = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
     histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:4]}
     profiles = {user: UserProfiles(user, GlobalProfile(facts=facts)) for user in histories}
     known = profiles_compared(histories, profiles, benchmark.products, world.truth)
     unknown = profiles_compared(histories, profiles, benchmark.products, None)
-    assert set(known) - set(unknown) == {"true preferences (ceiling)"}
+    assert set(known) - set(unknown) == {"true preferences (reference)"}
     assert all(set(texts) == set(histories) and all(texts.values()) for texts in known.values())
     interests = world.truth.people[next(iter(histories))].interests
-    assert len(known["true preferences (ceiling)"][next(iter(histories))]) == len(interests)
+    assert len(known["true preferences (reference)"][next(iter(histories))]) == len(interests)
 
 
 def test_gains_are_told_for_all_users_and_for_those_with_long_histories():

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import results
+from pwagents.evaluation.paper import Here
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.notebook.run import Run
 from pwagents.schema import Action, Observation, Step, Trajectory
@@ -33,16 +34,6 @@ def test_a_frame_of_runs_has_their_names():
     assert list(frame["method"]) == ["A", "B"]
 
 
-def test_what_bounds_stands_around_and_what_does_not_is_called_a_reference():
-    columns = ["method", "task_id", "user_id", "type", "result_accuracy"]
-    rows = [(name, "1", "u", "search", 0.1) for name in ("random", "instruction alone", "oracle")]
-    bounds = pd.DataFrame(rows, columns=columns)
-    frame = results.with_bounds(results.frame_of({"A": [record("1")]}), bounds)
-    expected = ["Floor: random", "Reference: instruction alone", "A", "Ceiling: oracle"]
-    assert list(frame["method"]) == expected
-    assert frame["result_official"].notna().sum() == 3, "the record has no grade here"
-
-
 @pytest.fixture
 def outcomes():
     """Two methods on two users' tasks under both protocols; only "with" gains by hindsight."""
@@ -65,11 +56,17 @@ def test_gains_are_paired_by_task(outcomes):
     assert hindsight.to_dict() == {"without": 0.0, "with": 0.25}
 
 
-def test_the_papers_rows_come_first_and_each_row_says_whose_it_is():
-    frame = results.frame_of({"A": [record("1")]}).assign(function_accuracy=1.0, result_official=0.5)
-    table = results.below_paper(frame, "synthetic")
-    assert table.index[-1] == "A (here, synthetic)"
-    assert all(row.endswith(" (paper)") for row in table.index[:-1]) and len(table) == 9
+def test_prompting_tables_have_ours_in_rows_of_their_own():
+    frame = results.frame_of({"No memory": [record("1")], "ChatShop": [record("1")]})
+    frame = frame.assign(
+        function_accuracy=1.0, step_accuracy=1.0, result_official=0.5, result_final=0.5, steps=1
+    )
+    tables = results.prompting_tables(frame, frame, Here("gpt-4o", "embedded world"))
+    shown = {table["name"]: table["data"] for table in tables}
+    ours = {name: list(data.loc[data["source"] == "here", "row"]) for name, data in shown.items()}
+    assert ours["table_3"] == ours["table_4"] == ["gpt-4o (No memory)"]
+    assert ours["orion_table_1"] == ["gpt-4o (No memory)", "gpt-4o (ChatShop)"]
+    assert [len(shown[name]) for name in ours] == [8 + 1, 9 + 1, 15 + 2]
 
 
 def test_outcomes_are_a_table_where_something_was_not_scored_and_else_a_line(tmp_path, capsys):

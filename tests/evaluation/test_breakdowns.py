@@ -4,11 +4,13 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation.breakdowns import (
+    BEYOND,
     by_task,
-    comparisons,
     in_order,
     sample_tasks,
+    seed_comparisons,
     target_ranks,
+    trained_differences,
     with_breakdowns,
 )
 from pwagents.evaluation.records import EpisodeRecord
@@ -38,17 +40,33 @@ def test_no_overall_for_a_method_that_covers_fewer_tasks():
 def test_comparisons_are_paired_by_type_and_overall():
     rows = [("a", t, u, f"{u}{t}", 1.0) for t in TASK_TYPES for u in ("u", "v")]
     rows += [("b", t, u, f"{u}{t}", 0.5) for t in TASK_TYPES for u in ("u", "v")]
-    table = comparisons(frame_of(rows), {"a - b": ("a", "b")}, "m")
+    table = trained_differences(frame_of(rows), {"a - b": ("a", "b")}, "m")
     assert list(table["task"]) == ["search", "recommend", "review", "overall"]
     by_type = table.set_index("task")
     assert by_type.loc["search", "difference"] == pytest.approx(0.5)
     assert list(by_type["n_tasks"]) == [2, 2, 2, 6]
+    assert "p" not in table, "tasks tell of these policies, not of how they were trained"
+
+
+def test_a_difference_is_set_against_what_seeds_alone_may_make():
+    rows = [(m, "search", u, u, v) for m, v in (("a", 0.6), ("b", 0.5), ("c", 0.1)) for u in ("u", "v")]
+    pairs = {"a - b": ("a", "b"), "c - a": ("c", "a")}
+    assert trained_differences(frame_of(rows), pairs, "m", seed_noise=0.14)[BEYOND].tolist() == ["no", "yes"]
+    assert BEYOND not in trained_differences(frame_of(rows), pairs, "m")
+
+
+def test_methods_are_compared_over_seeds_by_type_and_overall():
+    rows = [(m, t, "u", t, v) for m, v in (("a", 0.6), ("b", 0.5)) for t in ("search", "review")]
+    seeds = [frame_of(rows).assign(seed=seed, m=lambda f, s=seed: f["m"] * (1 + s)) for seed in (0, 1)]
+    table = seed_comparisons(pd.concat(seeds), {"a - b": ("a", "b")}, "m")
+    assert table["task"].tolist() == ["search", "review", "overall"] and set(table["n_seeds"]) == {2}
+    assert table["difference"].tolist() == pytest.approx([0.15] * 3)
 
 
 def test_comparisons_name_no_task_that_was_not_played():
     rows = [("a", "search", "u", "s", 1.0), ("a", "search", "v", "t", 1.0)]
     rows += [("b", "search", "u", "s", 0.5), ("b", "search", "v", "t", 0.5)]
-    (row,) = comparisons(frame_of(rows), {"a - b": ("a", "b")}, "m").to_dict("records")
+    (row,) = trained_differences(frame_of(rows), {"a - b": ("a", "b")}, "m").to_dict("records")
     assert (row["comparison"], row["task"], row["difference"], row["n_tasks"]) == ("a - b", "search", 0.5, 2)
 
 

@@ -1,5 +1,7 @@
 """Intervals and tests against hand-computed cases, scipy where users have one task, and a simulation."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pwagents.evaluation.statistics import mean_interval, noise_floor, paired_test, summarise
+from pwagents.evaluation.statistics import mean_interval, noise_floor, over_seeds, paired_test, summarise
 
 values_and_users = st.lists(
     st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
@@ -75,17 +77,45 @@ def test_coverage_is_near_its_level_where_ignoring_users_is_far_off():
     assert naive_hits / 600 < 0.8
 
 
-def test_paired_test_by_scipy():
+def of_two(a, b):
+    rows = [("a", f"t{i}", f"u{i}", x) for i, x in enumerate(a)]
+    return frame_of(rows + [("b", f"t{i}", f"u{i}", x) for i, x in enumerate(b)])
+
+
+def test_paired_difference_by_scipy():
     rng = np.random.default_rng(1)
     a, b = rng.random(15), rng.random(15)
-    rows = [("a", f"t{i}", f"u{i}", x) for i, x in enumerate(a)]
-    rows += [("b", f"t{i}", f"u{i}", x) for i, x in enumerate(b)]
-    result = paired_test(frame_of(rows), "accuracy", "a", "b")
-    expected = stats.ttest_rel(a, b)
+    result = paired_test(of_two(a, b), "accuracy", "a", "b")
     assert result.difference == pytest.approx((a - b).mean())
-    assert result.p == pytest.approx(expected.pvalue)
-    assert (result.low, result.high) == pytest.approx(expected.confidence_interval())
+    assert (result.low, result.high) == pytest.approx(stats.ttest_rel(a, b).confidence_interval())
     assert (result.n_tasks, result.n_users, result.n_left_out) == (15, 15, 0)
+
+
+def test_p_counts_all_combinations_of_users_signs():
+    # Four of 100 users differ, by .4, .3, .2 and -.1: of the 16 signed sums, 4 are as far from 0.
+    a = [0.4, 0.3, 0.2, 0.0, *[0.5] * 96]
+    b = [0.0, 0.0, 0.0, 0.1, *[0.5] * 96]
+    signs = list(product((1, -1), repeat=4))
+    as_far = sum(abs(np.dot(each, (0.4, 0.3, 0.2, -0.1))) >= 0.8 - 1e-9 for each in signs)
+    assert paired_test(of_two(a, b), "accuracy", "a", "b").p == as_far / 16 == 0.25
+    assert stats.ttest_rel(a, b).pvalue < 0.15, (
+        "a t-test over 100 users takes these few for more than they are"
+    )
+
+
+def test_p_over_many_users_is_close_to_that_of_a_t_test_and_the_same_at_every_call():
+    rng = np.random.default_rng(3)
+    a = rng.random(200)
+    b = a - 0.02 + 0.2 * rng.normal(size=200)
+    p = paired_test(of_two(a, b), "accuracy", "a", "b").p
+    assert p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.02)
+    assert p == paired_test(of_two(a, b), "accuracy", "a", "b").p
+
+
+def test_p_flips_users_not_tasks():
+    """Three users with twenty tasks each: eight combinations of signs, so p is not below a quarter."""
+    rows = [(m, f"u{u}-{t}", f"u{u}", float(m == "a")) for m in "ab" for u in range(3) for t in range(20)]
+    assert paired_test(frame_of(rows), "accuracy", "a", "b").p == 0.25
 
 
 def test_paired_test_averages_seeds_and_counts_what_it_leaves_out():
@@ -103,7 +133,7 @@ def test_paired_test_averages_seeds_and_counts_what_it_leaves_out():
     assert (result.n_tasks, result.n_users, result.n_left_out) == (2, 2, 1)
 
 
-@pytest.mark.parametrize(("gap", "p"), [(0.0, 1.0), (0.5, 0.0)])
+@pytest.mark.parametrize(("gap", "p"), [(0.0, 1.0), (0.5, 2 / 16)])
 def test_paired_test_without_spread(gap, p):
     rows = [(m, f"t{i}", f"u{i}", 0.25 + gap * (m == "a")) for m in "ab" for i in range(4)]
     assert paired_test(frame_of(rows), "accuracy", "a", "b").p == p
@@ -137,6 +167,46 @@ def test_summarise_has_a_row_per_group_and_metric_and_counts_missing():
     assert np.isnan(second["mean"]) and (second["n_tasks"], second["n_missing"]) == (0, 1)
 
 
+def test_intervals_of_shares_stay_within_their_range_and_others_are_as_they_come():
+    values = [("a", f"t{i}", f"u{i}", 1.0 - (i == 0)) for i in range(5)]
+    values += [("b", f"t{i}", f"u{i}", float(i == 0)) for i in range(5)]
+    rows = pd.DataFrame(values, columns=["method", "task_id", "user_id", "result_final"])
+    summary = summarise(rows.assign(steps=rows["result_final"]), ["method"], ["result_final", "steps"])
+    shares, steps = (summary[summary["metric"] == m].set_index("method") for m in ("result_final", "steps"))
+    assert shares.loc["a", "high"] == 1.0 and shares.loc["b", "low"] == 0.0
+    assert steps.loc["a", "high"] > 1.0 and steps.loc["b", "low"] < 0.0
+    assert shares.loc["a", "low"] == steps.loc["a", "low"]
+
+
+def of_seeds(a, b, n_tasks=50):
+    """Methods a and b with a mean for each seed, over tasks that hardly differ."""
+    return pd.DataFrame(
+        [
+            {"method": m, "seed": s, "task_id": f"t{t}", "user_id": f"u{t}", "score": mean + (-1) ** t * 0.01}
+            for m, means in (("a", a), ("b", b))
+            for s, mean in enumerate(means)
+            for t in range(n_tasks)
+        ]
+    )
+
+
+def test_methods_of_training_are_compared_over_seeds_not_over_tasks():
+    a, b = (0.874, 0.874, 0.852), (0.737, 0.854, 0.848)
+    frame = of_seeds(a, b)
+    result, expected = over_seeds(frame, "score", "a", "b"), stats.ttest_rel(a, b)
+    assert result.difference == pytest.approx(np.mean(a) - np.mean(b)) and result.n_seeds == 3
+    assert result.p == pytest.approx(expected.pvalue) and result.p > 0.3
+    assert (result.low, result.high) == pytest.approx(expected.confidence_interval())
+    more = over_seeds(of_seeds(a, b, n_tasks=400), "score", "a", "b")
+    assert more.p == pytest.approx(result.p), "more tasks make no more seeds"
+
+
+def test_one_seed_says_nothing_of_the_method():
+    result = over_seeds(of_seeds([0.9], [0.1]), "score", "a", "b")
+    assert result.difference == pytest.approx(0.8) and result.n_seeds == 1
+    assert np.isnan([result.low, result.high, result.p]).all()
+
+
 def test_summarise_over_everything():
     frame = frame_of([("a", "t1", "u1", 1.0), ("b", "t2", "u2", 0.0)])
     assert summarise(frame, by=[], metrics=["accuracy"])["mean"].tolist() == [0.5]
@@ -155,3 +225,8 @@ def test_noise_floor_by_hand():
     assert (row["seeds"], row["mean"], row["sd"], row["largest"]) == (3, pytest.approx(0.5), 0.0, 0.0)
     # differences -.5, 0, .5 of three users: standard error .5 / sqrt(3), t with 2 degrees of freedom
     assert row["must_exceed"] == pytest.approx(4.302653 * 0.5 / 3**0.5, rel=1e-6)
+
+
+def test_seeds_that_never_differ_have_a_noise_of_zero_without_a_sign():
+    frame = of_seeds([0.5, 0.5], [0.5, 0.5])
+    assert noise_floor(frame, "score")["must_exceed"].map(str).tolist() == ["0.0", "0.0"]

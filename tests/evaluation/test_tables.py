@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pwagents.evaluation.paper import side_by_side
 from pwagents.evaluation.tables import interval_cells, save_table
 
 EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"
@@ -111,21 +110,14 @@ def test_interval_cells():
         {"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, np.nan], "high": [0.6, np.nan, 1]}
     )
     assert interval_cells(summary, decimals=2).tolist() == ["0.50 ±0.10", "0.25", None]
+    cut = pd.DataFrame({"mean": [0.02], "low": [0.0], "high": [0.06]})
+    assert interval_cells(cut, decimals=2).tolist() == ["0.02 (0.00 to 0.06)"]
 
 
-def test_paper_stands_beside_what_was_measured(saved):
-    def frame(rows, **columns):
-        return pd.DataFrame(columns, index=pd.Index(rows, name="method"), dtype=float)
-
-    paper = frame(["PUMA", "ReAct"], accuracy=[0.4, 0.3], steps=[3, 5])
-    measured = frame(["ours", "PUMA"], accuracy=[0.2, 0.1])
-    both = side_by_side(measured, paper)
-    csv, html, tex = saved(both, missing="not run")
-    assert csv.splitlines() == [
-        "method,accuracy: paper,accuracy: here,steps: paper,steps: here",
-        "PUMA,0.4,0.1,3,",
-        "ReAct,0.3,,5,",
-        "ours,,0.2,,",
-    ]
+def test_columns_of_two_levels_have_a_heading_over_them(saved):
+    columns = pd.MultiIndex.from_tuples([("source", ""), ("search", "result"), ("review", "result")])
+    rows = [("a paper", 0.4, np.nan), ("here", 0.1, 0.3)]
+    csv, html, tex = saved(pd.DataFrame(rows, columns=columns), missing="not run")
+    assert csv.splitlines() == ["source,search: result,review: result", "a paper,0.4,", "here,0.1,0.3"]
     assert html.count('<span class="gt_column_spanner">') == 2 and "not run" in html
-    assert "method & paper & here & paper & here" in tex
+    assert "source & result & result" in tex

@@ -1,13 +1,18 @@
 """Settings of Orion's notebooks: what follows from several groups, and what is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
+from transformers import AutoModelForCausalLM
 
 from pwagents.notebook.settings import load_settings
 from pwagents.orion.players import rl_cost, sft_cost
 from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
+from pwagents.orion.train import base_size
 
+REFERENCE = Path(__file__).parents[2] / "outputs" / "reference" / "tables"
 FLAT = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
 NOTEBOOKS = {"05_orion_sft": SftNotebook, "06_orion_grpo": GrpoNotebook, "07_ablations": AblationsNotebook}
 
@@ -91,3 +96,18 @@ def test_costs_are_told_for_language_models_alone(monkeypatch):
     (judge,) = rl_cost(load("06_orion_grpo", players=players)).to_dict("records")
     assert (teacher["role"], judge["role"]) == ("teacher", "judge")
     assert judge["calls"] == 2 * 3 * 8 * 4 and judge["US dollars"] > 0
+
+
+@pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])
+def test_the_noise_of_seeds_is_the_one_that_notebook_07_has_measured(notebook):
+    """Where the reference results are made again and this fails, the number in params/laptop is old."""
+    measured = pd.read_csv(REFERENCE / "07_noise_floor.csv").iloc[:, -1].max()
+    assert load(notebook, "laptop").study.seed_noise == pytest.approx(measured, abs=0.005)
+    assert load(notebook).study.seed_noise is None, "not measured at smoke"
+
+
+def test_tables_call_the_small_model_by_its_size():
+    config = base_size(load("05_orion_sft"))
+    model = AutoModelForCausalLM.from_config(config)
+    told = f"small model, {model.num_parameters() / 1e6:.1f}M parameters"
+    assert load("05_orion_sft").base.backbone == told

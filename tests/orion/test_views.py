@@ -9,12 +9,16 @@ import pytest
 from pwagents.data.synthetic.words import TaskTruth
 from pwagents.data.synthetic.world import Truth
 from pwagents.lm.tokens import tokenize_conversation
+from pwagents.notebook.settings import load_settings
 from pwagents.orion.role_play import RolePlay
+from pwagents.orion.settings import SftNotebook
 from pwagents.orion.views import (
     PRINTED,
-    beside_orion,
     by_seed,
+    must_exceed,
     noise_of_seeds,
+    of_one_seed,
+    orion_rows,
     profile_effect,
     role_play_outcomes,
     show_card,
@@ -70,14 +74,17 @@ def test_ambiguity_goes_from_what_says_most_to_what_says_least(catalogue):
     assert with_ambiguity(episodes, tasks, WordIndex(catalogue.products), None)["untold"].isna().all()
 
 
-def test_seeds_are_shown_and_pooled_by_task():
+def test_seeds_are_shown_and_are_the_unit_of_the_interval():
     rows = {("m", "u", "a"): 0.0, ("m", "v", "b"): 1.0}, {("m", "u", "a"): 1.0, ("m", "v", "b"): 1.0}
     both = pd.concat([frame(values).assign(seed=seed) for seed, values in enumerate(rows)])
     (row,) = by_seed(both, "result_final").to_dict("records")
     assert (row["seed 0"], row["seed 1"], row["mean"]) == (0.5, 1.0, 0.75)
     assert row["sd"] == pytest.approx(0.5 / 2**0.5)
-    # tasks' means .5 and 1 of two users: standard error .25, t with 1 degree of freedom
-    assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.25, rel=1e-4)
+    # seeds' means .5 and 1: standard error .25, t with 1 degree of freedom reaches beyond all shares
+    assert (row["low"], row["high"]) == (0.0, 1.0)
+    near = pd.concat([frame({("m", "u", "a"): v}).assign(seed=i) for i, v in enumerate((0.50, 0.52))])
+    (row,) = by_seed(near, "result_final").to_dict("records")
+    assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)
 
 
 def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
@@ -93,7 +100,7 @@ def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
     )
     effect = profile_effect(played, "SFT", "RL", "result_final")
     assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.0, 0.1, 0.3])
-    assert set(effect["n_tasks"]) == {2}
+    assert set(effect["n_tasks"]) == {2} and "p" not in effect
 
 
 def test_success_by_rank():
@@ -111,15 +118,17 @@ def test_success_by_rank():
 
 
 def test_our_rows_stand_below_the_papers_for_what_was_played():
-    played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0})
-    table = beside_orion(played, "Table 1", ["SFT", "GRPO"], "small model")
+    flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
+    smoke = load_settings("05_orion_sft", SftNotebook, flat | {"stored_runs_only": False})
+    played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0, ("PPO", "u", "a"): 1.0})
+    table = orion_rows(played, "Table 1", ["SFT", "GRPO"], smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
-    assert list(table.index) == [*printed, "SFT (small model)", "GRPO (small model)"]
-    assert {column.split(",")[0] for column, _ in table} == {"search"}
-    result = table["search, result accuracy"]
-    assert result["here"].tolist()[2:] == [50, 100] and result["here"].isna().tolist()[:2] == [True, True]
-    assert result["paper"].notna().tolist() == [True, True, False, False]
-    assert beside_orion(played, "Table 2", ["SFT", "GRPO"], "small model").columns.empty
+    named = [f"small model, 0.5M parameters ({method})" for method in ("SFT", "GRPO")]
+    assert list(table["row"]) == [*printed, *named]
+    assert table["source"].tolist() == ["Orion, Table 1", "Orion, Table 1", "here", "here"]
+    assert table["data"].tolist()[2:] == ["embedded world"] * 2
+    assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100]
+    assert not {"recommend", "review", "overall"} & set(table.columns.get_level_values(0))
 
 
 def test_outcomes_of_a_role_play_begin_with_what_was_kept():
@@ -134,6 +143,13 @@ def test_the_noise_of_seeds_has_headings_that_are_read():
     )
     table = noise_of_seeds(both, "result_final")
     assert not any("_" in heading for heading in table) and list(table)[:3] == ["method", "seeds", "mean"]
+    assert must_exceed(table, "m") == 0.0
+    assert must_exceed(noise_of_seeds(both[both["seed"] == 0], "result_final"), "m") is None
+
+
+def test_a_note_on_one_seed_tells_the_noise_where_it_was_measured():
+    assert of_one_seed(0.14).endswith("Noise of seeds (notebook 07): 0.14.")
+    assert of_one_seed(None).endswith("not measured at this preset.")
 
 
 def test_what_is_learned_from_is_shown_escaped_with_inline_styles(tokenizer):

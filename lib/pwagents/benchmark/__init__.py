@@ -1,5 +1,5 @@
 """What notebooks 01 to 03 measure of a benchmark.
 
-Its people and tasks, floors and references, profiles, simulators, sessions, and how easily agents are led
+Its people and tasks, references, profiles, simulators, sessions, and how easily agents are led
 astray.
 """

@@ -1,4 +1,7 @@
-"""Floors and ceilings: how well nobody at all, and somebody who knows the answer, would do."""
+"""References: what answers reach that need no method, from chance to knowing the answer.
+
+They are no bounds: an agent may do worse than chance, and better than a query by the target's title.
+"""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -8,6 +11,7 @@ from heapq import nsmallest
 import pandas as pd
 
 from pwagents.embedding import Embedder
+from pwagents.evaluation.breakdowns import in_order
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.web.functions import RESULTS
@@ -55,6 +59,19 @@ def product_bounds(
         for method, ranking in rankings.items():
             rows.append((method, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """The results below the references, and above the one that knows the answer.
+
+    Args:
+        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
+        references: from this module.
+    """
+    named = references.assign(method="Reference: " + references["method"])
+    named = named.rename(columns={"result_accuracy": "result_official"})
+    knowing = references["method"] == "oracle"
+    return in_order(pd.concat([named[~knowing], results, named[knowing]], ignore_index=True))
 
 
 def _train_purchases(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:

@@ -5,7 +5,7 @@ import pandas as pd
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import count_tokens
 from pwagents.evaluation.figures import plot_bars
-from pwagents.evaluation.paper import paper_table, side_by_side
+from pwagents.evaluation.paper import paper_table
 from pwagents.schema import TASK_TYPES, Benchmark
 from pwagents.web.documents import product_text
 
@@ -40,13 +40,20 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("row")
 
 
-def statistics_beside_paper(benchmark: Benchmark) -> pd.DataFrame:
-    """:func:`benchmark_statistics` beside PersonalWAB's Table 2; what one of the two does not count is
-    missing."""
+def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
+    """PersonalWAB's Table 2 as printed, and :func:`benchmark_statistics` in rows of their own.
+
+    Args:
+        data: what our rows call the benchmark.
+
+    Returns:
+        A row a source and split, a column a statistic; what one of the two does not count is missing.
+    """
     paper = paper_table("PersonalWAB", "Table 2").droplevel("task", axis=1)
     # The paper counts products once; they stand under both splits, as ours do.
-    printed = {split: paper[split].fillna(paper["all"]) for split in ("train", "test")}
-    return side_by_side(benchmark_statistics(benchmark), pd.DataFrame(printed)).rename_axis("statistic")
+    printed = pd.DataFrame({split: paper[split].fillna(paper["all"]) for split in ("train", "test")})
+    sources = {"PersonalWAB, Table 2": printed.T, f"here, {data}": benchmark_statistics(benchmark).T}
+    return pd.concat(sources, names=["source", "split"]).astype(float)
 
 
 def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:

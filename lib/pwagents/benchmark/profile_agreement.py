@@ -35,7 +35,7 @@ def profiles_compared(
         "raw history": history_texts(histories, products),
     }
     if truth:
-        told["true preferences (ceiling)"] = {
+        told["true preferences (reference)"] = {
             user: [
                 f"{interest.domain.name}. {', '.join(interest.current.values())}"
                 for interest in truth.people[user].interests

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from pwagents.benchmark.gains import paired_gains
-from pwagents.evaluation.breakdowns import by_task, in_order, with_breakdowns
+from pwagents.evaluation.breakdowns import in_order, with_breakdowns
 from pwagents.evaluation.figures import plot_intervals
-from pwagents.evaluation.paper import orion_table_1, paper_table, table_3, table_4
+from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Here, below_paper, paper_table
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import count_outcomes, records_frame
 from pwagents.evaluation.statistics import summarise
@@ -29,8 +29,6 @@ MULTI_TURN = {
     "steps": "steps",
 }
 PROTOCOLS = {"leak_free": "leak-free", "as_published": "as published"}  # as tables call them
-# Other rows without a method bound nothing: they are called references.
-FLOORS, CEILINGS = ("random", "popularity"), ("oracle",)
 
 
 def frame_of(runs: Runs) -> pd.DataFrame:
@@ -50,61 +48,32 @@ def distinct(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
     return {name: runs[name] for name in same}, line if sets else ""
 
 
-def with_bounds(results: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
-    """The results between floors and references, which come first, and ceilings.
-
-    Args:
-        results: one row an episode.
-        bounds: one row a task and method, as of :meth:`pwagents.benchmark.study.Study.bounds`.
-    """
-    kinds = dict.fromkeys(FLOORS, "Floor") | dict.fromkeys(CEILINGS, "Ceiling")
-    named = bounds["method"].map(lambda method: f"{kinds.get(method, 'Reference')}: {method}")
-    bounds = bounds.assign(method=named).rename(columns={"result_accuracy": "result_official"})
-    above = named.str.startswith("Ceiling")
-    return in_order(pd.concat([bounds[~above], results, bounds[above]], ignore_index=True))
-
-
-def below_paper(frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """The rows of PersonalWAB's Table 3, then ours, each saying whose it is: they are no targets of ours.
-
-    Args:
-        frame: one row an episode, single-turn.
-    """
-    means, _ = by_task(frame, SINGLE_TURN)
-    printed = paper_table("PersonalWAB", "Table 3")
-    printed = printed.rename(columns={"function_accuracy": "function", "result_accuracy": "result"})
-    rows = [
-        printed.rename(index=lambda method: f"{method} (paper)"),
-        means.rename(index=lambda method: f"{method} (here, {source})"),
-    ]
-    combined = pd.concat(rows).rename_axis("method")
-    combined.columns = pd.MultiIndex.from_tuples(list(combined.columns))
-    return combined
-
-
-def beside_papers(single: pd.DataFrame, multi: pd.DataFrame, backbone: str) -> list[dict[str, Any]]:
-    """The papers' tables of prompting methods with our numbers beside theirs, as arguments of ``run.table``.
+def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Here) -> list[dict[str, Any]]:
+    """The papers' tables of prompting methods, ours in rows of their own, as arguments of ``run.table``.
 
     Args:
         single, multi: one row an episode of each track.
-        backbone: the name of the model that was run.
     """
-    tables = {
-        "table_3": ("PersonalWAB, Table 3: single-turn", table_3(single, backbone), {}),
-        "table_4": (
-            "PersonalWAB, Table 4: multi-turn (the paper's baselines: gpt-4o-mini, A.3)",
-            table_4(multi, backbone),
-            {},
-        ),
-        "orion_table_1": (
-            "Orion, Table 1: prompting methods, accuracies in percent",
-            orion_table_1(multi, backbone),
-            {"paper": ".1f", "here": ".1f"},
-        ),
-    }
+    prompted = paper_table("Orion", "Table 1").index[:-3]  # the last ones are trained: notebooks 05 and 06
+    alone, talking = (f[f["method"].isin(PERSONALWAB)] for f in (single, multi))
+    orion = below_paper(multi[multi["method"].isin(ORION)], "Orion", "Table 1", here, prompted)
     return [
-        {"data": data, "name": name, "title": title, "formats": formats, "missing": "not run"}
-        for name, (title, data, formats) in tables.items()
+        {
+            "data": below_paper(alone, "PersonalWAB", "Table 3", here),
+            "name": "table_3",
+            "title": "PersonalWAB, Table 3: prompting methods, single-turn",
+        },
+        {
+            "data": below_paper(talking, "PersonalWAB", "Table 4", here),
+            "name": "table_4",
+            "title": "PersonalWAB, Table 4: prompting methods, multi-turn",
+        },
+        {
+            "data": orion,
+            "name": "orion_table_1",
+            "title": "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)",
+            "formats": IN_PERCENT,
+        },
     ]
 
 

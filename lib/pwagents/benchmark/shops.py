@@ -67,7 +67,8 @@ class Shops:
         return "the published checkpoint" if self.published else "as leak-free (no published checkpoint)"
 
     def held_out(self) -> pd.DataFrame:
-        """How well SASRec foretells the last product of each user's train period, next to its floors.
+        """How well SASRec foretells the last product of each user's train period, next to rules that
+        learn nothing.
 
         One row a method, with HR@10 and NDCG@10 (:mod:`pwagents.web.leave_one_out`).
         """

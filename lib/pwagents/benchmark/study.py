@@ -204,8 +204,8 @@ class Study:
         if protocol == "leak_free":
             return note
         return (
-            f"{note} Floors and ceilings are those of the leak-free protocol; a recommender that saw the "
-            "future may pass them."
+            f"{note} References are those of the leak-free protocol; a recommender that saw the future "
+            "may pass the oracle."
         )
 
     def note(self) -> str:

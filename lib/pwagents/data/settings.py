@@ -11,6 +11,7 @@ from pwagents.settings import Names, Share, settings
 
 Source = Literal["synthetic", "amazon", "personalwab"]
 
+_TOLD = {"synthetic": "embedded world", "amazon": "Amazon reviews", "personalwab": "PersonalWAB's files"}
 _FILES = {
     "amazon": "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category",
     "personalwab": "user_profiles.json, user_history_part_*.json, all_products_part_*.json and "
@@ -48,6 +49,11 @@ class DataSettings:
 
     categories: Names = ()
     """Categories to take users and products from; none takes all (amazon)."""
+
+    @property
+    def told(self) -> str:
+        """What tables call the data."""
+        return _TOLD[self.source]
 
     @property
     def world(self) -> WorldConfig:

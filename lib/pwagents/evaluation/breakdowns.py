@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.statistics import paired_test, summarise
+from pwagents.evaluation.statistics import over_seeds, paired_test, summarise
 from pwagents.evaluation.tables import interval_cells
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
 
 HISTORY_BANDS = (0, 10, 20, 40, 10**9)  # behaviours that an agent may see: 0-9, 10-19, 20-39, 40 and more
+
+BEYOND = "beyond the noise of seeds"  # heading: whether a difference is larger than seeds alone may make
 
 
 def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
@@ -60,25 +63,52 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     return means, cells
 
 
-def comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Paired tests of methods, one row a comparison and task type, "overall" after several.
+def trained_differences(
+    frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str, seed_noise: float | None = None
+) -> pd.DataFrame:
+    """Differences of given policies, one row a comparison and task type, "overall" after several.
+
+    There is no p: where a policy was trained once, tasks tell of this policy, not of how it was trained.
 
     Args:
         frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
         pairs: what is compared, in words -> the two methods, first minus second.
+        seed_noise: how far two trainings of one method may differ by their seeds alone
+            (:func:`pwagents.evaluation.statistics.noise_floor`); None where that was not measured.
 
     Returns:
-        ``comparison, task, difference, low, high, p, n_tasks, n_users``, clustered by user
-        (:func:`pwagents.evaluation.statistics.paired_test`). A pair without common tasks of a type has no
-        row there.
+        ``comparison, task, difference, low, high, n_tasks, n_users``, the interval over tasks clustered by
+        user; with ``seed_noise`` also whether the difference exceeds it. A pair without common tasks of a
+        type has no row there.
     """
     rows = []
     for name, (a, b) in pairs.items():
-        for task in _played(frame):
-            part = frame if task == "overall" else frame[frame["type"] == task]
+        for task, part in _parts(frame):
             rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
-    tests = pd.DataFrame(rows).drop(columns="n_left_out")
-    return tests[tests["n_tasks"] > 0].reset_index(drop=True)
+    table = pd.DataFrame(rows).drop(columns=["p", "n_left_out"])
+    table = table[table["n_tasks"] > 0].reset_index(drop=True)
+    if seed_noise is None:
+        return table
+    return table.assign(**{BEYOND: np.where(table["difference"].abs() > seed_noise, "yes", "no")})
+
+
+def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
+    """Methods of training compared over seeds, one row a comparison and task type, "overall" after several.
+
+    Args:
+        frame: one row an episode, with its ``seed``.
+        pairs: what is compared, in words -> the two methods, first minus second.
+
+    Returns:
+        ``comparison, task, difference, low, high, p, n_seeds``, of
+        :func:`pwagents.evaluation.statistics.over_seeds`.
+    """
+    rows = [
+        {"comparison": name, "task": task, **over_seeds(part, metric, a, b)._asdict()}
+        for name, (a, b) in pairs.items()
+        for task, part in _parts(frame)
+    ]
+    return pd.DataFrame(rows)
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
@@ -109,6 +139,11 @@ def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.D
     shares = counts / counts.groupby(level=["method", "type"]).transform("sum")
     full = pd.MultiIndex.from_product([*(shares.index.levels[:2]), ranks], names=["method", "type", "rank"])
     return shares.reindex(full, fill_value=0.0).rename("share").reset_index()
+
+
+def _parts(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The episodes of each of :func:`_played`."""
+    return [(task, frame if task == "overall" else frame[frame["type"] == task]) for task in _played(frame)]
 
 
 def _played(frame: pd.DataFrame) -> list[str]:

@@ -1,6 +1,7 @@
 """The numbers printed in the papers, one row a table cell, in ``targets.csv`` beside this module.
 
-``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering,
+``paper`` is PersonalWAB (which holds PUMA), Orion or Persona2Web, ``table`` the paper's own numbering (for
+Persona2Web, of which no table is at hand, what the numbers are about), ``source`` where the value was read,
 ``row`` the row's name without its citation number, ``task`` search, recommend, review, overall, or empty.
 Values stand as printed, in the unit of ``unit``: PersonalWAB prints accuracies as shares (0 to 1), Orion in
 percent.
@@ -10,16 +11,23 @@ and cells that span train and test as ``all``; Table 2 of Orion heads its steps 
 The check mark of PersonalWAB's Table 1 is ``yes``, its crosses ``no``. Persona2Web's row (table "summary")
 puts its text in the terms of that table: one query a task, real websites, users' own histories.
 
-Our numbers stand beside the printed ones (:func:`beside`), never in one column with them.
+Persona2Web's numbers are of a long summary of the paper and of third-party notes on it, which conflict in
+places: the correlation of the meta-evaluation is Spearman's in the summary and Pearson's in the notes, and
+the mean SR of level 2 (.078) is not that of Browser-Use's ten rows with a history. Noise and the drop of SR
+in three months are told as "about 10%", the latter without saying of what.
+
+Our numbers stand in rows of their own below the printed ones (:func:`below_paper`), which say what they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
 from pwagents.evaluation.breakdowns import by_task
+from pwagents.evaluation.metrics import GRADER_VERSION
 from pwagents.schema import TASK_TYPES
 
 # What each paper grades by: our metric -> its heading. PersonalWAB scores the choice of function once a task
@@ -32,35 +40,45 @@ METRICS = {
     },
     "Orion": {"result_final": "result accuracy", "step_accuracy": "function accuracy", "steps": "steps"},
 }
-# Our name of a method (pwagents.agents.methods) -> the name it has in the paper's rows.
-PERSONALWAB = {
-    "No memory": "No Memory",
-    "Random memory": "Random Memory",
-    "Last memory": "Last Memory",
-    "Relevant memory": "Relevant Memory",
-    "ReAct": "ReAct",
-    "Reflection": "Reflection",
-    "RecMind": "RecMind",
-    "InteRecAgent": "InteRecAgent",
-    "PUMA (prompted)": "PUMA",
+# Our names (pwagents.agents.methods) of the methods in PersonalWAB's Tables 3 and 4, and in Orion's Table 1.
+PERSONALWAB = (
+    "No memory",
+    "Random memory",
+    "Last memory",
+    "Relevant memory",
+    "ReAct",
+    "Reflection",
+    "RecMind",
+    "InteRecAgent",
+    "PUMA (prompted)",
+)
+ORION = ("No memory", "Chain of thought", "ReAct", "ChatShop", "PUMA (prompted)")
+# Of rows whose names do not tell it. For Table 4 it stands in the paper's appendix A.3.
+_BACKBONES = {
+    ("PersonalWAB", "Table 4"): "gpt-4o-mini",
+    ("PersonalWAB", "Table 5"): "LLaMA-7B",
+    ("PersonalWAB", "Table 6"): "LLaMA-7B",
+    ("Orion", "Table 2"): "Qwen2.5-7B-Instruct",
 }
-ORION = {
-    "No memory": "Raw",
-    "Chain of thought": "CoT",
-    "ReAct": "ReAct",
-    "ChatShop": "ChatShop",
-    "PUMA (prompted)": "PUMA",
-}
-ORION_BACKBONES = {"gpt-4.1": "GPT-4.1", "deepseek-v3": "DeepSeek-V3", "qwen2.5-72b-instruct": "Qwen2.5"}
-# Table 4 names no backbone but PUMA's; the paper's appendix A.3 says which one the baselines have.
-BACKBONE_OF_TABLE_4 = "gpt-4o-mini"
+
+
+# Formats of Orion's columns, which are in percent.
+IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
+
+
+class Here(NamedTuple):
+    """What our rows say of themselves: the model behind them ("" for none), and the data."""
+
+    backbone: str
+    data: str
+
 
 _FILE = Path(__file__).with_name("targets.csv")
 _PLACE = ["paper", "table", "row", "column", "task"]
 
 
 def load_targets() -> pd.DataFrame:
-    """All cells: ``paper, table, row, column, task, value, unit``; a value is a float, or a str for text."""
+    """All cells: ``paper, table, row, column, task, value, unit, source``; a value is a float, or text."""
     return _targets().copy()
 
 
@@ -91,80 +109,82 @@ def paper_table(paper: str, table: str) -> pd.DataFrame:
     return wide.reindex(index=pd.Index(cells["row"].unique(), name="row")).infer_objects()
 
 
-def beside(
-    frame: pd.DataFrame, paper: str, table: str, rows: Mapping[str, str], *, others: bool = True
+def below_paper(
+    frame: pd.DataFrame, paper: str, table: str, here: Here, printed: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """A table of a paper by task, our numbers beside the printed ones and in their unit.
+    """Rows of a paper's table as printed, and below them ours in the table's unit, in rows of their own.
 
     There is an "overall" of ours only where all three types of tasks were played: a mean over fewer is not
-    the paper's. What was not run stays empty.
+    the paper's. Where anything was played, columns of what was not are left out.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`; may be empty.
+        frame: the episodes of the methods to show, as from
+            :func:`pwagents.evaluation.runner.records_frame`; may be empty.
         paper: one of :data:`METRICS`.
-        rows: method -> its row in the table; a name that the paper does not have makes a row of its own.
-        others: whether to show the paper's rows that ``rows`` does not name.
+        printed: the paper's rows to show; all where none are given.
 
     Returns:
-        A row each, by columns such as ("search, result accuracy", "paper") and (..., "here").
+        ``source`` ("here", or paper and table), ``row`` (as printed, or backbone and method of ours),
+        ``backbone, data, n`` (test tasks) and ``grader``; then a column a type of task and metric, such as
+        ("search", "result accuracy"). What a paper does not tell is missing.
     """
-    printed = paper_table(paper, table).rename(columns=_heading, level="column")
-    ours = frame[frame["method"].isin(rows)].assign(method=lambda f: f["method"].map(rows))
-    measured = pd.DataFrame(index=pd.Index([], name="row"), columns=printed.columns, dtype=float)
-    if not ours.empty:
-        ours = ours.assign(**{metric: 100 * ours[metric] for metric in _in_percent(paper, table)})
-        measured = by_task(ours, METRICS[paper])[0].rename_axis("row")
-        if ours["type"].nunique() < len(TASK_TYPES):
-            measured = measured.drop(columns="overall", level=0, errors="ignore")
-        measured = measured.reindex(columns=printed.columns)
-    headings = [", ".join(place) for place in printed.columns]
-    both = side_by_side(measured.set_axis(headings, axis=1), printed.set_axis(headings, axis=1))
-    return (both if others else both[both.index.isin(rows.values())]).astype(float)
+    theirs = paper_table(paper, table).rename(columns=_heading, level="column")
+    theirs = theirs if printed is None else theirs.loc[list(printed)]
+    facts = pd.DataFrame({"source": f"{paper}, {table}", "row": theirs.index}, index=theirs.index)
+    facts["backbone"] = [_backbone(paper, table, row) for row in theirs.index]
+    facts["data"], facts["n"] = f"the data of {paper}", _n_tasks(paper)
+    facts["grader"] = "the paper's"
+    if not frame.empty:
+        ours, own_facts = _measured(frame, paper, table, here)
+        theirs = theirs[[place for place in theirs.columns if place in ours.columns]]
+        theirs = pd.concat([theirs, ours[theirs.columns]])
+        facts = pd.concat([facts, own_facts])
+    facts.columns = pd.MultiIndex.from_product([facts.columns, [""]])
+    return pd.concat([facts, theirs.astype(float)], axis=1).reset_index(drop=True)
 
 
-def side_by_side(measured: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Two frames with the same kind of rows (index) and columns, as one: a "paper" and a "here" column each.
-
-    Rows come in the paper's order, then those measured only; columns in the measured frame's order, then
-    those of the paper only. What one of the two lacks is missing.
-    """
-    rows = paper.index.append(measured.index.difference(paper.index, sort=False))
-    columns = measured.columns.append(paper.columns.difference(measured.columns, sort=False))
-    sides = {"paper": paper.reindex(rows, columns=columns), "here": measured.reindex(rows, columns=columns)}
-    both = pd.concat(sides, axis=1).swaplevel(axis=1)
-    return both[[(column, side) for column in columns for side in sides]].rename_axis(index=rows.name)
-
-
-def table_3(frame: pd.DataFrame, backbone: str) -> pd.DataFrame:
-    """PersonalWAB's Table 3 (single-turn), the paper's numbers and ours side by side.
+def orders(table: pd.DataFrame, task: str, metric: str) -> str:
+    """The paper's rows and ours in the order of one column, the best first, a line each.
 
     Args:
-        frame: as of :func:`beside`.
-        backbone: the name of the model that was run, such as "gpt-4o".
+        table: of :func:`below_paper`.
     """
-    rows = {method: f"{name} ({backbone})" for method, name in PERSONALWAB.items()}
-    return beside(frame, "PersonalWAB", "Table 3", rows)
+    lines = []
+    for source, rows in table.groupby("source", sort=False):
+        best = rows.sort_values((task, metric), ascending=False, kind="stable")
+        told = [f"{row} {value:.3g}" for row, value in zip(best["row"], best[task, metric], strict=True)]
+        lines.append(f"{source}, {task}, {metric}: {' > '.join(told)}")
+    return "\n".join(lines)
 
 
-def table_4(frame: pd.DataFrame, backbone: str) -> pd.DataFrame:
-    """PersonalWAB's Table 4 (multi-turn), as :func:`table_3`."""
-    as_printed = backbone == BACKBONE_OF_TABLE_4
-    rows = {
-        method: name if as_printed and method != "PUMA (prompted)" else f"{name} ({backbone})"
-        for method, name in PERSONALWAB.items()
-    }
-    return beside(frame, "PersonalWAB", "Table 4", rows)
+def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Our means in the unit of a paper's table, a row a method, and what the rows say of themselves."""
+    frame = frame.assign(**{metric: 100 * frame[metric] for metric in _in_percent(paper, table)})
+    means, _ = by_task(frame, METRICS[paper])
+    if frame["type"].nunique() < len(TASK_TYPES):
+        means = means.drop(columns="overall", level=0, errors="ignore")
+    result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
+    scored = frame.dropna(subset=[result])
+    facts = pd.DataFrame({"source": "here", "row": means.index}, index=means.index)
+    facts["row"] = [f"{here.backbone} ({method})" if here.backbone else method for method in means.index]
+    facts["backbone"], facts["data"] = here.backbone or "none", here.data
+    facts["n"] = scored.groupby("method")["task_id"].nunique().reindex(means.index, fill_value=0)
+    return means, facts.assign(grader=f"pwagents, version {GRADER_VERSION}")
 
 
-def orion_table_1(frame: pd.DataFrame, backbone: str) -> pd.DataFrame:
-    """The prompting rows of Orion's Table 1: accuracies in percent, function accuracy by step, last attempt.
+def _backbone(paper: str, table: str, row: str) -> str:
+    """The model behind a printed row: before its brackets (Orion, Table 1) or within them (PersonalWAB)."""
+    before, _, within = row.removesuffix(")").partition(" (")
+    if (paper, table) == ("Orion", "Table 1"):
+        return "Qwen2.5-7B-Instruct" if row == "Orion (Ours)" else before
+    return within if paper == "PersonalWAB" and within else _BACKBONES[paper, table]
 
-    Its other rows are trained models, which have notebooks of their own.
-    """
-    rows = {method: f"{ORION_BACKBONES.get(backbone, backbone)} ({name})" for method, name in ORION.items()}
-    table = beside(frame, "Orion", "Table 1", rows)
-    prompting = tuple(f"({name})" for name in ORION.values())
-    return table[[row.endswith(prompting) for row in table.index]]
+
+def _n_tasks(paper: str) -> float:
+    """Test tasks of a paper; Orion does not tell."""
+    return (
+        target("PersonalWAB", "Table 2", "Instructions", "test") if paper == "PersonalWAB" else float("nan")
+    )
 
 
 @cache

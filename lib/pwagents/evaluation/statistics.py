@@ -1,9 +1,14 @@
-"""Means with intervals and paired tests for tasks that come in users.
+"""Means with intervals and paired tests, over tasks that come in users, and over seeds of a training.
 
-Tasks of one user resemble each other, so they are not independent draws. Every interval and test here is
+Two kinds of chance are kept apart. **Over tasks**: what a given policy, or two, would reach on other tasks.
+Tasks of one user resemble each other, so they are not independent draws. These intervals and tests are
 clustered by user: the variance is built from the sums of residuals within users (the cluster-robust
 estimator for a mean, with the factor G / (G - 1) for G users) and the quantile is Student's t with G - 1
-degrees of freedom. Intervals are not cut at the ends of a metric's range.
+degrees of freedom. Intervals of a metric from 0 to 1 are cut at the ends of that range: Wilson's, which never
+reach beyond it, are for shares of independent hits, and ours are neither hits nor independent.
+
+**Over seeds** (:func:`over_seeds`): what another training by the same method would give. The seed is the
+unit. However many tasks are played, a method that was trained once has not been compared with another.
 """
 
 from collections.abc import Sequence
@@ -12,6 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+
+SHARES = ("function_accuracy", "step_accuracy", "result_official", "result_final", "result_accuracy", "value")
+_FLIPS = 9_999  # random sign flips where there are too many to try them all
 
 
 class Interval(NamedTuple):
@@ -23,7 +31,8 @@ class Interval(NamedTuple):
 
 
 class PairedTest(NamedTuple):
-    """Mean difference a - b on the tasks both methods were scored on, its interval and two-sided p."""
+    """Mean difference a - b of two given policies on the tasks both were scored on, its interval and
+    two-sided p."""
 
     difference: float
     low: float
@@ -32,6 +41,16 @@ class PairedTest(NamedTuple):
     n_tasks: int
     n_users: int
     n_left_out: int  # tasks that only one of the two was scored on
+
+
+class SeedTest(NamedTuple):
+    """Mean difference a - b of two methods of training over seeds, its interval and two-sided p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    n_seeds: int
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence, level: float = 0.95) -> Interval:
@@ -54,6 +73,11 @@ def mean_interval(values: Sequence[float], clusters: Sequence, level: float = 0.
     return Interval(mean, mean - half, mean + half)
 
 
+def within_range(interval: Interval) -> Interval:
+    """The interval of a share, cut at 0 and 1."""
+    return Interval(interval.mean, max(interval.low, 0.0), min(interval.high, 1.0))
+
+
 def _mean_and_error(values: np.ndarray, clusters: Sequence) -> tuple[float, float, int]:
     """Mean, its cluster-robust standard error (NaN for one cluster) and the number of clusters."""
     codes, labels = pd.factorize(np.asarray(clusters, dtype=object))
@@ -69,15 +93,19 @@ def _mean_and_error(values: np.ndarray, clusters: Sequence) -> tuple[float, floa
 
 
 def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, level: float = 0.95) -> PairedTest:
-    """Compare methods ``a`` and ``b`` on the same tasks: difference a - b, interval, p.
+    """Compare two given policies, ``a`` and ``b``, on the same tasks: difference a - b, interval, p.
+
+    p is of a sign-flip test by user: had neither policy an advantage, each user's summed difference might as
+    well have the other sign. All combinations of signs are tried for up to 13 users with any difference, else
+    9,999 at random, so that p is never below .0002. Where few users differ, such p are larger than those of a
+    t-test, whose interval (given here) then is too narrow.
 
     Args:
         frame: one row per episode with ``method``, ``task_id``, ``user_id`` and ``metric``
             (:func:`pwagents.evaluation.runner.records_frame`). Several rows of one method on one task, as
             from several seeds, are averaged first. Rows without the metric are left out.
 
-    p is 1 for a difference of exactly 0 without spread, 0 for any other without spread, and NaN with
-    fewer than two users.
+    p is 1 where at most one user differs, and NaN with fewer than two users.
     """
     scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
     wide = scored.groupby(["user_id", "task_id", "method"])[metric].mean().unstack("method")
@@ -91,16 +119,47 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, level: float =
 
 
 def _p_value(differences: np.ndarray, users: Sequence) -> float:
-    if len(differences) == 0:
+    codes, labels = pd.factorize(np.asarray(users, dtype=object))
+    if len(labels) < 2:
         return np.nan
-    mean, error, n_clusters = _mean_and_error(differences, users)
-    if n_clusters < 2:
-        return np.nan
-    if error == 0:
-        return float(mean == 0)
+    sums = np.bincount(codes, weights=differences)
+    sums = sums[np.abs(sums) > 1e-9]  # users without a difference have no sign to flip
+    if len(sums) < 2:
+        return 1.0
+    from scipy.stats import permutation_test
+
+    flipped = permutation_test(
+        (sums,),
+        np.sum,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=_FLIPS,
+        batch=1_000,
+        rng=np.random.default_rng(0),
+    )
+    return float(flipped.pvalue)
+
+
+def over_seeds(frame: pd.DataFrame, metric: str, a: str, b: str) -> SeedTest:
+    """Compare two methods of training, each trained once a seed: the paired differences a - b of the seeds'
+    means, with Student's t over seeds.
+
+    Args:
+        frame: one row an episode with ``method, seed`` and ``metric``; both methods' on the same tasks.
+
+    The interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike.
+    """
+    means = frame.dropna(subset=[metric]).groupby(["seed", "method"])[metric].mean().unstack("method")
+    both = means.reindex(columns=[a, b]).dropna()
+    differences, seeds = (both[a] - both[b]).to_numpy(), both.index
+    interval = mean_interval(differences, seeds)
+    if len(seeds) < 2:
+        return SeedTest(*interval, np.nan, len(seeds))
+    mean, error, _ = _mean_and_error(differences, seeds)
     from scipy.special import stdtr
 
-    return float(2 * stdtr(n_clusters - 1, -abs(mean / error)))
+    p = 2 * stdtr(len(seeds) - 1, -abs(mean / error)) if error > 0 else np.nan
+    return SeedTest(*interval, float(p), len(seeds))
 
 
 def summarise(
@@ -114,18 +173,20 @@ def summarise(
 
     Returns:
         The columns of ``by``, then ``metric, mean, low, high, n_tasks, n_users, n_missing``; the last is
-        the number of rows without a value (not scored), which enter no mean.
+        the number of rows without a value (not scored), which enter no mean. Intervals of :data:`SHARES`
+        are cut at 0 and 1.
     """
     groups = frame.groupby(list(by), sort=False, dropna=False) if by else [((), frame)]
     rows = []
     for labels, group in groups:
         for metric in metrics:
             scored = group.dropna(subset=[metric])
+            interval = mean_interval(scored[metric], scored["user_id"], level)
             rows.append(
                 {
                     **dict(zip(by, labels, strict=True)),
                     "metric": metric,
-                    **mean_interval(scored[metric], scored["user_id"], level)._asdict(),
+                    **(within_range(interval) if metric in SHARES else interval)._asdict(),
                     "n_tasks": scored["task_id"].nunique(),
                     "n_users": scored["user_id"].nunique(),
                     "n_missing": len(group) - len(scored),

@@ -31,7 +31,7 @@ def save_table(
 
     Args:
         data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
-            :func:`pwagents.evaluation.paper.beside`; the upper one becomes a heading over its columns. A
+            :func:`pwagents.evaluation.paper.below_paper`; the upper one becomes a heading over its columns. A
             named index becomes the first columns, an unnamed one is dropped.
         note: a line below the table.
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`interval_cells`.
@@ -84,15 +84,19 @@ def banner(text: str) -> Shown:
 def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
     """ "0.812 ±0.022" from the columns ``mean, low, high``; only the mean where there is no interval.
 
-    The intervals of :mod:`pwagents.evaluation.statistics` reach equally far to both sides. A missing mean
-    stays missing.
+    An interval that was cut at the end of its metric's range is told by its ends: "0.012 (0.000 to 0.034)".
+    A missing mean stays missing.
     """
 
     def cell(mean: float, low: float, high: float) -> str | None:
         if pd.isna(mean):
             return None
         text = f"{mean:z.{decimals}f}"
-        return text if pd.isna(low) else f"{text} ±{(high - low) / 2:.{decimals}f}"
+        if pd.isna(low):
+            return text
+        if abs((high - mean) - (mean - low)) > 1e-9:
+            return f"{text} ({low:.{decimals}f} to {high:.{decimals}f})"
+        return f"{text} ±{(high - low) / 2:.{decimals}f}"
 
     cells = [cell(*row) for row in summary[["mean", "low", "high"]].itertuples(index=False)]
     return pd.Series(cells, index=summary.index, dtype=object)
@@ -113,7 +117,7 @@ def readable(differences: pd.DataFrame, difference: str = "difference") -> pd.Da
         *(["task"] if "task" in differences and differences["task"].nunique() == 1 else []),
     ]
     shown = differences.assign(**{difference: cells}).drop(columns=aside)
-    return shown.rename(columns={"n_tasks": "tasks", "n_users": "users"})
+    return shown.rename(columns={"n_tasks": "tasks", "n_users": "users", "n_seeds": "seeds"})
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """What Orion's policies are compared with: chance, the instruction alone, the teacher, who knows it all.
 
-The first two are floors. The teacher is what fine-tuning imitates, the oracle what could be reached at all.
+None of them is a bound: a policy may pass its teacher, and do worse than chance.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
 
 
 def play_everyone(runs: OrionRuns, policies: Mapping[str, Path]) -> dict[str, list[EpisodeRecord]]:
-    """Episodes of floors, policies and ceilings, in this order; each policy greedily, then ", sampled"."""
+    """Episodes of references and, between them, of policies; each policy greedily, then ", sampled"."""
     references = play_references(runs)
     records = {name: references[name] for name in (RANDOM, INSTRUCTION)}
     for name, folder in policies.items():
@@ -91,7 +91,7 @@ def search_instruction(state: BeliefState) -> Action:
 
 
 def know_all(study: Study, task: Task, state: BeliefState) -> Action:
-    """The ceiling: search for the target's title, publish the real review; recommend by whatever the shop
+    """The oracle: search for the target's title, publish the real review; recommend by whatever the shop
     answers best with the target: one product of the past, all of them, or the target itself."""
     if has_result(state.session):
         return Action(name="stop")

@@ -86,7 +86,7 @@ class BaseSettings:
     @property
     def backbone(self) -> str:
         """What tables call the model."""
-        return "small model" if self.is_small else model_folder(self.model).name
+        return "small model, 0.5M parameters" if self.is_small else model_folder(self.model).name
 
 
 @settings
@@ -210,9 +210,19 @@ class CurveSettings(RolePlaySettings):
 
 
 @settings
+class ComparedStudy(StudySettings):
+    """The study of notebooks that train each method once, and need to know what that can show."""
+
+    seed_noise: NonNegativeFloat | None = None
+    """How far two trainings of one method differed by their seeds alone, in result accuracy: the largest of
+    the last column of notebook 07's noise floor at this preset; none where it was not measured."""
+
+
+@settings
 class SftNotebook(OrionSettings):
     """Notebook 05."""
 
+    study: ComparedStudy
     role_play: CurveSettings
 
 
@@ -240,7 +250,7 @@ class ReinforcedNotebook(OrionSettings):
 
 
 @settings
-class ControlledStudy(StudySettings):
+class ControlledStudy(ComparedStudy):
     """The study of notebook 06, with a control."""
 
     complete_tasks: NonNegativeInt = 0

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
-from pwagents.evaluation.paper import beside
-from pwagents.evaluation.statistics import noise_floor, paired_test, summarise
+from pwagents.evaluation.paper import Here, below_paper
+from pwagents.evaluation.statistics import mean_interval, noise_floor, paired_test, within_range
 from pwagents.evaluation.tables import Shown
 from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study
 from pwagents.schema import Task
 from pwagents.tasks.ambiguity import WordIndex
@@ -29,7 +30,7 @@ METRICS = {  # columns of episodes -> headings
     "steps": "steps",
     "asks": "questions",
 }
-PRINTED = {  # table of the paper -> our method -> the row that it is compared with
+PRINTED = {  # table of the paper -> our method -> the row of the same training
     "Table 1": {
         "SFT": "Qwen2.5-7B-Instruct (SFT)",
         "PPO": "Qwen2.5-7B-Instruct (SFT + PPO)",
@@ -42,6 +43,7 @@ PRINTED = {  # table of the paper -> our method -> the row that it is compared w
         "w/o asking, trained so": "w/o PD",
     },
 }
+MUST_EXCEED = "what a difference must exceed"  # heading
 RANKS = (1, 3, 10)  # of :func:`success_by_rank`
 FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
 
@@ -68,22 +70,20 @@ def with_ambiguity(
 
 
 def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """One row a method: the mean of each seed, then over all seeds with an interval clustered by user.
+    """One row a method of training: the mean of each seed, then over seeds, with Student's t over seeds.
 
     Args:
-        frame: one row an episode with ``method, seed, task_id, user_id`` and ``metric``. The interval takes
-            each task's mean over the seeds; it is of the tasks, the seeds' spread stands beside it.
+        frame: one row an episode with ``method, seed`` and ``metric``, a share.
 
     Returns:
         ``method``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
     """
     scored = frame.dropna(subset=[metric])
-    keys = ["method", "user_id", "task_id"]
-    pooled = summarise(scored.groupby(keys, sort=False)[metric].mean().reset_index(), ["method"], [metric])
     means = scored.groupby(["method", "seed"], sort=False)[metric].mean().unstack("seed").sort_index(axis=1)
-    means = means.loc[pooled["method"]]
+    means = means.loc[scored["method"].unique()]
+    over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in means.iterrows()]
     table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
-    return pd.concat([table, pooled[["mean", "low", "high"]]], axis=1).assign(sd=means.std(axis=1).to_numpy())
+    return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=means.std(axis=1).to_numpy())
 
 
 def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) -> pd.DataFrame:
@@ -95,9 +95,10 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
         before, after: the methods; tasks that not all four runs were scored on are left out.
 
     Returns:
-        One row a comparison, as of :func:`paired_test`: own minus another user's profile, before and after;
-        the gain of after over before, when after plays with its own profiles and when it has to play with
-        others'; the gain when both play with others'; and the difference of the first gain and the last.
+        One row a comparison, as of :func:`paired_test`, without p, since each was trained once: own minus
+        another user's profile, before and after; the gain of after over before, when after plays with its own
+        profiles and when it has to play with others'; the gain when both play with others'; and the
+        difference of the first gain and the last.
     """
     runs = frame[frame["method"].isin([before, after])]
     wide = runs.pivot_table(index=["user_id", "task_id"], columns=["method", "profiles"], values=metric)
@@ -120,7 +121,7 @@ def _paired(a: pd.Series, b: pd.Series) -> dict[str, float]:
     """:func:`paired_test` of two columns over the same tasks."""
     long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
     test = paired_test(long, "value", "a", "b")._asdict()
-    return {name: test[name] for name in ("difference", "low", "high", "p", "n_tasks", "n_users")}
+    return {name: test[name] for name in ("difference", "low", "high", "n_tasks", "n_users")}
 
 
 def success_by_rank(frame: pd.DataFrame) -> pd.DataFrame:
@@ -153,21 +154,19 @@ def circumstances(study: Study) -> str:
     return f"{tasks}, backbone: {base.backbone}."
 
 
-def beside_orion(frame: pd.DataFrame, table: str, methods: Sequence[str], backbone: str) -> pd.DataFrame:
-    """Trained rows of Orion and ours, each in a row of its own, for the tasks that were played here.
+def orion_rows(
+    frame: pd.DataFrame, table: str, methods: Sequence[str], settings: OrionSettings
+) -> pd.DataFrame:
+    """Trained rows of Orion as printed, and ours in rows of their own, for the tasks that were played here.
 
     Args:
         frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
-        table: "Table 1", by task, or "Table 2", overall: without columns unless all three types were played.
-        methods: those of :data:`PRINTED` that are compared.
-        backbone: of our methods, for their rows' names.
+        table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
+        methods: those of :data:`PRINTED` that are shown.
     """
-    ours = {method: f"{method} ({backbone})" for method in methods}
-    both = beside(frame, "Orion", table, ours)
-    both = both[both.index.isin([*(PRINTED[table][method] for method in methods), *ours.values()])]
-    here = both.xs("here", axis=1, level=1)
-    played = here.columns[here.notna().any()]
-    return both[[column for column in both if column[0] in played]]
+    here = Here(settings.base.backbone, settings.data.told)
+    printed = [PRINTED[table][method] for method in methods]
+    return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
 
 
 def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
@@ -177,12 +176,27 @@ def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
     return frame.assign(share=frame["conversations"] / frame["conversations"].sum())
 
 
+def of_one_seed(seed_noise: float | None) -> str:
+    """The note below differences of policies that were trained once."""
+    known = f"{seed_noise:.2g}" if seed_noise is not None else "not measured at this preset"
+    return (
+        "95% intervals over tasks, clustered by user. One seed each: no p for a way of training. "
+        f"Noise of seeds (notebook 07): {known}."
+    )
+
+
+def must_exceed(floor: pd.DataFrame, method: str) -> float | None:
+    """The noise of a method's seeds in a table of :func:`noise_of_seeds`; None with one seed."""
+    value = floor.set_index("method").loc[method, MUST_EXCEED]
+    return None if pd.isna(value) else float(value)
+
+
 def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """:func:`noise_floor` under headings that say what the columns are."""
     headings = {
         "sd": "deviation of seeds",
         "largest": "largest difference of two seeds",
-        "must_exceed": "what a difference must exceed",
+        "must_exceed": MUST_EXCEED,
     }
     return noise_floor(frame, metric).rename(columns=headings)
 

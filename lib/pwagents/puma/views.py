@@ -1,4 +1,4 @@
-"""What notebook 04 shows: labels, pairs, losses, and results between floors and ceilings."""
+"""What notebook 04 shows: labels, pairs and losses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.breakdowns import in_order
 from pwagents.evaluation.figures import mark_level, plot_lines
 from pwagents.puma.labels import Example, PumaTask
 from pwagents.puma.pairs import Candidate, Pair
@@ -15,7 +14,6 @@ from pwagents.puma.settings import PumaNotebook
 from pwagents.schema import TASK_TYPES
 
 _OUTCOMES = ("pair", "equal", "no call")
-_FLOORS = ("random", "popularity")  # they know neither user nor request; other references bound nothing
 
 
 def one_of_each_type(items: Sequence[PumaTask]) -> str:
@@ -104,21 +102,6 @@ def plot_losses(losses: pd.DataFrame):
         ax.set(ylabel="loss (nats a pair)")
         mark_level(ax, math.log(2), "no preference (log 2)")
     return figure
-
-
-def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Agents' results between what stands around them: floors and references first, the ceiling last.
-
-    Args:
-        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
-        references: from :mod:`pwagents.benchmark.bounds`.
-    """
-    kinds = {**dict.fromkeys(_FLOORS, "Floor"), "oracle": "Ceiling"}
-    kind = references["method"].map(kinds).fillna("Reference")
-    named = references.assign(method=kind + ": " + references["method"])
-    named = named.rename(columns={"result_accuracy": "result_official"})
-    around = [named[kind != "Ceiling"], results, named[kind == "Ceiling"]]
-    return in_order(pd.concat(around, ignore_index=True))
 
 
 def circumstances(settings: PumaNotebook, n_tasks: int) -> str:

@@ -1,6 +1,6 @@
 """How well a recommender foretells the last product of each sequence, ranked among all products.
 
-SASRec stands beside two floors that learn nothing and a ceiling. Nothing is sampled: a ranking among a few
+SASRec stands beside two rules that learn nothing and a ceiling. Nothing is sampled: a ranking among a few
 sampled products would flatter every method (Krichene & Rendle, KDD 2020).
 """
 
