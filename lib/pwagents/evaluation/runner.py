@@ -21,7 +21,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
+
+import pandas as pd
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.chains import play_chains
@@ -30,9 +32,6 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.store import Store
 from pwagents.progress import progress
 from pwagents.schema import Outcome, Task, Trajectory
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Memory = dict[str, Any] | None  # what a method remembers of a user, plain JSON; None without such a memory
 _Solve = Callable[[Task, Memory], tuple[Trajectory, Memory]]
@@ -130,14 +129,12 @@ def episode_key(task_id: str, method: str, model: str, params: Mapping[str, Any]
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def records_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
+def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     """One row per episode: method, model, task_id, user_id, type, outcome, and the metrics.
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
     """
-    import pandas as pd
-
     rows = [
         {name: getattr(record, name) for name in _FRAME_FIELDS}
         | {name: getattr(record.grade, name, math.nan) for name in METRICS}
@@ -147,7 +144,7 @@ def records_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
     return frame.astype(dict.fromkeys(METRICS, float))
 
 
-def count_outcomes(frame: "pd.DataFrame", by: Sequence[str] = ("method",)) -> "pd.DataFrame":
+def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:
     """Episodes per outcome, all three always there: the columns of ``by``, then one per outcome."""
     counts = frame.groupby(list(by), sort=False)["outcome"].value_counts().unstack(fill_value=0)
     counts = counts.reindex(columns=list(OUTCOMES), fill_value=0)
