@@ -59,7 +59,6 @@ def adversarial_report(
     methods: Mapping[str, Callable[[Setup], Agent]],
     setup: Setup,
     embedder: Embedder,
-    show_progress: bool = True,
 ) -> pd.DataFrame:
     """Every method on every case.
 
@@ -72,7 +71,7 @@ def adversarial_report(
         One row a method: how many of the cases it ``followed``, and how many there are, ``cases``.
     """
     rows, cases = [], adversarial_cases()
-    with progress(total=len(methods) * len(cases), desc="adversarial", disable=not show_progress) as bar:
+    with progress(total=len(methods) * len(cases), desc="adversarial") as bar:
         for case in cases:
             shop, task = poisoned_shop(case, embedder)
             for name, make in methods.items():

@@ -50,7 +50,6 @@ def run_episodes(
     params: Mapping[str, Any],
     workers: int = 1,
     stored_runs_only: bool = False,
-    show_progress: bool = True,
 ) -> list[EpisodeRecord]:
     """Run ``solve`` on every task that ``store`` has no finished episode of; all records in task order.
 
@@ -77,7 +76,7 @@ def run_episodes(
     def solve_alone(task: Task, _: Memory) -> tuple[Trajectory, Memory]:
         return solve(task), None
 
-    chains, options = [[task] for task in tasks], (workers, stored_runs_only, show_progress)
+    chains, options = [[task] for task in tasks], (workers, stored_runs_only)
     return _run(tasks, chains, keys, solve_alone, None, Path(store), fields, *options)
 
 
@@ -91,7 +90,6 @@ def run_user_episodes(
     params: Mapping[str, Any],
     workers: int = 1,
     stored_runs_only: bool = False,
-    show_progress: bool = True,
 ) -> list[EpisodeRecord]:
     """:func:`run_episodes` for a method that remembers a user from one task to the next.
 
@@ -111,7 +109,7 @@ def run_user_episodes(
         key = "a user's tasks in time order"
         for task in chain:
             key = keys[task.task_id] = episode_key(task.task_id, **fields, after=key)
-    options = (workers, stored_runs_only, show_progress)
+    options = (workers, stored_runs_only)
     return _run(tasks, chains, keys, solve, {}, Path(store), fields, *options)
 
 
@@ -186,7 +184,6 @@ def _run(
     fields: Mapping[str, Any],
     workers: int,
     stored_runs_only: bool,
-    show_progress: bool,
 ) -> list[EpisodeRecord]:
     """Play what is missing: chains in parallel, the tasks of a chain one after another."""
     if len(keys) < len(tasks):
@@ -221,7 +218,6 @@ def _run(
             initial=len(finished),
             desc=fields["method"],
             unit="episode",
-            disable=not show_progress,
         )
         with bar:
             for record in play_chains([play(chain) for chain in unfinished], append, workers):

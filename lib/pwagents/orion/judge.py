@@ -10,10 +10,10 @@ knew the target would pay for success a second time.
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 import yaml
 from pydantic import BaseModel, Field
@@ -187,15 +187,14 @@ class LlmJudge:
     Args:
         model: the judge.
         shown: products of a result that it is told about, at most.
-        sampling: of its calls; reasoning models want max_completion_tokens, and more of them.
 
     Attributes:
         malformed, refused: how many replies could not be read, and how many there were none of.
         usage: what all replies cost.
     """
 
-    def __init__(self, model: ChatModel, shown: int = 10, sampling: Mapping[str, Any] = SAMPLING):
-        self.model, self.shown, self.sampling = model, shown, dict(sampling)
+    def __init__(self, model: ChatModel, shown: int = 10):
+        self.model, self.shown = model, shown
         self.malformed, self.refused, self.usage = 0, 0, Usage()
         self._lock = threading.Lock()
 
@@ -223,7 +222,7 @@ class LlmJudge:
                 f"What it did next:\n{fence(chr(10).join(said))}",
             },
         )
-        return Request(messages=messages, sampling=self.sampling)
+        return Request(messages=messages, sampling=SAMPLING)
 
     def _score(self, reply: Reply | None) -> float:
         with self._lock:

@@ -212,6 +212,7 @@ sentence, no punctuation. It holds what the customer asks for, and of what they 
 purchases make most likely. Reply with the query alone.
 
 {FENCE_NOTE}"""
+_QUERY_SAMPLING = {"temperature": 0.0, "max_tokens": 60}
 
 
 class LlmQueryWriter:
@@ -221,8 +222,8 @@ class LlmQueryWriter:
     :func:`offline_queries` writes the query.
     """
 
-    def __init__(self, model: ChatModel, max_tokens: int = 60):
-        self.model, self.sampling = model, {"temperature": 0.0, "max_tokens": max_tokens}
+    def __init__(self, model: ChatModel):
+        self.model = model
 
     def __call__(self, items: Sequence[Remembered]) -> list[str]:
         """A query for each state and its memory, in order.
@@ -236,4 +237,6 @@ class LlmQueryWriter:
 
     def _request(self, state: BeliefState, entries: Sequence[Entry]) -> Request:
         asked = parameter_messages(state, SEARCH, entries)[-1]
-        return Request(messages=({"role": "system", "content": QUERY_PROMPT}, asked), sampling=self.sampling)
+        return Request(
+            messages=({"role": "system", "content": QUERY_PROMPT}, asked), sampling=_QUERY_SAMPLING
+        )

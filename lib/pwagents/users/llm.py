@@ -7,7 +7,6 @@ reaches the agent.
 
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
@@ -49,7 +48,6 @@ class LlmUser:
         products: the catalogue.
         profiles: user_id -> profile, where the benchmark has them.
         seed: chooses among the model's possible replies.
-        sampling: the paper's; reasoning models want max_completion_tokens, and more of them.
 
     Attributes:
         leaks_stopped: how many leaking replies were kept from agents so far, first and second ones.
@@ -61,10 +59,8 @@ class LlmUser:
         products: Mapping[str, Product],
         profiles: Mapping[str, UserProfile] | None = None,
         seed: int = 0,
-        sampling: Mapping[str, Any] = SAMPLING,
     ):
         self.model, self.products, self.profiles, self.seed = model, products, profiles or {}, seed
-        self.sampling = dict(sampling)
         self.leaks_stopped = 0
         self._lock = threading.Lock()
 
@@ -77,7 +73,7 @@ class LlmUser:
         messages = self.messages(task, session, says)
         product, usage = self.products[task.target], Usage()
         for attempt in range(2):
-            reply = self.model.complete(messages, sample=2 * self.seed + attempt, **self.sampling)
+            reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
             text = " ".join(reply.text.split())
             if leaks(text, task, product):
