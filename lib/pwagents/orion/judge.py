@@ -11,11 +11,8 @@ knew the target would pay for success a second time.
 import json
 import threading
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Annotated, Protocol
 
-import yaml
 from pydantic import BaseModel, Field
 
 from pwagents.agents.conversation import transcript
@@ -27,6 +24,7 @@ from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds,
 from pwagents.profiles.catalogue import TOPIC, Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.prompts import read_reply
+from pwagents.project import read_yaml
 from pwagents.schema import Action, Usage
 from pwagents.web.episode import BeliefState
 
@@ -238,10 +236,9 @@ class LlmJudge:
                 return 0.0
 
 
-@cache
 def prompts() -> dict:
     """The texts of ``prompts.yaml``."""
-    return yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "prompts.yaml")
 
 
 def _call(action: Action) -> str:

@@ -67,7 +67,8 @@ def adaptive_clusters(
         if len(smallest.members) >= least:
             break
         others = [cluster for cluster in clusters if cluster is not smallest]
-        nearest = _nearest(smallest, others)
+        likeness = {other.name: round(float(other.centre @ smallest.centre), 6) for other in others}
+        nearest = min(others, key=lambda other: (-likeness[other.name], other.name))
         name = " + ".join(sorted([*nearest.name.split(" + "), *smallest.name.split(" + ")]))
         merged = _cluster(name, [*nearest.members, *smallest.members], history, vectors)
         kept = [cluster for cluster in others if cluster is not nearest]
@@ -105,11 +106,6 @@ def kmeans_clusters(
     found = [np.flatnonzero(labels == label).tolist() for label in range(k)]
     found.sort(key=lambda members: members[0])
     return tuple(_cluster(f"cluster {i}", members, history, vectors) for i, members in enumerate(found))
-
-
-def _nearest(cluster: Cluster, others: Sequence[Cluster]) -> Cluster:
-    """Of ``others`` the one with the nearest centre (ties: first by name)."""
-    return min(others, key=lambda other: (-round(float(other.centre @ cluster.centre), 6), other.name))
 
 
 def _by(

@@ -22,9 +22,7 @@ _ROLE = f"""\
 You play a customer of an online shop. A shopping assistant talks to you and works on your request; each \
 message you get is from the assistant. You are not the assistant.
 
-{FENCE_NOTE}
-
-"""
+{FENCE_NOTE}"""
 _RULES = """\
 How you speak:
 - One line a message, in the manner of a person like you.
@@ -77,14 +75,16 @@ class LlmUser:
             usage += reply.usage
             text = " ".join(reply.text.split())
             if leaks(text, task, product):
-                self._count_leak()
+                with self._lock:
+                    self.leaks_stopped += 1
             elif text:
                 return UserReply(text, usage)
         return UserReply(first_safe([], task, product), usage)
 
     def messages(self, task: Task, session: tuple[Exchange, ...], says: str) -> list[Message]:
         """The conversation as the model gets it: it is the assistant of its own chat, the agent the user."""
-        messages: list[Message] = [{"role": "system", "content": self._system(task)}]
+        rules = "\n\n".join([_ROLE, *self._knowledge(task), _RULES])
+        messages: list[Message] = [{"role": "system", "content": rules}]
         seen: list[str] = []
         for exchange in session:
             if is_talk(exchange):
@@ -94,9 +94,6 @@ class LlmUser:
             elif is_result(exchange):
                 seen.append(self._watch(task, exchange))
         return [*messages, _message("user", *seen, says)]
-
-    def _system(self, task: Task) -> str:
-        return _ROLE + "".join(f"{part}\n\n" for part in self._knowledge(task)) + _RULES
 
     def _knowledge(self, task: Task) -> Iterator[str]:
         is_review = task.type == "review"
@@ -119,10 +116,6 @@ class LlmUser:
         lines = "\n".join(compact_text(self.products[asin]) for asin in shown)
         verdict = "What you want is" + ("" if task.target in shown else " not") + " among it."
         return f"(The shop showed:\n{fence(lines)}\n{verdict})"
-
-    def _count_leak(self) -> None:
-        with self._lock:
-            self.leaks_stopped += 1
 
 
 def _message(role: str, *parts: str) -> Message:
