@@ -288,5 +288,5 @@ def test_texts_of_the_data_do_not_break_the_card(world, tmp_path):
     shown = as_it_is.replace("<", "&lt;").replace(">", "&gt;")
     assert f"<h1>{shown}</h1>" in html
     assert f"<td>{shown}</td>" in html
-    assert_equal(read_parquet(folder), nasty)
-    assert len(load(folder, "tasks", "test", tmp_path)) == len(world.tasks["test"])
+    assert_equal(read_parquet(tmp_path / "nasty"), nasty)
+    assert len(load(tmp_path / "nasty", "tasks", "test", tmp_path)) == len(world.tasks["test"])
