@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 
 from pwagents.evaluation.figures import mark_level, plot_bars, plot_intervals, plot_lines, save_figure
 
@@ -21,6 +22,7 @@ DATA = pd.DataFrame(
         "mean": [0.1, 0.2, 0.9, 0.0, 0.03, np.nan],
         "low": [0.05, 0.15, 0.85, np.nan, 0.01, np.nan],
         "high": [0.15, 0.22, 0.95, np.nan, 0.05, np.nan],
+        "paper": [np.nan, 0.3, np.nan, 0.01, np.nan, np.nan],
     }
 )
 KINDS = ("png", "svg", "csv")
@@ -38,7 +40,7 @@ def read(folder, name):
 
 
 def draw(folder):
-    fig = plot_intervals(DATA, "method", hue="type", xlabel="result accuracy")
+    fig = plot_intervals(DATA, "method", hue="type", paper="paper", xlabel="result accuracy")
     save_figure(fig, "intervals", DATA, output_dir=folder)
     return read(folder, "intervals")
 
@@ -85,9 +87,19 @@ def test_intervals_are_drawn_in_order_from_the_top():
     assert fig.legends == []
 
 
-def test_hues_stand_side_by_side():
-    measured = points(plot_intervals(DATA, "method", hue="type").axes[0])
+def test_hues_stand_side_by_side_and_papers_values_in_the_same_place():
+    ax = plot_intervals(DATA, "method", hue="type", paper="paper").axes[0]
+    measured = points(ax)
     assert len({y for _, y in measured}) == len(measured) == len(DATA)
+    drawn = [c.get_offsets().filled(np.nan) for c in ax.collections if isinstance(c, PathCollection)]
+    papers = [tuple(xy) for xy in np.concatenate(drawn) if np.isfinite(xy).all()]
+    expected = [(x, y) for x, (_, y) in zip(DATA["paper"], measured, strict=True) if np.isfinite(x)]
+    assert papers == expected
+
+
+def test_a_legend_names_here_and_paper():
+    fig = plot_intervals(DATA[:3], "method", paper="paper")
+    assert {text.get_text() for text in fig.legends[0].get_texts()} == {"here", "paper"}
 
 
 def test_a_point_without_interval_is_still_drawn():
@@ -95,10 +107,13 @@ def test_a_point_without_interval_is_still_drawn():
     assert points(ax) == [(0.0, 0)]
 
 
-def test_bars_keep_the_order_of_the_frame():
-    ax = plot_bars(DATA, "method", "mean", hue="type").axes[0]
+@pytest.mark.parametrize("stacked", [False, True])
+def test_bars_keep_the_order_of_the_frame(stacked):
+    ax = plot_bars(DATA, "method", "mean", hue="type", stacked=stacked).axes[0]
     assert [bars.get_label() for bars in ax.containers] == ["search", "recommend"]
     assert [bar.get_height() for bar in ax.containers[0]] == [0.1, 0.2, 0.9]
+    bottom = [bar.get_y() for bar in ax.containers[1]][:2]
+    assert bottom == ([0.1, 0.2] if stacked else [0, 0])
 
 
 def test_bars_without_hue():

@@ -99,16 +99,20 @@ def plot_intervals(
     label: str,
     *,
     mean: str = "mean",
+    low: str = "low",
+    high: str = "high",
     hue: str | None = None,
+    paper: str | None = None,
     xlabel: str = "",
     xlim: tuple[float, float] | None = None,
 ):
     """Points with horizontal intervals, one line of the figure per ``label``, first at the top.
 
     Args:
-        data: one row per point; ``label``, ``mean`` and ``hue`` name columns, and there are ``low`` and
-            ``high``. A missing ``low`` and ``high`` draws the point alone, a missing ``mean`` nothing.
+        data: one row per point; ``label``, ``mean``, ``low``, ``high``, ``hue`` and ``paper`` name columns.
+            A missing ``low`` and ``high`` draws the point alone, a missing ``mean`` nothing.
         hue: column whose values get a colour and marker each, side by side within a line.
+        paper: column with the value printed in the paper, drawn as a hollow diamond in the same place.
         xlim: the range of a metric that has one; intervals of small groups may reach beyond it.
 
     Returns:
@@ -124,7 +128,7 @@ def plot_intervals(
     for i, (name, group) in enumerate(groups):
         offset = (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
         y = group[label].map(line_of).to_numpy() + offset
-        reach = [group[mean] - group["low"], group["high"] - group[mean]]
+        reach = [group[mean] - group[low], group[high] - group[mean]]
         ax.errorbar(
             group[mean],
             y,
@@ -132,15 +136,18 @@ def plot_intervals(
             fmt=_MARKERS[i % len(_MARKERS)],
             capsize=3,
             color=f"C{i}",
-            label=None if name is None else plain(name),
+            label="here" if name is None else plain(name),
         )
+        if paper is not None:
+            style = {"marker": "D", "facecolors": "none", "edgecolors": f"C{i}", "s": 70, "zorder": 3}
+            ax.scatter(group[paper], y, **style, label="paper" if i == 0 else None)
     ax.set_yticks(range(len(labels)), [plain(name) for name in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.set_xlabel(xlabel)
     if xlim is not None:
         margin = 0.02 * (xlim[1] - xlim[0])  # room for points at the very ends
         ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
-    if hue is not None:
+    if hue is not None or paper is not None:
         fig.legend(loc="outside upper center", ncols=4)
     return fig
 
@@ -152,6 +159,8 @@ def plot_lines(
     *,
     hue: str,
     panel: str | None = None,
+    low: str = "low",
+    high: str = "high",
     faint: str | None = None,
     columns: int = 4,
     panel_size: tuple[float, float] = (8, 4.5),
@@ -161,9 +170,9 @@ def plot_lines(
     """A line a ``hue``, told apart by colour, dashes and (where points are few) markers.
 
     Args:
-        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``panel`` and ``faint``
-            name columns. A missing ``y`` is left out. Where the frame has ``low`` and ``high``, intervals
-            are drawn, a little beside each other.
+        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``panel``, ``low``, ``high``
+            and ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and ``high``,
+            intervals are drawn, a little beside each other.
         panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
         faint: column drawn thin and pale below its line, such as what the line is a running mean of.
         panel_size: width and height of one panel in inches.
@@ -179,13 +188,13 @@ def plot_lines(
     rows = -(-len(panels) // columns)
     size = (panel_size[0] * columns, panel_size[1] * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
-    apart = 0.02 * np.ptp(data[x]) if "low" in data else 0.0
+    apart = 0.02 * np.ptp(data[x]) if low in data else 0.0
     names = list(data[hue].unique())
     for ax, (title, part) in zip(axes.flat, panels, strict=False):
         for i, name in enumerate(names):
             line = part[part[hue] == name].dropna(subset=[y])
             places = line[x] + apart * (i - (len(names) - 1) / 2)
-            _draw_line(ax, places, line, i, name, y, faint)
+            _draw_line(ax, places, line, i, name, y, low, high, faint)
         ax.set(title=plain(title), ylabel=ylabel)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
@@ -207,7 +216,9 @@ def mark_level(ax, value: float, name: str, i: int = 0) -> None:
                 textcoords="offset points", va="center", fontsize=12, color="0.3")  # fmt: skip
 
 
-def plot_bars(data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, ylabel=""):
+def plot_bars(
+    data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, stacked: bool = False, ylabel=""
+):
     """Vertical bars of ``value`` per ``label``, in the frame's order; one colour per ``hue``.
 
     Each (label, hue) may occur once. Returns the matplotlib figure, for :func:`save_figure`.
@@ -223,7 +234,7 @@ def plot_bars(data: pd.DataFrame, label: str, value: str, *, hue: str | None = N
     wide = wide.rename(index=plain, columns=plain)
     fig, ax = plt.subplots(figsize=(8, 4.5))
     crowded = sum(map(len, wide.index)) + 2 * len(wide) > 60
-    wide.plot.bar(ax=ax, legend=False, rot=90 if crowded else 0, width=0.8)
+    wide.plot.bar(ax=ax, stacked=stacked, legend=False, rot=90 if crowded else 0, width=0.8)
     ax.grid(axis="x", visible=False)
     ax.set_xlabel(plain(label))
     ax.set_ylabel(ylabel or plain(value))
@@ -233,7 +244,15 @@ def plot_bars(data: pd.DataFrame, label: str, value: str, *, hue: str | None = N
 
 
 def _draw_line(
-    ax, places: pd.Series, line: pd.DataFrame, i: int, name: str, y: str, faint: str | None
+    ax,
+    places: pd.Series,
+    line: pd.DataFrame,
+    i: int,
+    name: str,
+    y: str,
+    low: str,
+    high: str,
+    faint: str | None,
 ) -> None:
     """One line of :func:`plot_lines`, the ``i``-th of its figure."""
     look = {"color": f"C{i}", "linestyle": _DASHES[i % len(_DASHES)], "label": plain(name)}
@@ -241,8 +260,8 @@ def _draw_line(
         look["marker"] = _MARKERS[i % len(_MARKERS)]
     if faint is not None and line[faint].notna().any():
         ax.plot(places, line[faint], color=f"C{i}", alpha=0.25, linewidth=1)
-    if "low" in line:
-        reach = np.nan_to_num([line[y] - line["low"], line["high"] - line[y]])
+    if low in line:
+        reach = np.nan_to_num([line[y] - line[low], line[high] - line[y]])
         ax.errorbar(places, line[y], yerr=reach, capsize=3, **look)
     elif not line.empty:
         ax.plot(places, line[y], **look)
