@@ -10,7 +10,6 @@ from pwagents.profiles.catalogue import section
 from pwagents.profiles.types import Cluster
 from pwagents.schema import Behavior, Product
 
-ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
 LEAST = 2  # behaviours that a bucket needs to stay by itself: one purchase is no interest
 _DESCRIPTION = 200  # characters
 
@@ -41,7 +40,6 @@ def adaptive_clusters(
     history: Sequence[Behavior],
     products: Mapping[str, Product],
     vectors: Mapping[str, np.ndarray],
-    alpha: int = ALPHA,
     least: int = LEAST,
 ) -> tuple[Cluster, ...]:
     """Buckets by the finest category that pages name, the small ones merged into their neighbours.
@@ -51,16 +49,13 @@ def adaptive_clusters(
     first by name).
 
     Args:
-        history: oldest first.
+        history: oldest first, not empty.
         products: the catalogue.
         vectors: of the history's products (:func:`embed_items`).
-        alpha: no clusters for histories of at most so many behaviours.
 
     Returns:
         Clusters that share out all behaviours, sorted by name.
     """
-    if len(history) <= alpha:
-        return ()
     clusters = _by(section, history, products, vectors)
     while len(clusters) > 1:
         smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
@@ -80,11 +75,8 @@ def category_clusters(
     history: Sequence[Behavior],
     products: Mapping[str, Product],
     vectors: Mapping[str, np.ndarray],
-    alpha: int = ALPHA,
 ) -> tuple[Cluster, ...]:
     """One bucket a category, however small: for comparison."""
-    if len(history) <= alpha:
-        return ()
     return tuple(_by(lambda product: product.category, history, products, vectors))
 
 
@@ -92,14 +84,11 @@ def kmeans_clusters(
     history: Sequence[Behavior],
     products: Mapping[str, Product],
     vectors: Mapping[str, np.ndarray],
-    alpha: int = ALPHA,
 ) -> tuple[Cluster, ...]:
     """As many clusters as :func:`adaptive_clusters` finds, by k-means alone: for comparison."""
     from sklearn.cluster import KMeans
 
-    k = len(adaptive_clusters(history, products, vectors, alpha))
-    if k == 0:
-        return ()
+    k = len(adaptive_clusters(history, products, vectors))
     items = np.stack([vectors[b.parent_asin] for b in history])
     k = min(k, len(np.unique(items, axis=0)))
     labels = KMeans(k, n_init=4, random_state=0).fit_predict(items)
