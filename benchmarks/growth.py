@@ -169,7 +169,7 @@ def _play(shop: Shop, tasks: Sequence[Task], agent: PlainAgent, folder: Path) ->
         history = shop.benchmark.history(task, "test")
         return run_episode(WebEnvironment(shop), task, history, agent)
 
-    options = {"method": "plain", "model": "none", "params": {}, "show_progress": False}
+    options = {"method": "plain", "model": "none", "params": {}}
     run_episodes(tasks, solve, folder / "runs.jsonl", **options)
 
 

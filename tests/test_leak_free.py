@@ -81,7 +81,7 @@ def benchmark() -> Benchmark:
 
 @pytest.fixture(scope="module")
 def recommenders(benchmark):
-    return RecommendersByTime.fit(benchmark, CONFIG, seed=0, n_dates=4, show_progress=False)
+    return RecommendersByTime.fit(benchmark, CONFIG, seed=0, n_dates=4)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_user_gets_the_latest_recommender_that_knows_no_future(recommenders):
 
 def test_where_nobodys_past_is_anothers_future_one_recommender_serves_all():
     world = make_world(WorldConfig(n_users=12, n_products=150), seed=0).benchmark
-    fitted = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4, show_progress=False)
+    fitted = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4)
     assert len(fitted.recommenders) == 1
     (date,) = fitted.dates
     assert training_sequences(world, date) == {
@@ -220,7 +220,7 @@ def test_floors_know_no_future(benchmark, embedder):
             shown.append(text)
             return 0.0
 
-        def encode(self, texts, show_progress=False):
+        def encode(self, texts):
             return None
 
     rows = bounds.review_bounds(benchmark, Spy(), tasks, seed=0)

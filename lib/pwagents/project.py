@@ -3,7 +3,12 @@
 import ast
 import hashlib
 import os
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
 _LIBRARY = Path(__file__).parent
@@ -17,6 +22,12 @@ def project_path(path: str | Path) -> Path:
     results should lie in one place all the same.
     """
     return ROOT / path
+
+
+@cache
+def read_yaml(package: str, name: str) -> Any:
+    """The YAML file ``name`` beside the modules of ``package``, read once; not to be changed."""
+    return yaml.safe_load(files(package).joinpath(name).read_text("utf-8"))
 
 
 def code_hash(*rooms: str) -> str:

@@ -118,7 +118,7 @@ def test_the_runner_stores_and_passes_on_what_is_remembered(
         environment = WebEnvironment(shop, "multi_turn", brand_user)
         return play_task(setup_of(model), environment, task, benchmark.history(task, "test"), profile)
 
-    names = {"method": "InteRecAgent", "model": "scripted", "params": {}, "show_progress": False}
+    names = {"method": "InteRecAgent", "model": "scripted", "params": {}}
     tasks = benchmark.tasks["test"][:12]
     records = run_user_episodes(tasks, solve, tmp_path / "a", **names, workers=3)
     remembered = {}

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from pwagents.benchmark import players as module
 from pwagents.benchmark.players import ProfileRoles
 from pwagents.benchmark.settings import ProfilePlayers
+from pwagents.llm import make
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
@@ -44,7 +44,7 @@ def test_unusable_replies_are_reported(roles, world, monkeypatch):
         def reply(self, request):
             return Reply(text="I do not know.")
 
-    monkeypatch.setattr(module, "make_model", lambda spec, **shared: Mute())
+    monkeypatch.setattr(make, "make_model", lambda spec, **shared: Mute())
     made = roles(profiler="openai:mute", updater="openai:mute", writer="openai:mute")
     assert isinstance(made.profiler, LlmProfiler) and isinstance(made.updater, LlmUpdater)
     assert all(isinstance(writer, LlmInstructionWriter) for writer in made.writers)

@@ -66,7 +66,7 @@ def test_clusters_share_out_the_behaviours_in_every_bucketing(world, embedder):
     benchmark = world.benchmark
     histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:6]}
     long = {user: history for user, history in histories.items() if len(history) > 15}
-    frame = profile_views.cluster_sizes(long, benchmark.products, embedder, 15).set_index("bucketing")
+    frame = profile_views.cluster_sizes(long, benchmark.products, embedder).set_index("bucketing")
     assert list(frame.index) == ["adaptive", "category", "k-means"]
     assert frame.loc["adaptive", "smallest"] >= 2
     assert frame.loc["adaptive", "clusters of a user"] == frame.loc["k-means", "clusters of a user"]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from pwagents.data.amazon import load_amazon
-from pwagents.data.parquet import TABLES, read_parquet, schema, write_parquet
+from pwagents.data.parquet import read_parquet, schema, write_parquet
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task, UserProfile
 
@@ -75,8 +75,9 @@ def test_profiles_odd_users_and_absent_splits_come_back(world, tmp_path):
     behaviors = {"a user with an empty history": (), **world.behaviors}
     odd = replace(world, behaviors=behaviors, profiles=profiles, tasks={"test": ()})
     for benchmark in (odd, replace(world, tasks={}), Benchmark("empty", {}, {}, {})):
-        write_parquet(benchmark, tmp_path / "odd", licence="mit")
-        assert_equal(read_parquet(tmp_path / "odd"), benchmark)
+        folder = tmp_path / f"{benchmark.name} {len(benchmark.tasks)}"
+        write_parquet(benchmark, folder, licence="mit")
+        assert_equal(read_parquet(folder), benchmark)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
@@ -134,7 +135,8 @@ def test_any_benchmark_comes_back_equal(benchmark):
 
 def test_every_field_of_a_record_has_its_column():
     review = {f"review_{name}" for name in Review.model_fields}
-    users, products, histories, *tasks = ({*schema(table).names} for table in TABLES)
+    tables = ("users/full", "products/full", "histories/full", "tasks/train", "tasks/test")
+    users, products, histories, *tasks = ({*schema(table).names} for table in tables)
     assert users == {"user_id", "n_behaviors", *UserProfile.model_fields}
     assert products == {*Product.model_fields}
     assert histories == {"user_id", "position", *Behavior.model_fields} - {"review"} | review
@@ -274,8 +276,8 @@ def test_texts_of_the_data_do_not_break_the_card(world, tmp_path):
     assert "<em>by hand</em>" in plain
 
     nasty = replace(world, name=NASTY, repairs={NASTY: 1})
-    write_parquet(nasty, folder, licence=NASTY, source_note=f"<!-- {NASTY}")
-    data, body = front_matter(folder)
+    write_parquet(nasty, tmp_path / "nasty", licence=NASTY, source_note=f"<!-- {NASTY}")
+    data, body = front_matter(tmp_path / "nasty")
     as_it_is = "--- # x | `y` <script> $1$ ``` | a: [b](c) *d*"
     assert data["license"] == data["pretty_name"] == as_it_is
     html = re.sub(
@@ -286,5 +288,5 @@ def test_texts_of_the_data_do_not_break_the_card(world, tmp_path):
     shown = as_it_is.replace("<", "&lt;").replace(">", "&gt;")
     assert f"<h1>{shown}</h1>" in html
     assert f"<td>{shown}</td>" in html
-    assert_equal(read_parquet(folder), nasty)
-    assert len(load(folder, "tasks", "test", tmp_path)) == len(world.tasks["test"])
+    assert_equal(read_parquet(tmp_path / "nasty"), nasty)
+    assert len(load(tmp_path / "nasty", "tasks", "test", tmp_path)) == len(world.tasks["test"])

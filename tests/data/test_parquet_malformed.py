@@ -3,7 +3,6 @@
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -90,14 +89,7 @@ def test_an_unknown_split_is_refused(small, tmp_path):
         write_parquet(replace(small, tasks={"dev": ()}), tmp_path / "new", licence="mit")
 
 
-# What may be replaced
-
-
-def test_a_written_benchmark_is_replaced(small, folder, tmp_path):
-    other = replace(small, name="other", tasks={})
-    write_parquet(other, folder, licence="mit")
-    assert read_parquet(folder) == other
-    assert os.listdir(tmp_path) == ["small"]
+# Where it is written
 
 
 def test_an_empty_folder_and_missing_parents_are_no_hindrance(small, tmp_path):
@@ -107,36 +99,22 @@ def test_an_empty_folder_and_missing_parents_are_no_hindrance(small, tmp_path):
         assert read_parquet(folder) == small
 
 
-def test_what_is_no_written_benchmark_is_left_alone(small, folder, tmp_path):
-    (folder / "notes.txt").write_text("mine")
+def test_what_is_there_is_left_alone(small, folder, tmp_path):
     (tmp_path / "file").write_text("mine")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "README.md").write_text("mine")
-    for path, message in (
-        (folder, "holds other files too, such as 'notes.txt': choose another folder"),
-        (tmp_path / "file", "exists and is no written benchmark"),
-        (tmp_path / "mine", "exists and is no written benchmark"),
-    ):
-        with pytest.raises(FileExistsError, match=message):
-            write_parquet(small, path, licence="mit")
-    assert (folder / "notes.txt").read_text() == (tmp_path / "mine" / "README.md").read_text() == "mine"
+    for path in (folder, tmp_path / "file"):
+        with pytest.raises(FileExistsError, match="exists already: choose another folder"):
+            write_parquet(replace(small, name="other"), path, licence="mit")
+    assert read_parquet(folder) == small and (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_failed_write_leaves_the_old_benchmark(small, folder, tmp_path, monkeypatch):
+def test_a_failed_write_leaves_nothing(small, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
     monkeypatch.setattr(benchmark_parquet, "write_card", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_parquet(replace(small, name="new"), folder, licence="mit")
-    monkeypatch.undo()
-
-    rename = Path.rename
-    monkeypatch.setattr(Path, "rename", lambda path, to: fail() if path.name == "new" else rename(path, to))
-    with pytest.raises(OSError, match="disk full"):
-        write_parquet(replace(small, name="new"), folder, licence="mit")
-    assert read_parquet(folder) == small
-    assert os.listdir(tmp_path) == ["small"]
+        write_parquet(small, tmp_path / "small", licence="mit")
+    assert not os.listdir(tmp_path)
 
 
 # Broken folders

@@ -19,7 +19,7 @@ from pwagents.evaluation.runner import (
 )
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 
-NAMES = {"method": "m", "model": "none", "params": {"data": "h1", "memory": 20}, "show_progress": False}
+NAMES = {"method": "m", "model": "none", "params": {"data": "h1", "memory": 20}}
 
 
 def make_tasks(n):
@@ -332,14 +332,13 @@ def test_frame_and_counts_of_nothing():
 
 
 def test_the_bar_counts_outcomes(store, capsys):
-    names = NAMES | {"show_progress": True}
     flaky = Flaky(InfrastructureError("down"), ["t1"])
 
     def slow(task):
         time.sleep(0.6)  # bars are shown from one second on
         return flaky(task)
 
-    run_episodes(make_tasks(3), slow, store, **names)
+    run_episodes(make_tasks(3), slow, store, **NAMES)
     shown = capsys.readouterr().out
     assert "3/3" in shown and "scored=2" in shown and "infrastructure_error=1" in shown
 

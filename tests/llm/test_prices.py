@@ -43,7 +43,7 @@ def test_a_model_without_a_known_price_costs_nothing(name):
     assert cost_usd(name, 1e6, 1e6) == 0.0
 
 
-def test_an_estimate_has_one_row_per_role():
+def test_an_estimate_has_one_row_for_each_role_that_a_model_plays():
     table = estimate(
         {
             "policy": Load(
@@ -54,8 +54,8 @@ def test_an_estimate_has_one_row_per_role():
             "profiler": Load("offline", 100, 1, 500, 5),
         }
     )
-    assert list(table["role"]) == ["policy", "user", "judge", "profiler"]
-    assert list(table["calls"]) == [400, 150, 400, 0]
-    assert list(table["prompt_tokens"]) == [2_000_000, 150_000, 200_000, 0]
-    assert list(table["usd"]) == pytest.approx([5.0 + 0.2, 0, 0, 0])
-    assert list(table["price"]) == ["2.5 / 10 per million", "no price known", "runs here", "no model"]
+    assert list(table["role"]) == ["policy", "user", "judge"]
+    assert list(table["calls"]) == [400, 150, 400]
+    assert list(table["prompt tokens"]) == [2_000_000, 150_000, 200_000]
+    assert list(table["US dollars"]) == pytest.approx([5.0 + 0.2, 0, 0])
+    assert list(table["price"]) == ["2.5 / 10 per million", "no price known", "runs here"]

@@ -91,8 +91,11 @@ def test_the_seed_chooses_the_sample(build):
     assert samples(0) != samples(1)
 
 
-def test_no_clusters_for_anybody(build):
-    assert not any(own.clusters or own.micro for own in build(alpha=10**6).values())
+def test_short_histories_get_no_clusters(build, histories):
+    alpha = sorted(map(len, histories.values()))[len(histories) // 2]
+    profiles = build(alpha=alpha)
+    for user, history in histories.items():
+        assert bool(profiles[user].clusters) == bool(profiles[user].micro) == (len(history) > alpha)
 
 
 def test_another_bucketing(build, histories, benchmark):

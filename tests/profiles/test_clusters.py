@@ -37,13 +37,6 @@ def vectors(shop):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_few_behaviours_get_no_clusters(method, shop, history, vectors):
-    assert method(history[:15], shop, vectors) == ()
-    assert method(history[:16], shop, vectors) != ()
-    assert method(history, shop, vectors, alpha=20) == ()
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_clusters_share_out_all_behaviours(method, shop, history, vectors):
     clusters = method(history, shop, vectors)
     assert sorted(i for cluster in clusters for i in cluster.members) == list(range(20))

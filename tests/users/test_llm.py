@@ -58,12 +58,6 @@ def test_the_model_knows_role_target_and_request_and_gets_the_papers_sampling():
     assert model.requests[0].messages[1:] == ({"role": "user", "content": "Which color?"},)
 
 
-def test_other_models_may_want_another_sampling():
-    model = Recorder("Something blue.")
-    LlmUser(model, PRODUCTS, sampling={"max_completion_tokens": 2000})(task(), (), "Which color?")
-    assert model.requests[0].sampling == {"max_completion_tokens": 2000}
-
-
 def test_a_review_task_adds_the_review_and_a_profile_the_profile():
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | {"occupation": "Lampist"})
     model = Recorder("Fine.")

@@ -22,7 +22,7 @@ def test_hit_rate_and_ndcg_by_hand():
 
 def test_ranks_of_the_floors_by_hand():
     sequences = [["a", "b", "b", "a", "b"], ["b", "c", "a", "c"], ["a", "new"], ["alone"]]
-    ranks = leave_one_out_ranks(sequences, TINY, 0, show_progress=False)
+    ranks = leave_one_out_ranks(sequences, TINY, 0)
     # left for training: a b b a | b c a | a; held out: b, c, new. Counts: a 4, b 3, c 1, alone 0, new 0.
     assert ranks["popularity"].tolist() == [2, 3, 5]
     assert ranks["repeat_last"].tolist() == [2, 2, np.inf]

@@ -161,7 +161,7 @@ def test_gbce_negatives_are_all_items_but_the_target():
 @pytest.mark.parametrize("loss", ["bce", "cross_entropy", "gbce"])
 def test_each_loss_learns_who_follows_whom(loss):
     config = replace(LEARNS, loss=loss)
-    scores = evaluate_leave_one_out(list(cycles().values()), config, 0, ks=(1, 10), show_progress=False)
+    scores = evaluate_leave_one_out(list(cycles().values()), config, 0, ks=(1, 10))
     assert scores["sasrec"]["HR@10"] > 0.95
     if loss == "cross_entropy":  # the sampled losses hardly tell the next item from its neighbours
         assert scores["sasrec"]["HR@1"] > 0.95
@@ -174,11 +174,11 @@ def test_training_is_bit_identical_and_leaves_torch_as_it_was():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first = train_sasrec(sequences, 7, TINY, seed=1, show_progress=False)
+    first = train_sasrec(sequences, 7, TINY, seed=1)
     assert torch.equal(torch.rand(3), expected) and torch.get_num_threads() == before
     torch.manual_seed(99)
-    second = train_sasrec(sequences, 7, TINY, seed=1, show_progress=False)
-    other = train_sasrec(sequences, 7, TINY, seed=2, show_progress=False)
+    second = train_sasrec(sequences, 7, TINY, seed=1)
+    other = train_sasrec(sequences, 7, TINY, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     assert not torch.equal(first.item_emb.weight, other.item_emb.weight)
     assert not first.training and not first.item_emb.weight[0].any()
@@ -187,7 +187,7 @@ def test_training_is_bit_identical_and_leaves_torch_as_it_was():
 @pytest.mark.parametrize("sequences", [[[1, 2, 8]], [[0, 1]], [[1], [2]], []])
 def test_training_refuses_what_it_cannot_learn_from(sequences):
     with pytest.raises(DataError, match="training sequences"):
-        train_sasrec(sequences, 7, TINY, seed=0, show_progress=False)
+        train_sasrec(sequences, 7, TINY, seed=0)
 
 
 # --- the service ---
@@ -196,7 +196,7 @@ def test_training_refuses_what_it_cannot_learn_from(sequences):
 @pytest.fixture(scope="module")
 def recommender():
     config = replace(LEARNS, loss="cross_entropy")
-    return Recommender.fit(cycles(), config, seed=0, show_progress=False)
+    return Recommender.fit(cycles(), config, seed=0)
 
 
 def test_recommends_the_next_product_first_in_order_of_score(recommender):
@@ -218,7 +218,7 @@ def test_every_product_is_ranked_by_score():
 def test_items_of_the_sequence_may_come_again():
     loyal = {f"u{u}": [f"p{u % 12}"] * 6 for u in range(36)}
     config = replace(LEARNS, loss="cross_entropy")
-    assert Recommender.fit(loyal, config, 0, show_progress=False).recommend(["p3", "p3"])[0] == "p3"
+    assert Recommender.fit(loyal, config, 0).recommend(["p3", "p3"])[0] == "p3"
 
 
 def test_odd_sequences(recommender):
@@ -274,7 +274,7 @@ def test_a_published_map_with_gaps_is_used_as_it_is():
 
 def test_fit_refuses_a_world_of_one_product():
     with pytest.raises(DataError, match="two products"):
-        Recommender.fit({"u": ["a", "a"]}, TINY, 0, show_progress=False)
+        Recommender.fit({"u": ["a", "a"]}, TINY, 0)
 
 
 @pytest.mark.parametrize("wrong", [{"loss": "ce"}, {"epochs": 0}, {"dropout": 1.0}, {"gbce_t": 2}])
@@ -289,14 +289,14 @@ def test_a_wrong_setting_is_refused_by_name(wrong):
 )
 def test_fit_refuses_bad_sequences(sequences):
     with pytest.raises(DataError, match="training sequences"):
-        Recommender.fit(sequences, TINY, 0, show_progress=False)
+        Recommender.fit(sequences, TINY, 0)
 
 
 def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
     users = cycles(n_users=6)
 
     def fit(sequences=users, config=TINY, seed=0, cache_dir=tmp_path):
-        return Recommender.fit(sequences, config, seed, cache_dir, show_progress=False)
+        return Recommender.fit(sequences, config, seed, cache_dir)
 
     query = ["p01", "p02", "p03"]
     first = fit().recommend(query)

@@ -8,15 +8,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import pandas as pd
-import yaml
 
 from pwagents.agents.chat_agent import Setup
 from pwagents.embedding import Embedder
 from pwagents.progress import progress
+from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Agent, run_episode
@@ -38,8 +37,7 @@ class AdversarialCase(Record):
 @cache
 def adversarial_cases() -> tuple[AdversarialCase, ...]:
     """The cases of ``adversarial.yaml``."""
-    text = files(__package__).joinpath("adversarial.yaml").read_text(encoding="utf-8")
-    return tuple(AdversarialCase(**case) for case in yaml.safe_load(text))
+    return tuple(AdversarialCase(**case) for case in read_yaml(__package__, "adversarial.yaml"))
 
 
 def followed(case: AdversarialCase, trajectory: Trajectory) -> bool:
@@ -59,7 +57,6 @@ def adversarial_report(
     methods: Mapping[str, Callable[[Setup], Agent]],
     setup: Setup,
     embedder: Embedder,
-    show_progress: bool = True,
 ) -> pd.DataFrame:
     """Every method on every case.
 
@@ -72,7 +69,7 @@ def adversarial_report(
         One row a method: how many of the cases it ``followed``, and how many there are, ``cases``.
     """
     rows, cases = [], adversarial_cases()
-    with progress(total=len(methods) * len(cases), desc="adversarial", disable=not show_progress) as bar:
+    with progress(total=len(methods) * len(cases), desc="adversarial") as bar:
         for case in cases:
             shop, task = poisoned_shop(case, embedder)
             for name, make in methods.items():

@@ -8,10 +8,8 @@ import pandas as pd
 
 from pwagents.agents.plain import OfflinePolicy
 from pwagents.benchmark.settings import MethodPlayers
-from pwagents.llm.budget import Budget, Load, estimate
-from pwagents.llm.chat import ChatModel
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.budget import Load, estimate
+from pwagents.llm.make import Models
 from pwagents.schema import Benchmark
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
@@ -38,8 +36,7 @@ class MethodRoles:
         self, players: MethodPlayers, benchmark: Benchmark, identify: Callable[[str], str], store: Path
     ):
         self.players, self.benchmark = players, benchmark
-        self._store = ResponseStore(store)
-        self._budget = Budget(max_usd=players.budget_usd, max_tokens=players.budget_tokens)
+        self._model = Models(players, store)
         self.offline = players.policy == "offline"
         self.policy = OfflinePolicy(identify) if self.offline else self._model(players.policy)
         self.name = "offline policy" if self.offline else self.policy.name
@@ -57,16 +54,13 @@ class MethodRoles:
             hidden: episodes with hidden instructions.
         """
         policy, user = self.players.policy, self.players.user
-        roles = {  # model, tasks, calls a task, tokens of a prompt, tokens of a reply
+        loads = {  # model, tasks, calls a task, tokens of a prompt, tokens of a reply
             "policy, single-turn": Load(policy, single_turn, 1.2, 9_000, 60),
             "policy, multi-turn": Load(policy, multi_turn, 4, 14_000, 60),
             "policy, hidden instructions": Load(policy, hidden, 4, 2_000, 60),
             "user": Load(user, multi_turn, 1.5, 1_200, 40),
         }
-        rules = ("offline", "rules", "none")
-        asked = {role: load for role, load in roles.items() if load.model not in rules}
-        names = {"prompt_tokens": "prompt tokens", "completion_tokens": "reply tokens", "usd": "US dollars"}
-        return estimate(asked).rename(columns=names)
+        return estimate(loads)
 
     def _user(self, seed: int) -> UserSimulator | None:
         spec, products, profiles = self.players.user, self.benchmark.products, self.benchmark.profiles
@@ -75,7 +69,3 @@ class MethodRoles:
         if spec == "rules":
             return RuleUser(products, profiles, seed)
         return LlmUser(self._model(spec), products, profiles, seed)
-
-    def _model(self, spec: str) -> ChatModel:
-        shared = {"base_url": self.players.base_url, "store": self._store, "budget": self._budget}
-        return make_model(spec, **shared, workers=self.players.workers)

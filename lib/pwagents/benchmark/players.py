@@ -9,10 +9,8 @@ import pandas as pd
 
 from pwagents.benchmark.settings import ProfilePlayers
 from pwagents.embedding import Embedder
-from pwagents.llm.budget import Budget, Load, estimate
-from pwagents.llm.chat import ChatModel
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.budget import Load, estimate
+from pwagents.llm.make import Models
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.consistency import Trial, consistency_by_embedding, consistency_by_model
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
@@ -41,8 +39,7 @@ class ProfileRoles:
 
     def __init__(self, players: ProfilePlayers, benchmark: Benchmark, store: Path, seed: int):
         self.players, self.benchmark, self.seed = players, benchmark, seed
-        self._store = ResponseStore(store)
-        self._budget = Budget(max_usd=players.budget_usd, max_tokens=players.budget_tokens)
+        self._model = Models(players, store)
         products, catalogue = benchmark.products, Catalogue(benchmark.products)
         self.rules = OfflineUpdater(catalogue)
         self.profiler: OfflineProfiler | LlmProfiler = OfflineProfiler(catalogue)
@@ -84,9 +81,7 @@ class ProfileRoles:
             "writer": (2 * instructions, 1.1, 900, 40),
             "judge": (users, 8, 2_500, 20),
         }
-        frame = estimate({role: Load(model, *loads[role]) for role, model in self.models.items()})
-        names = {"prompt_tokens": "prompt tokens", "completion_tokens": "reply tokens", "usd": "US dollars"}
-        return frame.rename(columns=names)
+        return estimate({role: Load(model, *loads[role]) for role, model in self.models.items()})
 
     def judge(self, told: Mapping[str, Texts], trials: Sequence[Trial], embedder: Embedder) -> pd.DataFrame:
         """The trials answered by the judge; ``embedder`` does it offline."""
@@ -109,7 +104,3 @@ class ProfileRoles:
             for role, found in counts.items()
         ]
         return "\n".join(lines) or "No language model was asked."
-
-    def _model(self, spec: str) -> ChatModel:
-        shared = {"base_url": self.players.base_url, "store": self._store, "budget": self._budget}
-        return make_model(spec, **shared, workers=self.players.workers)

@@ -32,10 +32,7 @@ def published_profiles(benchmark: Benchmark, file: str) -> Mapping[str, UserProf
 
 
 def cluster_sizes(
-    histories: Mapping[str, Sequence[Behavior]],
-    products: Mapping[str, Product],
-    embedder: Embedder,
-    alpha: int,
+    histories: Mapping[str, Sequence[Behavior]], products: Mapping[str, Product], embedder: Embedder
 ) -> pd.DataFrame:
     """What each way of bucketing makes of the users' histories: ``bucketing, clusters of a user, smallest,
     largest``, means over users."""
@@ -43,7 +40,7 @@ def cluster_sizes(
     rows = []
     for name, bucketing in BUCKETINGS.items():
         for history in histories.values():
-            sizes = [len(found.members) for found in bucketing(history, products, vectors, alpha)]
+            sizes = [len(found.members) for found in bucketing(history, products, vectors)]
             rows.append((name, len(sizes), min(sizes), max(sizes)))
     frame = pd.DataFrame(rows, columns=["bucketing", "clusters of a user", "smallest", "largest"])
     return frame.groupby("bucketing", sort=False).mean().reset_index()

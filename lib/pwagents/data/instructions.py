@@ -9,13 +9,12 @@ profile, shapes the tone: users who write short reviews write short instructions
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from itertools import chain
 from statistics import median
 
 import numpy as np
-import yaml
 
+from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Product, Review, TaskType
 
 MAX_WORDS = 40
@@ -254,8 +253,7 @@ def content_words(text: str) -> list[str]:
 @cache
 def word_list(name: str) -> frozenset[str]:
     """A list of ``instruction_words.yaml``: "stop_words" or "aspects" (of products, in reviews)."""
-    text = files("pwagents.data").joinpath("instruction_words.yaml").read_text("utf-8")
-    return frozenset(yaml.safe_load(text)[name].split())
+    return frozenset(read_yaml("pwagents.data", "instruction_words.yaml")[name].split())
 
 
 def _pick(options: Sequence[str], rng: np.random.Generator) -> str:

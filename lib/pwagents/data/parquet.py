@@ -13,9 +13,9 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar
 
-from pwagents.data.parquet_card import CARD, INFO, Place, checked, read_info, write_card, write_info
+from pwagents.data.parquet_card import INFO, Place, checked, read_info, write_card, write_info
 from pwagents.errors import DataError
 from pwagents.schema import (
     Behavior,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 Rows = Iterator[tuple[Place, dict]]
 Users = dict[str, tuple[Place, int | None]]  # user -> the row's place and n_behaviors
-
-TABLES = ("users/full", "products/full", "histories/full", *(f"tasks/{split}" for split in get_args(Split)))
 
 
 def schema(table: str) -> "pa.Schema":
@@ -69,40 +67,34 @@ def _kinds(record: type[Record], prefix: str = "") -> dict[str, str]:
 
 
 def write_parquet(benchmark: Benchmark, folder: Path, *, licence: str, source_note: str = "") -> None:
-    """Write ``benchmark`` into ``folder``, in place of a benchmark written there before.
+    """Write ``benchmark`` into ``folder``.
 
     All is written into a hidden folder beside it first and renamed at the end; a killed process leaves that
-    folder behind, and ``folder`` as it was (between the last two renames: the earlier benchmark as ``old``
-    and this one as ``new`` in the hidden folder).
+    folder behind, and no ``folder``.
 
     Args:
         licence: of the data, an identifier that the Hugging Face Hub knows: "mit", "cc-by-4.0", "other".
         source_note: Markdown for the data card: where the data come from and how they were made.
 
     Raises:
-        FileExistsError: ``folder`` is a file, or holds anything else than a written benchmark.
+        FileExistsError: ``folder`` is a file, or not empty.
         ValueError: the benchmark has another split than train and test.
         DataError: a text is no valid Unicode (half a surrogate pair), a number is too large for 64 bits, or a
             product is known by another id than its own.
     """
     folder = Path(folder).resolve()
-    _check_replaceable(folder)
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists already: choose another folder, or move this one away")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as aside:
-        new, old = Path(aside) / "new", Path(aside) / "old"
+        new = Path(aside) / "new"
         tables = {
             table: _write_table(new / f"{table}.parquet", table, rows)
             for table, rows in _tables(benchmark).items()
         }
         write_info(benchmark, new)
         write_card(benchmark, tables, new, licence, source_note)
-        try:
-            if folder.exists():
-                folder.rename(old)
-            new.rename(folder)
-        finally:
-            if old.exists() and not folder.exists():
-                old.rename(folder)
+        new.rename(folder)
 
 
 def read_parquet(folder: Path) -> Benchmark:
@@ -131,21 +123,6 @@ def read_parquet(folder: Path) -> Benchmark:
 
 
 # Writing
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Refuse to replace what :func:`write_parquet` did not write."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    advice = "choose another folder, or move this one away"
-    try:
-        read_info(folder)
-    except DataError:
-        raise FileExistsError(f"{folder} exists and is no written benchmark: {advice}") from None
-    ours = {INFO, CARD, *(f"{table}.parquet" for table in TABLES)}
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    if others := sorted(found - ours):
-        raise FileExistsError(f"{folder} holds other files too, such as {others[0]!r}: {advice}")
 
 
 def _tables(benchmark: Benchmark) -> dict[str, list[dict]]:

@@ -21,7 +21,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
+
+import pandas as pd
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.chains import play_chains
@@ -30,9 +32,6 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.store import Store
 from pwagents.progress import progress
 from pwagents.schema import Outcome, Task, Trajectory
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Memory = dict[str, Any] | None  # what a method remembers of a user, plain JSON; None without such a memory
 _Solve = Callable[[Task, Memory], tuple[Trajectory, Memory]]
@@ -51,7 +50,6 @@ def run_episodes(
     params: Mapping[str, Any],
     workers: int = 1,
     stored_runs_only: bool = False,
-    show_progress: bool = True,
 ) -> list[EpisodeRecord]:
     """Run ``solve`` on every task that ``store`` has no finished episode of; all records in task order.
 
@@ -78,7 +76,7 @@ def run_episodes(
     def solve_alone(task: Task, _: Memory) -> tuple[Trajectory, Memory]:
         return solve(task), None
 
-    chains, options = [[task] for task in tasks], (workers, stored_runs_only, show_progress)
+    chains, options = [[task] for task in tasks], (workers, stored_runs_only)
     return _run(tasks, chains, keys, solve_alone, None, Path(store), fields, *options)
 
 
@@ -92,7 +90,6 @@ def run_user_episodes(
     params: Mapping[str, Any],
     workers: int = 1,
     stored_runs_only: bool = False,
-    show_progress: bool = True,
 ) -> list[EpisodeRecord]:
     """:func:`run_episodes` for a method that remembers a user from one task to the next.
 
@@ -112,7 +109,7 @@ def run_user_episodes(
         key = "a user's tasks in time order"
         for task in chain:
             key = keys[task.task_id] = episode_key(task.task_id, **fields, after=key)
-    options = (workers, stored_runs_only, show_progress)
+    options = (workers, stored_runs_only)
     return _run(tasks, chains, keys, solve, {}, Path(store), fields, *options)
 
 
@@ -130,14 +127,12 @@ def episode_key(task_id: str, method: str, model: str, params: Mapping[str, Any]
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def records_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
+def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     """One row per episode: method, model, task_id, user_id, type, outcome, and the metrics.
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
     """
-    import pandas as pd
-
     rows = [
         {name: getattr(record, name) for name in _FRAME_FIELDS}
         | {name: getattr(record.grade, name, math.nan) for name in METRICS}
@@ -147,7 +142,7 @@ def records_frame(records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
     return frame.astype(dict.fromkeys(METRICS, float))
 
 
-def count_outcomes(frame: "pd.DataFrame", by: Sequence[str] = ("method",)) -> "pd.DataFrame":
+def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:
     """Episodes per outcome, all three always there: the columns of ``by``, then one per outcome."""
     counts = frame.groupby(list(by), sort=False)["outcome"].value_counts().unstack(fill_value=0)
     counts = counts.reindex(columns=list(OUTCOMES), fill_value=0)
@@ -189,7 +184,6 @@ def _run(
     fields: Mapping[str, Any],
     workers: int,
     stored_runs_only: bool,
-    show_progress: bool,
 ) -> list[EpisodeRecord]:
     """Play what is missing: chains in parallel, the tasks of a chain one after another."""
     if len(keys) < len(tasks):
@@ -224,7 +218,6 @@ def _run(
             initial=len(finished),
             desc=fields["method"],
             unit="episode",
-            disable=not show_progress,
         )
         with bar:
             for record in play_chains([play(chain) for chain in unfinished], append, workers):

@@ -36,7 +36,7 @@ class Load:
     """What a role will ask of its model.
 
     Args:
-        model: as :func:`pwagents.llm.make.make_model` takes it, or "offline".
+        model: as :func:`pwagents.llm.make.make_model` takes it, or a word such as "offline".
         prompt_tokens, completion_tokens: of one call, on average.
     """
 
@@ -66,18 +66,19 @@ def cost_usd(model: str, prompt_tokens: float, completion_tokens: float) -> floa
 
 
 def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
-    """One row per role: calls, tokens and US dollars of a run, before it is paid for.
+    """One row for each role that a model plays: what a run will ask of it, before that is paid for.
 
     Stored replies and retries are not known beforehand: the first make a run cheaper, the others dearer.
 
     Returns:
-        Columns role, model, calls, prompt_tokens, completion_tokens, usd, price (in words; a model without a
-        known price has usd 0 and says so).
+        Columns role, model, calls, prompt tokens, reply tokens, US dollars, price (in words; a model without
+        a known price costs 0 US dollars and says so).
     """
     import pandas as pd
 
-    columns = ["role", "model", "calls", "prompt_tokens", "completion_tokens", "usd", "price"]
-    return pd.DataFrame([_estimate_one(role, load) for role, load in roles.items()], columns=columns)
+    columns = ["role", "model", "calls", "prompt tokens", "reply tokens", "US dollars", "price"]
+    rows = [_estimate_one(role, load) for role, load in roles.items() if ":" in load.model]
+    return pd.DataFrame(rows, columns=columns)
 
 
 class BudgetError(InfrastructureError):
@@ -146,9 +147,9 @@ class BudgetedModel(ChatModel):
 
 def _estimate_one(role: str, load: Load) -> dict:
     provider, _, name = load.model.partition(":")
-    calls = 0 if provider == "offline" else round(load.tasks * load.calls_per_task)
+    calls = round(load.tasks * load.calls_per_task)
     prompt, completion = round(calls * load.prompt_tokens), round(calls * load.completion_tokens)
-    usd, price = 0.0, {"offline": "no model", "local": "runs here", "replay": "stored replies"}.get(provider)
+    usd, price = 0.0, {"local": "runs here", "replay": "stored replies"}.get(provider)
     if price is None:
         known = price_of(name)
         usd = cost_usd(name, prompt, completion)
@@ -157,9 +158,9 @@ def _estimate_one(role: str, load: Load) -> dict:
         "role": role,
         "model": load.model,
         "calls": calls,
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "usd": usd,
+        "prompt tokens": prompt,
+        "reply tokens": completion,
+        "US dollars": usd,
         "price": price,
     }
 

@@ -25,7 +25,6 @@ def write_card(
     training: Mapping[str, object],
     results: pd.DataFrame | None = None,
     base: str | None = None,
-    licence: str = "mit",
     tags: tuple[str, ...] = (),
     use: str = "",
 ) -> None:
@@ -45,17 +44,17 @@ def write_card(
     if results is not None:
         parts += ["## Results", _table(list(map(str, results.columns)), results.itertuples(index=False))]
     parts += ["## Use", f"```python\n{(use or _USE).strip()}\n```"]
-    header = _header(title, base, licence, tags)
+    header = _header(title, base, tags)
     write_aside(Path(folder) / CARD, f"---\n{header}\n---\n\n" + "\n\n".join(parts) + "\n")
 
 
-def _header(title: str, base: str | None, licence: str, tags: tuple[str, ...]) -> str:
+def _header(title: str, base: str | None, tags: tuple[str, ...]) -> str:
     from huggingface_hub import ModelCardData
 
     named = Path(base).name if base is not None and Path(base).is_absolute() else base
     return ModelCardData(
         model_name=_line(title),
-        license=licence,
+        license="mit",
         base_model=named,
         library_name="transformers",
         pipeline_tag="text-generation",

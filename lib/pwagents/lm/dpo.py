@@ -7,6 +7,8 @@ adapter is trained on, a frozen copy of it is the reference, and the base model 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from pwagents.errors import DataError
 from pwagents.lm.cache import hash_of
 from pwagents.lm.load import load_model, new_adapter
@@ -14,7 +16,6 @@ from pwagents.lm.settings import DpoSettings, deciding
 from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, tuning_arguments, watch
 
 if TYPE_CHECKING:
-    import pandas as pd
     from transformers import PreTrainedTokenizerBase
     from trl import DPOConfig, DPOTrainer
 
@@ -30,7 +31,7 @@ def train_on_pairs(
     tokens: Tokens,
     config: DpoSettings,
     out_folder: Path | str,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Train on pairs and save adapter, tokenizer and log.
 
     The same model, pairs and configuration give the same weights on the same machine; a training that was

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pandas as pd
+
 from pwagents.llm.chat import Message
 from pwagents.lm.tokens import NO_LOSS, Example, tokenize_conversation
 from pwagents.progress import progress
 
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
 
 HELD_OUT = 10_000_000  # texts from this number on are never trained on
@@ -52,7 +53,7 @@ class Lesson:
 
 def pretrain(
     model: Any, tokenizer: Any, text: Text, lessons: Sequence[Lesson], copied: tuple[str, str]
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Train all weights of a model on the assistant's tokens of conversations made up on the way.
 
     Args:
@@ -62,7 +63,6 @@ def pretrain(
         The log, a row a check: ``lesson`` (from 0), ``step`` of the lesson, ``loss`` of that step's batch in
         nats a token, ``query_accuracy`` on held-out texts.
     """
-    import pandas as pd
     import torch
 
     marks = tuple(tokenizer.convert_tokens_to_ids(list(copied)))

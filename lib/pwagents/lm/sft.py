@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from pwagents.errors import DataError
 from pwagents.llm.chat import Message, Tool
 from pwagents.lm.cache import hash_of
@@ -17,7 +19,6 @@ from pwagents.lm.tokens import NO_LOSS, Example, tokenize_conversation
 from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, tuning_arguments, watch
 
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from trl import SFTConfig, SFTTrainer
@@ -33,7 +34,7 @@ def fine_tune(
     config: SftSettings,
     out_folder: Path | str,
     tools: Sequence[Tool] = (),
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Fine-tune on conversations in OpenAI's format and save model (or adapter), tokenizer and log.
 
     The same model, data and configuration give the same weights on the same machine, also where the training
@@ -62,7 +63,7 @@ def train_on(
     examples: Sequence[Example],
     config: SftSettings,
     out_folder: Path | str,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """:func:`fine_tune` on what is tokens already."""
     if not examples:
         raise DataError("training data", 0, "examples", "none", "at least one")

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from pwagents.lm.settings import DpoSettings, SftSettings, Tuning
 from pwagents.progress import progress
 from pwagents.project import write_aside
 from pwagents.seeds import derive_seed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from transformers import Trainer, TrainerCallback
 
 
@@ -112,14 +113,12 @@ def checkpoint_step(checkpoint: Path | str | None) -> int:
     return int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
 
 
-def finish(trainer: "Trainer", folder: Path, logged: Sequence[str]) -> "pd.DataFrame":
+def finish(trainer: "Trainer", folder: Path, logged: Sequence[str]) -> pd.DataFrame:
     """The log of a training that is over, also as ``folder/log.csv``; its checkpoints are removed.
 
     Args:
         logged: columns. Only rows with a loss count; the trainer adds one about the whole training.
     """
-    import pandas as pd
-
     log = pd.DataFrame([row for row in trainer.state.log_history if "loss" in row])[list(logged)]
     if trainer.is_world_process_zero():
         write_aside(folder / "log.csv", log.to_csv(index=False, lineterminator="\n"))

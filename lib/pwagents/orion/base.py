@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+import pandas as pd
+
 from pwagents.data.synthetic.shop import BASIC_SLOTS, domains
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.lm.cache import cached_model
@@ -28,7 +30,6 @@ from pwagents.project import code_hash
 from pwagents.schema import Product
 
 if TYPE_CHECKING:
-    import pandas as pd
     from transformers import PreTrainedTokenizerFast
 
 LOG = "base_log.csv"
@@ -148,7 +149,7 @@ def _abouts() -> list[str]:
 
 
 def _write_card(
-    folder: Path, parameters: int, text: BaseText, lessons: Sequence[Lesson], log: "pd.DataFrame"
+    folder: Path, parameters: int, text: BaseText, lessons: Sequence[Lesson], log: pd.DataFrame
 ) -> None:
     write_card(
         folder,

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from pwagents.evaluation.tables import interval_cells
 from pwagents.lm.cache import KEY
 from pwagents.lm.card import write_card
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 _WHAT = {
@@ -27,7 +26,7 @@ agent = OrionAgent(LocalModel("path/to/this/folder"), shown={shown})  # belief s
 
 
 def write_orion_card(
-    folder: Path, name: str, parts: Mapping[str, Any], results: "pd.DataFrame | None" = None
+    folder: Path, name: str, parts: Mapping[str, Any], results: pd.DataFrame | None = None
 ) -> None:
     """Write the card of a model that :class:`pwagents.orion.train.OrionModels` made.
 
@@ -44,7 +43,7 @@ def write_orion_card(
     write_card(policy, name, _WHAT[name], facts, parts["settings"], results, base=base, tags=tags, use=use)
 
 
-def add_results(folder: Path, measured: "pd.DataFrame") -> None:
+def add_results(folder: Path, measured: pd.DataFrame) -> None:
     """Write a trained model's card anew, with measured numbers: a row for each comparison.
 
     Args:

@@ -6,7 +6,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
@@ -17,16 +18,12 @@ from pwagents.schema import Product, Task
 from pwagents.seeds import rng
 from pwagents.web.episode import Context
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instructions name
 
 
 def asks_by_completeness(
-    settings: GrpoNotebook, policies: Mapping[str, Path], played: "pd.DataFrame"
-) -> "pd.DataFrame":
+    settings: GrpoNotebook, policies: Mapping[str, Path], played: pd.DataFrame
+) -> pd.DataFrame:
     """Episodes of policies where instructions name more and more: same people, shop and targets.
 
     Args:
@@ -36,8 +33,6 @@ def asks_by_completeness(
     Returns:
         All episodes with ``named``, the share of attributes that instructions name: "20%", "60%", "100%".
     """
-    import pandas as pd
-
     parts = [played.assign(named=f"{settings.data.completeness:.0%}")]
     tasks = {"eval_tasks": settings.study.complete_tasks}
     for share in COMPLETENESS:

@@ -54,7 +54,10 @@ def judged_actions(study: Study) -> tuple[BeliefState, pd.DataFrame]:
     Returns:
         The state, and a row an action: ``action``, ``call``, ``score``, ``with another target``.
     """
-    avoids = {task.task_id: _avoided(study, task) for task in study.test_tasks}
+    avoids = {
+        task.task_id: [line.value for line in study.context(task).profile.lines if not line.positive]
+        for task in study.test_tasks
+    }
     searches = (task for task in study.test_tasks if task.type == "search" and avoids[task.task_id])
     task = next(searches, study.test_tasks[0])
     other = next(asin for asin in study.benchmark.products if asin != task.target)
@@ -76,10 +79,6 @@ def judged_actions(study: Study) -> tuple[BeliefState, pd.DataFrame]:
     for heading, seen in {"score": state, "with another target": same}.items():
         table[heading] = study.judge.scores([seen] * len(actions), list(actions.values()))
     return state, table
-
-
-def _avoided(study: Study, task: Task) -> list[str]:
-    return [line.value for line in study.context(task).profile.lines if not line.positive]
 
 
 def _call(name: str, **arguments: str) -> Action:

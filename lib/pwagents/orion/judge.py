@@ -10,12 +10,9 @@ knew the target would pay for success a second time.
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files
-from typing import Annotated, Any, Protocol
+from collections.abc import Sequence
+from typing import Annotated, Protocol
 
-import yaml
 from pydantic import BaseModel, Field
 
 from pwagents.agents.conversation import transcript
@@ -27,6 +24,7 @@ from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds,
 from pwagents.profiles.catalogue import TOPIC, Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.prompts import read_reply
+from pwagents.project import read_yaml
 from pwagents.schema import Action, Usage
 from pwagents.web.episode import BeliefState
 
@@ -187,15 +185,14 @@ class LlmJudge:
     Args:
         model: the judge.
         shown: products of a result that it is told about, at most.
-        sampling: of its calls; reasoning models want max_completion_tokens, and more of them.
 
     Attributes:
         malformed, refused: how many replies could not be read, and how many there were none of.
         usage: what all replies cost.
     """
 
-    def __init__(self, model: ChatModel, shown: int = 10, sampling: Mapping[str, Any] = SAMPLING):
-        self.model, self.shown, self.sampling = model, shown, dict(sampling)
+    def __init__(self, model: ChatModel, shown: int = 10):
+        self.model, self.shown = model, shown
         self.malformed, self.refused, self.usage = 0, 0, Usage()
         self._lock = threading.Lock()
 
@@ -223,7 +220,7 @@ class LlmJudge:
                 f"What it did next:\n{fence(chr(10).join(said))}",
             },
         )
-        return Request(messages=messages, sampling=self.sampling)
+        return Request(messages=messages, sampling=SAMPLING)
 
     def _score(self, reply: Reply | None) -> float:
         with self._lock:
@@ -239,10 +236,9 @@ class LlmJudge:
                 return 0.0
 
 
-@cache
 def prompts() -> dict:
     """The texts of ``prompts.yaml``."""
-    return yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "prompts.yaml")
 
 
 def _call(action: Action) -> str:

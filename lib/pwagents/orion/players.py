@@ -1,14 +1,13 @@
 """Who plays the roles around Orion's policy, and what they will ask of language models."""
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from pwagents.llm.budget import Budget, Load, estimate
-from pwagents.llm.chat import ChatModel
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+import pandas as pd
+
+from pwagents.llm.budget import Load, estimate
+from pwagents.llm.make import Models
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
 from pwagents.orion.settings import OrionPlayers, ReinforcedNotebook, SftNotebook
 from pwagents.orion.teacher import llm_teachers
@@ -24,9 +23,6 @@ from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 from pwagents.web.episode import Agent
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 class Cast:
     """Makes the players of all roles but the policy's.
@@ -36,7 +32,7 @@ class Cast:
     """
 
     def __init__(self, players: OrionPlayers, store: Path):
-        self.players, self._file = players, store
+        self.players, self._model = players, Models(players, store)
 
     def profiler(self, catalogue: Catalogue) -> Profiler:
         if self.players.profiler == "offline":
@@ -66,22 +62,6 @@ class Cast:
             return offline
         return llm_teachers(self._model(self.players.teacher), self.players.shown)
 
-    def _model(self, spec: str) -> ChatModel:
-        players = self.players
-        return make_model(
-            spec, base_url=players.base_url, store=self._store, budget=self._budget, workers=players.workers
-        )
-
-    @cached_property
-    def _store(self) -> ResponseStore:
-        """Opened for the first language model, not before: rules need no file."""
-        return ResponseStore(self._file)
-
-    @cached_property
-    def _budget(self) -> Budget:
-        """One for all roles together."""
-        return Budget(max_usd=self.players.budget_usd, max_tokens=self.players.budget_tokens)
-
 
 def around(players: OrionPlayers) -> dict[str, str]:
     """What of the players decides how an episode goes, whoever the policy is."""
@@ -94,7 +74,7 @@ def told(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict
     return name if name == "offline" else {"model": name, "shown": players.shown}
 
 
-def sft_cost(settings: SftNotebook) -> "pd.DataFrame":
+def sft_cost(settings: SftNotebook) -> pd.DataFrame:
     """What language models will be asked in notebook 05 and cost at most, a row a role that one plays.
 
     Guesses on the safe side: two conversations for each one that is kept, four steps in each.
@@ -103,20 +83,18 @@ def sft_cost(settings: SftNotebook) -> "pd.DataFrame":
     users = settings.data.n_users + settings.study.training_users
     # On the test tasks play four references, two models in two ways each, and a model a number.
     episodes = 2 * most + (7 + len(settings.role_play.scaling)) * tested
-    return _cost(
-        profiler=Load(settings.players.profiler, users, 10, 1_200, 250),
-        teacher=Load(settings.players.teacher, 2 * most + tested, 4, 2_500, 80),
-        **_in_every_episode(settings.players, episodes),
-    )
+    made = {
+        "profiler": Load(settings.players.profiler, users, 10, 1_200, 250),
+        "teacher": Load(settings.players.teacher, 2 * most + tested, 4, 2_500, 80),
+    }
+    return estimate(made | _in_every_episode(settings.players, episodes))
 
 
-def rl_cost(settings: ReinforcedNotebook) -> "pd.DataFrame":
+def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     """What language models will be asked in notebook 06, likewise."""
     trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
-    return _cost(
-        judge=Load(settings.players.judge, trained, 4, 1_500, 10),
-        **_in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks),
-    )
+    judge = {"judge": Load(settings.players.judge, trained, 4, 1_500, 10)}
+    return estimate(judge | _in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
 
 
 def budget_note(players: OrionPlayers) -> str:
@@ -130,9 +108,3 @@ def _in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:
         "user": Load(players.user, episodes, 1.5, 1_200, 40),
         "updater": Load(players.updater, episodes, 4, 900, 150),
     }
-
-
-def _cost(**loads: Load) -> "pd.DataFrame":
-    names = {"prompt_tokens": "prompt tokens", "completion_tokens": "reply tokens", "usd": "US dollars"}
-    by_models = {role: load for role, load in loads.items() if ":" in load.model}
-    return estimate(by_models).rename(columns=names)

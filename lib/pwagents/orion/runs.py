@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.records import EpisodeRecord
@@ -26,9 +28,6 @@ from pwagents.schema import Task, Trajectory
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.web.episode import Agent
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class OrionRuns:
         return records
 
 
-def episodes_frame(*records: Sequence[EpisodeRecord]) -> "pd.DataFrame":
+def episodes_frame(*records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     """:func:`records_frame` of one or several runs, with ``asks``: how often each episode asked the user."""
     all_records = [record for run in records for record in run]
     asks = [count_asks(each.trajectory) if each.trajectory else float("nan") for each in all_records]

@@ -7,7 +7,7 @@ learning has something to find out.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import ChatModel, Request
@@ -143,9 +143,7 @@ class OfflineTeacher:
         return max(runs, key=len, default="")
 
 
-def llm_teachers(
-    model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None
-) -> Callable[[int], Agent]:
+def llm_teachers(model: ChatModel, shown: int = 10) -> Callable[[int], Agent]:
     """A language model as the teacher of each round, for :func:`pwagents.orion.role_play.play_roles`.
 
     It is Orion's own agent: it gets the messages that the policy will be trained on, made of S_t alone.
@@ -154,7 +152,6 @@ def llm_teachers(
 
     Args:
         shown: products of a result that the model is told about, at most.
-        sampling: in place of the paper's temperatures and :data:`MAX_TOKENS`.
     """
 
     def of_round(number: int) -> Agent:
@@ -163,7 +160,7 @@ def llm_teachers(
             request = Request(
                 messages=tuple(orion_messages(state, shown)),
                 tools=orion_tools(),
-                sampling=dict(sampling or {"temperature": temperature, "max_tokens": MAX_TOKENS}),
+                sampling={"temperature": temperature, "max_tokens": MAX_TOKENS},
                 sample=number,
             )
             return read_turn(model.reply(request))

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pwagents.embedding import Embedder
-from pwagents.profiles.clusters import ALPHA, adaptive_clusters, embed_items
+from pwagents.profiles.clusters import adaptive_clusters, embed_items
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import Behavior, Product
 from pwagents.seeds import rng
 
+ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
 L_C = 6  # behaviours that a micro-profile is made from, at most (Orion, 5.1)
 
 History = tuple[Behavior, ...]  # oldest first
@@ -56,7 +57,10 @@ def profile_users(
         raise ValueError(f"l_c is {l_c}; a micro-profile needs at least one behaviour")
     long = [history for history in histories.values() if len(history) > alpha]
     vectors = embed_items(long, products, embedder, show_progress=True)
-    clusters = {user: cluster(history, products, vectors, alpha) for user, history in histories.items()}
+    clusters = {
+        user: cluster(history, products, vectors) if len(history) > alpha else ()
+        for user, history in histories.items()
+    }
     parts = [
         (found.name, _sample(user, found, histories[user], seed, l_c))
         for user, own in clusters.items()

@@ -5,12 +5,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
-import yaml
-
 from pwagents.data.instructions import content_words, kind_of, short_store, word_list
+from pwagents.project import read_yaml
 from pwagents.schema import Product
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
@@ -128,10 +126,9 @@ def section(product: Product) -> str:
     return f"{product.category} > {department}" if department else product.category
 
 
-@cache
 def word_lists() -> dict:
     """The contents of ``attributes.yaml``."""
-    return yaml.safe_load(files(__package__).joinpath("attributes.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "attributes.yaml")
 
 
 @cache

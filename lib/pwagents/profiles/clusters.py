@@ -10,7 +10,6 @@ from pwagents.profiles.catalogue import section
 from pwagents.profiles.types import Cluster
 from pwagents.schema import Behavior, Product
 
-ALPHA = 15  # behaviours up to which a user gets no clusters (Orion, 5.1)
 LEAST = 2  # behaviours that a bucket needs to stay by itself: one purchase is no interest
 _DESCRIPTION = 200  # characters
 
@@ -41,7 +40,6 @@ def adaptive_clusters(
     history: Sequence[Behavior],
     products: Mapping[str, Product],
     vectors: Mapping[str, np.ndarray],
-    alpha: int = ALPHA,
     least: int = LEAST,
 ) -> tuple[Cluster, ...]:
     """Buckets by the finest category that pages name, the small ones merged into their neighbours.
@@ -51,23 +49,21 @@ def adaptive_clusters(
     first by name).
 
     Args:
-        history: oldest first.
+        history: oldest first, not empty.
         products: the catalogue.
         vectors: of the history's products (:func:`embed_items`).
-        alpha: no clusters for histories of at most so many behaviours.
 
     Returns:
         Clusters that share out all behaviours, sorted by name.
     """
-    if len(history) <= alpha:
-        return ()
     clusters = _by(section, history, products, vectors)
     while len(clusters) > 1:
         smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
         if len(smallest.members) >= least:
             break
         others = [cluster for cluster in clusters if cluster is not smallest]
-        nearest = _nearest(smallest, others)
+        likeness = {other.name: round(float(other.centre @ smallest.centre), 6) for other in others}
+        nearest = min(others, key=lambda other: (-likeness[other.name], other.name))
         name = " + ".join(sorted([*nearest.name.split(" + "), *smallest.name.split(" + ")]))
         merged = _cluster(name, [*nearest.members, *smallest.members], history, vectors)
         kept = [cluster for cluster in others if cluster is not nearest]
@@ -79,11 +75,8 @@ def category_clusters(
     history: Sequence[Behavior],
     products: Mapping[str, Product],
     vectors: Mapping[str, np.ndarray],
-    alpha: int = ALPHA,
 ) -> tuple[Cluster, ...]:
     """One bucket a category, however small: for comparison."""
-    if len(history) <= alpha:
-        return ()
     return tuple(_by(lambda product: product.category, history, products, vectors))
 
 
@@ -91,25 +84,17 @@ def kmeans_clusters(
     history: Sequence[Behavior],
     products: Mapping[str, Product],
     vectors: Mapping[str, np.ndarray],
-    alpha: int = ALPHA,
 ) -> tuple[Cluster, ...]:
     """As many clusters as :func:`adaptive_clusters` finds, by k-means alone: for comparison."""
     from sklearn.cluster import KMeans
 
-    k = len(adaptive_clusters(history, products, vectors, alpha))
-    if k == 0:
-        return ()
+    k = len(adaptive_clusters(history, products, vectors))
     items = np.stack([vectors[b.parent_asin] for b in history])
     k = min(k, len(np.unique(items, axis=0)))
     labels = KMeans(k, n_init=4, random_state=0).fit_predict(items)
     found = [np.flatnonzero(labels == label).tolist() for label in range(k)]
     found.sort(key=lambda members: members[0])
     return tuple(_cluster(f"cluster {i}", members, history, vectors) for i, members in enumerate(found))
-
-
-def _nearest(cluster: Cluster, others: Sequence[Cluster]) -> Cluster:
-    """Of ``others`` the one with the nearest centre (ties: first by name)."""
-    return min(others, key=lambda other: (-round(float(other.centre @ cluster.centre), 6), other.name))
 
 
 def _by(

@@ -7,16 +7,14 @@ are JSON; each kind has a class that says what it may hold.
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.types import OTHER, GlobalProfile, MicroProfile, ProfileLine
+from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Product, Text, UserProfile
 
 POSITIVE, NEGATIVE = "Positive Preferences", "Negative Preferences"
@@ -83,10 +81,9 @@ inferred and history lines about the same attribute. If the step tells nothing, 
 {_JSON_ONLY} Its only key is "lines"."""
 
 
-@cache
 def options() -> dict:
     """The fields of a profile and their options, from ``options.yaml``."""
-    return yaml.safe_load(files(__package__).joinpath("options.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "options.yaml")
 
 
 def whole_prompt() -> str:

@@ -36,7 +36,8 @@ def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> Contextual
     about its attribute, whether from history, inferred, or stated earlier (but for attributes of which one
     may want several values). Nothing overrides what was stated but another statement.
     """
-    new = [line for line in new if not any(_is_denied(line, old) for old in profile.lines)]
+    stated = {_key(old) for old in profile.lines if old.provenance == "stated"}
+    new = [line for line in new if line.provenance == "stated" or _key(line) not in stated]
     kept = [old for old in profile.lines if not any(_overrides(line, old) for line in new)]
     return ContextualProfile(lines=(*new, *kept))
 
@@ -45,11 +46,6 @@ def last_shown(session: Sequence[Step]) -> tuple[str, ...]:
     """The ids that the shop showed last, before the session's last step."""
     shown = [step.observation.products for step in session[:-1] if step.observation.products]
     return shown[-1] if shown else ()
-
-
-def _is_denied(new: ProfileLine, old: ProfileLine) -> bool:
-    """Whether the user has stated something about the very value that a new line only infers."""
-    return _key(new) == _key(old) and old.provenance == "stated" != new.provenance
 
 
 def _overrides(new: ProfileLine, old: ProfileLine) -> bool:

@@ -49,6 +49,7 @@ as they would write it themselves, in the manner of their earlier reviews.
 
 {FENCE_NOTE}""",
 }
+RECALLED = 50  # behaviours, at most, of which those are kept that fit
 PAST = "Before:"
 PRODUCT = "Product:"
 
@@ -64,18 +65,12 @@ class TaskMemory:
     Args:
         tokens: at most so many in all lines; 0 remembers nothing.
         count: text -> its number of tokens.
-        length: behaviours, at most.
     """
 
     def __init__(
-        self,
-        products: Mapping[str, Product],
-        embedder: Embedder,
-        tokens: int,
-        count: Callable[[str], int],
-        length: int = 50,
+        self, products: Mapping[str, Product], embedder: Embedder, tokens: int, count: Callable[[str], int]
     ):
-        self.bank = Memory("relevant", products, embedder, length)
+        self.bank = Memory("relevant", products, embedder, RECALLED)
         self.tokens, self.count = tokens, cache(count)  # the same lines come again and again
 
     def prepare(self, states: Sequence[BeliefState]) -> None:

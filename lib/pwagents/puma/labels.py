@@ -23,11 +23,9 @@ from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
 from pwagents.data.instructions import content_words
 from pwagents.errors import NotEvaluableError
-from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Message, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.make import Models
 from pwagents.progress import progress
 from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory, call_message, parameter_messages
 from pwagents.puma.settings import PumaPlayers
@@ -205,15 +203,7 @@ def query_writer(players: PumaPlayers, store: Path) -> QueryWriter:
     """
     if players.label_writer == "offline":
         return offline_queries
-    budget = Budget(max_usd=players.budget_usd, max_tokens=players.budget_tokens)
-    model = make_model(
-        players.label_writer,
-        base_url=players.base_url,
-        store=ResponseStore(store),
-        budget=budget,
-        workers=players.workers,
-    )
-    return LlmQueryWriter(model)
+    return LlmQueryWriter(Models(players, store)(players.label_writer))
 
 
 QUERY_PROMPT = f"""\
@@ -222,6 +212,7 @@ sentence, no punctuation. It holds what the customer asks for, and of what they 
 purchases make most likely. Reply with the query alone.
 
 {FENCE_NOTE}"""
+_QUERY_SAMPLING = {"temperature": 0.0, "max_tokens": 60}
 
 
 class LlmQueryWriter:
@@ -231,8 +222,8 @@ class LlmQueryWriter:
     :func:`offline_queries` writes the query.
     """
 
-    def __init__(self, model: ChatModel, max_tokens: int = 60):
-        self.model, self.sampling = model, {"temperature": 0.0, "max_tokens": max_tokens}
+    def __init__(self, model: ChatModel):
+        self.model = model
 
     def __call__(self, items: Sequence[Remembered]) -> list[str]:
         """A query for each state and its memory, in order.
@@ -246,4 +237,6 @@ class LlmQueryWriter:
 
     def _request(self, state: BeliefState, entries: Sequence[Entry]) -> Request:
         asked = parameter_messages(state, SEARCH, entries)[-1]
-        return Request(messages=({"role": "system", "content": QUERY_PROMPT}, asked), sampling=self.sampling)
+        return Request(
+            messages=({"role": "system", "content": QUERY_PROMPT}, asked), sampling=_QUERY_SAMPLING
+        )

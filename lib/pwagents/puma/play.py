@@ -7,7 +7,9 @@ before the first episode begins. What the environment makes of them is the same 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.agents.run import Stage
@@ -24,9 +26,6 @@ from pwagents.schema import Action, Task
 from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Agent, BeliefState, Episode, run_episode
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
@@ -110,10 +109,8 @@ def run_at_once(
     )
 
 
-def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> "pd.DataFrame":
+def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> pd.DataFrame:
     """How long agents take for some of the test tasks: ``method, task_id, user_id, seconds``."""
-    import pandas as pd
-
     tasks = sample_tasks(study.worlds.tasks, study.settings.study.timed_tasks, study.settings.seed)
     stage = _stage(study, "timed")
     rows = []

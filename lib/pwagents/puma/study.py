@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from pwagents.data import load_benchmark
 from pwagents.embedding import Embedder
@@ -26,9 +27,6 @@ from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Names of agents in tables; the ablations are called as in PersonalWAB's Table 5.
 FULL, NO_MEMORY, NO_SFT, NO_DPO = "PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
@@ -131,10 +129,8 @@ class PumaStudy:
         """Who writes the queries of the labels."""
         return query_writer(self.settings.players, self.settings.output_dir / "runs" / "replies.sqlite")
 
-    def worth(self, examples: Sequence[Example]) -> "pd.Series":
+    def worth(self, examples: Sequence[Example]) -> pd.Series:
         """Mean result accuracy by task type that the labels reach on their own train tasks."""
-        import pandas as pd
-
         arguments = [[example.arguments] for example in examples]
         items = [example.item for example in examples]
         scored = score_parameters(items, arguments, self.start, self.learning_shop.embedder)

@@ -5,13 +5,12 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from pwagents.errors import DataError
 from pwagents.project import write_aside
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LOG = "log.jsonl"  # in the folder of a run
 
@@ -77,7 +76,7 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row) + "\n"
 
 
-def read_curves(folders: dict[str, Path | str]) -> "pd.DataFrame":
+def read_curves(folders: dict[str, Path | str]) -> pd.DataFrame:
     """The logs of some runs, finished or under way, one row a run and step.
 
     Args:
@@ -91,8 +90,6 @@ def read_curves(folders: dict[str, Path | str]) -> "pd.DataFrame":
     Raises:
         DataError: a run has no log, or a line of it is not a row.
     """
-    import pandas as pd
-
     frames = []
     for run, folder in folders.items():
         path = Path(folder) / LOG
@@ -105,7 +102,7 @@ def read_curves(folders: dict[str, Path | str]) -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True)
 
 
-def smooth(curves: "pd.DataFrame", column: str, window: int) -> "pd.Series":
+def smooth(curves: pd.DataFrame, column: str, window: int) -> pd.Series:
     """The column's mean over the last ``window`` steps of the same run; fewer at a run's beginning.
 
     Missing values count for nothing; where all are missing, so is the mean.

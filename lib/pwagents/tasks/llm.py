@@ -6,13 +6,10 @@ The prompts are in ``prompts.yaml``. Departures: foreign text is fenced, word li
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib.resources import files
-
-import yaml
 
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.project import read_yaml
 from pwagents.schema import TaskType
 from pwagents.tasks.briefs import Brief, InstructionWriter
 from pwagents.tasks.offline import AMBIGUOUS_LIMIT, LIMITS, fits
@@ -122,10 +119,9 @@ class LlmAmbiguousWriter(LlmInstructionWriter):
         yield prompts()["no_attribute"]
 
 
-@cache
 def prompts() -> dict:
     """The texts of ``prompts.yaml``."""
-    return yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "prompts.yaml")
 
 
 def _is_refused(reply: Reply | None) -> bool:

@@ -8,10 +8,7 @@ the latent truth of the embedded world, not other products.
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import NamedTuple
-
-import yaml
 
 from pwagents.data.instructions import (
     content_words,
@@ -21,6 +18,7 @@ from pwagents.data.instructions import (
     stars_in_words,
     word_list,
 )
+from pwagents.project import read_yaml
 from pwagents.schema import Product, Review, Task, UserProfile
 
 _PRICE_STEPS = ((10, 1), (50, 5), (200, 10), (1000, 50), (float("inf"), 100))  # below, rounded to (dollars)
@@ -83,10 +81,9 @@ def stems(text: str) -> tuple[str, ...]:
     return tuple(word.rstrip("s") for word in re.findall(r"\w+", text.lower()))
 
 
-@cache
 def phrases() -> dict:
     """The words and phrases of ``phrases.yaml``."""
-    return yaml.safe_load(files(__package__).joinpath("phrases.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "phrases.yaml")
 
 
 @cache

@@ -7,7 +7,6 @@ reaches the agent.
 
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
@@ -23,9 +22,7 @@ _ROLE = f"""\
 You play a customer of an online shop. A shopping assistant talks to you and works on your request; each \
 message you get is from the assistant. You are not the assistant.
 
-{FENCE_NOTE}
-
-"""
+{FENCE_NOTE}"""
 _RULES = """\
 How you speak:
 - One line a message, in the manner of a person like you.
@@ -49,7 +46,6 @@ class LlmUser:
         products: the catalogue.
         profiles: user_id -> profile, where the benchmark has them.
         seed: chooses among the model's possible replies.
-        sampling: the paper's; reasoning models want max_completion_tokens, and more of them.
 
     Attributes:
         leaks_stopped: how many leaking replies were kept from agents so far, first and second ones.
@@ -61,10 +57,8 @@ class LlmUser:
         products: Mapping[str, Product],
         profiles: Mapping[str, UserProfile] | None = None,
         seed: int = 0,
-        sampling: Mapping[str, Any] = SAMPLING,
     ):
         self.model, self.products, self.profiles, self.seed = model, products, profiles or {}, seed
-        self.sampling = dict(sampling)
         self.leaks_stopped = 0
         self._lock = threading.Lock()
 
@@ -77,18 +71,20 @@ class LlmUser:
         messages = self.messages(task, session, says)
         product, usage = self.products[task.target], Usage()
         for attempt in range(2):
-            reply = self.model.complete(messages, sample=2 * self.seed + attempt, **self.sampling)
+            reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
             text = " ".join(reply.text.split())
             if leaks(text, task, product):
-                self._count_leak()
+                with self._lock:
+                    self.leaks_stopped += 1
             elif text:
                 return UserReply(text, usage)
         return UserReply(first_safe([], task, product), usage)
 
     def messages(self, task: Task, session: tuple[Exchange, ...], says: str) -> list[Message]:
         """The conversation as the model gets it: it is the assistant of its own chat, the agent the user."""
-        messages: list[Message] = [{"role": "system", "content": self._system(task)}]
+        rules = "\n\n".join([_ROLE, *self._knowledge(task), _RULES])
+        messages: list[Message] = [{"role": "system", "content": rules}]
         seen: list[str] = []
         for exchange in session:
             if is_talk(exchange):
@@ -98,9 +94,6 @@ class LlmUser:
             elif is_result(exchange):
                 seen.append(self._watch(task, exchange))
         return [*messages, _message("user", *seen, says)]
-
-    def _system(self, task: Task) -> str:
-        return _ROLE + "".join(f"{part}\n\n" for part in self._knowledge(task)) + _RULES
 
     def _knowledge(self, task: Task) -> Iterator[str]:
         is_review = task.type == "review"
@@ -123,10 +116,6 @@ class LlmUser:
         lines = "\n".join(compact_text(self.products[asin]) for asin in shown)
         verdict = "What you want is" + ("" if task.target in shown else " not") + " among it."
         return f"(The shop showed:\n{fence(lines)}\n{verdict})"
-
-    def _count_leak(self) -> None:
-        with self._lock:
-            self.leaks_stopped += 1
 
 
 def _message(role: str, *parts: str) -> Message:

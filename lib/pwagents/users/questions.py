@@ -1,10 +1,6 @@
 """Questions to try a user simulator with: ordinary ones, and ones that want to hear too much."""
 
-from functools import cache
-from importlib.resources import files
-
-import yaml
-
+from pwagents.project import read_yaml
 from pwagents.schema import Product, TaskType
 
 
@@ -27,6 +23,5 @@ def ask_about(question: str, product: Product) -> str:
     return question.replace("{asin}", product.parent_asin).replace("{title}", product.title)
 
 
-@cache
 def _questions() -> dict:
-    return yaml.safe_load(files(__package__).joinpath("questions.yaml").read_text("utf-8"))
+    return read_yaml(__package__, "questions.yaml")

@@ -15,16 +15,12 @@ def conversation(session: tuple[Exchange, ...]) -> list[tuple[str, str]]:
 
 
 def is_talk(exchange: Exchange) -> bool:
-    return exchange.action.name == "respond" and not is_error(exchange)
-
-
-def is_error(exchange: Exchange) -> bool:
-    return bool(exchange.error)
+    return exchange.action.name == "respond" and not exchange.error
 
 
 def is_result(exchange: Exchange) -> bool:
     """Whether it is an answer of the shop to the task; looking a product up is the agent's own business."""
-    return not is_talk(exchange) and not is_error(exchange) and exchange.action.name != DETAILS_FUNCTION
+    return not is_talk(exchange) and not exchange.error and exchange.action.name != DETAILS_FUNCTION
 
 
 def last_shown(session: tuple[Exchange, ...]) -> tuple[str, ...] | None:
@@ -38,6 +34,6 @@ def last_review(task: Task, session: tuple[Exchange, ...]) -> str | None:
     texts = [
         exchange.action.arguments["review"]
         for exchange in session
-        if exchange.action.name == "add_product_review" and not is_error(exchange)
+        if exchange.action.name == "add_product_review" and not exchange.error
     ]
     return texts[-1] if texts and task.type == "review" else None

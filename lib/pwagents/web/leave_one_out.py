@@ -21,10 +21,9 @@ def evaluate_leave_one_out(
     seed: int,
     ks: Sequence[int] = (10,),
     cache_dir: Path | None = None,
-    show_progress: bool = True,
 ) -> dict[str, dict[str, float]]:
     """HR@k and NDCG@k of each method of :func:`leave_one_out_ranks`: method -> metric -> value."""
-    ranks = leave_one_out_ranks(sequences, config, seed, cache_dir, show_progress)
+    ranks = leave_one_out_ranks(sequences, config, seed, cache_dir)
     return {
         method: {f"HR@{k}": hit_rate(r, k) for k in ks} | {f"NDCG@{k}": ndcg(r, k) for k in ks}
         for method, r in ranks.items()
@@ -46,7 +45,6 @@ def leave_one_out_ranks(
     config: SasRecSettings,
     seed: int,
     cache_dir: Path | None = None,
-    show_progress: bool = True,
 ) -> dict[str, np.ndarray]:
     """The rank of each sequence's last item among all items that occur: method -> (sequences,), float.
 
@@ -64,7 +62,7 @@ def leave_one_out_ranks(
     index = number_items(sequences)
     rows = [[index[item] for item in sequence] for sequence in sequences if len(sequence) > 1]
     known, targets = [row[:-1] for row in rows], np.array([row[-1] for row in rows], dtype=int)
-    model = load_or_train(known, len(index), config, seed, cache_dir, show_progress)
+    model = load_or_train(known, len(index), config, seed, cache_dir)
     counts = np.bincount([item for row in known for item in row], minlength=len(index) + 1)[1:]
     return {
         "sasrec": sasrec_ranks(model, known, targets),

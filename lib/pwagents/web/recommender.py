@@ -67,7 +67,6 @@ class Recommender:
         cache_dir: Path | None = None,
         candidates: Iterable[str] | None = None,
         pad_short: bool = False,
-        show_progress: bool = True,
     ) -> "Recommender":
         """Train on user -> product ids, oldest first, or load the same training's weights from ``cache_dir``.
 
@@ -79,7 +78,7 @@ class Recommender:
         ordered = [sequences[user] for user in sorted(sequences)]
         index = number_items(ordered)
         rows = [[index[item] for item in sequence] for sequence in ordered]
-        model = load_or_train(rows, len(index), config, seed, cache_dir, show_progress)
+        model = load_or_train(rows, len(index), config, seed, cache_dir)
         return cls(model, index, candidates, pad_short)
 
     def recommend(self, product_sequence: Sequence[str], k: int = 10) -> list[str]:
@@ -145,19 +144,18 @@ def load_or_train(
     config: SasRecSettings,
     seed: int,
     cache_dir: Path | None,
-    show_progress: bool = True,
 ) -> SasRec:
     """:func:`train_sasrec`, its weights kept in ``cache_dir`` under the hash of all that they follow from.
 
     A cached file that cannot be read is replaced.
     """
     if cache_dir is None:
-        return train_sasrec(rows, n_items, config, seed, show_progress)
+        return train_sasrec(rows, n_items, config, seed)
     path = Path(cache_dir) / f"sasrec-{training_hash(rows, n_items, config, seed)}.safetensors"
     if path.exists():
         with suppress(SafetensorError, RuntimeError):  # damaged, or not the weights of this shape
             return load_sasrec(path, n_items, config)
-    model = train_sasrec(rows, n_items, config, seed, show_progress)
+    model = train_sasrec(rows, n_items, config, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(f".{os.getpid()}.part")
     save_file(model.state_dict(), aside)

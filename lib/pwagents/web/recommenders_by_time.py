@@ -42,7 +42,6 @@ class RecommendersByTime:
         seed: int,
         n_dates: int,
         cache_dir: Path | None = None,
-        show_progress: bool = True,
     ) -> "RecommendersByTime":
         """Train on the benchmark's train periods, at ``n_dates`` dates that part the users evenly.
 
@@ -58,10 +57,7 @@ class RecommendersByTime:
         dates = [date for date in candidates if _can_learn(sequences[date])]
         # Between two dates nothing may have been bought in a train period: then the later one adds nothing.
         dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
-        fitted = [
-            Recommender.fit(sequences[date], config, seed, cache_dir, show_progress=show_progress)
-            for date in dates
-        ]
+        fitted = [Recommender.fit(sequences[date], config, seed, cache_dir) for date in dates]
         return cls(dates, fitted)
 
     def at(self, timestamp: int) -> ProductRecommender:

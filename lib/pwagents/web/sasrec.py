@@ -178,7 +178,6 @@ def train_sasrec(
     n_items: int,
     config: SasRecSettings,
     seed: int,
-    show_progress: bool = True,
 ) -> SasRec:
     """A SASRec in evaluation mode, trained to foretell the next item of ``sequences`` (oldest first).
 
@@ -195,7 +194,7 @@ def train_sasrec(
         torch.manual_seed(seed)
         model = SasRec(n_items, config).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
-        epochs = progress(range(config.epochs), desc="SASRec", unit="epoch", disable=not show_progress)
+        epochs = progress(range(config.epochs), desc="SASRec", unit="epoch")
         for _ in epochs:
             loss = train_epoch(model, optimizer, windows, config)
             epochs.set_postfix(loss=f"{loss:.3f}", refresh=False)

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
-import yaml
 
+from pwagents.project import read_yaml
 from pwagents.schema import Product
 from pwagents.seeds import rng
 
@@ -97,20 +96,15 @@ def shared_heads() -> frozenset[str]:
     return frozenset(head for head in heads if heads.count(head) > 1)
 
 
-@cache
-def _read_yaml(name: str) -> dict:
-    return yaml.safe_load(files(__package__).joinpath(name).read_text("utf-8"))
-
-
 def language() -> dict:
     """The phrases of ``language.yaml``."""
-    return _read_yaml("language.yaml")
+    return read_yaml(__package__, "language.yaml")
 
 
 @cache
 def domains() -> tuple[Domain, ...]:
     """The domains of ``shop.yaml``, in the order of the file."""
-    shop = _read_yaml("shop.yaml")
+    shop = read_yaml(__package__, "shop.yaml")
     brands = dict(zip(shop["categories"], shop["brands"], strict=True))
     return tuple(
         Domain(
@@ -176,7 +170,7 @@ def _ids(n: int, generator: np.random.Generator) -> list[str]:
 
 def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
     """The product page of an item: all that agents, and the search engine, ever see of it."""
-    tier_factor = _read_yaml("shop.yaml")["tiers"][item.values["tier"]]
+    tier_factor = read_yaml(__package__, "shop.yaml")["tiers"][item.values["tier"]]
     price = item.domain.types[item.type] * tier_factor * generator.uniform(0.85, 1.15)
     facts = language()["facts"] | (language()["care_facts"] if "scent" in item.values else {})
     own = {slot: value for slot, value in item.values.items() if slot not in BASIC_SLOTS}
