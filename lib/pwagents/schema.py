@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, StringConstraints
 
 from pwagents.errors import DataError
 
@@ -213,10 +213,10 @@ class Benchmark:
 class Usage(Record):
     """What calls of a language model cost: how many, tokens, US dollars (0 where no price is known)."""
 
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    usd: float = 0.0
+    calls: NonNegativeInt = 0
+    prompt_tokens: NonNegativeInt = 0
+    completion_tokens: NonNegativeInt = 0
+    usd: NonNegativeFloat = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})

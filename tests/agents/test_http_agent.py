@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 import requests
 
+from pwagents.agents import http_agent
 from pwagents.agents.http_agent import HttpAgent, serve_agent, state_json
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import InfrastructureError
@@ -60,8 +61,8 @@ def test_what_is_sent_holds_no_reward_and_no_target(shop, benchmark, task):
 class Scripted:
     """A server that gives the given answers, (status, body) each, then repeats the last."""
 
-    def __init__(self, *answers):
-        self.answers, self.asked = list(answers), 0
+    def __init__(self, *answers, drip=0.0):
+        self.answers, self.asked, self.drip = list(answers), 0, drip
         script = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -71,8 +72,12 @@ class Scripted:
                 script.asked += 1
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
+                if 300 <= status < 400:
+                    self.send_header("Location", script.url)
                 self.end_headers()
-                self.wfile.write(body)
+                for part in (body[i : i + 1] for i in range(len(body))) if script.drip else [body]:
+                    self.wfile.write(part)
+                    time.sleep(script.drip)
 
             def log_message(self, *arguments):
                 pass
@@ -90,6 +95,27 @@ def state(shop, benchmark, task):
 def test_a_busy_server_is_asked_again(state):
     server = Scripted((503, b""), (429, b""), (200, b'{"name": "stop"}'))
     assert HttpAgent(server.url)(state) == Action(name="stop") and server.asked == 3
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(state, status):
+    server = Scripted((status, b""), (200, b'{"name": "stop"}'))
+    with pytest.raises(InfrastructureError, match=rf"HTTP {status} \(redirects are not followed\)"):
+        HttpAgent(server.url)(state)
+    assert server.asked == 1
+
+
+def test_an_answer_a_byte_at_a_time_ends(state):
+    server = Scripted((200, b'{"name": "stop"}' + b" " * 1000), drip=0.05)
+    with pytest.raises(InfrastructureError, match="TimeoutError"):
+        HttpAgent(server.url, timeout_s=0.2)(state)
+    assert server.asked == 1
+
+
+def test_an_answer_of_gigabytes_is_broken_off(state, monkeypatch):
+    monkeypatch.setattr(http_agent, "LARGEST", 2**20)
+    with pytest.raises(InfrastructureError, match="ContentDecodingError"):
+        HttpAgent(Scripted((200, b" " * 3_000_000)).url)(state)
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
@@ -149,7 +175,13 @@ def test_what_a_served_agent_raises_reaches_the_client_at_once(state):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("body", [b"", b"hello", b"[1]", b'{"name": 7}', b'{"tool": "stop"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"hello", b"[1]", b'{"name": 7}', b'{"tool": "stop"}', b"\xff", b"[" * 100_000),
+        b'{"name": "stop", "arguments": {"a": ' + b"1" * 5000 + b"}}x",
+    ],
+)
 def test_an_answer_that_is_no_action_is_a_malformed_call(shop, task, state, body):
     action = HttpAgent(Scripted((200, body)).url)(state)
     assert action.problem_kind == "malformed_json" and "the answer is no action" in action.problem

@@ -25,10 +25,12 @@ FAULTS = ("429", "500", "503", "dropped", "malformed", "hang")
 class Answer:
     """One HTTP answer, for tests that say themselves what comes next."""
 
-    body: dict | str
+    body: dict | str | bytes
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0  # seconds
+    drip: float = 0.0  # seconds before each byte
+    drip_head: bool = False  # of the head, too
 
 
 class ChatServer:
@@ -86,7 +88,7 @@ class ChatServer:
         self._loop.run_until_complete(self.serve(on_ready=self._ready.set))
         self._loop.close()
 
-    def then(self, body: dict | str, status: int = 200, delay: float = 0.0, **headers: str) -> None:
+    def then(self, body: dict | str | bytes, status: int = 200, delay: float = 0.0, **headers: str) -> None:
         """Answer the next call with this; header names are written with underscores."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.script.append(Answer(body, status, headers, delay))
@@ -225,9 +227,18 @@ def _head(status: int, length: int, headers: dict[str, str]) -> bytes:
 async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
     if answer.delay:
         await asyncio.sleep(answer.delay)
-    body = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
-    content = body.encode()
-    writer.write(_head(answer.status, len(content), answer.headers) + content)
+    body = json.dumps(answer.body) if isinstance(answer.body, dict) else answer.body
+    content = body if isinstance(body, bytes) else body.encode()
+    head = _head(answer.status, len(content), answer.headers)
+    if not answer.drip:
+        writer.write(head + content)
+    else:
+        at_once, dripped = (b"", head + content) if answer.drip_head else (head, content)
+        writer.write(at_once)
+        for i in range(len(dripped)):
+            writer.write(dripped[i : i + 1])
+            await writer.drain()
+            await asyncio.sleep(answer.drip)
     await writer.drain()
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import pytest
 
+from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import Players, player
 from pwagents.settings import meaning, settings
 
@@ -51,8 +52,22 @@ def test_what_is_no_url_is_refused(url):
 
 @pytest.mark.parametrize("login", ["me:hunter2", "hunter2", ":hunter2", "me:hunter2/"])
 def test_a_password_in_a_url_is_refused_and_not_repeated(login):
-    with pytest.raises(ValueError, match="holds user:password@") as refused:
+    with pytest.raises(ValueError, match=r"holds user:password@.*variable OPENAI_API_KEY") as refused:
         Players(base_url=f"https://{login}@host/v1")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://host/v1?key=hunter2", "https://me:hunter2%40host/v1", "https://me:hunter2\uff20host/v1"],
+)
+def test_nor_does_a_query_or_what_a_password_hides_in(url, monkeypatch):
+    with pytest.raises(ValueError, match="base_url") as refused:
+        Players(base_url=url)
+    assert "hunter2" not in str(refused.value)
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with pytest.raises(ValueError, match="base_url") as refused:
+        OpenAIModel("m")
     assert "hunter2" not in str(refused.value)
 
 

@@ -21,7 +21,10 @@ from pydantic import ValidationError
 
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Action, Behavior, Observation, Product, Record
+from pwagents.threads import within
 from pwagents.web.episode import Agent, BeliefState
+
+LARGEST = 8 * 2**20  # bytes of an answer
 
 
 class SeenStep(Record):
@@ -50,13 +53,13 @@ class HttpAgent:
 
     Args:
         url: where to POST.
-        timeout_s: for an answer.
+        timeout_s: for the first byte of an answer, and between two; an answer may take twice as long in all.
         tries: requests a step, where no connection comes about or it breaks off, or the server says 429 or
             5xx. A time-out is final: the agent may be at work on the first request, and be paid.
 
     Raises (from a call):
-        InfrastructureError: the endpoint cannot be reached, or refuses. What may hold a password or key in
-            the URL (user, query) is not told.
+        InfrastructureError: the endpoint cannot be reached, refuses, redirects, or answers with more than
+            8 MB. What may hold a password or key in the URL (user, query) is not told.
     """
 
     def __init__(self, url: str, timeout_s: float = 60.0, tries: int = 4):
@@ -82,9 +85,14 @@ class HttpAgent:
 
         def post() -> str:
             headers = {"Content-Type": "application/json"}
-            answer = requests.post(self.url, body.encode(), headers=headers, timeout=self.timeout_s)
-            answer.raise_for_status()
-            return answer.content.decode("utf-8", "replace")
+            options = {"timeout": self.timeout_s, "stream": True, "allow_redirects": False}
+            with requests.post(
+                self.url, body.encode("utf-8", "replace"), headers=headers, **options
+            ) as answer:
+                read = _bounded(answer)
+            if not answer.ok or answer.is_redirect:
+                raise requests.HTTPError(" ".join(read.split())[:200], response=answer)
+            return read
 
         retry = Retrying(
             retry=retry_if_exception(may_pass),
@@ -93,8 +101,8 @@ class HttpAgent:
             reraise=True,
         )
         try:
-            return retry(post)
-        except requests.RequestException as error:
+            return retry(within, 2 * self.timeout_s, post)
+        except (requests.RequestException, TimeoutError) as error:
             raise InfrastructureError(f"agent at {self._place()}: {_reason(error)}") from None
 
     def _place(self) -> str:
@@ -105,11 +113,29 @@ class HttpAgent:
         return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
+def _bounded(answer) -> str:
+    """The body of an answer as text.
+
+    Raises:
+        requests.RequestException: it is too long, or breaks off.
+    """
+    import requests
+
+    read = bytearray()
+    for part in answer.iter_content(2**16):
+        read += part
+        if len(read) > LARGEST:
+            raise requests.exceptions.ContentDecodingError(f"more than {LARGEST // 2**20} MB")
+    return read.decode("utf-8", "replace")
+
+
 def _reason(error) -> str:
     """What went wrong, in one line; the texts of requests' own errors hold the whole URL."""
-    if error.response is None:
+    answer = getattr(error, "response", None)
+    if answer is None:
         return type(error).__name__
-    return f"HTTP {error.response.status_code} {' '.join(error.response.text.split())[:200]}".strip()
+    sent_on = " (redirects are not followed)" if answer.is_redirect else ""
+    return f"HTTP {answer.status_code}{sent_on} {error}".strip()
 
 
 def state_json(state: BeliefState) -> str:

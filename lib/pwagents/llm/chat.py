@@ -41,7 +41,7 @@ Written = Annotated[str, BeforeValidator(_utf8)]  # a text by a model
 class ToolCall(Record):
     """A call as the model wrote it: ``arguments`` is its JSON text, which may be malformed."""
 
-    id: str
+    id: Written
     name: Written
     arguments: Written
 

@@ -6,6 +6,7 @@ Texts of a server are shortened to one line, and the key is taken out of them: s
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
 
@@ -55,22 +56,20 @@ class TransientError(Exception):
 
 
 def sort_failure(error: Exception, key: str) -> Exception:
-    """What to raise for an error of the openai client, or for an answer that is no JSON."""
+    """What to raise for an error of the openai client."""
     import openai
 
     if isinstance(error, openai.APIStatusError):
         return _sort_status(error, key)
     if isinstance(error, openai.APITimeoutError):
         return TransientError("no answer in time", congested=True)
-    if isinstance(error, openai.APIConnectionError):
-        reason = error.__cause__ or error
-        return TransientError(f"no connection ({one_line(str(reason) or type(reason).__name__, key)})")
-    return TransientError(f"the answer is no JSON ({one_line(str(error), key)})")
+    reason = error.__cause__ or error
+    return TransientError(f"no connection ({one_line(str(reason) or type(reason).__name__, key)})")
 
 
 def without_key(text: str, key: str) -> str:
-    """``text`` with "[key]" where the key stands."""
-    return text.replace(key, "[key]") if len(key) >= _SHORTEST_KEY else text
+    """``text`` with "[key]" where the key stands, written out or in JSON's escapes."""
+    return _written(key).sub("[key]", text) if len(key) >= _SHORTEST_KEY else text
 
 
 def one_line(text: str, key: str, length: int = 300) -> str:
@@ -79,9 +78,17 @@ def one_line(text: str, key: str, length: int = 300) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
+@cache
+def _written(key: str) -> re.Pattern:
+    """All ways of writing a key within JSON, and within JSON that stands in a text of JSON."""
+    return re.compile("".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u00{ord(c):02x}))" for c in key))
+
+
 def _sort_status(error, key: str) -> Exception:
     status, message = error.status_code, _server_message(error)
     text = one_line(f"HTTP {status}: {message}", key)
+    if status < 400:
+        return RefusedError(f"HTTP {status}: it redirects, which is never followed; name the endpoint itself")
     if error.code == "insufficient_quota":
         return RefusedError(text)
     if status == 429 and _CONTEXT.search(message):  # larger than a minute's tokens: waiting does not help
@@ -101,8 +108,11 @@ def _server_message(error) -> str:
     """The server's own words; servers wrap them in different ways."""
     body = error.body
     if isinstance(body, dict):
-        return str(body.get("message") or body.get("detail") or body.get("error") or body)
-    return str(body or error.message)
+        body = body.get("message") or body.get("detail") or body.get("error") or body
+    try:
+        return str(body or error.message)
+    except RecursionError:
+        return "a message nested too deep to be told"
 
 
 def _retry_after(headers) -> float:
@@ -114,5 +124,5 @@ def _retry_after(headers) -> float:
         if text.strip()[:1].isdigit():
             return float(text)
         return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0
