@@ -1,6 +1,9 @@
-"""The chronological split of a user's behaviours into history, train and test (PersonalWAB, 3.2.1)."""
+"""What lies before what: a user's history, train and test (PersonalWAB, 3.2.1); what all may learn from."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from pwagents.schema import Task
 
 
 def chronological_split(n: int) -> tuple[int, int, int]:
@@ -39,3 +42,38 @@ def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
     earlier = [cut for cut in cuts if cut < test_start]
     train_start = min(earlier, key=lambda cut: (abs(cut - n_history), cut))
     return train_start, test_start - train_start, n - test_start
+
+
+def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Callable[[str], int]) -> int:
+    """The date between what is trained on and who is tested, where nobody's past may be another's future.
+
+    Train tasks before it are trained on; users whose first test task is not before it are tested. So all that
+    is learned lies before the first evaluated task of all tested users. Where users shop at different times,
+    as in real data, train tasks are lost to the one side and test tasks to the other: the date is the one
+    that keeps the greatest share on the side that loses more, the earliest of equally good ones. Where all
+    train tasks lie before all test tasks, as in the embedded world, nothing is lost. The papers train on all
+    users' train tasks, whatever their time.
+
+    Args:
+        first_task: user_id -> when the user's first test task begins (:meth:`Benchmark.first_task`).
+
+    Returns:
+        Milliseconds since 1970.
+
+    Raises:
+        ValueError: no train task lies before the first test task of any user, or there is none to test.
+    """
+    times = sorted(task.timestamp for task in train)
+    starts = sorted(first_task(task.user_id) for task in tested)
+
+    def kept(date: int) -> tuple[float, float]:
+        """Shares of train tasks before a date and of test tasks of users who begin on it or later."""
+        return bisect_left(times, date) / len(times), 1 - bisect_left(starts, date) / len(starts)
+
+    dates = [date for date in sorted(set(starts)) if times and times[0] < date]
+    if not dates:
+        raise ValueError(
+            f"none of {len(times)} train tasks lies before the first of {len(starts)} test tasks of any "
+            "user: nothing can be learned without knowing a tested user's future; take more users"
+        )
+    return max(dates, key=lambda date: (min(kept(date)), -date))

@@ -60,7 +60,7 @@ class StudySettings:
     """How complete the instructions trained on are: these probabilities in turns, task by task; none: as in
     the rest of the data (synthetic). A policy that is never told everything learns to ask always."""
     eval_tasks: NonNegativeInt
-    """Tasks of held-out users, at random: of the test split, then of the train split; 0: the test split."""
+    """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
 
 
 @settings

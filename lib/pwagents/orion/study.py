@@ -4,8 +4,8 @@
     episode = study.start(study.train_tasks[0])
 
 Further users of the same source are trained on; no trainer sees tasks, profiles or histories of those held
-out. A study is made of settings alone, which are plain values, so that a training in other processes makes
-the same one.
+out, nor anything that happened from the first test task of any of those tested on. A study is made of
+settings alone, which are plain values, so that a training in other processes makes the same one.
 """
 
 import json
@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from pwagents.agents.plain import FunctionClassifier
 from pwagents.data import load_benchmark
+from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.orion.agent import contexts
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 # their content hash is in each key.
 EPISODE = (
     *("orion", "agents", "users", "web", "profiles", "llm"),
-    *("embedding", "schema", "seeds", "data/instructions"),
+    *("embedding", "schema", "seeds", "data/instructions", "data/splits"),
 )
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
@@ -53,12 +54,14 @@ class _Part(NamedTuple):
     """Users with their tasks of one split, and what their episodes begin with.
 
     Args:
+        tasks: those that are played.
         contexts: task_id -> P_ctx,0 and the ids bought last.
         recommenders: each user gets one that knows nothing of what comes after their first task of the split;
             None where recommendation is not among the tasks.
     """
 
     split: Split
+    tasks: Sequence[Task]
     contexts: Mapping[str, Context]
     recommenders: "RecommendersByTime | None"
 
@@ -70,8 +73,10 @@ class Study:
         benchmark: all users, those held out first.
         truth: what the embedded world knows of them; None of other sources.
         held_out: the ids of those held out.
-        train_tasks: of the users to train on, their train split.
-        test_tasks: of the users held out.
+        train_tasks: of the users to train on, their train split before ``date``.
+        test_tasks: of the users held out whose first test task is not before ``date``.
+        date: in milliseconds; nothing from then on is learned from
+            (:func:`pwagents.data.splits.parting_date`).
         offline_updater: understands users' words without a language model, whoever updates profiles.
         teacher: number of a round -> the agent that plays it, for
             :func:`pwagents.orion.role_play.play_roles`.
@@ -79,7 +84,7 @@ class Study:
 
     Raises:
         DataError: the source's files are not what they should be.
-        ValueError: the source has too few users.
+        ValueError: the source has too few users, or nothing to train on lies before what is tested.
     """
 
     def __init__(self, settings: OrionSettings):
@@ -88,9 +93,13 @@ class Study:
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
         self.benchmark, self.truth = _world(settings)
         self.held_out, self._trained = _users(self.benchmark, settings)
-        self.train_tasks = _train_tasks(self.benchmark, self._trained, settings)
-        tested = _test_tasks(self.benchmark, self.held_out, settings)
-        self.test_tasks = tuple(task for tasks in tested.values() for task in tasks)
+        types, first_task = settings.study.task_types, self.benchmark.first_task
+        to_train = _train_tasks(self.benchmark, self._trained, settings)
+        to_test = _tasks(self.benchmark, self.held_out, "test", types)
+        self.date = parting_date(to_train, to_test, first_task)
+        self.train_tasks = tuple(task for task in to_train if task.timestamp < self.date)
+        later = [task for task in to_test if first_task(task.user_id) >= self.date]
+        self.test_tasks = tuple(sample_tasks(later, settings.study.eval_tasks, self.seed))
 
         self._cache_dir = settings.output_dir / "cache"
         self.engine = build_search_engine(
@@ -106,14 +115,10 @@ class Study:
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
         self._shop = Shop(self.benchmark, self.engine, NothingKnown(), reviews, settings.shop.observation)
 
-        self._parts: dict[str, _Part] = {}  # task_id -> the part that it belongs to
-        for users, split, tasks in (
-            (self._trained, "train", self.train_tasks),
-            *((self.held_out, split, tasks) for split, tasks in tested.items()),
-        ):
-            if tasks:
-                part = self._make_part(users, split, tasks)
-                self._parts |= {task.task_id: part for task in tasks}
+        train = self._make_part(self._trained, "train", self.train_tasks)
+        test = self._make_part(self.held_out, "test", self.test_tasks)
+        # task_id -> the part that it belongs to
+        self._parts = {task.task_id: part for part in (train, test) for task in part.tasks}
 
     def context(self, task: Task) -> Context:
         """What the episode of a task begins with: P_ctx,0 and the ids bought last."""
@@ -164,6 +169,7 @@ class Study:
         hear = self.offline_updater.hear if by_rules else None
         return _Part(
             split=split,
+            tasks=tasks,
             contexts=contexts(benchmark, tasks, split, profiles, items, hear),
             recommenders=self._recommenders(users, split),
         )
@@ -184,8 +190,9 @@ class Study:
 
     @cached_property
     def _identify(self) -> FunctionClassifier:
-        """Instruction -> function, learned from all train tasks of those trained on."""
-        return FunctionClassifier(_tasks(self.benchmark, self._trained, "train", TASK_TYPES))
+        """Instruction -> function, learned from all train tasks before ``date`` of those trained on."""
+        tasks = _tasks(self.benchmark, self._trained, "train", TASK_TYPES)
+        return FunctionClassifier([task for task in tasks if task.timestamp < self.date])
 
 
 _SETTINGS = TypeAdapter(OrionSettings)
@@ -256,18 +263,6 @@ def _train_tasks(benchmark: Benchmark, users: Sequence[str], settings: OrionSett
         world, _ = _world(settings, completeness=completeness)  # the same people, asking in other words
         worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
     return tuple(worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks))
-
-
-def _test_tasks(
-    benchmark: Benchmark, users: Sequence[str], settings: OrionSettings
-) -> dict[Split, list[Task]]:
-    """``eval_tasks`` at random: of the test split, and of the train split where these are not enough."""
-    n, types = settings.study.eval_tasks, settings.study.task_types
-    test = sample_tasks(_tasks(benchmark, users, "test", types), n, settings.seed)
-    if len(test) >= n:
-        return {"test": test}
-    train = _tasks(benchmark, users, "train", types)
-    return {"test": test, "train": sample_tasks(train, n - len(test), settings.seed)}
 
 
 def _part_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:

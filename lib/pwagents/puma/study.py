@@ -8,12 +8,14 @@ items = remember(worlds.train_tasks, study.start, study.memory(256))     train t
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from pwagents.data import load_benchmark
+from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.puma.agent import TaskMemory
@@ -41,26 +43,45 @@ class Worlds:
     Args:
         tested: the benchmark.
         learned: whose train tasks are learned from; the benchmark, or a larger one of which it is a part.
-        tasks: test tasks of the one.
-        train_tasks: of the other.
+        tasks: test tasks of the one, of users whose first test task is not before ``date``.
+        train_tasks: of the other, all before ``date``.
+        date: in milliseconds; nothing from then on is learned from
+            (:func:`pwagents.data.splits.parting_date`).
+        n_left_out: test tasks and train tasks on the wrong side of ``date``.
     """
 
     tested: Benchmark
     learned: Benchmark
     tasks: list[Task]
     train_tasks: list[Task]
+    date: int
+    n_left_out: tuple[int, int]
 
     @property
     def products(self) -> dict[str, Product]:
         """Of both."""
         return self.learned.products | self.tested.products
 
+    def __str__(self) -> str:
+        """What is learned from and tested, in a line or two."""
+        users = {task.user_id for task in self.train_tasks}
+        trained = f"{len(self.train_tasks):,} train tasks of {len(users):,} users"
+        told = f"{trained}, {len(self.tasks):,} test tasks"
+        n_test, n_train = self.n_left_out
+        if not n_test and not n_train:
+            return told
+        date = datetime.fromtimestamp(self.date / 1000, UTC)
+        return (
+            f"{told}\nleft out: {n_train:,} train tasks from {date:%Y-%m-%d} on, and {n_test:,} test tasks "
+            "of users whose first one lies before"
+        )
+
 
 def load_worlds(settings: PumaNotebook) -> Worlds:
     """The benchmark, and further users of its source to learn from, where the settings want any.
 
     Raises:
-        ValueError: there is no train task, as the source has no further users.
+        ValueError: there is no train task, as the source has no further users, or none lies before the test.
         DataError, ValueError: see :func:`pwagents.data.load_benchmark`.
     """
     data, study, seed = settings.data, settings.study, settings.seed
@@ -73,11 +94,17 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
         if not train_tasks:
             found = f"{data.source} has {len(strangers)} users beside the tested ones"
             raise ValueError(f"no train tasks: training_users is {study.training_users}, and {found}")
+    test_tasks = tested.tasks["test"]
+    date = parting_date(train_tasks, test_tasks, tested.first_task)
+    earlier = [task for task in train_tasks if task.timestamp < date]
+    later = [task for task in test_tasks if tested.first_task(task.user_id) >= date]
     return Worlds(
         tested=tested,
         learned=learned,
-        tasks=sample_tasks(tested.tasks["test"], study.test_tasks, seed),
-        train_tasks=sample_tasks(train_tasks, study.train_tasks, seed),
+        tasks=sample_tasks(later, study.test_tasks, seed),
+        train_tasks=sample_tasks(earlier, study.train_tasks, seed),
+        date=date,
+        n_left_out=(len(test_tasks) - len(later), len(train_tasks) - len(earlier)),
     )
 
 
@@ -109,7 +136,8 @@ class PumaStudy:
         self._recommenders = RecommendersByTime.fit(
             worlds.tested, shop.recommender, seed, shop.rec_dates, cache_dir=cache
         )
-        recommender = Recommender.fit(_bought_before(worlds.learned), shop.recommender, seed, cache_dir=cache)
+        bought = _bought_before(worlds.learned, worlds.date)
+        recommender = Recommender.fit(bought, shop.recommender, seed, cache_dir=cache)
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         self.embedder = Embedder(cache, REVIEW_TOKENS)
         at_once = Embedder(cache, REVIEW_TOKENS, batch_size=64)
@@ -178,9 +206,9 @@ def with_memory(tokens: int) -> str:
     return f"{FULL}, {tokens} tokens"
 
 
-def _bought_before(world: Benchmark) -> dict[str, list[str]]:
-    """User -> the ids of what they bought before their first train task, oldest first."""
-    users = sorted({task.user_id for task in world.tasks["train"]})
+def _bought_before(world: Benchmark, date: int) -> dict[str, list[str]]:
+    """User -> the ids of what they bought before ``date`` and their first train task, oldest first."""
+    first = {task.user_id: world.first_task(task.user_id, "train") for task in world.tasks["train"]}
     return {
-        user: [b.parent_asin for b in world.before(user, world.first_task(user, "train"))] for user in users
+        user: [b.parent_asin for b in world.before(user, min(first[user], date))] for user in sorted(first)
     }

@@ -1,0 +1,201 @@
+"""Nothing from a tested user's first test task on is learned from, on real data of users of all times.
+
+Every instruction and review carries a marker of its time, which is looked for in all that the trainings of
+notebooks 04, 05 and 06 are given.
+"""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pwagents.data.amazon import load_amazon
+from pwagents.data.splits import parting_date
+from pwagents.lm.small import make_small_model
+from pwagents.notebook.settings import preset_values
+from pwagents.orion import reinforce as orion_reinforce
+from pwagents.orion import study as orion_study
+from pwagents.orion.settings import GrpoNotebook
+from pwagents.orion.train import OrionModels
+from pwagents.puma import study as puma_study
+from pwagents.puma.labels import leak_free_labels, published_labels, remember
+from pwagents.puma.settings import PumaNotebook
+from pwagents.puma.study import PumaStudy, load_worlds
+from pwagents.puma.train import PumaModels
+from pwagents.schema import Action, Benchmark, Review, Task
+
+DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
+REAL = DATA / "amazon_reviews_2023"
+needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real Amazon sample at {REAL}")
+
+
+def task(user: str, timestamp: int) -> Task:
+    return Task(
+        task_id=f"{user}{timestamp}", user_id=user, type="search", timestamp=timestamp, instruction="buy",
+        target="B1", review=Review(rating=5),
+    )  # fmt: skip
+
+
+def test_where_train_tasks_lie_before_all_test_tasks_nothing_is_lost():
+    train, tested = [task("a", 1), task("b", 9)], [task("c", 10), task("d", 20)]
+    assert parting_date(train, tested, {"c": 10, "d": 20}.get) == 10
+
+
+def test_what_is_kept_is_the_greatest_share_on_the_side_that_loses_more():
+    train = [task("a", n) for n in (1, 2, 3, 40)]
+    first = {"c": 2, "d": 5, "e": 50}
+    tested = [task(user, n) for user, n in first.items()]
+    # From 2 on: 1 of 4 and 3 of 3; from 5: 3 of 4 and 2 of 3; from 50: 4 of 4 and 1 of 3.
+    assert parting_date(train, tested, first.get) == 5
+
+
+def test_with_nothing_to_learn_from_there_is_no_date():
+    with pytest.raises(ValueError, match="none of 1 train tasks lies before the first of 1 test tasks"):
+        parting_date([task("a", 5)], [task("b", 5)], {"b": 5}.get)
+    with pytest.raises(ValueError, match="none of 0 train tasks"):
+        parting_date([], [task("b", 5)], {"b": 5}.get)
+    with pytest.raises(ValueError, match="first of 0 test tasks"):
+        parting_date([task("a", 5)], [], {}.get)
+
+
+@given(train=st.lists(st.integers(1, 30), min_size=1), starts=st.lists(st.integers(2, 31), min_size=1))
+def test_both_sides_keep_something_whatever_the_times(train, starts):
+    first = {f"u{i}": start for i, start in enumerate(starts)}
+    learned, tested = [task("a", n) for n in train], [task(user, n) for user, n in first.items()]
+    if min(train) >= max(starts):
+        return
+    date = parting_date(learned, tested, first.get)
+    assert min(train) < date <= max(starts)
+
+
+def mark(benchmark: Benchmark) -> Benchmark:
+    """The benchmark with the time of each behaviour and task in its texts."""
+
+    def marked(record, timestamp, **more):
+        text = f"{record.review.text} MARKER{timestamp}"
+        return record.model_copy(
+            update={"review": record.review.model_copy(update={"text": text.strip()}), **more}
+        )
+
+    def asked(task):
+        return marked(task, task.timestamp, instruction=f"{task.instruction} MARKER{task.timestamp}")
+
+    return replace(
+        benchmark,
+        behaviors={u: tuple(marked(b, b.timestamp) for b in own) for u, own in benchmark.behaviors.items()},
+        tasks={split: tuple(map(asked, tasks)) for split, tasks in benchmark.tasks.items()},
+    )
+
+
+def times_of_markers(*parts: object) -> set[int]:
+    return {int(time) for part in parts for time in re.findall(r"MARKER(\d+)", repr(part))}
+
+
+def load_marked(data, seed):
+    return mark(load_amazon(REAL, n_users=data.n_users, max_products=data.n_products, seed=seed)), None
+
+
+def settings_of(notebook, kind, folder, **groups):
+    """Those of preset smoke, with as many real users."""
+    values = preset_values(notebook, kind, "smoke")
+    source = {name: values.pop(name) for name in ("source", "data_dir")}
+    values["data"] |= source | {"source": "amazon", "data_dir": str(REAL), "n_products": 800}
+    for group, changes in groups.items():
+        values[group] |= changes
+    return kind(preset="smoke", output_dir=folder, **values)
+
+
+def first_evaluated(benchmark: Benchmark, tasks) -> int:
+    return min(benchmark.first_task(task.user_id) for task in tasks)
+
+
+def bought_before(benchmark: Benchmark, date: int) -> set[str]:
+    return {b.parent_asin for own in benchmark.behaviors.values() for b in own if b.timestamp < date}
+
+
+SHOP = {"recommender": {"epochs": 1, "loss": "cross_entropy"}, "max_tokens": 16}
+
+
+@needs_real_data
+@pytest.mark.parametrize("training_users", [0, 20])
+def test_puma_learns_nothing_from_a_tested_users_future(training_users, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(puma_study, "load_benchmark", load_marked)
+    study = {"training_users": training_users, "memory_lengths": (), "test_tasks": 0}
+    settings = settings_of("04_puma", PumaNotebook, tmp_path, shop=SHOP, study=study, data={"n_users": 30})
+    worlds = load_worlds(settings)
+    date = first_evaluated(worlds.tested, worlds.tasks)
+    # The test could fail: train tasks of other users lie in the future of those tested.
+    assert any(task.timestamp >= date for task in worlds.learned.tasks["train"])
+    assert worlds.train_tasks and all(task.timestamp < date for task in worlds.train_tasks)
+
+    make_small_model(tokenizer, 0).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    study = PumaStudy(worlds, PumaModels(settings, tmp_path / "base", "real"))
+    items = remember(worlds.train_tasks, study.start, study.memory(96))
+    labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
+    published = published_labels([label.item for label in labels], worlds.products)
+    variants = study.labels_of_variants(labels, published)
+    given = [example.conversation for examples in variants.values() for example in examples]
+    seen = times_of_markers(*given, *items)
+    assert seen and max(seen) < date
+    assert set(study.learning_shop.recommender.index) <= bought_before(worlds.learned, date)
+    assert "left out" in str(worlds)
+
+
+@pytest.fixture(scope="module")
+def orion(tmp_path_factory):
+    """The study of notebooks 05 and 06 with all three sorts of task."""
+    groups = {
+        "data": {"n_users": 20},
+        "shop": SHOP,
+        "study": {"training_users": 30, "eval_tasks": 0, "task_types": ["search", "recommend", "review"]},
+        "role_play": {"n_trajectories": 3, "review_success": 0.0, "success_rank": 10},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orion_study, "load_benchmark", load_marked)
+        settings = settings_of("06_orion_grpo", GrpoNotebook, tmp_path_factory.mktemp("orion"), **groups)
+        yield orion_study.make_study(settings)
+
+
+@needs_real_data
+def test_orions_role_play_learns_nothing_from_a_tested_users_future(orion):
+    date = first_evaluated(orion.benchmark, orion.test_tasks)
+    trained = [t for t in orion.benchmark.tasks["train"] if t.user_id not in orion.held_out]
+    assert any(task.timestamp >= date for task in trained) and orion.train_tasks
+    tasks = {task.task_id: task for task in orion.train_tasks}
+    played = OrionModels(orion).role_play(3).kept
+    states = [state for each in played for state in each.states(orion.benchmark, tasks[each.task_id])]
+    seen = times_of_markers(*states)
+    assert seen and max(seen) < date
+
+
+@needs_real_data
+def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_future(orion, monkeypatch):
+    """Episodes of reinforcement learning: where they begin, what recommenders know, who is asked."""
+    date = first_evaluated(orion.benchmark, orion.test_tasks)
+    learned_from = []
+    monkeypatch.setattr(orion_reinforce, "make_study", lambda settings: orion)
+    monkeypatch.setattr(orion_reinforce, "players", lambda *given: (None, None))
+    monkeypatch.setattr(orion_reinforce, "train_grpo", lambda *given: learned_from.extend(given[2]))
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *given, **named: None)
+    orion_reinforce.reinforce(
+        "grpo",
+        "model",
+        orion_study.as_json(orion.settings),
+        config={"max_steps": 1},
+        reward={},
+        log_tasks=1,
+        out_folder="",
+    )
+    assert learned_from == list(orion.train_tasks)
+    known = bought_before(orion.benchmark, date)
+    for task in learned_from:
+        episode = orion.start(task)
+        assert set(getattr(episode.environment.shop.recommender, "index", {})) <= known
+        asked = Action(name="respond", arguments={"content": "Which brand would you like?"})
+        seen = times_of_markers(episode.state, episode.advance(asked))
+        assert max(seen) < date
