@@ -16,9 +16,10 @@ from weakref import WeakValueDictionary
 
 from pydantic import Field, ValidationError
 
-from pwagents.errors import InfrastructureError
+from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request, parse_tool_calls
-from pwagents.llm.failures import ContextTooLongError, RefusedError
+from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
+from pwagents.llm.folder import bounded_steps, read_model, read_tokenizer
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
 
@@ -26,6 +27,8 @@ from pwagents.seeds import derive_seed
 _MODEL_FILES = (
     "*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json",
 )  # fmt: skip
+
+MOST_LETTERS = 1000  # of a prompt for each token of the context: more is not even tokenised
 
 
 class LocalModel(ChatModel):
@@ -39,7 +42,8 @@ class LocalModel(ChatModel):
     penalty) is no part of a request and would change replies unseen.
 
     :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
-    setting that is unknown or out of range; InfrastructureError when the memory does not suffice.
+    setting that is unknown or out of range, a broken model, a chat template that fails or does not end;
+    InfrastructureError when the memory does not suffice.
 
     Args:
         folder: config, weights (or a PEFT adapter) and a tokenizer with a chat template.
@@ -97,11 +101,19 @@ class LocalModel(ChatModel):
             message["content"] = self._without_control_tokens(message.get("content") or "")
             for call in message.get("tool_calls") or ():
                 call["function"]["arguments"] = _parsed(call["function"]["arguments"])
+        tokenizer, tools = self._loaded.tokenizer, list(request.tools) or None
         with self._loaded.lock:  # fast tokenizers are not safe to use from several threads
-            encoded = self._loaded.tokenizer.apply_chat_template(
-                messages, tools=list(request.tools) or None, add_generation_prompt=True
-            )
-        return encoded["input_ids"]
+            try:
+                with bounded_steps():
+                    text = tokenizer.apply_chat_template(
+                        messages, tools=tools, tokenize=False, add_generation_prompt=True
+                    )
+            except Exception as error:  # a template is a program of others: it may raise anything
+                told = one_line(f"{type(error).__name__}: {error}", "")
+                raise RefusedError(f"{self.name}: the chat template failed ({told})") from None
+            if len(text) > MOST_LETTERS * self._loaded.context:
+                raise ContextTooLongError(f"{self.name}: a prompt of {len(text):,} characters")
+            return tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _without_control_tokens(self, text: str) -> str:
         """A title that holds "<|im_end|>" must not end the turn that quotes it."""
@@ -223,17 +235,18 @@ def load(folder: Path, name: str) -> Loaded:
 
 def _load(folder: Path) -> Loaded:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers import GenerationConfig
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # of reading weights, a widget in each cell that loads a model
     gpu = torch.cuda.is_available()
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if tokenizer.chat_template is None:
-        raise RefusedError(f"{folder}: the tokenizer has no chat template; save one with it")
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype="auto" if gpu else torch.float32, local_files_only=True
-    )
+    try:
+        tokenizer = read_tokenizer(folder)
+        if tokenizer.chat_template is None:
+            raise RefusedError(f"{folder}: the tokenizer has no chat template; save one with it")
+        model = read_model(folder, "auto" if gpu else torch.float32)
+    except DataError as error:
+        raise RefusedError(str(error)) from None
     model = model.to("cuda" if gpu else "cpu").eval()
     ends = model.generation_config.eos_token_id
     ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
@@ -276,5 +289,5 @@ def _parsed(arguments: str | dict) -> Any:
     """Arguments as templates want them: an object; text that is no JSON stays text."""
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

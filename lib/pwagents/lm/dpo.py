@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pwagents.errors import DataError
+from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.cache import hash_of
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.settings import DpoSettings, deciding
@@ -106,7 +107,5 @@ def train_on_plain(model: str, tokens: Tokens, config: dict[str, Any], out_folde
         model: a folder; the tokenizer is in it, too.
         config: the fields of :class:`DpoSettings`.
     """
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    tokenizer = read_tokenizer(model)
     train_on_pairs(model, tokenizer, tokens, DpoSettings(**config), out_folder)

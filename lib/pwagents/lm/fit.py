@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pwagents.llm.folder import read_config
 from pwagents.lm.settings import DpoSettings, Tuning
 
 if TYPE_CHECKING:
@@ -129,14 +130,14 @@ def without_storage(model: "str | Path | PretrainedConfig") -> "PreTrainedModel"
     """The model of a configuration or of a folder on torch's meta device.
 
     Raises:
-        ValueError: there is no model in the folder, or it is no decoder of Llama's or Qwen2's kind.
+        ValueError: the folder holds no model or a broken one, or it is no decoder of Llama's or Qwen2's kind.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     if isinstance(model, str | Path) and not (Path(model) / "config.json").exists():
         raise ValueError(f"model {str(model)!r}: no folder with a config.json")
-    config = AutoConfig.from_pretrained(model) if isinstance(model, str | Path) else model
+    config = read_config(model) if isinstance(model, str | Path) else model
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(config)
     if not hasattr(getattr(network.base_model, "layers", [None])[0], "self_attn"):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
+from pwagents.llm.folder import read_model
 from pwagents.lm.settings import Tuning
 from pwagents.lm.trainer import quiet
 from pwagents.seeds import derive_seed
@@ -18,22 +19,21 @@ def load_model(model: Any, tuning: Tuning) -> Any:
     trained on.
 
     Raises:
-        DataError: the folder holds an adapter, and ``tuning.lora`` asks for another one or for none.
+        DataError: the folder holds an adapter, and ``tuning.lora`` asks for another one or for none; or
+            there is no whole model in it.
     """
     if not isinstance(model, str | Path):
         return model
-    from transformers import AutoModelForCausalLM
-
     with quiet():
         if not (Path(model) / ADAPTER).exists():
-            return AutoModelForCausalLM.from_pretrained(model, dtype=tuning.weights)
+            return read_model(model, tuning.weights)
         from peft import PeftConfig, PeftModel
 
         adapter = PeftConfig.from_pretrained(str(model))
         found = (adapter.r, adapter.lora_alpha)
         if tuning.lora != found:
             raise DataError(model, ADAPTER, "lora", tuning.lora, f"lora: {list(found)}, as it was trained")
-        base = AutoModelForCausalLM.from_pretrained(adapter.base_model_name_or_path, dtype=tuning.weights)
+        base = read_model(adapter.base_model_name_or_path, tuning.weights)
         return PeftModel.from_pretrained(base, str(model), is_trainable=True)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import Message, Tool
+from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.cache import hash_of
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.settings import SftSettings, deciding
@@ -151,7 +152,5 @@ def train_on_plain(model: str, examples: list, config: dict[str, Any], out_folde
         examples: the fields of each :class:`Example`, as a list.
         config: the fields of :class:`SftSettings`.
     """
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    tokenizer = read_tokenizer(model)
     train_on(model, tokenizer, [Example(*each) for each in examples], SftSettings(**config), out_folder)

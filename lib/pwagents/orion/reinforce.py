@@ -8,6 +8,7 @@ import numpy as np
 
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.metrics import grade
+from pwagents.llm.folder import read_tokenizer
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.study import Study, from_json, has_answer, make_study
@@ -38,11 +39,9 @@ def reinforce(
         log_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
             be scored.
     """
-    from transformers import AutoTokenizer
-
     train, kind = (train_grpo, GrpoSettings) if stage == "grpo" else (train_ppo, PpoSettings)
     study, checked = make_study(from_json(settings)), kind(**config)
-    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    tokenizer = read_tokenizer(model)
     play, evaluate = players(study, tokenizer, checked, log_tasks)
     rewards = Rewards(study.judge, RewardSettings(**reward))
     train(model, tokenizer, study.train_tasks, play, rewards, checked, out_folder, evaluate)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
+from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model, hash_of
@@ -102,11 +103,9 @@ class OrionModels:
         Args:
             config: in place of the study's own settings.
         """
-        from transformers import AutoTokenizer
-
         config = config or self.study.settings.sft
         benchmark, shown = self.study.benchmark, self.study.settings.players.shown
-        tokenizer = AutoTokenizer.from_pretrained(start, local_files_only=True)
+        tokenizer = read_tokenizer(start)
         tasks = {task.task_id: task for task in self.study.train_tasks}
         ends = [each.states(benchmark, tasks[each.task_id])[-1] for each in played]
         examples = [orion_example(tokenizer, state, shown) for state in ends]

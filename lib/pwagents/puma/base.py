@@ -17,6 +17,7 @@ from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
+from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
@@ -212,9 +213,8 @@ def _with_fixed_texts(base: Path, config: SftSettings) -> tuple[Any, Any]:
     """A base model and its tokenizer, to which each of PUMA's fixed texts is a further token."""
     import torch
     from tokenizers import AddedToken
-    from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    tokenizer = read_tokenizer(base)
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in _FIXED_TEXTS])
     model = load_model(base, config)
     with torch.random.fork_rng(devices=[]):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.conversation import assistant
 from pwagents.embedding import Embedder
+from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm import tokens
 from pwagents.lm.cache import cached_model, hash_of
@@ -69,9 +70,7 @@ class PumaModels:
 
     @cached_property
     def tokenizer(self) -> "PreTrainedTokenizerBase":
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(self.base, local_files_only=True)
+        return read_tokenizer(self.base)
 
     def count(self, text: str) -> int:
         """The number of tokens of a text, for :class:`pwagents.puma.agent.TaskMemory`."""
