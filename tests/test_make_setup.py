@@ -1,6 +1,7 @@
 """How `make setup` builds an environment, shown with stand-ins that only note what they are asked."""
 
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -25,8 +26,10 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 (TORCH,) = (package for package in PROJECT["dependencies"] if package.startswith("torch=="))
 TORCH_BY_PIP = f"python -m pip install --disable-pip-version-check {TORCH}"
 UV_BY_PIP = "python -m pip install --disable-pip-version-check -q uv"
-REST_BY_PIP = "python -m pip install --disable-pip-version-check -e .[dev]"
+LOCKED, ITSELF = "--no-deps --require-hashes -r requirements.lock", "--no-deps --no-build-isolation -e ."
+REST_BY_PIP = [f"python -m pip install --disable-pip-version-check {what}" for what in (LOCKED, ITSELF)]
 UV_INSTALL = "uv pip install --python venv/bin/python"
+REST_BY_UV = [f"{UV_INSTALL} {what}" for what in (LOCKED, ITSELF)]
 
 
 @pytest.fixture
@@ -34,10 +37,11 @@ def setup(tmp_path, project_root):
     """A function that runs `make setup`; it returns the exit status and what was asked for."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for tool in ("make", "sh", "sed", "touch", "mv", "mkdir", "cp", "find"):
+    for tool in ("make", "sh", "sed", "touch", "mv", "mkdir", "cp", "find", "grep"):
         (tools / tool).symlink_to(shutil.which(tool))
     shutil.copy(project_root / "Makefile", tmp_path)
     shutil.copy(project_root / "pyproject.toml", tmp_path)
+    shutil.copy(project_root / "requirements.lock", tmp_path)
     (tmp_path / "lib/pwagents").mkdir(parents=True)
     script(tmp_path / "python", PYTHON)
 
@@ -66,15 +70,20 @@ def script(path, text):
 def test_torch_first_then_the_rest_and_nothing_the_second_time(setup, tmp_path):
     done, asked = setup("-j2")
     assert done.returncode == 0, done.stderr
-    assert asked == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, REST_BY_PIP]
+    assert asked == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, *REST_BY_PIP]
     assert setup()[1] == []
     later = (tmp_path / "venv/.ready").stat().st_mtime + 10
     os.utime(tmp_path / "pyproject.toml", (later, later))
-    assert setup()[1] == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, REST_BY_PIP]
+    assert setup()[1] == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, *REST_BY_PIP]
+
+
+def test_it_says_what_it_will_download(setup):
+    done, _ = setup()
+    assert re.search(rf"To be downloaded: {TORCH} \(.*requirements\.lock \(2\d\d, \d+ MB\)", done.stdout)
 
 
 def test_an_install_cut_off_is_begun_anew(setup, tmp_path):
-    done, _ = setup(fail="-e .[dev]")
+    done, _ = setup(fail="-r requirements.lock")
     assert done.returncode != 0
     assert not (tmp_path / "venv/.ready").exists()
     done, asked = setup()
@@ -88,7 +97,7 @@ def test_uv_brings_the_cpu_build_where_there_is_no_gpu(setup):
     _, asked = setup(with_tools=[("uv", UV)])
     assert asked[1:] == [
         f"{UV_INSTALL} --torch-backend=cpu {TORCH}",
-        f"{UV_INSTALL} -e .[dev]",
+        *REST_BY_UV,
     ]
 
 
@@ -96,24 +105,24 @@ def test_uv_is_fetched_for_the_cpu_build_where_there_is_none(setup, tmp_path):
     (tmp_path / "venv/bin").mkdir(parents=True)
     script(tmp_path / "venv/bin/uv", UV)
     _, asked = setup()
-    assert asked[1:] == [UV_BY_PIP, f"{UV_INSTALL} --torch-backend=cpu {TORCH}", REST_BY_PIP]
+    assert asked[1:] == [UV_BY_PIP, f"{UV_INSTALL} --torch-backend=cpu {TORCH}", *REST_BY_PIP]
 
 
 def test_pip_brings_torch_where_uv_cannot(setup):
     done, asked = setup(with_tools=[("uv", UV)], fail="--torch-backend")
     assert done.returncode == 0, done.stderr
-    assert asked[2:] == [TORCH_BY_PIP, f"{UV_INSTALL} -e .[dev]"]
+    assert asked[2:] == [TORCH_BY_PIP, *REST_BY_UV]
 
 
 def test_the_cuda_build_where_there_is_a_gpu(setup):
     gpu = ("nvidia-smi", "#!/bin/sh\nexit 0\n")
     _, asked = setup(with_tools=[("uv", UV), gpu])
-    assert asked[1:] == [f"{UV_INSTALL} {TORCH}", f"{UV_INSTALL} -e .[dev]"]
+    assert asked[1:] == [f"{UV_INSTALL} {TORCH}", *REST_BY_UV]
 
 
 def test_uv_can_be_left_out_and_torch_given_options(setup):
     _, asked = setup("UV=", "TORCH_FLAGS=--index-url x", with_tools=[("uv", UV)])
-    assert asked[1:] == [TORCH_BY_PIP.replace("torch==", "--index-url x torch=="), REST_BY_PIP]
+    assert asked[1:] == [TORCH_BY_PIP.replace("torch==", "--index-url x torch=="), *REST_BY_PIP]
 
 
 def test_a_python_too_old_is_one_clear_error(setup, tmp_path):

