@@ -3,10 +3,13 @@
 import ast
 import hashlib
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -70,9 +73,41 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
+def result_path(output_dir: str | Path, kind: str, name: str) -> Path:
+    """``<output_dir>/<kind>/<name>``, where a table's or figure's files lie, up to their suffix.
+
+    Raises:
+        ValueError: ``name`` would lie elsewhere, or there is no folder.
+    """
+    if not str(output_dir).strip():
+        raise ValueError("output_dir is empty; expected a folder")
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"{kind} name {name!r}; expected letters, digits, '_', '-' and '.' alone")
+    return Path(output_dir) / kind / name
+
+
 def write_aside(path: Path, content: str | bytes) -> None:
-    """Write a file beside its place and move it there, so that no reader ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file, as :func:`written_aside` does."""
+    with written_aside(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, beside its place, where it is moved at the end: no reader ever sees half of it.
+
+    Raises:
+        OSError: the disk is full, say; names ``path``. What was there stays, and nothing is left beside it.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(aside, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(aside, "wb") as file:
+            yield file
+        os.replace(aside, path)
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink()
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise

@@ -1,5 +1,7 @@
 """Tables: what the three files hold, and that foreign text stays text in them."""
 
+import csv
+import io
 import re
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pwagents.evaluation.tables import interval_cells, save_table
+from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.tables import csv_text, interval_cells, save_table
 
 EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"
 
@@ -78,6 +81,48 @@ def test_foreign_text_stays_text(saved):
     assert "<script" not in html and "<img" not in html and "<b>" not in html
     assert html.count("&lt;script&gt;") == 4
     assert tex.count(r"50\% \& \$5\_x \#1 \{a\} \textbackslash{}b") == 4
+
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", '=HYPERLINK("http://x")', "-2+3+cmd|' /C calc'!A0", "  =1"]
+FORMULAS += ["\t=1", "\r=1", "\n=1", "\uff1d1", "+ price", "-", "=", "- a", "+1;2", "-1e9(", "@a"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_of_a_csv_begins_a_formula(saved, text, tmp_path):
+    saved(pd.DataFrame({text: [text], ("x"): ["y"]}))
+    with open(tmp_path / "tables" / "t.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    text = text.replace("\r", "\n")
+    assert rows == [[f"'{text}", "x"], [f"'{text}", "y"]]
+    of_figure = csv_text(pd.DataFrame({"a": [text]}))
+    assert list(csv.reader(io.StringIO(of_figure, newline="")))[1] == [f"'{text}"]
+
+
+def test_no_text_begins_a_row_of_its_own(saved):
+    assert saved(pd.DataFrame({"a": ["x\r=1"], "b": ["y\r\n=1"]}))[0] == 'a,b\n"x\n=1","y\n=1"\n'
+
+
+def test_numbers_stay_numbers(saved):
+    data = pd.DataFrame(
+        {"a": [-1, 2], "b": [-0.5, np.nan], "c": ["-0.5", "+3"], "d": ["-0.012 \u00b10.03", "-5%"]}
+    )
+    assert saved(data)[0] == "a,b,c,d\n-1,-0.5,-0.5,-0.012 \u00b10.03\n2,,+3,-5%\n"
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", "", ".hidden", "..", "a\x00b", "a b", "-rf"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
+    frame = pd.DataFrame({"x": [1]})
+    with pytest.raises(ValueError, match="expected letters, digits"):
+        save_table(frame, name, title="T", output_dir=tmp_path / "out")
+    with pytest.raises(ValueError, match="expected letters, digits"):
+        save_figure(None, name, frame, output_dir=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", ["", " "])
+def test_results_need_a_folder(folder):
+    with pytest.raises(ValueError, match="output_dir is empty; expected a folder"):
+        save_table(pd.DataFrame({"x": [1]}), "t", title="T", output_dir=folder)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)

@@ -213,6 +213,42 @@ def test_a_damaged_reply_is_named(store):
         store.get(key())
 
 
+SPOILT = {
+    "the reply to another request": (
+        "content = (SELECT content FROM reply WHERE key = '{other}')",
+        "content",
+    ),
+    "a content that is no archive": ("content = x'00ff'", "content"),
+    "a content that is a number": ("content = 5", "content"),
+    "no JSON": ("reply = 'hello'", "reply"),
+    "nested 100,000 deep": ("reply = replace(hex(zeroblob(50000)), '0', '[')", "reply"),
+    "an unknown field": ("""reply = '{{"text": "", "target": 1}}'""", "reply.target"),
+    "negative tokens": ("""reply = '{{"usage": {{"prompt_tokens": -5}}}}'""", "reply.usage.prompt_tokens"),
+    "negative calls": ("""reply = '{{"usage": {{"calls": -1}}}}'""", "reply.usage.calls"),
+    "a cost below nothing": ("""reply = '{{"usage": {{"usd": -1e9}}}}'""", "reply.usage.usd"),
+    "a cost that is no number": ("""reply = '{{"usage": {{"usd": NaN}}}}'""", "reply.usage.usd"),
+    "an endless cost": ("""reply = '{{"usage": {{"usd": 1e999}}}}'""", "reply.usage.usd"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_row_is_neither_replayed_nor_published(store, tmp_path, name):
+    change, field = SPOILT[name]
+    store.put([content(), content("ho")], [Reply(text="a"), Reply(text="b")])
+    with sqlite3.connect(store.path) as db:
+        db.execute(f"UPDATE reply SET {change.format(other=key('ho'))} WHERE key = '{key()}'")
+    (tmp_path / "a.jsonl").write_text("before")
+    for read in (lambda: store.get(key()), lambda: store.export(tmp_path / "a.jsonl")):
+        with pytest.raises(DataError, match=rf"record {key()}, field '{field}': found ") as told:
+            read()
+        assert "\n" not in str(told.value) and len(str(told.value)) < 1000
+    assert (tmp_path / "a.jsonl").read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".sqlite"} <= {
+        "a.jsonl", "replies.sqlite-wal", "replies.sqlite-shm",
+    }  # fmt: skip
+    assert store.get(key("ho")) == Reply(text="b")
+
+
 def test_a_store_that_cannot_be_opened_now_is_no_damage(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(InfrastructureError, match="unable to open"):

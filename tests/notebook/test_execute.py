@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from pwagents.notebook.execute import TOLD_WHOLE, run
+from pwagents.notebook.execute import TOLD_WHOLE, main, run
 
 RAISES = """
 class {name}(RuntimeError):
@@ -29,7 +29,26 @@ def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path
 
 
 def test_errors_told_whole_are_errors_of_the_library():
+    import builtins
+
     from pwagents import errors
+    from pwagents.llm import budget, failures
     from pwagents.lm import fit, launch
 
-    assert all(any(hasattr(module, name) for module in (errors, fit, launch)) for name in TOLD_WHOLE)
+    modules = (builtins, errors, budget, failures, fit, launch)
+    assert all(any(hasattr(module, name) for module in modules) for name in TOLD_WHOLE)
+
+
+@pytest.mark.parametrize("folder", ["", "  "])
+def test_results_need_a_folder(folder, monkeypatch, capsys):
+    arguments = ["execute", "01_data", "--preset", "smoke", "--output-dir", folder]
+    monkeypatch.setattr("sys.argv", arguments)
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.splitlines()[-1].endswith("--output-dir: empty; expected a folder")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert run("01_data", "smoke", tmp_path / "file" / "outputs") == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.project import write_aside
+from pwagents.evaluation.tables import csv_text
+from pwagents.project import result_path, write_aside
 
 _STYLE = (
     "seaborn-v0_8-whitegrid",
@@ -55,13 +56,12 @@ def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str) -
     """
     import matplotlib.pyplot as plt
 
-    folder = Path(output_dir) / "figures"
+    path = result_path(output_dir, "figures", name)
     png = _rendered(fig, "png", {"Software": None})
     with plt.rc_context({"svg.hashsalt": name}):
-        write_aside(folder / f"{name}.png", png)
-        write_aside(folder / f"{name}.svg", _rendered(fig, "svg", {"Date": None, "Creator": None}))
-    csv = data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    write_aside(folder / f"{name}.csv", csv)
+        write_aside(path.with_name(f"{name}.png"), png)
+        write_aside(path.with_name(f"{name}.svg"), _rendered(fig, "svg", {"Date": None, "Creator": None}))
+    write_aside(path.with_name(f"{name}.csv"), csv_text(data))
     _show(png, _alternative_text(fig, name), fig.get_figwidth())
     plt.close(fig)
 

@@ -83,7 +83,7 @@ class Store(Generic[R]):
                 line = json.dumps(record.model_dump()).encode("ascii") + b"\n"
                 stored = self._validate(json.loads(line), "to be written")
                 with lock:
-                    _append(file, line)
+                    append_line(file, line)
                 return stored
 
             yield append
@@ -117,13 +117,14 @@ def _is_cut_short(line: bytes) -> bool:
     return not line.endswith(b"\n") and _LINE_START.startswith(line[: len(_LINE_START)])
 
 
-def _append(file: FileIO, line: bytes) -> None:
-    """Append a line for good, or, when the disk refuses, nothing of it."""
+def append_line(file: FileIO, line: bytes) -> None:
+    """Append a line for good, or, when the disk refuses (OSError), nothing of it."""
     start = file.seek(0, os.SEEK_END)
     try:
         if file.write(line) < len(line):
             raise OSError(errno.ENOSPC, "the record could not be written whole", file.name)
         os.fsync(file.fileno())
-    except OSError:
+    except OSError as error:
         file.truncate(start)
+        error.filename = file.name
         raise

@@ -4,6 +4,7 @@ The CSV holds the numbers, HTML and LaTeX what a reader sees. Layout and escapin
 texts and other foreign strings in a table stay text. The same frame gives the same bytes at every run.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,7 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.project import write_aside
+from pwagents.project import result_path, write_aside
+
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the same of full width, too
+_SIGNED = re.compile(r"[-+]?[\d.,]+%?( \N{PLUS-MINUS SIGN}[\d.,]+)?")  # no spreadsheet computes with these
 
 
 def save_table(
@@ -42,11 +46,11 @@ def save_table(
     Returns:
         What a notebook displays as the last expression of a cell.
     """
-    folder = Path(output_dir) / "tables"
-    write_aside(folder / f"{name}.csv", _csv(_with_index(data)))
+    path = result_path(output_dir, "tables", name)
+    write_aside(path.with_name(f"{name}.csv"), csv_text(_with_index(data)))
     table = _layout(_with_index(data if shown is None else shown), name, title, note, formats or {}, missing)
-    write_aside(folder / f"{name}.html", table.as_raw_html(make_page=True))
-    write_aside(folder / f"{name}.tex", table.as_latex())
+    write_aside(path.with_name(f"{name}.html"), table.as_raw_html(make_page=True))
+    write_aside(path.with_name(f"{name}.tex"), table.as_latex())
     return Shown(table.as_raw_html(inline_css=True))
 
 
@@ -133,11 +137,22 @@ def _levels(column: str | tuple[str, str]) -> tuple[str, str]:
     return (str(upper), str(lower)) if lower else ("", str(upper))
 
 
-def _csv(frame: pd.DataFrame) -> str:
-    """The numbers with 6 significant digits; two-level headings joined as "upper: lower"."""
-    plain = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else value)
-    plain.columns = [": ".join(filter(None, _levels(column))) for column in frame.columns]
+def csv_text(frame: pd.DataFrame) -> str:
+    """The numbers with 6 significant digits; two-level headings joined as "upper: lower".
+
+    Texts that a spreadsheet would take for a formula get the apostrophe that makes them texts there.
+    """
+    plain = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else _no_formula(value))
+    plain.columns = [_no_formula(": ".join(filter(None, _levels(column)))) for column in frame.columns]
     return plain.to_csv(index=False, lineterminator="\n")
+
+
+def _no_formula(value):
+    """``value``, with an apostrophe before a text that begins a formula and is more than a number."""
+    if not isinstance(value, str) or _SIGNED.fullmatch(value):
+        return value
+    value = value.replace("\r\n", "\n").replace("\r", "\n")  # not quoted, and for some the end of a row
+    return f"'{value}" if value.lstrip()[:1] in _FORMULA or value[:1] in ("\t", "\n") else value
 
 
 def _is_number(value) -> bool:

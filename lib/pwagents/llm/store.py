@@ -6,8 +6,8 @@ seconds: replies are written at once, but not forced onto the disk one by one.)
 """
 
 import gzip
+import hashlib
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import Reply, key_of
+from pwagents.project import written_aside
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS reply "
@@ -43,7 +44,7 @@ class ResponseStore:
         self.path = Path(path)
         self._lock = threading.Lock()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._database_errors():
+        with self._database_errors(), self._no_empty_file():
             # isolation_level None: transactions begin and end where this file says so.
             self._db = sqlite3.connect(
                 self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
@@ -55,8 +56,8 @@ class ResponseStore:
     def get(self, key: str) -> Reply | None:
         """The reply to the request of this key; None where none is stored."""
         with self._lock, self._database_errors():
-            row = self._db.execute("SELECT reply FROM reply WHERE key = ?", (key,)).fetchone()
-        return _check_reply(row[0], self.path, key) if row else None
+            row = self._db.execute("SELECT content, reply FROM reply WHERE key = ?", (key,)).fetchone()
+        return self._checked(key, *row)[1] if row else None
 
     def put(self, contents: Sequence[str], replies: Sequence[Reply]) -> list[Reply]:
         """Keep replies by their :meth:`Request.content`, all or (when killed) none.
@@ -86,17 +87,22 @@ class ResponseStore:
 
         Returns:
             How many there are.
+
+        Raises:
+            DataError: a row is not what was stored; ``path`` stays as it was.
         """
         path, count = Path(path), 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(aside, "wb") as file, _packed(file, path.suffix == ".gz") as lines:
+        with written_aside(path) as file, _packed(file, path.suffix == ".gz") as lines:
             for key, content, reply in self._rows():
-                model, request = json.loads(zlib.decompress(content))
-                row = {"key": key, "model": model, "request": request, "reply": json.loads(reply)}
+                (model, request), checked = self._checked(key, content, reply)
+                row = {
+                    "key": key,
+                    "model": model,
+                    "request": request,
+                    "reply": checked.model_dump(mode="json"),
+                }
                 lines.write(json.dumps(row, sort_keys=True).encode() + b"\n")
                 count += 1
-        os.replace(aside, path)
         return count
 
     def import_(self, path: Path | str) -> int:
@@ -120,6 +126,16 @@ class ResponseStore:
         """Close the file; the write-ahead log is worked in when no other process has it open."""
         with self._lock:
             self._db.close()
+
+    def _checked(self, key: str, content: bytes, reply: str) -> tuple[list, Reply]:
+        """[model, request] and reply of a row, once they are what was stored under this key."""
+        try:
+            asked = zlib.decompress(content)
+            if hashlib.sha256(asked).hexdigest() != key:
+                raise ValueError("another request")
+        except (zlib.error, TypeError, ValueError) as error:
+            raise DataError(self.path, key, "content", error, "the request whose hash is the key") from None
+        return json.loads(asked), _check_reply(reply, self.path, key)
 
     def _set_write_ahead_log(self) -> None:
         """Unlike all other statements, this one does not wait for other processes by itself."""
@@ -157,6 +173,16 @@ class ResponseStore:
                 db.close()
 
     @contextmanager
+    def _no_empty_file(self) -> Iterator[None]:
+        """Of a full disk, SQLite leaves an empty file."""
+        try:
+            yield
+        except BaseException:
+            if self.path.is_file() and not self.path.stat().st_size:
+                self.path.unlink()
+            raise
+
+    @contextmanager
     def _database_errors(self) -> Iterator[None]:
         try:
             yield
@@ -176,6 +202,7 @@ class ResponseStore:
 
 
 def _check_reply(text: str, path: Path, record: str) -> Reply:
+    """The reply as it was stored. Its usage can be no negative number: budgets and cost tables sum it up."""
     try:
         return Reply.model_validate_json(text)
     except ValidationError as error:

@@ -17,10 +17,24 @@ from pwagents import portable
 from pwagents.notebook.settings import PARAMS, read_values
 
 # Errors whose message says all that a user needs.
-TOLD_WHOLE = ("SettingsError", "DataError", "InfrastructureError", "DoesNotFitError", "LaunchError")
+TOLD_WHOLE = (
+    "SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError", "BudgetError",
+    "DoesNotFitError", "LaunchError", "OSError",  # the last of a full disk
+)  # fmt: skip
 
 
 def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False) -> int:
+    """:func:`_run`, which a disk that cannot be written ends in one line, without empty files."""
+    try:
+        return _run(name, preset, output_dir, stored_runs_only)
+    except OSError as error:
+        partial = _partial(output_dir, name)
+        if partial.is_file() and not partial.stat().st_size:
+            partial.unlink()
+        return _fail(name, str(error))
+
+
+def _run(name: str, preset: str, output_dir: Path, stored_runs_only: bool) -> int:
     """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``; 0, or 1 when it failed.
 
     A run from stored results alone goes to ``notebooks/from_stored_runs``: it is no full run.
@@ -32,7 +46,7 @@ def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False
     parameters = {"preset": preset, "output_dir": str(output_dir), "stored_runs_only": stored_runs_only}
     notebooks = output_dir / "notebooks"
     finished = notebooks / ("from_stored_runs" if stored_runs_only else "") / f"{name}.ipynb"
-    partial = notebooks / ".partial" / f"{name}.ipynb"
+    partial = _partial(output_dir, name)
     finished.parent.mkdir(parents=True, exist_ok=True)
     partial.parent.mkdir(exist_ok=True)
 
@@ -53,6 +67,11 @@ def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False
     minutes, seconds = divmod(round(time.time() - start), 60)
     print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
     return 0
+
+
+def _partial(output_dir: Path, name: str) -> Path:
+    """Where a notebook stands while it runs."""
+    return output_dir / "notebooks" / ".partial" / f"{name}.ipynb"
 
 
 def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
@@ -87,6 +106,13 @@ def _settle_output(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+def _folder(text: str) -> Path:
+    """The path of a folder; an empty one would be the project's root."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("empty; expected a folder")
+    return Path(text)
+
+
 def _fail(name: str, message: str) -> int:
     print(f"[{name}] {message}", file=sys.stderr, flush=True)
     return 1
@@ -96,7 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run one notebook with the parameters of a preset.")
     parser.add_argument("name", help="the notebook, for instance 01_data")
     parser.add_argument("--preset", required=True)
-    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument("--output-dir", type=_folder, required=True)
     parser.add_argument("--stored-runs-only", action="store_true")
     try:
         return run(**vars(parser.parse_args()))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents import portable
+from pwagents.evaluation.store import append_line
 from pwagents.project import ROOT
 
 # Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
@@ -94,8 +95,7 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # One unbuffered write in append mode: rows of several processes never mix.
         with open(self.path, "ab", buffering=0) as file:
-            file.write(json.dumps(self.row).encode() + b"\n")
-            os.fsync(file.fileno())
+            append_line(file, json.dumps(self.row).encode() + b"\n")
 
 
 def _commit() -> dict:
