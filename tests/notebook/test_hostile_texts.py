@@ -1,0 +1,249 @@
+"""Product texts, reviews and replies that are programs: in Chromium none runs or fetches anything."""
+
+import os
+import re
+import shutil
+
+import nbformat
+import pandas as pd
+import pytest
+
+from pwagents.evaluation import tables
+from pwagents.evaluation.viewer import show_episodes
+from pwagents.lm.tokens import Example
+from pwagents.orion.views import show_tokens
+from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
+
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+CI = os.environ.get("CI") == "true"
+
+RUN = "ran.push(1)"  # what each of them tries
+HOSTILE = [
+    f"<script>{RUN}</script>",
+    f"<SCRIPT\n>{RUN}</SCRIPT\n>",
+    f"<scr<script>ipt>{RUN}</scr</script>ipt>",
+    "<script src='http://127.0.0.1:9/x.js'></script>",
+    f"<img src=x onerror={RUN}>",
+    f"<img/src='x'/onerror='{RUN}'>",
+    f"<IMG SRC=x OnError={RUN} //",
+    f"<svg onload={RUN}>",
+    f"<svg><script>{RUN}</script></svg>",
+    f"<svg><animate onbegin={RUN} attributeName=x dur=1s>",
+    f"<math><mtext></mtext><mglyph><style><img src=x onerror={RUN}>",
+    f"<body onload={RUN}>",
+    f"<iframe srcdoc='<script>parent.{RUN}</script>'></iframe>",
+    f"<iframe src='javascript:parent.{RUN}'></iframe>",
+    f"<object data='javascript:{RUN}'></object>",
+    f"<embed src='data:text/html,<script>parent.{RUN}</script>'>",
+    f"<video><source onerror={RUN}></video>",
+    f"<audio src=x onerror={RUN}></audio>",
+    f"<details open ontoggle={RUN}>x</details>",
+    f"<input autofocus onfocus={RUN}>",
+    f"<marquee onstart={RUN}>x</marquee>",
+    f"<a href='javascript:{RUN}' autofocus onfocus={RUN}>a mug</a>",
+    f"<form action='javascript:{RUN}'><button autofocus onfocus={RUN}>buy</button></form>",
+    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
+    "<base href='http://127.0.0.1:9/'>",
+    "<link rel=stylesheet href='http://127.0.0.1:9/x.css'>",
+    "<style>@import 'http://127.0.0.1:9/x.css'; body{display:none}</style>",
+    "<div style='background:url(http://127.0.0.1:9/x.png)'>x</div>",
+    f"</td></tr></table><script>{RUN}</script>",
+    f"</span></div></pre><script>{RUN}</script>",
+    f"</title></textarea></style></script><script>{RUN}</script>",
+    f"--><script>{RUN}</script><!--",
+    f"]]><script>{RUN}</script><![CDATA[",
+    f"' autofocus onfocus={RUN} x='",
+    f'" autofocus onfocus={RUN} x="',
+    f"` onmouseover={RUN} `",
+    f"&lt;script&gt;{RUN}&lt;/script&gt;",
+    f"&#60;script&#62;{RUN}&#60;/script&#62;",
+    f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e",
+    f"\uff1cscript\uff1e{RUN}\uff1c/script\uff1e",
+    f"<\u200bscript>{RUN}</script>",
+    f"<img src=x\x0conerror={RUN}>",
+    f"{{{{ {RUN} }}}}{{% set x = 1 %}}${{{RUN}}}",
+    f"javascript:{RUN}",
+    f"[a mug](javascript:{RUN})",
+    f"![x](x){{onerror={RUN}}}",
+    "![x](http://127.0.0.1:9/x.png)",
+    f"```html\n<script>{RUN}</script>\n```",
+    f"$\\href{{javascript:{RUN}}}{{a mug}}$",
+    f"\\(\\href{{javascript:{RUN}}}{{a mug}}\\)",
+    f"data:text/html,<script>{RUN}</script>",
+    f"<template><script>{RUN}</script></template>",
+    f"<x onclick={RUN} onmouseover={RUN} style='position:fixed;inset:0'>",
+    f"<noscript><p title='</noscript><img src=x onerror={RUN}>'>",
+]
+TEX = [
+    "\\input{/etc/passwd}",
+    "\\immediate\\write18{touch /tmp/x}",
+    "\\def\\x{\\x}\\x",
+    "\\end{tabular}\\input{|ls}",
+    "\\catcode`\\%=12 % a comment",
+    "100% & 50 $ a_b^c #1 ~ {x}",
+    "^^5cinput{/etc/passwd}",
+    "$\\csname input\\endcsname$",
+    "a \\\\ b & c",
+    "\\usepackage{shellesc}",
+]
+TOUCH = """() => document.querySelectorAll('body *').forEach(node => {
+    for (const kind of ['focus', 'mouseover', 'click', 'toggle', 'error', 'load', 'begin'])
+        if (!(kind == 'click' && node.tagName == 'A')) node.dispatchEvent(new Event(kind))
+})"""
+# Of great_tables' own.
+OWN_TO_LATEX = re.compile(
+    "addlinespace|arraybackslash|begin|bottomrule|caption|centering|end|extracolsep|fill|fontsize|footnotesize|"
+    "large|linewidth|LTpost|midrule|minipage|selectfont|setlength|small|text(asciicircum|asciitilde|backslash|"
+    "greater|less|width)|toprule"
+)
+# Views of the same texts: what a reader opens.
+VIEWS = ("table", "table in a notebook", "settings", "banner", "viewer", "tokens", "exported notebook")
+
+
+def frame():
+    return pd.DataFrame({HOSTILE[i]: HOSTILE for i in (0, 4, 34)})
+
+
+def saved_table(folder):
+    title, note = HOSTILE[4], HOSTILE[0]
+    tables.save_table(frame(), "t", title=title, note=note, output_dir=folder)
+    return (folder / "tables" / "t.html").read_text()
+
+
+def viewer():
+    target = Product(parent_asin="B1", title=" ".join(HOSTILE)[:590], category="x")
+    steps = [
+        Step(
+            action=Action(name=text, arguments={text: text}, thought=text),
+            observation=Observation(text=text, products=("B1",) if i % 3 == 0 else ()),
+            error=text if i % 3 == 1 else "",
+        )
+        for i, text in enumerate(HOSTILE)
+    ]
+    ids = {"task_id": "t", "user_id": HOSTILE[0], "type": "search"}
+    review = Review(rating=5)
+    task = Task(**ids, timestamp=1, instruction=" ".join(HOSTILE), target="B1", review=review)
+    played = {HOSTILE[4]: Trajectory(**ids, steps=tuple(steps))}
+    return show_episodes(task, played, {"B1": target}, {HOSTILE[4]: "\n".join(HOSTILE)}).data
+
+
+class Words:
+    """A tokenizer to which each hostile text is a token."""
+
+    def decode(self, ids):
+        return HOSTILE[ids[0]]
+
+
+def tokens():
+    ids = list(range(len(HOSTILE)))
+    return show_tokens(Words(), Example(ids, [i % 2 for i in ids])).html
+
+
+def exported(folder):
+    """A notebook with all of them as outputs, as nbconvert makes a page of it."""
+    from nbconvert import HTMLExporter
+
+    shown = [tables.save_table(frame(), "n", title=HOSTILE[1], output_dir=folder).html, viewer(), tokens()]
+    outputs = [nbformat.v4.new_output("display_data", {"text/html": html}) for html in shown]
+    outputs += [
+        nbformat.v4.new_output("stream", name=name, text="\n".join(HOSTILE)) for name in ("stdout", "stderr")
+    ]
+    outputs += [nbformat.v4.new_output("display_data", {"text/plain": text}) for text in HOSTILE]
+    outputs.append(nbformat.v4.new_output("error", ename="E", evalue="x", traceback=HOSTILE))
+    cell = nbformat.v4.new_code_cell("\n".join(f"# {text}" for text in HOSTILE), outputs=outputs)
+    return HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))[0]
+
+
+def page_of(view, folder):
+    within = "<!doctype html><meta charset=utf-8><body>{}</body>".replace
+    if view == "table":
+        return saved_table(folder)
+    if view == "exported notebook":
+        return exported(folder)
+    title = HOSTILE[0]
+    shown = {
+        "table in a notebook": lambda: tables.save_table(frame(), "t", title=title, output_dir=folder).html,
+        "settings": lambda: tables.laid_out(frame(), "s", title=title, bold_rows=[0]).html,
+        "banner": lambda: tables.banner("\n".join(HOSTILE)).html,
+        "viewer": viewer,
+        "tokens": tokens,
+    }[view]
+    return within("{}", shown())
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if BROWSER is None and not CI:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """``opened(html)``: a page of this text, all of it touched; what ran and what was asked for."""
+    from playwright.sync_api import Error
+
+    page = browser.new_page()
+    page.add_init_script("window.ran = []")
+    asked, spoken = [], []
+    elsewhere = re.compile("^(?!file:|data:|about:)")
+    page.route(elsewhere, lambda route: (asked.append(route.request.url), route.abort()))
+    page.on("dialog", lambda dialog: (spoken.append(dialog.message), dialog.dismiss()))
+
+    def look(html):
+        file = tmp_path / "page.html"
+        file.write_text(html, "utf-8", "replace")
+        page.goto(file.as_uri())
+        try:
+            page.evaluate(TOUCH)
+            page.wait_for_timeout(200)
+            ran = page.evaluate("window.ran.length") + len(spoken)
+        except Error:  # it went to another page
+            ran = 1
+        return page, ran or page.url != file.as_uri(), asked
+
+    yield look
+    page.close()
+
+
+def test_this_browser_would_run_them(opened):
+    """Written into a page as they are, many of them do harm: or else the tests below would show nothing."""
+    harm = 0
+    for text in HOSTILE:
+        _, ran, asked = opened(f"<!doctype html><body>{text}</body>")
+        harm += bool(ran or asked)
+        asked.clear()
+    assert harm >= 25
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_runs_and_nothing_is_fetched(opened, tmp_path, view):
+    page, ran, asked = opened(page_of(view, tmp_path))
+    assert not ran
+    # nbconvert's pages ask for their own libraries
+    own = re.compile(r"^https://cdn(js)?\.[\w./-]+/(mathjax|require\.js|mermaid)[\w.@/?=-]*", re.IGNORECASE)
+    assert [url for url in asked if view != "exported notebook" or not own.match(url)] == []
+    shown = page.locator("body").inner_text()
+    assert all(text in shown for text in (f"<img src=x onerror={RUN}>", f"<svg onload={RUN}>"))
+    harmful = "script, iframe, object, embed, form, base, link, svg, math, video, audio, input, [onerror]"
+    if view not in ("table", "exported notebook"):  # these have heads of their own
+        assert page.locator("body").locator(harmful).count() == 0
+
+
+def test_no_text_is_a_command_of_latex(tmp_path):
+    texts = [*HOSTILE, *TEX]
+    tables.save_table(
+        pd.DataFrame({"text": texts, TEX[0]: 1}), "t", title=TEX[1], note=TEX[3], output_dir=tmp_path
+    )
+    tex = (tmp_path / "tables" / "t.tex").read_text()
+    commands = set(re.findall(r"(?<!\\)(?:\\\\)*\\([A-Za-z]+)", tex))
+    assert [command for command in commands if not OWN_TO_LATEX.fullmatch(command)] == []
+    rows = tex[tex.index("\\midrule") : tex.rindex("\\bottomrule")]
+    assert len(re.findall(r"(?<!\\)&", rows)) == len(texts)  # one between two cells, none within
+    assert not re.search(r"(?<!\\)[$#%]", rows)
