@@ -10,6 +10,7 @@ import io
 from base64 import b64encode
 from collections.abc import Iterable
 from html import escape
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,9 @@ from pwagents.project import result_path, write_aside
 # Of Okabe and Ito's colours and ColorBrewer's "Dark2" those that stand out from white (3 : 1 and more) and
 # from each other under the common kinds of colour blindness.
 PALETTE = ("#0072B2", "#009E73", "#D55E00", "#7570B3", "#882255", "#A6761D", "#C2609A", "#4D4D4D")
-COLORS = dict(
-    zip(("search", "recommend", "review", "SFT", "GRPO", "PPO"), PALETTE, strict=False)
-)  # what has one colour in all figures
-NEUTRAL = "#4D4D4D"  # of a legend's marks whose colour means nothing
+_FIXED = ("search", "recommend", "review", "SFT", "GRPO", "PPO")  # what has one colour in all figures
+COLORS = dict(zip(_FIXED, PALETTE, strict=False))
+NEUTRAL = PALETTE[-1]  # of a legend's marks whose colour means nothing
 _STYLE = (
     "seaborn-v0_8-whitegrid",
     {
@@ -39,7 +39,6 @@ _STYLE = (
         "lines.linewidth": 2,
         "lines.markersize": 8,
         "figure.constrained_layout.use": True,
-        "hatch.linewidth": 1.5,
         "savefig.dpi": 150,
         "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
     },
@@ -59,13 +58,9 @@ def use_style() -> None:
 
 def colors_of(names: Iterable[str]) -> dict[str, str]:
     """A colour for each of some names: that of :data:`COLORS`, or the first of the palette that is left."""
-    names = list(dict.fromkeys(names))
-    taken = {COLORS[name] for name in names if name in COLORS}
-    left = [color for color in PALETTE if color not in taken] or list(PALETTE)
-    others = [name for name in names if name not in COLORS]
-    return {name: COLORS[name] for name in names if name in COLORS} | {
-        name: left[i % len(left)] for i, name in enumerate(others)
-    }
+    fixed = {name: COLORS[name] for name in dict.fromkeys(names) if name in COLORS}
+    left = cycle([color for color in PALETTE if color not in fixed.values()])
+    return {name: fixed.get(name) or next(left) for name in dict.fromkeys(names)}
 
 
 def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str, stamp: str = "") -> None:
@@ -275,15 +270,11 @@ def _looks(names: pd.DataFrame, hue: str, color: str) -> dict[str, dict]:
     tones = colors_of(names[color])
     # Dashes by line; where a colour has several lines, by their number within it.
     place = range(len(names)) if color == hue else names.groupby(color, sort=False).cumcount()
-    return {
-        name: {
-            "color": tones[tone],
-            "linestyle": _DASHES[i % len(_DASHES)],
-            "marker": _MARKERS[i % len(_MARKERS)],
-            "label": plain(name),
-        }
-        for name, tone, i in zip(names[hue], names[color], place, strict=True)
-    }
+    looks = {}
+    for name, tone, i in zip(names[hue], names[color], place, strict=True):
+        cues = {"linestyle": _DASHES[i % len(_DASHES)], "marker": _MARKERS[i % len(_MARKERS)]}
+        looks[name] = {"color": tones[tone], "label": plain(name), **cues}
+    return looks
 
 
 def _draw_line(ax, places: pd.Series, line: pd.DataFrame, look: dict, y: str, low: str, high: str, faint):
