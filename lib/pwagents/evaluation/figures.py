@@ -58,9 +58,10 @@ def use_style() -> None:
 
 def colors_of(names: Iterable[str]) -> dict[str, str]:
     """A colour for each of some names: that of :data:`COLORS`, or the first of the palette that is left."""
-    fixed = {name: COLORS[name] for name in dict.fromkeys(names) if name in COLORS}
+    names = dict.fromkeys(names)  # each once, in their order
+    fixed = {name: COLORS[name] for name in names if name in COLORS}
     left = cycle([color for color in PALETTE if color not in fixed.values()])
-    return {name: fixed.get(name) or next(left) for name in dict.fromkeys(names)}
+    return {name: fixed.get(name) or next(left) for name in names}
 
 
 def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str, stamp: str = "") -> None:
