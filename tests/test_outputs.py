@@ -46,6 +46,13 @@ def test_every_table_and_figure_has_all_its_forms():
         assert len(files) >= 12
 
 
+def test_every_figure_says_what_made_it():
+    for path in (FOLDER / "figures").glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        facts = [f"{path.stem} ·", "preset: smoke", "source: "] + ["backbone: "] * (path.stem >= "04")
+        assert all(fact in text for fact in facts), path.name
+
+
 def test_negative_controls_are_exactly_zero():
     gains = table("01_negative_controls").set_index(["world", "knowledge"])["gain"]
     assert gains["one interest", "knowing the right interest"] == 0

@@ -10,7 +10,7 @@ from pwagents.embedding import Embedder
 def test_references_go_from_chance_to_knowing_the_answer(world, engine):
     frame = bounds.product_bounds(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
     methods = frame.groupby("type")["method"].unique().map(set)
-    assert methods["search"] == {"random", "popularity", "instruction alone", "oracle"}
+    assert methods["search"] == {"random", "popularity", "instruction alone", "content words alone", "oracle"}
     assert methods["recommend"] == {"random", "popularity", "repeat", "oracle"}
     by_type = frame.set_index(["type", "method"])["result_accuracy"].groupby(level=[0, 1]).mean()
     assert by_type["search", "random"] < 0.05 and by_type["search", "oracle"] > 0.95

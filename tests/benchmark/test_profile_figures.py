@@ -95,10 +95,14 @@ def test_bars_of_tendencies_come_in_groups():
 
 
 def test_the_figures_of_profiles_come_with_what_they_show():
-    made = plot_profiles(people(n=10, price_sensitivity={"High": 10}))
+    made = plot_profiles(people(n=10, price_sensitivity={"High": 10}, gender={"Female": 1}))
     assert list(made) == ["people", "tendencies"]
     (_, counts), (_, levels) = made.values()
-    assert set(counts["field"]) == set(PEOPLE) and set(levels["field"]) == set(TENDENCIES)
+    assert set(counts["field"]) == {"Gender"} and set(levels["field"]) == set(TENDENCIES)
+
+
+def test_there_is_no_figure_of_people_whom_nothing_is_told_of():
+    assert list(plot_profiles(people(n=10, price_sensitivity={"High": 10}))) == ["tendencies"]
 
 
 def test_clusters_on_the_map_have_a_colour_and_their_size():
@@ -130,11 +134,12 @@ def test_bars_of_consistency_stand_beside_chance():
     summary = pd.DataFrame(rows, columns=["method", "evaluation", "mean", "low", "high"])
     summary.loc[0, ["low", "high"]] = np.nan  # one user: no interval
     fig = plot_consistency(summary)
-    ax = fig.axes[0]
-    assert [round(bar.get_height(), 6) for bar in ax.patches] == [0.7] * 3 + [0.5] * 3
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["ours", "theirs", "chance"]
-    lines = [c.get_segments()[0][0][1] for c in ax.collections if c.get_linestyle()[0][1] is not None]
-    assert lines == pytest.approx([chance()[name] for name in (TOP1, NDCG, RECALL)])
+    for ax, name in zip(fig.axes, (TOP1, NDCG, RECALL), strict=True):
+        assert ax.get_title() == name
+        assert [round(bar.get_width(), 6) for bar in ax.patches] == [0.7, 0.5]
+        (line,) = (line for line in ax.lines if line.get_label() == "chance")
+        assert line.get_xdata()[0] == pytest.approx(chance()[name])
+    assert [text.get_text() for text in fig.axes[0].get_yticklabels()] == ["ours", "theirs"]
 
 
 def test_lines_of_ambiguity_are_shares_of_instructions(tmp_path):
@@ -147,6 +152,7 @@ def test_lines_of_ambiguity_are_shares_of_instructions(tmp_path):
     frame = pd.DataFrame(rows, columns=["writer", "type", "fitting"])
     fig = plot_ambiguity(frame)
     assert [ax.get_title() for ax in fig.axes] == ["search", "recommend"]
+    assert "or fewer" in fig.axes[0].get_ylabel()  # cumulative
     x, y = fig.axes[0].lines[1].get_data()
     assert list(x)[1:] == [10, 20, 40, 80] and list(y)[1:] == [0.25, 0.5, 0.75, 1.0]
     save_figure(fig, "ambiguity", frame, output_dir=tmp_path)

@@ -86,6 +86,24 @@ def test_the_example_user_is_one_with_clusters(profiles):
         profile_views.example_user(of, tasks, 1)
 
 
+def test_where_nobody_has_clusters_anyone_is_an_example(profiles):
+    of = {"a": UserProfiles("a", profiles.whole), "b": UserProfiles("b", profiles.whole)}
+    tasks = [
+        Task(
+            task_id=user, user_id=user, type="search", timestamp=1, instruction="A stool", target="B1",
+            review=Review(rating=5),
+        )
+        for user in of
+    ]  # fmt: skip
+    assert [profile_views.example_user(of, tasks, position) for position in (0, 1)] == ["a", "b"]
+    with pytest.raises(SettingsError, match=r"less than 2, the number of users with a search task$"):
+        profile_views.example_user(of, tasks, 2)
+
+
+def test_nobody_with_clusters_makes_an_empty_table(embedder):
+    assert profile_views.cluster_sizes({}, {}, embedder, 15).empty
+
+
 def test_profiles_as_tables(profiles):
     table = profile_views.global_profile_table(profiles.whole).set_index("field")["value"]
     assert table["Price Sensitivity"] == "Other" and list(table.index[-2:]) == [

@@ -9,9 +9,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PathCollection
 
-from pwagents.evaluation.figures import mark_level, plot_bars, plot_intervals, plot_lines, save_figure
+from pwagents.evaluation.figures import (
+    COLORS,
+    PALETTE,
+    colors_of,
+    mark_level,
+    plot_bars,
+    plot_intervals,
+    plot_lines,
+    save_figure,
+)
 
 matplotlib.use("Agg")
 
@@ -22,7 +30,6 @@ DATA = pd.DataFrame(
         "mean": [0.1, 0.2, 0.9, 0.0, 0.03, np.nan],
         "low": [0.05, 0.15, 0.85, np.nan, 0.01, np.nan],
         "high": [0.15, 0.22, 0.95, np.nan, 0.05, np.nan],
-        "paper": [np.nan, 0.3, np.nan, 0.01, np.nan, np.nan],
     }
 )
 KINDS = ("png", "svg", "csv")
@@ -40,8 +47,8 @@ def read(folder, name):
 
 
 def draw(folder):
-    fig = plot_intervals(DATA, "method", hue="type", paper="paper", xlabel="result accuracy")
-    save_figure(fig, "intervals", DATA, output_dir=folder)
+    fig = plot_intervals(DATA, "method", hue="type", xlabel="result accuracy")
+    save_figure(fig, "intervals", DATA, output_dir=folder, stamp="preset: smoke · costs $5 or $6")
     return read(folder, "intervals")
 
 
@@ -87,19 +94,51 @@ def test_intervals_are_drawn_in_order_from_the_top():
     assert fig.legends == []
 
 
-def test_hues_stand_side_by_side_and_papers_values_in_the_same_place():
-    ax = plot_intervals(DATA, "method", hue="type", paper="paper").axes[0]
-    measured = points(ax)
+def test_hues_stand_side_by_side_and_a_legend_names_them():
+    fig = plot_intervals(DATA, "method", hue="type")
+    measured = points(fig.axes[0])
     assert len({y for _, y in measured}) == len(measured) == len(DATA)
-    drawn = [c.get_offsets().filled(np.nan) for c in ax.collections if isinstance(c, PathCollection)]
-    papers = [tuple(xy) for xy in np.concatenate(drawn) if np.isfinite(xy).all()]
-    expected = [(x, y) for x, (_, y) in zip(DATA["paper"], measured, strict=True) if np.isfinite(x)]
-    assert papers == expected
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["search", "recommend"]
 
 
-def test_a_legend_names_here_and_paper():
-    fig = plot_intervals(DATA[:3], "method", paper="paper")
-    assert {text.get_text() for text in fig.legends[0].get_texts()} == {"here", "paper"}
+def test_a_method_has_one_colour_and_a_seed_one_marker():
+    methods, seeds = ["SFT", "SFT", "GRPO", "GRPO"], ["seed 0", "seed 1"] * 2
+    data = pd.DataFrame({"method": methods, "seed": seeds, "mean": [0.1, 0.2, 0.3, 0.4]})
+    data = data.assign(low=data["mean"], high=data["mean"])
+    ax = plot_intervals(data, "method", hue="seed", color="method").axes[0]
+    looks = {c[0].get_xdata()[0]: (c[0].get_color(), c[0].get_marker()) for c in ax.containers}
+    assert [looks[mean][0] for mean in data["mean"]] == [COLORS[method] for method in methods]
+    assert looks[0.1][1] == looks[0.3][1] != looks[0.2][1] == looks[0.4][1]
+
+
+def test_lines_of_one_colour_have_different_dashes():
+    runs = ["GRPO, seed 0", "GRPO, seed 1", "PPO, seed 0"]
+    data = pd.DataFrame({"run": runs * 2, "method": [run[:4].strip(",") for run in runs] * 2})
+    data = data.assign(step=[0] * 3 + [1] * 3, value=0.5)
+    (ax,) = plot_lines(data, "step", "value", hue="run", color="method").axes
+    colors, dashes = zip(*((line.get_color(), line.get_linestyle()) for line in ax.get_lines()), strict=True)
+    assert colors == (COLORS["GRPO"], COLORS["GRPO"], COLORS["PPO"])
+    assert dashes[0] == dashes[2] != dashes[1]
+
+
+def test_a_task_has_the_same_colour_in_every_figure():
+    some, all_ = colors_of(["review", "instructions"]), colors_of(["search", "recommend", "review"])
+    assert some["review"] == all_["review"] and some["instructions"] != some["review"]
+    assert len(set(colors_of([f"variant {i}" for i in range(len(PALETTE))]).values())) == len(PALETTE)
+
+
+@pytest.mark.parametrize("color", PALETTE)
+def test_colours_stand_out_from_white_and_none_is_yellow(color):
+    rgb = np.array(matplotlib.colors.to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]  # WCAG 2, relative luminance
+    assert 1.05 / (luminance + 0.05) >= 3
+    hue, saturation, value = matplotlib.colors.rgb_to_hsv(rgb)
+    assert not (45 < 360 * hue < 75 and saturation > 0.4 and value > 0.7)
+
+
+def test_the_stamp_says_what_made_the_figure(tmp_path):
+    assert "preset: smoke · costs $5 or $6" in draw(tmp_path)["svg"].decode()
 
 
 def test_a_point_without_interval_is_still_drawn():

@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
-from pwagents.orion.references import INSTRUCTION, ORACLE, RANDOM, TEACHER, play_references
+from pwagents.orion.references import CONTENT, INSTRUCTION, ORACLE, RANDOM, TEACHER, play_references
 from pwagents.orion.runs import OrionRuns, episodes_frame
 
 from .small_study import elsewhere, save_tiny_model, small_study
@@ -104,7 +104,7 @@ def test_references_stand_in_the_order_of_what_they_know(study, tmp_path):
     played = play_references(OrionRuns(elsewhere(study, tmp_path)))
     frames = {name: episodes_frame(records) for name, records in played.items()}
     result = {name: frame["result_final"].mean() for name, frame in frames.items()}
-    assert list(played) == [RANDOM, INSTRUCTION, TEACHER, ORACLE]
+    assert list(played) == [RANDOM, INSTRUCTION, CONTENT, TEACHER, ORACLE]
     assert result[RANDOM] < min(result[INSTRUCTION], result[TEACHER]) and result[ORACLE] == 1
     asks = {name: frame["asks"].mean() for name, frame in frames.items()}
     assert asks[INSTRUCTION] == asks[ORACLE] == 0 < min(asks[RANDOM], asks[TEACHER])

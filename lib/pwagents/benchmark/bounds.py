@@ -14,6 +14,7 @@ from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import in_order
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
+from pwagents.web.content_words import content_words
 from pwagents.web.functions import RESULTS
 from pwagents.web.reward import rank_accuracy
 from pwagents.web.search import SearchEngine
@@ -29,6 +30,7 @@ def product_bounds(
     - random: ten products at random; - popularity: the ten most bought;
     - repeat: the user's own last ten products (recommend);
     - instruction alone: the instruction as the query (search);
+    - content words alone: those of the instruction (:mod:`pwagents.web.content_words`) as the query (search);
     - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
       before: a recommender that learns from purchases can know no other product.
 
@@ -50,8 +52,13 @@ def product_bounds(
         rankings = {"random": [catalogue[i] for i in picks], "popularity": popular[start]}
         if task.type == "search":
             title = benchmark.products[task.target].title
-            rankings["instruction alone"] = [a for a, _ in engine.search(task.instruction, RESULTS)]
-            rankings["oracle"] = [a for a, _ in engine.search(title, RESULTS)]
+            queries = {
+                "instruction alone": task.instruction,
+                "content words alone": content_words(task.instruction),
+                "oracle": title,
+            }
+            for method, query in queries.items():
+                rankings[method] = [asin for asin, _ in engine.search(query, RESULTS)]
         else:
             past = [b.parent_asin for b in benchmark.history(task, "test")]
             rankings["repeat"] = list(dict.fromkeys(reversed(past)))[:RESULTS]

@@ -4,7 +4,7 @@ import pandas as pd
 
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import count_tokens
-from pwagents.evaluation.figures import plot_bars
+from pwagents.evaluation.figures import COLORS, plot_bars
 from pwagents.evaluation.paper import paper_table
 from pwagents.schema import TASK_TYPES, Benchmark
 from pwagents.web.documents import product_text
@@ -69,6 +69,8 @@ def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
 def plot_instructions(statistics: pd.DataFrame):
     """:func:`instruction_statistics` as bars of mean tokens, the number of instructions within each bar."""
     figure = plot_bars(statistics, "task", "mean_tokens", ylabel="mean tokens of an instruction")
+    for bar, task in zip(figure.axes[0].patches, statistics["task"], strict=True):
+        bar.set_color(COLORS[task])
     for place, n in enumerate(statistics["instructions"]):
         figure.axes[0].annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
     return figure

@@ -22,6 +22,7 @@ RUNGS = (
     "random",
     "popularity",
     "instruction alone",
+    "content words alone",
     "+ averaged profile",
     "+ right interest, before drift",
     "+ right interest, up to date",

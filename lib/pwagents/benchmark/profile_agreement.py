@@ -57,6 +57,7 @@ def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) 
         ``evaluation, users, difference, low, high, p, n_tasks, n_users``, paired by user.
     """
     parts = {"all": agreement, f"more than {alpha} behaviours": agreement[agreement["user_id"].isin(long)]}
+    parts = {users: part for users, part in parts.items() if len(part)}
     tables = []
     for users, part in parts.items():
         gains = paired_gains(part, "value", ORION, AVERAGED, by="evaluation")

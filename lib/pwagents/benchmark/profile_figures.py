@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import plain, plot_lines, use_style
+from pwagents.evaluation.figures import PALETTE, plain, plot_lines, use_style
 from pwagents.profiles.consistency import chance
 from pwagents.profiles.prompts import options
 from pwagents.schema import TASK_TYPES, UserProfile
@@ -46,9 +46,18 @@ def profile_counts(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -
 
 
 def plot_profiles(profiles: Mapping[str, UserProfile]) -> dict[str, tuple[Any, pd.DataFrame]]:
-    """The figures of who users are ("people") and how they shop ("tendencies"), each with what it shows."""
-    people, tendencies = profile_counts(profiles, PEOPLE), profile_counts(profiles, TENDENCIES)
-    return {"people": (plot_people(people), people), "tendencies": (plot_tendencies(tendencies), tendencies)}
+    """The figures of who users are ("people") and how they shop ("tendencies"), each with what it shows.
+
+    A field of "people" that says "Other" of everybody is left out; without any, so is the figure.
+    """
+    told = [field for field in PEOPLE if _tells(profiles, field)]
+    people, tendencies = profile_counts(profiles, told), profile_counts(profiles, TENDENCIES)
+    figures = {"people": (plot_people(people), people)} if told else {}
+    return figures | {"tendencies": (plot_tendencies(tendencies), tendencies)}
+
+
+def _tells(profiles: Mapping[str, UserProfile], field: str) -> bool:
+    return any(profile.model_dump(by_alias=True)[field] != "Other" for profile in profiles.values())
 
 
 def plot_people(counts: pd.DataFrame):
@@ -92,8 +101,9 @@ def plot_tendencies(counts: pd.DataFrame):
     wide = counts.pivot(index="field", columns="value", values="users")
     wide = wide.reindex(index=counts["field"].unique(), columns=counts["value"].unique())
     fig, ax = plt.subplots(figsize=(8, 4.5))
+    shades = plt.get_cmap("Purples")(np.linspace(0.35, 0.9, len(wide.columns)))  # levels: light to dark
     wide.rename(index=lambda field: plain(field).replace(" ", "\n"), columns=plain).plot.bar(
-        ax=ax, rot=0, width=0.85, legend=False
+        ax=ax, rot=0, width=0.85, legend=False, color=list(shades)
     )
     for bars in ax.containers:
         ax.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=13)
@@ -118,14 +128,13 @@ def plot_item_map(frame: pd.DataFrame):
     use_style()
     names = list(frame["cluster"].unique())
     fig, ax = plt.subplots(figsize=(8, 5.5 + 0.25 * len(names)))
-    colors = plt.get_cmap("tab20" if len(names) > 6 else "Dark2")
     for i, name in enumerate(names):
         part = frame[frame["cluster"] == name]
-        marker = _MARKERS[i % len(_MARKERS)]
+        color, marker = PALETTE[i % len(PALETTE)], _MARKERS[i % len(_MARKERS)]
         label = f"{_shortened(name)} ({len(part)})"
-        ax.scatter(part["x"], part["y"], color=colors(i), marker=marker, s=70, label=plain(label), alpha=0.85)
+        ax.scatter(part["x"], part["y"], color=color, marker=marker, s=70, label=plain(label), alpha=0.85)
     ax.set(xlabel="first component of the item embeddings", ylabel="second component")
-    fig.legend(loc="outside lower center", ncols=2)
+    fig.legend(loc="outside upper center", ncols=2)
     return fig
 
 
@@ -153,7 +162,7 @@ def plot_search_gain(summary: pd.DataFrame):
 
 
 def plot_consistency(summary: pd.DataFrame):
-    """How well profiles agree with what their users do (Figure 5): bars by evaluation, one a method.
+    """How well profiles agree with what their users do (Figure 5): a panel an evaluation, a bar a method.
 
     Args:
         summary: ``method, evaluation, mean, low, high`` of one judge, from
@@ -167,29 +176,24 @@ def plot_consistency(summary: pd.DataFrame):
 
     use_style()
     methods, evaluations = list(summary["method"].unique()), list(summary["evaluation"].unique())
-    fig, ax = plt.subplots(figsize=(10, 5.2))
-    width = 0.84 / len(methods)
-    for i, method in enumerate(methods):
-        part = summary[summary["method"] == method].set_index("evaluation").reindex(evaluations)
-        places = np.arange(len(evaluations)) + (i - (len(methods) - 1) / 2) * width
+    size = (3.4 * len(evaluations) + 2.6, 1.6 + 0.45 * len(methods))
+    fig, axes = plt.subplots(1, len(evaluations), figsize=size, sharey=True, squeeze=False)
+    for ax, evaluation in zip(axes[0], evaluations, strict=True):
+        part = summary[summary["evaluation"] == evaluation].set_index("method").reindex(methods)
         reach = np.nan_to_num([part["mean"] - part["low"], part["high"] - part["mean"]])
-        ax.bar(places, part["mean"], 0.9 * width, label=plain(method), color=f"C{i}")
-        ax.errorbar(places, part["mean"], yerr=reach, fmt="none", ecolor="black", elinewidth=1.2, capsize=3)
-    for place, evaluation in enumerate(evaluations):
-        line = ax.hlines(chance()[evaluation], place - 0.45, place + 0.45, "black", "dashed")
-    line.set_label("chance")
-    ax.set_xticks(range(len(evaluations)), [plain(name).replace(" ", "\n", 1) for name in evaluations])
-    ax.set(ylim=(0, 1), ylabel="mean over users (95% interval)")
-    ax.grid(axis="x", visible=False)
-    handles, labels = ax.get_legend_handles_labels()
-    last = labels.index("chance")
-    order = [*(i for i in range(len(labels)) if i != last), last]
-    fig.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside upper center", ncols=3)
+        ax.barh(range(len(methods)), part["mean"], 0.75, color="0.65")
+        ax.errorbar(part["mean"], range(len(methods)), xerr=reach, fmt="none", ecolor="black", capsize=3)
+        ax.axvline(chance()[evaluation], color="black", linestyle="dashed", label="chance")
+        ax.set(title=plain(evaluation), xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="mean over users")
+        ax.grid(axis="y", visible=False)
+    axes[0, 0].set_yticks(range(len(methods)), [plain(method) for method in methods])
+    axes[0, 0].invert_yaxis()
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right")
     return fig
 
 
 def plot_ambiguity(frame: pd.DataFrame):
-    """How many products fit an instruction: shares of instructions, one panel a task type, one line a writer.
+    """How many products fit an instruction: cumulative shares, one panel a task type, one line a writer.
 
     Args:
         frame: from :func:`pwagents.tasks.ambiguity.ambiguity`.
@@ -210,7 +214,7 @@ def plot_ambiguity(frame: pd.DataFrame):
         ax.set(title=plain(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
         ax.set_xlim(0.8, 1.3 * frame["fitting"].max())
         ax.xaxis.set_major_formatter("{x:,.0f}")
-    axes[0, 0].set_ylabel("share of instructions")
+    axes[0, 0].set_ylabel("share of instructions that\nso many products fit, or fewer")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return fig
 

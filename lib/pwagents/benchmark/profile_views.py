@@ -48,18 +48,21 @@ def cluster_sizes(
 
 def example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], position: int) -> str:
     """The user at a position among those with a search task: the ones with most clusters first, as far as
-    three, then by id.
+    three, then by id. Where nobody has clusters, the position is among all of them.
 
     Raises:
-        SettingsError: there is no such user, or the user has no clusters to show.
+        SettingsError: there is no such user, or only others have clusters to show.
     """
     askers = sorted({task.user_id for task in tasks if task.type == "search"})
     users = sorted(askers, key=lambda user: -min(len(profiles[user].clusters), _ENOUGH))
     n_clustered = sum(bool(profiles[user].clusters) for user in users)
-    if position >= n_clustered:
+    n_shown, clustered = (n_clustered, " and a history of more than alpha behaviours") if n_clustered else (
+        len(users), ""
+    )  # fmt: skip
+    if position >= n_shown:
         raise SettingsError(
-            f"group profiles, setting example_user: found {position}; expected less than {n_clustered}, the "
-            "number of users with a search task and a history of more than alpha behaviours"
+            f"group profiles, setting example_user: found {position}; expected less than {n_shown}, the "
+            f"number of users with a search task{clustered}"
         )
     return users[position]
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 
 from pwagents.benchmark.results import Runs
-from pwagents.evaluation.figures import plain, use_style
+from pwagents.evaluation.figures import COLORS, NEUTRAL, plain, use_style
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
 
@@ -165,20 +165,22 @@ def plot_transitions(transitions: pd.DataFrame):
     present = {*transitions["from"], *transitions["to"]}
     names = [name for name in ACTIONS.values() if name in present]
     height = 1.8 + 0.55 * len(names)
-    fig, axes = plt.subplots(1, len(types), figsize=(1.5 + height * len(types), height), squeeze=False)
+    size = (3.5 + 0.75 * height * len(types), height)
+    fig, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
     for ax, task_type in zip(axes[0], types, strict=True):
         part = transitions[transitions["type"] == task_type]
         grid = part.pivot(index="from", columns="to", values="share")
         grid = grid.reindex(index=[n for n in names if n != END], columns=[n for n in names if n != START])
         sns.heatmap(
-            grid, ax=ax, vmin=0, vmax=1, cmap="cividis_r", annot=True, fmt=".2f", cbar=False, square=True,
+            grid, ax=ax, vmin=0, vmax=1, cmap="Blues", annot=True, fmt=".2f", cbar=False, square=True,
             linewidths=1, annot_kws={"size": 12},
         )  # fmt: skip
         ax.grid(visible=False)
         ax.set_facecolor("#f4f4f4")  # what never happened
-        ax.set(title=plain(task_type), xlabel="next action", ylabel="action")
+        ax.set(title=plain(task_type), xlabel="next action", ylabel="action" if ax is axes[0, 0] else "")
         ax.tick_params(axis="x", rotation=45)
         ax.tick_params(axis="y", rotation=0)
+    fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
     return fig
 
 
@@ -207,12 +209,15 @@ def plot_attempts(attempts: pd.DataFrame):
         upper.bar(part["attempt"], part["tasks"], color="0.65")
         upper.set(title=plain(task_type))
         upper.grid(axis="x", visible=False)
-        lower.plot(part["attempt"], part["result_accuracy"], "o-", color="C0", label="this attempt")
-        lower.plot(part["attempt"], part["best_so_far"], "s--", color="C1", label="best so far, all tasks")
+        color = COLORS[task_type]
+        lower.plot(part["attempt"], part["result_accuracy"], "o-", color=color, label="this attempt")
+        lower.plot(part["attempt"], part["best_so_far"], "s--", color=color, label="best so far, all tasks")
         lower.set(xlabel="attempt", xticks=list(numbers), ylim=(-0.03, 1.03))
     axes[0, 0].set_ylabel("tasks that get there")
     axes[1, 0].set_ylabel("result accuracy")
-    fig.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend = fig.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    for line in legend.get_lines():
+        line.set_color(NEUTRAL)
     return fig
 
 

@@ -1,13 +1,16 @@
 """Figures in one style, saved as PNG, SVG and the plotted numbers as CSV.
 
-The style is matplotlib's own seaborn sheets (white grid, colour-blind palette) with type large enough to be
-read at half size. Nothing here chooses a backend, so scripts, tests and notebooks all work. The same figure
-gives the same bytes at every run on one machine: no dates, no versions, no random ids.
+The style is matplotlib's own seaborn sheet (white grid) with type large enough to be read at half size. A
+type of task and a method of training have the same colour in every figure. Nothing here chooses a backend, so
+scripts, tests and notebooks all work. The same figure gives the same bytes at every run on one machine: no
+dates, no versions, no random ids.
 """
 
 import io
 from base64 import b64encode
+from collections.abc import Iterable
 from html import escape
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +19,16 @@ import pandas as pd
 from pwagents.evaluation.tables import csv_text
 from pwagents.project import result_path, write_aside
 
+# Of Okabe and Ito's colours and ColorBrewer's "Dark2" those that stand out from white (3 : 1 and more) and
+# from each other under the common kinds of colour blindness.
+PALETTE = ("#0072B2", "#009E73", "#D55E00", "#7570B3", "#882255", "#A6761D", "#C2609A", "#4D4D4D")
+_FIXED = ("search", "recommend", "review", "SFT", "GRPO", "PPO")  # what has one colour in all figures
+COLORS = dict(zip(_FIXED, PALETTE, strict=False))
+NEUTRAL = PALETTE[-1]  # of a legend's marks whose colour means nothing
 _STYLE = (
     "seaborn-v0_8-whitegrid",
-    "seaborn-v0_8-colorblind",
     {
+        "axes.prop_cycle": f"cycler('color', {[color.lstrip('#') for color in PALETTE]})",
         "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same type on every machine
         "font.size": 14,
         "axes.titlesize": 15,
@@ -31,6 +40,7 @@ _STYLE = (
         "lines.markersize": 8,
         "figure.constrained_layout.use": True,
         "savefig.dpi": 150,
+        "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
     },
 )
 _SHOWN_DPI = 72  # of a figure in a notebook; the saved PNG has twice as many
@@ -46,17 +56,28 @@ def use_style() -> None:
     plt.style.use(list(_STYLE))
 
 
-def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str) -> None:
+def colors_of(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each of some names: that of :data:`COLORS`, or the first of the palette that is left."""
+    names = dict.fromkeys(names)  # each once, in their order
+    fixed = {name: COLORS[name] for name in names if name in COLORS}
+    left = cycle([color for color in PALETTE if color not in fixed.values()])
+    return {name: fixed.get(name) or next(left) for name in names}
+
+
+def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str, stamp: str = "") -> None:
     """Write ``<output_dir>/figures/<name>.png``, ``.svg`` and ``.csv``, show the figure, and close it.
 
     Args:
         fig: a matplotlib figure. It is shown only inside IPython, with a text for who cannot see it; then
             it is closed, so that a notebook does not show it a second time.
         data: the plotted numbers (6 significant digits in the CSV, without the index).
+        stamp: what made the figure, such as notebook, preset, source and backbone: in small type below it.
     """
     import matplotlib.pyplot as plt
 
     path = result_path(output_dir, "figures", name)
+    if stamp:
+        fig.supxlabel(plain(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
     png = _rendered(fig, "png", {"Software": None})
     with plt.rc_context({"svg.hashsalt": name}):
         write_aside(path.with_name(f"{name}.png"), png)
@@ -102,17 +123,17 @@ def plot_intervals(
     low: str = "low",
     high: str = "high",
     hue: str | None = None,
-    paper: str | None = None,
+    color: str | None = None,
     xlabel: str = "",
     xlim: tuple[float, float] | None = None,
 ):
     """Points with horizontal intervals, one line of the figure per ``label``, first at the top.
 
     Args:
-        data: one row per point; ``label``, ``mean``, ``low``, ``high``, ``hue`` and ``paper`` name columns.
+        data: one row per point; ``label``, ``mean``, ``low``, ``high``, ``hue`` and ``color`` name columns.
             A missing ``low`` and ``high`` draws the point alone, a missing ``mean`` nothing.
         hue: column whose values get a colour and marker each, side by side within a line.
-        paper: column with the value printed in the paper, drawn as a hollow diamond in the same place.
+        color: column that decides the colour in place of ``hue``, which then has the markers alone.
         xlim: the range of a metric that has one; intervals of small groups may reach beyond it.
 
     Returns:
@@ -125,30 +146,26 @@ def plot_intervals(
     groups = [(None, data)] if hue is None else list(data.groupby(hue, sort=False))
     fig, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * len(labels) * max(len(groups), 1.5)))
     line_of = {name: i for i, name in enumerate(labels)}
+    toned = color or hue
+    tones = {None: PALETTE[0]} if toned is None else colors_of(data[toned])
+    marks = {}
     for i, (name, group) in enumerate(groups):
         offset = (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
-        y = group[label].map(line_of).to_numpy() + offset
-        reach = [group[mean] - group[low], group[high] - group[mean]]
-        ax.errorbar(
-            group[mean],
-            y,
-            xerr=np.nan_to_num(reach),
-            fmt=_MARKERS[i % len(_MARKERS)],
-            capsize=3,
-            color=f"C{i}",
-            label="here" if name is None else plain(name),
-        )
-        if paper is not None:
-            style = {"marker": "D", "facecolors": "none", "edgecolors": f"C{i}", "s": 70, "zorder": 3}
-            ax.scatter(group[paper], y, **style, label="paper" if i == 0 else None)
+        look = {"fmt": _MARKERS[i % len(_MARKERS)], "capsize": 3}
+        for tone, part in [(None, group)] if toned is None else group.groupby(toned, sort=False):
+            y = part[label].map(line_of).to_numpy() + offset
+            reach = np.nan_to_num([part[mean] - part[low], part[high] - part[mean]])
+            ax.errorbar(part[mean], y, xerr=reach, color=tones[tone], **look)
+        shown = NEUTRAL if color else tones[name]
+        marks[plain(name)] = plt.Line2D([], [], color=shown, marker=look["fmt"])
     ax.set_yticks(range(len(labels)), [plain(name) for name in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.set_xlabel(xlabel)
     if xlim is not None:
         margin = 0.02 * (xlim[1] - xlim[0])  # room for points at the very ends
         ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
-    if hue is not None or paper is not None:
-        fig.legend(loc="outside upper center", ncols=4)
+    if hue is not None:
+        fig.legend(marks.values(), marks, loc="outside upper center", ncols=4)
     return fig
 
 
@@ -158,6 +175,7 @@ def plot_lines(
     y: str,
     *,
     hue: str,
+    color: str | None = None,
     panel: str | None = None,
     low: str = "low",
     high: str = "high",
@@ -170,9 +188,10 @@ def plot_lines(
     """A line a ``hue``, told apart by colour, dashes and (where points are few) markers.
 
     Args:
-        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``panel``, ``low``, ``high``
-            and ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and ``high``,
-            intervals are drawn, a little beside each other.
+        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``color``, ``panel``, ``low``,
+            ``high`` and ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and
+            ``high``, intervals are drawn, a little beside each other.
+        color: column that decides the colour in place of ``hue``; lines of one colour have different dashes.
         panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
         faint: column drawn thin and pale below its line, such as what the line is a running mean of.
         panel_size: width and height of one panel in inches.
@@ -189,12 +208,12 @@ def plot_lines(
     size = (panel_size[0] * columns, panel_size[1] * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
     apart = 0.02 * np.ptp(data[x]) if low in data else 0.0
-    names = list(data[hue].unique())
+    looks = _looks(data.drop_duplicates(hue), hue, color or hue)
     for ax, (title, part) in zip(axes.flat, panels, strict=False):
-        for i, name in enumerate(names):
+        for i, (name, look) in enumerate(looks.items()):
             line = part[part[hue] == name].dropna(subset=[y])
-            places = line[x] + apart * (i - (len(names) - 1) / 2)
-            _draw_line(ax, places, line, i, name, y, low, high, faint)
+            places = line[x] + apart * (i - (len(looks) - 1) / 2)
+            _draw_line(ax, places, line, look, y, low, high, faint)
         ax.set(title=plain(title), ylabel=ylabel)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
@@ -203,7 +222,8 @@ def plot_lines(
     handles = {
         text: line for ax in fig.axes for line, text in zip(*ax.get_legend_handles_labels(), strict=True)
     }
-    fig.legend(handles.values(), handles, loc="outside upper center", ncols=4)
+    columns = 4 if color is None else data[color].nunique()  # a column of the legend a colour
+    fig.legend(handles.values(), handles, loc="outside upper center", ncols=min(columns, 4))
     return fig
 
 
@@ -234,7 +254,10 @@ def plot_bars(
     wide = wide.rename(index=plain, columns=plain)
     fig, ax = plt.subplots(figsize=(8, 4.5))
     crowded = sum(map(len, wide.index)) + 2 * len(wide) > 60
-    wide.plot.bar(ax=ax, stacked=stacked, legend=False, rot=90 if crowded else 0, width=0.8)
+    if not crowded:
+        wide = wide.rename(index=lambda name: name.replace(" ", "\n"))
+    tones = None if hue is None else list(colors_of(wide.columns).values())
+    wide.plot.bar(ax=ax, stacked=stacked, legend=False, rot=90 if crowded else 0, width=0.8, color=tones)
     ax.grid(axis="x", visible=False)
     ax.set_xlabel(plain(label))
     ax.set_ylabel(ylabel or plain(value))
@@ -243,23 +266,24 @@ def plot_bars(
     return fig
 
 
-def _draw_line(
-    ax,
-    places: pd.Series,
-    line: pd.DataFrame,
-    i: int,
-    name: str,
-    y: str,
-    low: str,
-    high: str,
-    faint: str | None,
-) -> None:
-    """One line of :func:`plot_lines`, the ``i``-th of its figure."""
-    look = {"color": f"C{i}", "linestyle": _DASHES[i % len(_DASHES)], "label": plain(name)}
-    if len(line) <= _MARKED:
-        look["marker"] = _MARKERS[i % len(_MARKERS)]
+def _looks(names: pd.DataFrame, hue: str, color: str) -> dict[str, dict]:
+    """Colour, dashes, marker and label of the lines of :func:`plot_lines`, one row of ``names`` a line."""
+    tones = colors_of(names[color])
+    # Dashes by line; where a colour has several lines, by their number within it.
+    place = range(len(names)) if color == hue else names.groupby(color, sort=False).cumcount()
+    looks = {}
+    for name, tone, i in zip(names[hue], names[color], place, strict=True):
+        cues = {"linestyle": _DASHES[i % len(_DASHES)], "marker": _MARKERS[i % len(_MARKERS)]}
+        looks[name] = {"color": tones[tone], "label": plain(name), **cues}
+    return looks
+
+
+def _draw_line(ax, places: pd.Series, line: pd.DataFrame, look: dict, y: str, low: str, high: str, faint):
+    """One line of :func:`plot_lines`."""
+    if len(line) > _MARKED:
+        look = look | {"marker": None}
     if faint is not None and line[faint].notna().any():
-        ax.plot(places, line[faint], color=f"C{i}", alpha=0.25, linewidth=1)
+        ax.plot(places, line[faint], color=look["color"], alpha=0.25, linewidth=1)
     if low in line:
         reach = np.nan_to_num([line[y] - line[low], line[high] - line[y]])
         ax.errorbar(places, line[y], yerr=reach, capsize=3, **look)

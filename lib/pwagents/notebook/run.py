@@ -10,7 +10,7 @@ run.finish(data_hash=benchmark.content_hash)                        # last cell
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,14 @@ class Run:
     Attributes:
         number: the notebook's, with which names of tables and figures begin.
         output_dir: of tables, figures, models, caches, stored runs and timings.
+        made_from: what each figure says of itself in small type: preset, source and, where the notebook has
+            one, the backbone.
     """
 
     number: str
     output_dir: Path
     journal: Journal
+    made_from: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cache_dir(self) -> Path:
@@ -56,14 +59,21 @@ class Run:
             data, f"{self.number}_{name}", title=title, output_dir=self.output_dir, **options
         )
 
-    def figure(self, figure: Any, name: str, data: pd.DataFrame) -> None:
-        """Save a figure with the plotted data, and show it."""
-        figures.save_figure(figure, f"{self.number}_{name}", data, output_dir=self.output_dir)
+    def figure(self, figure: Any, name: str, data: pd.DataFrame, **made_from: str) -> None:
+        """Save a figure with the plotted data, and show it.
+
+        Args:
+            made_from: what differs from, or adds to, what all figures of the notebook say of themselves.
+        """
+        name = f"{self.number}_{name}"
+        facts = {**self.made_from, **made_from}
+        stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in facts.items())])
+        figures.save_figure(figure, name, data, output_dir=self.output_dir, stamp=stamp)
 
     @property
     def wall_clock(self) -> "Run":
         """Saves under ``timings``: seconds differ from run to run, and stay out of the tables."""
-        return Run(self.number, self.output_dir / "timings", self.journal)
+        return replace(self, output_dir=self.output_dir / "timings")
 
     def timed(self, step: str) -> AbstractContextManager[None]:
         """Adds the wall-clock of the ``with`` block to the journal row."""
@@ -95,7 +105,12 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
     if settings.preset == "smoke":
         _display(tables.banner(SMOKE_BANNER))
     _display(settings_table(settings, changes(parameters)))
-    return settings, Run(notebook[:2], settings.output_dir, journal)
+    made_from = {"preset": settings.preset, "source": settings.data.source}
+    if hasattr(settings, "base"):  # notebooks that train
+        made_from["backbone"] = settings.base.backbone
+    elif hasattr(getattr(settings, "players", None), "profiler"):
+        made_from["profiler"] = settings.players.profiler
+    return settings, Run(notebook[:2], settings.output_dir, journal, made_from)
 
 
 def settings_table(settings: Any, changed: Mapping[str, Any]):

@@ -13,46 +13,43 @@ from pwagents.rl.log import smooth
 # Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.
 PANELS = {
     "reward": "reward of an episode",
-    "reward_task": "reward: task",
-    "reward_alignment": "reward: alignment",
     "eval_result_final": "result accuracy, held out",
-    "result_final": "result accuracy",
-    "step_accuracy": "function accuracy (by step)",
+    "reward_alignment": "reward: alignment alone",
     "asks": "questions an episode",
-    "turns": "turns an episode",
-    "tokens": "tokens written an episode",
     "entropy": "entropy (nats a token)",
     "kl": "KL from the start (nats)",
     "grad_norm": "gradient norm",
-    "explained": "critic: variance explained",
 }
 
 
-def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 4):
-    """A panel a number of the log, a line a run: each step thin, the mean of the last ``window`` thick.
+def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 2):
+    """A panel a number of :data:`PANELS`, a line a run: the mean of the last ``window`` steps.
 
     Args:
         curves: from :func:`pwagents.rl.log.read_curves`. Numbers that no run has get no panel, nor
-            does a KL of 0 throughout, as of runs without a model to compare with.
+            does a KL of 0 throughout, as of runs without a model to compare with. Runs named "METHOD, seed N"
+            have the colour of their method and dashes by seed; of others each step is drawn too, thin.
 
     Returns:
         The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
     """
     names = [name for name in PANELS if name in curves and curves[name].notna().any()]
     names = [name for name in names if name != "kl" or curves[name].any()]
+    methods = curves["run"].str.split(", seed", n=1).str[0]
     parts = []
     for name in names:
-        part = curves[["run", "step"]].assign(panel=PANELS[name], each=curves[name])
+        part = curves[["run", "step"]].assign(method=methods, panel=PANELS[name], each=curves[name])
         if name.startswith("eval_"):  # already a mean over many episodes
             parts.append(part.assign(shown=part["each"], each=np.nan))
         else:
             parts.append(part.assign(shown=smooth(curves, name, window)).dropna(subset=["each"]))
+    by_seed = (methods != curves["run"]).any()
+    color, faint = ("method", None) if by_seed else ("run", "each")
     figure = plot_lines(
-        pd.concat(parts, ignore_index=True), "step", "shown", hue="run", panel="panel", faint="each",
-        columns=columns, panel_size=(4, 3.1), xlabel="step",
+        pd.concat(parts, ignore_index=True), "step", "shown", hue="run", color=color,
+        panel="panel", faint=faint, columns=columns, panel_size=(5, 3.2), xlabel="step",
     )  # fmt: skip
     for ax in figure.axes:
-        ax.title.set_fontsize(13)
         ax.xaxis.get_major_locator().set_params(integer=True)
     return figure
 

@@ -1,4 +1,5 @@
-"""What Orion's policies are compared with: chance, the instruction alone, the teacher, who knows it all.
+"""What Orion's policies are compared with: chance, the instruction or its content words alone, the teacher,
+who knows it all.
 
 None of them is a bound: a policy may pass its teacher, and do worse than chance.
 """
@@ -17,11 +18,13 @@ from pwagents.orion.wishes import has_result
 from pwagents.profiles.catalogue import Catalogue, attribute_of_word
 from pwagents.schema import Action, Task
 from pwagents.seeds import rng
+from pwagents.web.content_words import content_words
 from pwagents.web.episode import Agent, BeliefState
 from pwagents.web.functions import FUNCTION_OF
 from pwagents.web.reward import rank_accuracy
 
-RANDOM, INSTRUCTION, TEACHER, ORACLE = "Random", "Instruction alone", "Teacher", "Oracle"
+RANDOM, TEACHER, ORACLE = "Random", "Teacher", "Oracle"
+INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
 WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 
@@ -35,6 +38,7 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
     agents: dict[str, Callable[[Task], Agent]] = {
         RANDOM: lambda _: chance(),
         INSTRUCTION: lambda _: search_instruction,
+        CONTENT: lambda _: search_content_words,
         TEACHER: lambda _: teacher(),
         ORACLE: lambda task: partial(know_all, study, task),
     }
@@ -45,7 +49,7 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
 def play_everyone(runs: OrionRuns, policies: Mapping[str, Path]) -> dict[str, list[EpisodeRecord]]:
     """Episodes of references and, between them, of policies; each policy greedily, then ", sampled"."""
     references = play_references(runs)
-    records = {name: references[name] for name in (RANDOM, INSTRUCTION)}
+    records = {name: references[name] for name in (RANDOM, INSTRUCTION, CONTENT)}
     for name, folder in policies.items():
         records[name] = runs.policy(name, folder)
         records[f"{name}, sampled"] = runs.policy(f"{name}, sampled", folder, sampled=True)
@@ -83,11 +87,20 @@ class RandomAgent:
 
 def search_instruction(state: BeliefState) -> Action:
     """Search for the instruction (in a review task: publish it), ask nothing, stop."""
+    return _search_for(state.instruction, state)
+
+
+def search_content_words(state: BeliefState) -> Action:
+    """:func:`search_instruction` with the instruction's content words."""
+    return _search_for(content_words(state.instruction), state)
+
+
+def _search_for(text: str, state: BeliefState) -> Action:
     if has_result(state.session):
         return Action(name="stop")
     if state.product is not None:
-        return Action(name=FUNCTION_OF["review"], arguments={"review": state.instruction})
-    return Action(name=FUNCTION_OF["search"], arguments={"query": state.instruction})
+        return Action(name=FUNCTION_OF["review"], arguments={"review": text})
+    return Action(name=FUNCTION_OF["search"], arguments={"query": text})
 
 
 def know_all(study: Study, task: Task, state: BeliefState) -> Action:
