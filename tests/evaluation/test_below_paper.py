@@ -109,9 +109,11 @@ def test_what_was_not_played_has_no_column_and_a_mean_over_fewer_tasks_is_not_th
 def test_the_order_of_rows_is_told_from_the_numbers_themselves():
     both = below_paper(episodes("PUMA", "w/o SFT"), "PersonalWAB", "Table 5", Here("", "embedded world"))
     theirs, ours = orders(both, "overall", "result accuracy").splitlines()
-    expected = "PUMA 0.406 > w/o DPO 0.399 > w/o Task-specific Memory 0.373 > w/o SFT 0.054"
-    assert theirs == f"PersonalWAB, Table 5, overall, result accuracy: {expected}"
-    assert ours == "here, overall, result accuracy: w/o SFT 0.5 > PUMA 0.4"
+    expected = "PUMA 0.406, w/o DPO 0.399, w/o Task-specific Memory 0.373, w/o SFT 0.054"
+    assert theirs == f"PersonalWAB, Table 5, result accuracy, overall, best first: {expected}"
+    assert ours == "here, result accuracy, overall, best first: w/o SFT 0.5, PUMA 0.4"
+    alone = below_paper(episodes("PUMA").query("type == 'search'"), "PersonalWAB", "Table 5", SMALL)
+    assert orders(alone, "overall", "result accuracy") == "result accuracy, overall: not played here"
 
 
 def test_an_episode_without_a_score_does_not_count():

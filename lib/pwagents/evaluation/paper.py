@@ -147,13 +147,15 @@ def orders(table: pd.DataFrame, task: str, metric: str) -> str:
     """The paper's rows and ours in the order of one column, the best first, a line each.
 
     Args:
-        table: of :func:`below_paper`.
+        table: of :func:`below_paper`; may lack the column.
     """
+    if (task, metric) not in table:
+        return f"{metric}, {task}: not played here"
     lines = []
     for source, rows in table.groupby("source", sort=False):
         best = rows.sort_values((task, metric), ascending=False, kind="stable")
         told = [f"{row} {value:.3g}" for row, value in zip(best["row"], best[task, metric], strict=True)]
-        lines.append(f"{source}, {task}, {metric}: {' > '.join(told)}")
+        lines.append(f"{source}, {metric}, {task}, best first: {', '.join(told)}")
     return "\n".join(lines)
 
 
@@ -165,8 +167,8 @@ def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[
         means = means.drop(columns="overall", level=0, errors="ignore")
     result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
     scored = frame.dropna(subset=[result])
-    facts = pd.DataFrame({"source": "here", "row": means.index}, index=means.index)
-    facts["row"] = [f"{here.backbone} ({method})" if here.backbone else method for method in means.index]
+    rows = [f"{here.backbone} ({method})" if here.backbone else method for method in means.index]
+    facts = pd.DataFrame({"source": "here", "row": rows}, index=means.index)
     facts["backbone"], facts["data"] = here.backbone or "none", here.data
     facts["n"] = scored.groupby("method")["task_id"].nunique().reindex(means.index, fill_value=0)
     return means, facts.assign(grader=f"pwagents, version {GRADER_VERSION}")
@@ -182,9 +184,8 @@ def _backbone(paper: str, table: str, row: str) -> str:
 
 def _n_tasks(paper: str) -> float:
     """Test tasks of a paper; Orion does not tell."""
-    return (
-        target("PersonalWAB", "Table 2", "Instructions", "test") if paper == "PersonalWAB" else float("nan")
-    )
+    known = paper == "PersonalWAB"
+    return target("PersonalWAB", "Table 2", "Instructions", "test") if known else float("nan")
 
 
 @cache

@@ -61,6 +61,9 @@ class StudySettings:
     the rest of the data (synthetic). A policy that is never told everything learns to ask always."""
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
+    seed_noise: NonNegativeFloat | None = None
+    """How far seeds alone move a training's result accuracy, at most: notebook 07 measures it, 05 and 06 use
+    it; none: not measured at this preset."""
 
 
 @settings
@@ -210,19 +213,9 @@ class CurveSettings(RolePlaySettings):
 
 
 @settings
-class ComparedStudy(StudySettings):
-    """The study of notebooks that train each method once, and need to know what that can show."""
-
-    seed_noise: NonNegativeFloat | None = None
-    """How far two trainings of one method differed by their seeds alone, in result accuracy: the largest of
-    the last column of notebook 07's noise floor at this preset; none where it was not measured."""
-
-
-@settings
 class SftNotebook(OrionSettings):
     """Notebook 05."""
 
-    study: ComparedStudy
     role_play: CurveSettings
 
 
@@ -250,7 +243,7 @@ class ReinforcedNotebook(OrionSettings):
 
 
 @settings
-class ControlledStudy(ComparedStudy):
+class ControlledStudy(StudySettings):
     """The study of notebook 06, with a control."""
 
     complete_tasks: NonNegativeInt = 0
