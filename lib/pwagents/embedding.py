@@ -31,7 +31,8 @@ class Embedder:
     Args:
         cache_dir: folder of the SQLite file that keeps the embeddings between runs; None keeps them in
             memory alone.
-        max_tokens: longer texts are cut to this many tokens; the model can take 512.
+        max_tokens: longer texts are cut to this many tokens; 512, the most that the model can take, is what
+            PersonalWAB's scorer reads of a review.
         batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit and
             whatever the number of cores, as a metric's should. Larger batches are about three times faster,
             and the texts of a batch change each other's embeddings by up to 2e-7.
@@ -41,7 +42,7 @@ class Embedder:
         DataError: the installed model is not all-MiniLM-L6-v2.
     """
 
-    def __init__(self, cache_dir: Path | None = None, max_tokens: int = 256, batch_size: int = 1):
+    def __init__(self, cache_dir: Path | None = None, max_tokens: int = 512, batch_size: int = 1):
         self.max_tokens, self.batch_size = max_tokens, batch_size
         bits = "portable" if not portable.shortfall() else "native"
         self._setting = f"{MODEL_NAME}\x1f{max_tokens}\x1f{batch_size}\x1f{bits}\x1f".encode()
@@ -67,9 +68,16 @@ class Embedder:
         return np.stack(rows) if rows else np.zeros((0, DIMENSION), np.float32)
 
     def similarity(self, text: str, other: str) -> float:
-        """Cosine of two texts, clipped to 0..1: PersonalWAB's result accuracy of a review."""
+        """Cosine of two texts, clipped to 0..1: PersonalWAB's result accuracy of a review.
+
+        The published code does not clip: a review can be worth less than none there (:meth:`cosine`).
+        """
+        return float(np.clip(self.cosine(text, other), 0.0, 1.0))
+
+    def cosine(self, text: str, other: str) -> float:
+        """Cosine of two texts, -1 to 1, to six digits."""
         a, b = self.encode([text, other])
-        return float(np.clip(np.round(a @ b, 6), 0.0, 1.0))
+        return float(np.round(a @ b, 6))
 
     def _key(self, text: str) -> bytes:
         return hashlib.sha256(self._setting + text.encode("utf-8", "replace")).digest()

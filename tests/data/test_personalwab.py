@@ -46,7 +46,10 @@ def test_values_stay_as_published(personalwab_files):
 
 def test_task_ids_are_made_where_there_are_none(personalwab_files):
     train = personalwab_files.records["instructions"]["train"]
-    train[1:1] = [train[0], train[0] | {"task_id": "mine"}, train[0]]
+    once, more, again = (
+        {"task": f"Please {how} search a stool for me."} for how in ("once", "more", "again")
+    )
+    train[1:1] = [train[0] | once, train[0] | more | {"task_id": "mine"}, train[0] | again]
     ids = [task.task_id for task in load_personalwab(personalwab_files.write()).tasks["train"]]
     made = "UANN-1600345600000-B000000004-search"
     assert ids[:4] == [made, f"{made}-2", "mine", f"{made}-3"]
@@ -73,7 +76,7 @@ def test_history_and_tasks_alone_may_know_a_product(personalwab_files):
     benchmark = load_personalwab(personalwab_files.write())
     assert list(benchmark.products)[-2:] == ["B000000002", "B000000005"]
     assert benchmark.products["B000000002"].title == "Sturdy Wooden Kitchen Stool Number2, Oak"
-    assert list(benchmark.repairs.values()) == [2]
+    assert list(benchmark.repairs.values()) == [2, 6]  # products added; tasks whose target no history has
 
 
 @pytest.mark.skipif(not REAL_PROFILES.is_file(), reason=f"no published profiles at {REAL_PROFILES}")
@@ -292,3 +295,59 @@ def test_any_value_in_any_field_is_mended_or_named(personalwab_files, path, valu
         assert overflow or field in f"{error.record} {error.field}" or "history 3" in error.record
     else:
         assert set(benchmark.behaviors) == {"UANN", "UBOB"}
+
+
+# Tasks against histories and against each other
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_task_at_another_time_than_its_purchase_is_refused(personalwab_files, shift):
+    """A millisecond later, and the agent would see its own target and review."""
+    task = personalwab_files.records["instructions"]["test"][1]
+    task["timestamp"] += shift
+    with pytest.raises(
+        DataError, match=r"task 1, field .timestamp.: found 16.*; expected 1600432000000, when"
+    ):
+        load_personalwab(personalwab_files.write())
+
+
+def test_a_task_listed_twice_counts_once(personalwab_files):
+    test = personalwab_files.records["instructions"]["test"]
+    test.append(dict(test[0]))
+    benchmark = load_personalwab(personalwab_files.write())
+    assert len(benchmark.tasks["test"]) == 6
+    assert dict(benchmark.repairs) == {"task listed again dropped (the first is kept)": 1}
+
+
+def test_a_test_task_copied_into_the_train_split_is_refused(personalwab_files):
+    instructions = personalwab_files.records["instructions"]
+    instructions["train"].append(dict(instructions["test"][0]))
+    with pytest.raises(
+        DataError, match="test task 0, field 'target': found B000000005, the same purchase as a train"
+    ):
+        load_personalwab(personalwab_files.write())
+
+
+def test_a_split_without_tasks_is_refused_and_an_empty_history_counted(personalwab_files):
+    personalwab_files.put("histories.UBOB", [])
+    assert load_personalwab(personalwab_files.write()).repairs["user with an empty history"] == 1
+    personalwab_files.put("instructions.test", [])
+    with pytest.raises(DataError, match="field 'test': found no task; expected tasks in both splits"):
+        load_personalwab(personalwab_files.write())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (f"{REVIEW}.timestamp", 4_080_000_000_000, "between the years 1990 and 2030"),
+        (f"{REVIEW}.rating", 4.73, "found 4.73; expected a whole number of stars"),
+    ],
+)
+def test_times_to_come_and_parts_of_stars_are_refused(personalwab_files, path, value, message):
+    with pytest.raises(DataError, match=message):
+        load_personalwab(personalwab_files.with_value(path, value))
+
+
+def test_a_price_beyond_reason_is_missing(personalwab_files):
+    benchmark = load_personalwab(personalwab_files.with_value(f"{PRODUCT}.price", 1e300))
+    assert benchmark.products["B000000003"].price is None and sum(benchmark.repairs.values()) == 1

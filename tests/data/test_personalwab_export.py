@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pwagents.data.amazon import load_amazon
+from pwagents.data.derived_profile import derived_profile
 from pwagents.data.personalwab import load_personalwab
 from pwagents.data.personalwab_export import write_personalwab
 from pwagents.data.synthetic import WorldConfig, make_world
@@ -59,12 +60,13 @@ def test_personalwab_comes_back_without_its_dirt(personalwab_files):
     assert_same(load_personalwab(personalwab_files.folder / "written"), published)
 
 
+FIELDS = {field.alias for field in UserProfile.model_fields.values()}
 TEXTS = st.text(max_size=8) | st.sampled_from(
     ["<br />a &amp; b", "NaN", '"\\', "\x1c", "\u2028\x85", "\x00", "🪑"]
 )
 IDS = TEXTS.map(lambda text: f"x{text}x")  # what has no white space around it
 NAMES = TEXTS.map(lambda text: f"{text}x") | st.just("\x1c")
-REVIEWS = st.builds(Review, rating=st.floats(1, 5) | st.integers(1, 5), title=TEXTS, text=TEXTS)
+REVIEWS = st.builds(Review, rating=st.integers(1, 5), title=TEXTS, text=TEXTS)
 TIMES = st.integers(1_600_000_000_000, 1_600_000_000_003)
 PROFILES = st.fixed_dictionaries(dict.fromkeys(UserProfile.model_fields, TEXTS)).map(
     lambda fields: UserProfile(**fields)
@@ -81,10 +83,10 @@ def benchmarks(draw) -> Benchmark:
             parent_asin=st.just(asin),
             title=NAMES,
             category=NAMES,
-            price=st.none() | st.floats(0, 1e9),
+            price=st.none() | st.floats(0, 1e6),
             store=st.none() | TEXTS,
             average_rating=st.none() | st.floats(0, 5),
-            rating_number=st.none() | st.integers(0, 2**60),
+            rating_number=st.none() | st.integers(0, 10**9),
             features=st.lists(TEXTS, max_size=2).map(tuple),
             description=st.lists(TEXTS, max_size=2).map(tuple),
             details=st.dictionaries(TEXTS, TEXTS, max_size=2),
@@ -92,27 +94,34 @@ def benchmarks(draw) -> Benchmark:
 
     asins = draw(st.lists(IDS, min_size=1, max_size=4, unique=True))
     users = draw(st.lists(IDS, min_size=1, max_size=3, unique=True))
-    behaviors = st.builds(Behavior, parent_asin=st.sampled_from(asins), timestamp=TIMES, review=REVIEWS)
-    tasks = st.builds(
-        Task,
-        task_id=IDS,
-        user_id=st.sampled_from(users),
-        type=st.sampled_from(TASK_TYPES),
-        timestamp=TIMES,
-        instruction=NAMES,
-        target=st.sampled_from(asins),
-        review=REVIEWS,
-    )
-    all_tasks = draw(st.lists(tasks, max_size=4, unique_by=lambda task: task.task_id))
-    n_train = draw(st.integers(0, len(all_tasks)))
+    purchases = st.tuples(st.sampled_from(users), st.sampled_from(asins), TIMES)
+    bought = draw(st.lists(purchases, min_size=2, max_size=8, unique=True))
+    about = draw(st.permutations(bought))[:5]  # a task each, in one of two splits
+    tasks = [
+        Task(
+            task_id=f"{i}{draw(IDS)}",
+            user_id=user,
+            type=draw(st.sampled_from(TASK_TYPES)),
+            timestamp=timestamp,
+            instruction=draw(NAMES),
+            target=asin,
+            review=draw(REVIEWS),
+        )
+        for i, (user, asin, timestamp) in enumerate(about)
+    ]
+    n_train = draw(st.integers(1, len(tasks) - 1))
     return Benchmark(
         draw(TEXTS),
         {asin: draw(products(asin)) for asin in asins},
         {
-            user: tuple(sorted(draw(st.lists(behaviors, max_size=3)), key=lambda b: b.timestamp))
+            user: tuple(
+                Behavior(parent_asin=asin, timestamp=timestamp, review=draw(REVIEWS))
+                for owner, asin, timestamp in sorted(bought, key=lambda purchase: purchase[2])
+                if owner == user
+            )
             for user in users
         },
-        {"train": tuple(all_tasks[:n_train]), "test": tuple(all_tasks[n_train:])},
+        {"train": tuple(tasks[:n_train]), "test": tuple(tasks[n_train:])},
         draw(st.dictionaries(st.sampled_from(users), PROFILES)),
         draw(st.dictionaries(TEXTS, st.integers(0, 9), max_size=2)),
     )
@@ -120,7 +129,7 @@ def benchmarks(draw) -> Benchmark:
 
 @settings(max_examples=150)
 @given(benchmark=benchmarks(), parts=st.integers(1, 3))
-def test_any_benchmark_comes_back(benchmark, parts, tmp_path_factory):
+def test_any_sound_benchmark_comes_back(benchmark, parts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
     write_personalwab(benchmark, folder, parts=parts)
     assert_same(load_personalwab(folder), benchmark)
@@ -143,7 +152,16 @@ def test_other_code_finds_what_it_reads(world, tmp_path):
     assert list(instructions) == ["train", "test"]
     assert profiles.keys() == histories.keys() == world.behaviors.keys()
     assert profiles["U0001"]["user_profile"]["Price Sensitivity"] == "Medium"
-    assert profiles["U0002"] == {"user_profile": {}}
+    assert all(profile["user_profile"].keys() == FIELDS for profile in profiles.values())
+    levels = (
+        "Price Sensitivity",
+        "Diversity Preference",
+        "Interaction Complexity",
+    )  # looked up by these words
+    values = {p["user_profile"][field] for p in profiles.values() for field in levels}
+    assert values == {"High", "Medium", "Low"}
+    texts = [value for p in profiles.values() for value in p["user_profile"].values()]
+    assert all(isinstance(text, str) and text for text in texts)
     info_keys = {
         *("title", "parent_asin", "main_category", "average_rating", "rating_number"),
         *("price", "store", "details", "description", "features"),
@@ -163,6 +181,14 @@ def test_other_code_finds_what_it_reads(world, tmp_path):
             task.type,
         )
         assert written["timestamp"] == written["target"]["review"]["timestamp"] == task.timestamp
+
+
+def test_a_derived_profile_knows_nothing_from_the_first_test_task_on(world, tmp_path):
+    user = "U0001"
+    before = replace(world, behaviors={**world.behaviors, user: world.train_period(user)})
+    assert len(before.behaviors[user]) < len(world.behaviors[user])
+    assert derived_profile(before, user) == derived_profile(world, user)
+    assert derived_profile(world, "nobody").price_sensitivity == "Medium"
 
 
 def test_files_changed_since_are_refused_whatever_is_read_of_them(world, tmp_path):

@@ -117,7 +117,7 @@ PERSONALWAB_BEHAVIOR = {  # what is broken -> field, value, what is said
     "time text": ("review.timestamp", "2021-01-01", 'found "2021-01-01"; expected a whole number'),
     "time decimal": ("review.timestamp", 1.6e12 + 0.5, "found 1600000000000.5; expected a whole number"),
     "time in seconds": ("review.timestamp", 16 * 10**8, "found 1600000000; expected whole milliseconds since "
-        "1970, between the years 1990 and 2100 (it looks like seconds)"),
+        "1970, between the years 1990 and 2030 (it looks like seconds)"),
     "time negative": ("review.timestamp", -5, "found -5; expected whole milliseconds since 1970"),
     "product missing": ("product_info", ..., ABSENT),
     "product null": ("product_info", None, "found null; expected a JSON object"),

@@ -22,12 +22,17 @@ def test_hit_rate_and_ndcg_by_hand():
 
 def test_ranks_of_the_floors_by_hand():
     sequences = [["a", "b", "b", "a", "b"], ["b", "c", "a", "c"], ["a", "new"], ["alone"]]
-    ranks = leave_one_out_ranks(sequences, TINY, 0)
+    ranks, published = leave_one_out_ranks(sequences, TINY, 0)
     # left for training: a b b a | b c a | a; held out: b, c, new. Counts: a 4, b 3, c 1, alone 0, new 0.
     assert ranks["popularity"].tolist() == [2, 3, 5]
     assert ranks["repeat_last"].tolist() == [2, 2, np.inf]
     assert ranks["ceiling"].tolist() == [1, 1, np.inf]
     assert len(ranks["sasrec"]) == 3 and ranks["sasrec"].min() >= 1 and ranks["sasrec"].max() <= 5
+    # Without what a sequence holds: a b b a leaves its target b, b c a its target c; the third leaves out a.
+    assert published["popularity"].tolist() == [1, 1, 4]
+    assert published["repeat_last"].tolist() == [1, 1, np.inf]
+    assert published["ceiling"].tolist() == ranks["ceiling"].tolist()
+    assert (published["sasrec"] <= ranks["sasrec"]).all()
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=30))

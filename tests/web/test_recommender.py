@@ -260,13 +260,6 @@ def test_candidates_restrict_the_answer_but_not_the_input(recommender):
         Recommender(recommender.model, {"a": 25, "b": 1})
 
 
-def test_pad_short_repeats_the_first_item_three_times(recommender):
-    padded = Recommender(recommender.model, recommender.index, pad_short=True)
-    assert padded.recommend(["p03", "?", "p09"]) == recommender.recommend(["p03"] * 4 + ["p09"])
-    assert padded.recommend(["p03"] * 4) == recommender.recommend(["p03"] * 4)
-    assert padded.recommend(["?"]) == []
-
-
 def test_a_published_map_with_gaps_is_used_as_it_is():
     result = Recommender(random_model(), {"late": 7, "early": 3}).recommend(["late"])
     assert sorted(result) == ["early", "late"]

@@ -70,7 +70,8 @@ class Shops:
         """How well SASRec foretells the last product of each user's train period, next to rules that
         learn nothing.
 
-        One row a method, with HR@10 and NDCG@10 (:mod:`pwagents.web.leave_one_out`).
+        One row a method, with HR@10 and NDCG@10, in full and by the published protocol
+        (:mod:`pwagents.web.leave_one_out`).
         """
         from pwagents.web.leave_one_out import evaluate_leave_one_out
 

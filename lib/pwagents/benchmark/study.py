@@ -19,6 +19,7 @@ from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.shops import Shops
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import by_task, sample_tasks
+from pwagents.evaluation.metrics import GRADER
 from pwagents.evaluation.paper import PERSONALWAB
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import require_played, run_episodes
@@ -199,7 +200,7 @@ class Study:
             f"{len(self.tasks):,} test tasks, no language model. 'Same product' covers the "
             f"{covered.get('same product', 0):,} of {covered.get('oracle', 0):,} review tasks whose product "
             "somebody else reviewed. A dash: the row has no such value. "
-            f"Recommender: {self.shops.recommender_name(protocol)}."
+            f"Recommender: {self.shops.recommender_name(protocol)}. Grader: {GRADER}."
         )
         if protocol == "leak_free":
             return note
@@ -212,7 +213,8 @@ class Study:
         """What stands below a table of prompting methods."""
         return (
             f"{len(self.sample):,} test tasks, source {self.settings.data.source}, leak-free. "
-            f"Policy: {self.roles.name}; {self.prompts.origin}. Means, 95% intervals clustered by user."
+            f"Policy: {self.roles.name}; {self.prompts.origin}. Grader: {GRADER}. Means, 95% intervals "
+            "clustered by user."
         )
 
     def estimate(self) -> pd.DataFrame:

@@ -32,6 +32,7 @@ from pwagents.errors import DataError
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Split, Task, TaskType
 from pwagents.seeds import derive_seed, rng
 
+STARS = "rating IN (1, 2, 3, 4, 5)"  # the ratings that Amazon knows, in SQL
 LIKED = 4  # stars from which a purchase counts as what the user wanted
 
 
@@ -153,10 +154,10 @@ def _keep_categories(db: duckdb.DuckDBPyConnection, data_dir: Path, categories: 
 
 def _choose_users(db, data_dir: Path, n_users: int, min_behaviors: int, seed: int, repairs: Counter) -> None:
     """Choose users with enough behaviours, in the order of a seeded hash."""
-    db.execute("""
+    db.execute(f"""
         CREATE VIEW behaviors AS  -- reviews of one product by one user at the same time are one behaviour
         SELECT user_id, parent_asin, timestamp, min(reviews.place) AS place
-        FROM reviews JOIN items USING (parent_asin) WHERE rating BETWEEN 1 AND 5
+        FROM reviews JOIN items USING (parent_asin) WHERE {STARS}
         GROUP BY user_id, parent_asin, timestamp""")
     db.execute("CREATE TABLE counts AS SELECT user_id, count(*) AS n FROM behaviors GROUP BY user_id")
     db.execute(
@@ -180,11 +181,11 @@ def _count_dropped_reviews(db: duckdb.DuckDBPyConnection, repairs: Counter) -> N
     db.execute("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
     unknown = "SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)"
     (repairs["review of an unknown product dropped"],) = db.execute(unknown).fetchone()
-    in_range = "count(*) FILTER (rating BETWEEN 1 AND 5)"
+    in_range = f"count(*) FILTER ({STARS})"
     rated = f"SELECT count(*), {in_range} FROM theirs SEMI JOIN items USING (parent_asin)"
     n_all, n_rated = db.execute(rated).fetchone()
     (n_kept,) = db.execute("SELECT count(*) FROM chosen_reviews").fetchone()
-    repairs["review with a rating outside 1 to 5 dropped"] = n_all - n_rated
+    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_all - n_rated
     repairs["second review of a product by the same user at the same time dropped"] = n_rated - n_kept
 
 

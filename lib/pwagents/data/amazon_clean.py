@@ -42,7 +42,11 @@ META_FIELDS = {
 }
 ID_FIELDS = ("user_id", "parent_asin")
 ID_PATTERN = "[!-~]+"
-FIRST_TIME, LAST_TIME = 631_152_000_000, 4_102_444_800_000  # 1990 and 2100 in ms: seconds fall outside
+# 1990 and 2030 in ms: times in seconds fall outside, and so do those that no data of today can hold.
+FIRST_TIME, LAST_TIME = 631_152_000_000, 1_893_456_000_000
+TIMES = "whole milliseconds since 1970, between the years 1990 and 2030"
+HIGHEST_PRICE = 1e6  # US dollars; what is dearer was no price
+MOST_RATINGS = 1e9  # of a product
 
 # Raw main_category -> the category names that PersonalWAB uses (section 3.2.1). Others keep their raw name.
 PAPER_CATEGORIES = {
@@ -130,9 +134,7 @@ def _check_time(where: tuple[Path, int], time: int) -> None:
         return
     in_seconds = FIRST_TIME <= time * 1000 < LAST_TIME
     found = f"{time}, which looks like seconds" if in_seconds else time
-    raise DataError(
-        *where, "timestamp", found, "whole milliseconds since 1970, between the years 1990 and 2100"
-    )
+    raise DataError(*where, "timestamp", found, TIMES)
 
 
 def _kind(value) -> str:
@@ -198,7 +200,7 @@ def price_of(price: float | str | None, repairs: Counter) -> float | None:
         if number[0] != price.strip().lstrip("$"):
             repairs["price that is a range or phrase: its first number taken"] += 1
         price = float(number[0].replace(",", ""))
-    return bounded(price, math.inf, "price", repairs)
+    return bounded(price, HIGHEST_PRICE, "price", repairs)
 
 
 def bounded(value: float | None, highest: float, field: str, repairs: Counter) -> float | None:
@@ -211,7 +213,7 @@ def bounded(value: float | None, highest: float, field: str, repairs: Counter) -
 
 def whole_number(value: float | None, repairs: Counter) -> int | None:
     """A count of ratings without its fraction; None where it cannot be one."""
-    value = bounded(value, math.inf, "rating_number", repairs)
+    value = bounded(value, MOST_RATINGS, "rating_number", repairs)
     return None if value is None else int(value)
 
 

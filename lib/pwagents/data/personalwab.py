@@ -36,6 +36,7 @@ FILES = (
     "all_products_part_*.json",
     "user_instructions.json",
 )
+DERIVED = "derived"  # marks a profile that was counted where the data have none
 WRITTEN = "benchmark.json"  # what pwagents wrote about the benchmark, where it wrote the files
 
 
@@ -67,6 +68,7 @@ def load_personalwab(
     products = _read_products(product_files, repairs)
     behaviors = _read_histories(history_files, products, repairs)
     tasks = _read_tasks(instruction_files[0], products, behaviors, repairs)
+    tasks = _check_tasks(instruction_files[0], tasks, behaviors, repairs)
     profiles = _read_profiles(profile_files[0])
     repairs["user without a published profile"] += len(behaviors.keys() - profiles.keys())
     profiles = {user: profile for user, profile in profiles.items() if profile}
@@ -132,6 +134,7 @@ def _read_histories(
             _make_behavior(value, path, f"user {user}, history {i}", products, repairs)
             for i, value in enumerate(values)
         ]
+        repairs["user with an empty history"] += not history
         behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
         repairs["history put in time order"] += behaviors[user] != tuple(history)
     if not behaviors:
@@ -197,13 +200,53 @@ def _make_task(published: PublishedTask, asin: str, times_made: Counter) -> Task
     )
 
 
+def _check_tasks(
+    path: Path,
+    tasks: dict[Split, tuple[Task, ...]],
+    behaviors: dict[str, tuple[Behavior, ...]],
+    repairs: Counter,
+) -> dict[Split, tuple[Task, ...]]:
+    """The tasks without those listed twice, after they were compared with histories and with each other.
+
+    Were a task dated after its own purchase, the history before it would hold its answer; so would what is
+    learned from, were the purchase in both splits. A target that is missing in the history is seen by nobody:
+    it is counted alone.
+    """
+    times: dict[tuple[str, str], list[int]] = {}
+    for user, history in behaviors.items():
+        for behavior in history:
+            times.setdefault((user, behavior.parent_asin), []).append(behavior.timestamp)
+    kept: dict[Split, dict[tuple, Task]] = {split: {} for split in tasks}
+    split_of: dict[tuple, Split] = {}
+    for split, listed in tasks.items():
+        if not listed:
+            raise DataError(path, "-", split, "no task", "tasks in both splits")
+        for i, task in enumerate(listed):
+            record, purchase = f"{split} task {i}", (task.user_id, task.target, task.timestamp)
+            if split_of.setdefault(purchase, split) != split:
+                found = f"{task.target}, the same purchase as a {split_of[purchase]} task's"
+                raise DataError(
+                    path, record, "target", found, "a purchase that the other split does not have"
+                )
+            bought = times.get(purchase[:2], [])
+            if bought and task.timestamp not in bought:
+                expected = f"{bought[0]}, when the user's history has the purchase of {task.target}"
+                raise DataError(path, record, "timestamp", task.timestamp, expected)
+            repairs["task whose target is missing in the user's history"] += not bought
+            same = (*purchase, task.type, task.instruction)
+            repairs["task listed again dropped (the first is kept)"] += same in kept[split]
+            kept[split].setdefault(same, task)
+    return {split: tuple(by_content.values()) for split, by_content in kept.items()}
+
+
 def _read_profiles(path: Path) -> dict[str, UserProfile | None]:
-    """user_id -> profile; None where the file says that there is none, with an empty object."""
+    """user_id -> profile; None where the file has an empty one, or one that was derived for other code."""
     profiles: dict[str, UserProfile | None] = {}
     fields = [field.alias for field in UserProfile.model_fields.values()]
     for _, user, value in read_entries([path], "reading profiles", Counter()):
         record, profiles[user] = f"user {user}", None
-        if value not in ({}, {"user_profile": {}}):
+        derived = isinstance(value, dict) and value.get(DERIVED) is True
+        if not derived and value not in ({}, {"user_profile": {}}):
             found = parse(PublishedProfile, value, path, record, Counter()).user_profile
             known = {field: found[field] for field in fields if field in found}
             profiles[user] = parse(UserProfile, known, path, record, Counter(), "user_profile")

@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pwagents.data.personalwab import FILES, SPLITS, WRITTEN
+from pwagents.data.derived_profile import derived_profile
+from pwagents.data.personalwab import DERIVED, FILES, SPLITS, WRITTEN
 from pwagents.progress import progress
 from pwagents.schema import Benchmark, Product, Review, Task
 
@@ -22,7 +23,9 @@ def write_personalwab(benchmark: Benchmark, folder: Path, *, parts: int = 2) -> 
 
     Beside PersonalWAB's files stands ``benchmark.json`` with name, content hash and repairs. Files are
     written aside and moved to their place; those of an earlier call are replaced. Users without a profile get
-    an empty one. Times outside the years 1990 to 2100 can be written, but are refused when they are read.
+    a derived one (:mod:`pwagents.data.derived_profile`), since published code needs one of every user; it is
+    marked as such, and read as none. What no source can hold (times outside the years 1990 to 2030, parts of
+    stars, tasks that contradict histories) can be written, but is refused when it is read.
 
     Args:
         parts: how many files histories and products are spread over.
@@ -78,7 +81,9 @@ def _split(items: Sequence, parts: int) -> list[Sequence]:
 def _profiles(benchmark: Benchmark) -> Iterator[tuple[str, dict]]:
     for user in sorted(benchmark.behaviors.keys() | benchmark.profiles.keys()):
         profile = benchmark.profiles.get(user)
-        yield user, {"user_profile": profile.model_dump(by_alias=True) if profile else {}}
+        told = profile or derived_profile(benchmark, user)
+        mark = {} if profile else {DERIVED: True}
+        yield user, {"user_profile": told.model_dump(by_alias=True)} | mark
 
 
 def _products(products: Sequence[Product]) -> Iterator[tuple[str, dict]]:

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from pwagents.data.amazon_clean import (
     FIRST_TIME,
     LAST_TIME,
+    TIMES,
     as_text,
     bounded,
     price_of,
@@ -110,10 +111,14 @@ def _mend_review_text(value: Any, info: ValidationInfo) -> Any:
 def _check_time(time: int) -> int:
     if FIRST_TIME <= time < LAST_TIME:
         return time
-    expected = "whole milliseconds since 1970, between the years 1990 and 2100"
-    if FIRST_TIME <= time * 1000 < LAST_TIME:
-        expected += " (it looks like seconds)"
-    raise PydanticCustomError("time", expected)
+    in_seconds = FIRST_TIME <= time * 1000 < LAST_TIME
+    raise PydanticCustomError("time", f"{TIMES} (it looks like seconds)" if in_seconds else TIMES)
+
+
+def _check_stars(rating: float) -> float:
+    if rating != int(rating):
+        raise PydanticCustomError("stars", "a whole number of stars")
+    return rating
 
 
 def _called(name: str, what: str) -> tuple:
@@ -162,7 +167,7 @@ class ProductReference(Published):
 
 
 class PublishedReview(Published):
-    rating: Annotated[float, Field(ge=1, le=5)]
+    rating: Annotated[float, Field(ge=1, le=5), AfterValidator(_check_stars)]
     title: _ReviewText
     text: _ReviewText
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pwagents.schema import Record, Step, Trajectory
 
 GRADER_VERSION = "1"  # raise it when grade() changes: stored runs are then graded anew
+GRADER = f"pwagents {GRADER_VERSION}"  # its name in tables
 
 # Functions that are apt in every task as long as the call is valid.
 _HELPFUL = ("respond", "get_product_details_by_asin")

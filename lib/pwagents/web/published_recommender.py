@@ -36,8 +36,9 @@ def find_published(data_dir: Path | str) -> tuple[Path, Path] | None:
 def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -> Recommender:
     """The published recommender, restricted to those of its products that are among ``products``.
 
-    As published: fewer than four known ids are preceded by the first one three times, the last 30 count, and
-    products of the sequence may be recommended again. Departure: equal scores are ordered by id.
+    As published: the last 30 known ids count, and products of the sequence may be recommended again. An
+    earlier state of the code put the first id three times before fewer than four known ids; the latest does
+    not. Departure: equal scores are ordered by id.
 
     Raises:
         DataError: a file that is no such checkpoint (only weights are read, no code is run), weights of
@@ -48,7 +49,7 @@ def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -
     with torch.random.fork_rng(devices=[]):  # building the model draws initial weights
         model = SasRec(n_items, CONFIG)
     model.load_state_dict(weights)
-    return Recommender(model, _read_numbers(numbers, n_items), candidates=products, pad_short=True)
+    return Recommender(model, _read_numbers(numbers, n_items), candidates=products)
 
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:

@@ -28,8 +28,6 @@ class Recommender:
         model: a trained SasRec.
         index: product id -> the model's item number. PersonalWAB's checkpoint comes with such a map.
         candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
-        pad_short: repeat the first known item three times in front of fewer than four known items, as
-            PersonalWAB's inference does.
 
     Raises:
         DataError: an item number the model does not have, or no candidate is known.
@@ -40,7 +38,6 @@ class Recommender:
         model: SasRec,
         index: Mapping[str, int],
         candidates: Iterable[str] | None = None,
-        pad_short: bool = False,
     ):
         n_items = model.item_emb.num_embeddings - 1
         for product, item in index.items():
@@ -53,7 +50,6 @@ class Recommender:
             )
         self.model = model.eval()
         self.index = dict(index)
-        self.pad_short = pad_short
         self._candidates = sorted(chosen)  # so that equal scores are ordered by id
         with torch.inference_mode():
             self._embeddings = model.item_emb(torch.tensor([self.index[i] for i in self._candidates]))
@@ -66,7 +62,6 @@ class Recommender:
         seed: int,
         cache_dir: Path | None = None,
         candidates: Iterable[str] | None = None,
-        pad_short: bool = False,
     ) -> "Recommender":
         """Train on user -> product ids, oldest first, or load the same training's weights from ``cache_dir``.
 
@@ -79,7 +74,7 @@ class Recommender:
         index = number_items(ordered)
         rows = [[index[item] for item in sequence] for sequence in ordered]
         model = load_or_train(rows, len(index), config, seed, cache_dir)
-        return cls(model, index, candidates, pad_short)
+        return cls(model, index, candidates)
 
     def recommend(self, product_sequence: Sequence[str], k: int = 10) -> list[str]:
         """The ``k`` products most likely to follow, best first; ties go to the lower id.
@@ -106,10 +101,7 @@ class Recommender:
         return result
 
     def _known(self, product_sequence: Sequence[str]) -> list[int]:
-        items = [self.index[p] for p in product_sequence if isinstance(p, str) and p in self.index]
-        if self.pad_short and len(items) < 4:
-            items = items[:1] * 3 + items
-        return items
+        return [self.index[p] for p in product_sequence if isinstance(p, str) and p in self.index]
 
     def _scores(self, rows: list[list[int]]) -> np.ndarray:
         with torch.inference_mode():
