@@ -98,6 +98,8 @@ def test_where_nobody_has_clusters_anyone_is_an_example(profiles):
     assert [profile_views.example_user(of, tasks, position) for position in (0, 1)] == ["a", "b"]
     with pytest.raises(SettingsError, match=r"less than 2, the number of users with a search task$"):
         profile_views.example_user(of, tasks, 2)
+    reviews = [task.model_copy(update={"type": "review"}) for task in tasks]
+    assert profile_views.example_user(of, reviews, 1) == "b"
 
 
 def test_nobody_with_clusters_makes_an_empty_table(embedder):

@@ -48,12 +48,14 @@ def cluster_sizes(
 
 def example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], position: int) -> str:
     """The user at a position among those with a search task: the ones with most clusters first, as far as
-    three, then by id. Where nobody has clusters, the position is among all of them.
+    three, then by id. Where nobody has clusters, the position is among all of them; where nobody searches,
+    among the users with any task.
 
     Raises:
         SettingsError: there is no such user, or only others have clusters to show.
     """
-    askers = sorted({task.user_id for task in tasks if task.type == "search"})
+    searching = {task.user_id for task in tasks if task.type == "search"}
+    askers = sorted(searching or {task.user_id for task in tasks})
     users = sorted(askers, key=lambda user: -min(len(profiles[user].clusters), _ENOUGH))
     n_clustered = sum(bool(profiles[user].clusters) for user in users)
     n_shown, clustered = (n_clustered, " and a history of more than alpha behaviours") if n_clustered else (

@@ -17,7 +17,8 @@ from pwagents.web.search import SearchEngine
 def longest_talk(
     benchmark: Benchmark, engine: SearchEngine, tasks: Sequence[Task], seed: int
 ) -> tuple[Task, Trajectory]:
-    """The longest conversation about any of ``tasks`` (test tasks; review tasks are left out), and its task.
+    """The longest conversation about any of ``tasks`` (test tasks), and its task. Review tasks are left out
+    where there are others.
 
     The shop recommends nothing: no recommender is trained for this.
     """
@@ -29,7 +30,6 @@ def longest_talk(
     environment = WebEnvironment(shop, "multi_turn", RuleUser(benchmark.products, benchmark.profiles, seed))
     talks = [
         (task, run_episode(environment, task, benchmark.history(task, "test"), agent))
-        for task in tasks
-        if task.type != "review"
+        for task in [task for task in tasks if task.type != "review"] or tasks
     ]
     return max(talks, key=lambda talk: len(talk[1].steps))
