@@ -181,7 +181,7 @@ def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_futur
     monkeypatch.setattr(orion_reinforce, "make_study", lambda settings: orion)
     monkeypatch.setattr(orion_reinforce, "players", lambda *given: (None, None))
     monkeypatch.setattr(orion_reinforce, "train_grpo", lambda *given: learned_from.extend(given[2]))
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *given, **named: None)
+    monkeypatch.setattr(orion_reinforce, "read_tokenizer", lambda folder: None)
     orion_reinforce.reinforce(
         "grpo",
         "model",

@@ -99,10 +99,10 @@ def test_review_of_unknown_product_is_dropped(amazon_files):
     assert repairs_of(amazon_files) == {"review of an unknown product dropped": 1}
 
 
-@pytest.mark.parametrize("rating", [0, 6, -1.0, float("nan")])
-def test_rating_outside_its_scale_is_dropped(amazon_files, rating):
+@pytest.mark.parametrize("rating", [0, 6, -1.0, 4.73, float("nan")])
+def test_rating_that_is_no_number_of_stars_is_dropped(amazon_files, rating):
     amazon_files.reviews.append(amazon_files.review("UANN", 4, rating=rating, timestamp=1_650_000_000_000))
-    assert repairs_of(amazon_files) == {"review with a rating outside 1 to 5 dropped": 1}
+    assert repairs_of(amazon_files) == {"review with a rating other than 1, 2, 3, 4 or 5 stars dropped": 1}
 
 
 @pytest.mark.parametrize("text", ["", "  ", "<br />", None])

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pwagents.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
 from pwagents.errors import DataError
 
+from .conftest import DAY, FIRST
+
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 REAL_PROFILES = DATA / "personalwab" / "user_profiles.json"
 
@@ -176,9 +178,9 @@ def test_word_nan_in_a_text_is_left_alone(personalwab_files):
 def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_files):
     history = personalwab_files.records["histories"]["UANN"]
     history.reverse()
-    history[1]["review"]["timestamp"] = history[2]["review"]["timestamp"]
+    history[2]["review"]["timestamp"] = history[3]["review"]["timestamp"]
     benchmark = load_personalwab(personalwab_files.write())
-    assert [b.parent_asin[-1] for b in benchmark.behaviors["UANN"]] == ["0", "1", "2", "4", "3", "5"]
+    assert [b.parent_asin[-1] for b in benchmark.behaviors["UANN"]] == ["0", "1", "3", "2", "4", "5"]
     assert dict(benchmark.repairs) == {"history put in time order": 1}
 
 
@@ -209,11 +211,16 @@ def test_missing_profile_is_counted_and_an_empty_one_is_none(personalwab_files):
 
 @pytest.fixture
 def many_users(personalwab_files):
-    """Twelve users: the first six know product 0, the others product 1; four products are nobody's."""
-    records = personalwab_files.records
+    """Twelve users: the first six know product 0, the others product 1; four products are nobody's.
+
+    Each buys theirs twice; the second time is a test task of five of them.
+    """
+    records, again = personalwab_files.records, FIRST + 9 * DAY
     records["histories"] = {f"U{i:02}": [personalwab_files.purchase(i // 6)] for i in reversed(range(12))}
+    for history in records["histories"].values():
+        history.append(history[0] | {"review": history[0]["review"] | {"timestamp": again}})
     tasks = [personalwab_files.task(f"U{i:02}", i // 6, "search") for i in reversed(range(12))]
-    records["instructions"] = {"train": tasks, "test": tasks[:5]}
+    records["instructions"] = {"train": tasks, "test": [task | {"timestamp": again} for task in tasks[:5]]}
     records["profiles"] = dict.fromkeys(records["histories"], records["profiles"]["UANN"])
     return personalwab_files.write()
 
