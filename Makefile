@@ -1,4 +1,4 @@
-# Everything from a fresh clone (Linux, Python 3.11 or newer):
+# Everything from a fresh clone (Linux, Python 3.11.5 or newer):
 #   make reproduce     the tables and figures of notebooks 01 to 06
 #   make test          the tests
 # `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
@@ -120,7 +120,7 @@ TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 # its version alone); the library is built with the lock's setuptools. An install that was cut off leaves
 # .unfinished behind and is begun anew; the stamp is the last thing made.
 $(VENV)/.ready: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5))' || { echo "Python 3.11.5 or newer is \
 	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@! test -d $(VENV)/conda-meta || { echo "$(VENV) is a conda environment: add READY= to use it as it is" \
 	>&2; exit 1; }

@@ -108,6 +108,6 @@ def written_aside(path: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         with suppress(OSError):
             aside.unlink()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno:  # write() does not say where
             error.filename = str(path)
         raise

@@ -1,6 +1,7 @@
 """Models from folders that nobody vouches for: no code runs, templates end, broken files are one line."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -61,6 +62,12 @@ def test_no_code_of_a_folder_runs_whatever_the_user_types(with_code, reader):
     with pytest.raises(DataError, match="no code of its own") as told:
         READERS[reader](folder)
     assert not harm.exists() and "\n" not in str(told.value)
+
+
+def test_models_and_tokenizers_are_read_in_one_place_alone(project_root):
+    files = [*project_root.glob("lib/**/*.py"), *project_root.glob("notebooks/*.ipynb")]
+    reads = re.compile(r"^(?!.*``).*\bAuto\w+\.from_pretrained\(", re.MULTILINE)
+    assert [file.name for file in files if reads.search(file.read_text("utf-8"))] == ["folder.py"]
 
 
 def test_nor_does_it_for_a_model_that_plays_a_role(with_code):

@@ -13,14 +13,19 @@ raise {name}("the model needs 90 GiB")
 """
 
 
+def write_notebook(folder, monkeypatch, code):
+    """A notebook of one cell below the parameters, in what is then the project."""
+    monkeypatch.chdir(folder)
+    (folder / "notebooks").mkdir()
+    cells = [nbformat.v4.new_code_cell("", metadata={"tags": ["parameters"]})]
+    cells.append(nbformat.v4.new_code_cell(code))
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
+    nbformat.write(notebook, folder / "notebooks" / "fails.ipynb")
+
+
 @pytest.mark.parametrize(("name", "whole"), [("DoesNotFitError", True), ("SomeError", False)])
 def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "notebooks").mkdir()
-    cells = [nbformat.v4.new_code_cell("", metadata={"tags": ["parameters"]})]
-    cells.append(nbformat.v4.new_code_cell(RAISES.format(name=name)))
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"language_info": {"name": "python"}})
-    nbformat.write(notebook, tmp_path / "notebooks" / "fails.ipynb")
+    write_notebook(tmp_path, monkeypatch, RAISES.format(name=name))
     assert run("fails", "smoke", tmp_path / "outputs") == 1
     told = capsys.readouterr().err
     assert name in told and "the model needs 90 GiB" in told and "the notebook as far as it came" in told
@@ -52,3 +57,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert run("01_data", "smoke", tmp_path / "file" / "outputs") == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("end", ["print(url)", "raise ValueError(url)"])
+def test_no_executed_notebook_keeps_a_password(end, tmp_path, monkeypatch, capsys):
+    code = "# https://example.org/@me stays\nurl = 'https://me:hunter2@host/v1'\n"
+    write_notebook(tmp_path, monkeypatch, code + end)
+    run("fails", "smoke", tmp_path / "outputs")
+    (executed,) = (tmp_path / "outputs").rglob("fails.ipynb")
+    text = executed.read_text()
+    assert (
+        "hunter2" not in text + str(capsys.readouterr())
+        and "//[password]@host/v1" in text
+        and "https://example.org/@me" in text
+    )

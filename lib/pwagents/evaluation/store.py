@@ -126,5 +126,6 @@ def append_line(file: FileIO, line: bytes) -> None:
         os.fsync(file.fileno())
     except OSError as error:
         file.truncate(start)
-        error.filename = file.name
+        if error.errno:  # write() does not say where
+            error.filename = file.name
         raise

@@ -9,6 +9,7 @@ runs of one notebook cannot overlap, and a failure is told in a few lines.
 import argparse
 import fcntl
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ TOLD_WHOLE = (
     "SettingsError", "DataError", "InfrastructureError", "EndpointError", "RefusedError", "BudgetError",
     "DoesNotFitError", "LaunchError", "OSError",  # the last of a full disk
 )  # fmt: skip
+
+_PASSWORD = re.compile(r"//[^/\s\"'@\\]+@")
 
 
 def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False) -> int:
@@ -58,6 +61,7 @@ def _run(name: str, preset: str, output_dir: Path, stored_runs_only: bool) -> in
         print(f"[{name}] running with preset {preset}", flush=True)
         start = time.time()
         problem = _execute(Path("notebooks", f"{name}.ipynb"), partial, parameters)
+        _strip_passwords(partial)
         if problem:
             return _fail(name, f"{problem}\n[{name}] the notebook as far as it came: {partial}")
         _settle_output(partial)
@@ -106,6 +110,17 @@ def _settle_output(path: Path) -> None:
     nbformat.write(notebook, path)
 
 
+def _strip_passwords(path: Path) -> None:
+    """Of a notebook: cells are copied as they are, also those whose settings were refused."""
+    if path.exists():
+        path.write_text(_without_passwords(path.read_text("utf-8")), "utf-8")
+
+
+def _without_passwords(text: str) -> str:
+    """``text`` without the user:password@ of any URL."""
+    return _PASSWORD.sub("//[password]@", text)
+
+
 def _folder(text: str) -> Path:
     """The path of a folder; an empty one would be the project's root."""
     if not text.strip():
@@ -114,7 +129,7 @@ def _folder(text: str) -> Path:
 
 
 def _fail(name: str, message: str) -> int:
-    print(f"[{name}] {message}", file=sys.stderr, flush=True)
+    print(f"[{name}] {_without_passwords(message)}", file=sys.stderr, flush=True)
     return 1
 
 
