@@ -72,7 +72,6 @@ def measure_sasrec(n_users: int = 1000, n_items: int = 36_000, mean_length: int 
     return {
         "seconds_per_epoch": seconds,
         "ms_per_recommend": 1000 * float(np.median(single)),
-        "ms_per_recommend_in_batch": 5 * seconds_of(recommender.recommend_batch, sequences[:200]),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 

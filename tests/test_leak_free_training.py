@@ -178,7 +178,7 @@ def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_futur
     """Episodes of reinforcement learning: where they begin, what recommenders know, who is asked."""
     date = first_evaluated(orion.benchmark, orion.test_tasks)
     learned_from = []
-    monkeypatch.setattr(orion_reinforce, "make_study", lambda settings: orion)
+    monkeypatch.setattr(orion_reinforce, "study_of", lambda text: orion)
     monkeypatch.setattr(orion_reinforce, "players", lambda *given: (None, None))
     monkeypatch.setattr(orion_reinforce, "train_grpo", lambda *given: learned_from.extend(given[2]))
     monkeypatch.setattr(orion_reinforce, "read_tokenizer", lambda folder: None)

@@ -9,7 +9,7 @@ from pwagents.data import DataSettings, load_benchmark
 from pwagents.orion import study as orion_study
 from pwagents.orion.players import told
 from pwagents.orion.settings import GrpoNotebook
-from pwagents.orion.study import as_json, from_json, make_study
+from pwagents.orion.study import as_json, make_study, study_of
 
 from .small_study import GROUPS, small_settings, small_study
 
@@ -68,7 +68,7 @@ def test_an_episode_may_begin_with_the_profile_of_another(study):
 
 
 def test_the_same_settings_make_the_same_study_also_after_json(study, folder):
-    assert make_study(from_json(json.loads(json.dumps(as_json(study.settings))))) is study
+    assert study_of(as_json(study.settings)) is study
     assert small_study(folder, seed=1) is not study
     json.dumps(study.facts)
 

@@ -236,12 +236,6 @@ def test_only_the_most_recent_known_items_count(recommender):
     assert recommender.recommend(["p20", *recent, *["?"] * 50]) == recommender.recommend(recent)
 
 
-def test_batch_gives_what_single_calls_give(recommender):
-    sequences = [["p01", "p02"], [], ["p09"], ["?"], ["p05", "p06", "p07"]]
-    assert recommender.recommend_batch(sequences) == [recommender.recommend(s) for s in sequences]
-    assert recommender.recommend_batch([]) == []
-
-
 def test_threads_share_one_recommender(recommender):
     sequences = [[f"p{i % 24:02d}", f"p{(i + 1) % 24:02d}"] for i in range(24)]
     expected = [recommender.recommend(s) for s in sequences]

@@ -167,4 +167,4 @@ def test_threads_get_the_same_results():
     engine = Bm25Engine({f"d{i}": f"shoe{i % 7} running colour{i % 11}" for i in range(2000)})
     queries = [f"shoe{i % 9} colour{i % 13} runs" for i in range(400)]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(engine.search, queries)) == engine.search_batch(queries)
+        assert list(pool.map(engine.search, queries)) == [engine.search(query) for query in queries]

@@ -35,8 +35,8 @@ folder = Path(sys.argv[1])
 documents, queries = json.loads((folder / "input.json").read_text())
 engine = PyseriniEngine(documents, folder)
 again = PyseriniEngine(documents, folder)  # reads the stored index
-found = engine.search_batch(queries)
-assert found[:3] == again.search_batch(queries[:3])
+found = [engine.search(query) for query in queries]
+assert found[:3] == [again.search(query) for query in queries[:3]]
 (folder / "output.json").write_text(json.dumps(found))
 """
 
@@ -60,7 +60,8 @@ def _both(documents, queries, folder):
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as pyserini:
-        ours = Bm25Engine(documents).search_batch(queries)
+        engine = Bm25Engine(documents)
+        ours = [engine.search(query) for query in queries]
         _, errors = pyserini.communicate(timeout=170)
     assert pyserini.returncode == 0, errors.decode()[-2000:]
     return ours, json.loads((folder / "output.json").read_text())

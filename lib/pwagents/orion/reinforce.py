@@ -11,7 +11,7 @@ from pwagents.evaluation.metrics import grade
 from pwagents.llm.folder import read_tokenizer
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
-from pwagents.orion.study import Study, from_json, has_answer, make_study
+from pwagents.orion.study import Study, has_answer, study_of
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Evaluate, Play, count_asks
@@ -23,7 +23,7 @@ Stage = Literal["grpo", "ppo"]
 def reinforce(
     stage: Stage,
     model: str,
-    settings: Mapping[str, Any],
+    settings: str,
     config: Mapping[str, Any],
     reward: Mapping[str, Any],
     log_tasks: int,
@@ -40,7 +40,7 @@ def reinforce(
             be scored.
     """
     train, kind = (train_grpo, GrpoSettings) if stage == "grpo" else (train_ppo, PpoSettings)
-    study, checked = make_study(from_json(settings)), kind(**config)
+    study, checked = study_of(settings), kind(**config)
     tokenizer = read_tokenizer(model)
     play, evaluate = players(study, tokenizer, checked, log_tasks)
     rewards = Rewards(study.judge, RewardSettings(**reward))

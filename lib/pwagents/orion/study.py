@@ -8,7 +8,6 @@ out, nor anything that happened from the first test task of any of those tested 
 settings alone, which are plain values, so that a training in other processes makes the same one.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -203,21 +202,17 @@ def make_study(settings: OrionSettings) -> Study:
 
     Settings that a notebook has beside :class:`OrionSettings` make no difference.
     """
-    return _make(json.dumps(as_json(settings)))
+    return study_of(as_json(settings))
 
 
-def as_json(settings: OrionSettings) -> dict[str, Any]:
-    """What a study is made of, as JSON values for :func:`from_json`."""
-    return _SETTINGS.dump_python(settings, mode="json")
-
-
-def from_json(values: Mapping[str, Any]) -> OrionSettings:
-    """The settings that :func:`as_json` has written down."""
-    return _SETTINGS.validate_json(json.dumps(values))
+def as_json(settings: OrionSettings) -> str:
+    """What a study is made of, for :func:`study_of` in another process."""
+    return _SETTINGS.dump_json(settings).decode()
 
 
 @lru_cache(maxsize=2)  # a training in this process finds the notebook's study, beside a variant of it
-def _make(text: str) -> Study:
+def study_of(text: str) -> Study:
+    """The study of what :func:`as_json` has written down."""
     return Study(_SETTINGS.validate_json(text))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pwagents.evaluation.metrics import grade
 from pwagents.rl.settings import RlSettings
-from pwagents.schema import Action, Task, Trajectory
+from pwagents.schema import Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.web.episode import BeliefState, Episode
 
@@ -54,10 +54,6 @@ class Rollout:
     turns: list[int]
     states: tuple[BeliefState, ...]
     trajectory: Trajectory
-
-    @property
-    def actions(self) -> list[Action]:
-        return [step.action for step in self.trajectory.steps]
 
 
 def loss_mask(rollout: Rollout) -> list[int]:

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,10 +103,6 @@ class PyseriniEngine:
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """At most ``k`` (id, score), best first; documents without any term of the query are left out."""
         return [(hit.docid, hit.score) for hit in self._searcher.search(_java_text(query), k)]
-
-    def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
-        """:meth:`search` for each query, in order."""
-        return [self.search(query, k) for query in queries]
 
 
 def _java_text(text: str) -> str:

@@ -83,30 +83,16 @@ class Recommender:
         ignored, and no known id gives an empty list. Products of the sequence itself may be recommended
         again, as published: people do buy things twice.
         """
-        return self.recommend_batch([product_sequence], k)[0]
-
-    def recommend_batch(self, product_sequences: Sequence[Sequence[str]], k: int = 10) -> list[list[str]]:
-        """:meth:`recommend` for many sequences, some times faster.
-
-        Scores may differ from those of single calls in the last bit, as floating-point sums depend on
-        the batch; two products may then swap ranks if their scores are equal to seven digits.
-        """
-        known = [self._known(sequence) for sequence in product_sequences]
-        result: list[list[str]] = [[] for _ in known]
-        answerable = [i for i, items in enumerate(known) if items]
-        for start in range(0, len(answerable), BATCH):
-            part = answerable[start : start + BATCH]
-            for i, scores in zip(part, self._scores([known[i] for i in part]), strict=True):
-                result[i] = [self._candidates[c] for c in top_k(scores, k)]
-        return result
+        known = self._known(product_sequence)
+        if not known:
+            return []
+        with torch.inference_mode():
+            last = self.model(pad([known], self.model.max_length))[:, -1]
+            (scores,) = (last @ self._embeddings.T).numpy()
+        return [self._candidates[i] for i in top_k(scores, k)]
 
     def _known(self, product_sequence: Sequence[str]) -> list[int]:
         return [self.index[p] for p in product_sequence if isinstance(p, str) and p in self.index]
-
-    def _scores(self, rows: list[list[int]]) -> np.ndarray:
-        with torch.inference_mode():
-            last = self.model(pad(rows, self.model.max_length))[:, -1]
-            return (last @ self._embeddings.T).numpy()
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:

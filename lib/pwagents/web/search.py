@@ -99,10 +99,6 @@ class Bm25Engine:
         rows, best = top_rows(scores, k, probe)
         return [(self._ids[row], score) for row, score in zip(rows.tolist(), best.tolist(), strict=True)]
 
-    def search_batch(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
-        """:meth:`search` for each query, in order."""
-        return [self.search(query, k) for query in queries]
-
 
 def lossy_length(length: np.ndarray) -> np.ndarray:
     """Document lengths as Lucene keeps them in one byte (``SmallFloat.intToByte4``), as float32.
