@@ -28,12 +28,18 @@ class Facet(Record):
         values: what a user may want, in the order sites list them.
         evidence: for each value at least six phrases of browsing records that point to it and do not contain
             it ("seat 14A" for a window seat).
+        labels: what sites call it; those of one template differ.
+        stated: how a query names a value, with {} in its place ("under ${}").
+        usual: how a query leaves it out ("within my usual budget").
     """
 
     name: Text
     kind: FacetKind
     values: tuple[Value, ...]
     evidence: dict[str, tuple[str, ...]]  # by the value as text
+    labels: tuple[Text, ...]
+    stated: Text
+    usual: Text
 
 
 class Domain(Record):
@@ -43,32 +49,44 @@ class Domain(Record):
         template: the kind of site, which decides its layout.
         item: what one item is called ("flight").
         operations: what users do there.
-        hosts: its sites.
+        fact: what a look-up asks of an item ("calories"), which is no facet; empty without look-ups.
+        hosts: its three sites, of which each may serve other sub-domains as well.
     """
 
     name: Text
     template: Text
     item: Text
     operations: tuple[Operation, ...]
+    fact: str
     facets: tuple[Facet, ...]
     hosts: tuple[Text, ...]
 
 
 class Item(Record):
-    """What a site offers; ``values`` has one for each facet of its domain (for a window: the hour)."""
+    """What a site offers.
+
+    Attributes:
+        values: one for each facet of its domain (for a window: the hour).
+        fact: what a look-up asks for, different for each item; empty where the domain has none.
+    """
 
     item_id: Text
     host: Text
+    domain: Text
     title: Text
     values: dict[str, Value]
+    fact: str = ""
 
 
 class Site(Record):
-    """A website. ``labels`` is what it calls each facet; sites of a template differ in ``skin``."""
+    """A website, which serves one or more sub-domains. Sites of a template differ in ``skin``.
+
+    ``labels`` is what it calls each facet of its sub-domains, by the facet's name.
+    """
 
     host: Text
     name: Text
-    domain: Text
+    domains: tuple[Text, ...]
     template: Text
     skin: Text
     labels: dict[str, str]
