@@ -1,0 +1,1 @@
+"""Persona2Web: ambiguous queries that only a user's browsing history can resolve (notebook 09)."""
