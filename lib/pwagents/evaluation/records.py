@@ -1,16 +1,25 @@
-"""What is kept of an episode that a method played on a task of the shop."""
+"""What is kept of an episode that a method played: of any task (:class:`Episode`), and of the shop's."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import model_validator
 
 from pwagents.evaluation.metrics import GRADER_VERSION, Grade, grade
 from pwagents.evaluation.store import Keyed
-from pwagents.schema import Outcome, TaskType, Trajectory
+from pwagents.schema import Outcome, Task, TaskType, Trajectory
 
 
-class EpisodeRecord(Keyed):
+class PlayedTask(Protocol):
+    """What the runner needs to know of a task."""
+
+    task_id: str
+    user_id: str
+
+
+class Episode(Keyed):
     """One episode as it is stored; its key is of :func:`pwagents.evaluation.runner.episode_key`.
+
+    A subclass adds a field ``trajectory`` (None where there is none), and what :meth:`details` fills in.
 
     ``seconds`` is wall time, ``message`` says why it was not scored. ``memory`` is what a method with memory
     across tasks knew of the user afterwards (None for other methods, and where the task must be tried again).
@@ -18,16 +27,31 @@ class EpisodeRecord(Keyed):
 
     task_id: str
     user_id: str
-    type: TaskType
     method: str
     model: str
     params: dict[str, Any]
     outcome: Outcome
     message: str = ""
     seconds: float
+    memory: dict[str, Any] | None = None
+
+    @classmethod
+    def details(cls, task: Any, trajectory: Any) -> dict[str, Any]:
+        """The subclass's own fields; ``trajectory`` is None where the episode was not scored."""
+        return {"trajectory": trajectory}
+
+
+class EpisodeRecord(Episode):
+    """One episode of the shop, graded."""
+
+    type: TaskType
     trajectory: Trajectory | None = None
     grade: Grade | None = None
-    memory: dict[str, Any] | None = None
+
+    @classmethod
+    def details(cls, task: Task, trajectory: Trajectory | None) -> dict[str, Any]:
+        graded = grade(trajectory) if trajectory else None
+        return {"type": task.type, "trajectory": trajectory, "grade": graded}
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,9 @@ must be in there, the hash of the data (``Benchmark.content_hash``) included; th
 The grader's version is not part of the key: a record of another version is graded anew from its stored
 trajectory when it is read, which costs nothing; to run the episode again would.
 
+Tasks and trajectories are the shop's unless another class of records says what is kept of an episode
+(:class:`pwagents.evaluation.records.Episode`).
+
 A method with memory across tasks (InteRecAgent) runs with :func:`run_user_episodes`: each user's tasks one
 after another in time order. What it remembers stands in the record, and the key holds the tasks before.
 """
@@ -21,28 +24,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import pandas as pd
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.chains import play_chains
-from pwagents.evaluation.metrics import METRICS, grade
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.metrics import METRICS
+from pwagents.evaluation.records import Episode, EpisodeRecord, PlayedTask
 from pwagents.evaluation.store import Store
 from pwagents.progress import progress
 from pwagents.schema import Outcome, Task, Trajectory
 
 Memory = dict[str, Any] | None  # what a method remembers of a user, plain JSON; None without such a memory
-_Solve = Callable[[Task, Memory], tuple[Trajectory, Memory]]
+_Solve = Callable[[Any, Memory], tuple[Any, Memory]]
+E = TypeVar("E", bound=Episode)
+T = TypeVar("T", bound=PlayedTask)
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _FRAME_FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
 
 
 def run_episodes(
-    tasks: Iterable[Task],
-    solve: Callable[[Task], Trajectory],
+    tasks: Iterable[T],
+    solve: Callable[[T], Any],
     store: Path | str,
     *,
     method: str,
@@ -50,7 +55,8 @@ def run_episodes(
     params: Mapping[str, Any],
     workers: int = 1,
     stored_runs_only: bool = False,
-) -> list[EpisodeRecord]:
+    record: type[E] = EpisodeRecord,
+) -> list[E]:
     """Run ``solve`` on every task that ``store`` has no finished episode of; all records in task order.
 
     Three outcomes are counted apart: ``scored``; ``infrastructure_error`` when ``solve`` raises
@@ -59,10 +65,11 @@ def run_episodes(
     episodes under way are stored; an interrupt from the keyboard does the same.
 
     Args:
-        solve: plays one episode. It runs in ``workers`` threads, never in the main one, so with more than
-            one worker it must be thread-safe.
+        solve: task -> trajectory: plays one episode. It runs in ``workers`` threads, never in the main one,
+            so with more than one worker it must be thread-safe.
         params: plain JSON values; all that decides the result besides task, method and model.
         stored_runs_only: run nothing and write nothing; every episode must be in the store.
+        record: what is kept of an episode.
 
     Raises:
         DataError: a line of the store is corrupt, two tasks share an id, params are not plain JSON values,
@@ -73,10 +80,10 @@ def run_episodes(
     fields = {"method": method, "model": model, "params": params}
     keys = {task.task_id: episode_key(task.task_id, **fields) for task in tasks}
 
-    def solve_alone(task: Task, _: Memory) -> tuple[Trajectory, Memory]:
+    def solve_alone(task: T, _: Memory) -> tuple[Any, Memory]:
         return solve(task), None
 
-    chains, options = [[task] for task in tasks], (workers, stored_runs_only)
+    chains, options = [[task] for task in tasks], (workers, stored_runs_only, record)
     return _run(tasks, chains, keys, solve_alone, None, Path(store), fields, *options)
 
 
@@ -109,7 +116,7 @@ def run_user_episodes(
         key = "a user's tasks in time order"
         for task in chain:
             key = keys[task.task_id] = episode_key(task.task_id, **fields, after=key)
-    options = (workers, stored_runs_only)
+    options = (workers, stored_runs_only, EpisodeRecord)
     return _run(tasks, chains, keys, solve, {}, Path(store), fields, *options)
 
 
@@ -149,7 +156,7 @@ def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.D
     return counts.rename_axis(columns=None).reset_index()
 
 
-def require_played(records: Sequence[EpisodeRecord]) -> None:
+def require_played(records: Sequence[Episode]) -> None:
     """Stop before tables are made of a part of the episodes.
 
     Raises:
@@ -175,8 +182,8 @@ def _by_user(tasks: Sequence[Task]) -> list[list[Task]]:
 
 
 def _run(
-    tasks: list[Task],
-    chains: Sequence[Sequence[Task]],
+    tasks: list[T],
+    chains: Sequence[Sequence[T]],
     keys: Mapping[str, str],
     solve: _Solve,
     memory_at_first: Memory,
@@ -184,26 +191,27 @@ def _run(
     fields: Mapping[str, Any],
     workers: int,
     stored_runs_only: bool,
-) -> list[EpisodeRecord]:
+    kept: type[E],
+) -> list[E]:
     """Play what is missing: chains in parallel, the tasks of a chain one after another."""
     if len(keys) < len(tasks):
         twice = next(name for name, n in Counter(task.task_id for task in tasks).items() if n > 1)
         raise DataError("tasks", f"task {twice}", "task_id", "the same id twice", "unique ids")
 
-    episodes, wanted = Store(store, EpisodeRecord), set(keys.values())
+    episodes, wanted = Store(store, kept), set(keys.values())
     if stored_runs_only:
         records = {record.key: record for record in episodes.read(wanted)}
         _require_all(records, keys, store, fields)
         return [records[keys[task.task_id]] for task in tasks]
 
-    def play(chain: Sequence[Task]) -> Generator[EpisodeRecord, EpisodeRecord, None]:
+    def play(chain: Sequence[T]) -> Generator[E, E, None]:
         """The chain's missing episodes, each played when it is asked for."""
         memory, failed = memory_at_first, None
         for task in chain:
             key = keys[task.task_id]
             record = finished.get(key)
             if record is None:
-                record = yield _episode(task, solve, memory, failed, {"key": key, **fields})
+                record = yield _episode(task, solve, memory, failed, {"key": key, **fields}, kept)
             if record.outcome == "infrastructure_error":
                 failed = failed or task
             memory = record.memory
@@ -229,19 +237,19 @@ def _run(
 
 
 def _episode(
-    task: Task, solve: _Solve, memory: Memory, failed: Task | None, fields: Mapping[str, Any]
-) -> EpisodeRecord:
+    task: T, solve: _Solve, memory: Memory, failed: T | None, fields: Mapping[str, Any], kept: type[E]
+) -> E:
     """Play one episode and say how it ended. ``failed``: the task before it that has to come first."""
     start = time.perf_counter()
-    trajectory, graded, message = None, None, ""
+    message, after = "", memory
     outcome: Outcome = "scored"
-    after = memory
+    details = kept.details(task, None)
     try:
         if failed:
             raise InfrastructureError(f"waits for task {failed.task_id} of the same user")
         trajectory, after = solve(task, copy.deepcopy(memory))
         json.dumps(after, allow_nan=False)
-        graded = grade(trajectory)
+        details = kept.details(task, trajectory)
         if trajectory.task_id != task.task_id:
             raise ValueError(f"solve returned the trajectory of task {trajectory.task_id}")
     except NotEvaluableError as error:
@@ -250,17 +258,15 @@ def _episode(
         outcome, message, after = "infrastructure_error", f"{type(error).__name__}: {error}", None
     except Exception as error:
         raise RuntimeError(f"task {task.task_id}: {type(error).__name__}: {error}") from error
-    return EpisodeRecord(
+    return kept(
         **fields,
         task_id=task.task_id,
         user_id=task.user_id,
-        type=task.type,
         outcome=outcome,
         message=message,
         seconds=time.perf_counter() - start,
-        trajectory=trajectory,
-        grade=graded,
         memory=after,
+        **details,
     )
 
 

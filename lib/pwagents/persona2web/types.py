@@ -195,6 +195,8 @@ class WebTrajectory(Record):
     Attributes:
         rewritten: the query as a pre-execution agent rewrote it; empty for others.
         site_fault: whether a page failed or timed out, which is no fault of the agent's.
+        reached: truth: whether the session's state at the end was the goal.
+        intended: truth: the same for the stated constraints alone, on any site of the domain.
     """
 
     task_id: Text
@@ -206,3 +208,5 @@ class WebTrajectory(Record):
     answer: str = ""
     requests: tuple[Request, ...] = ()
     site_fault: bool = False
+    reached: bool = False
+    intended: bool = False
