@@ -77,3 +77,8 @@ def test_stops_after_its_call(benchmark, classifier):
     step = Step(action=Action(name="search_product_by_query"), observation=Observation(text=""))
     agent = PlainAgent(classifier, Memory("none", benchmark.products))
     assert agent(state_of(benchmark, benchmark.tasks["test"][0], (step,))) == Action(name="stop")
+
+
+def test_where_all_train_tasks_are_reviews_everything_is_one(benchmark):
+    reviews = [task for task in benchmark.tasks["train"] if task.type == "review"]
+    assert FunctionClassifier(reviews)("Find me a red stool.") == FUNCTION_OF["review"]

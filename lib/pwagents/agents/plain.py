@@ -20,17 +20,20 @@ class FunctionClassifier:
     """Which function an instruction asks for: logistic regression on word n-grams.
 
     Trained on the instructions of the train split; the part that PUMA (5) gives to a fine-tuned LLaMA-2.
+    Where all of them ask for one function, so will everything else.
     """
 
     def __init__(self, train_tasks: Sequence[Task]):
+        from sklearn.dummy import DummyClassifier
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
 
-        self._pipeline = make_pipeline(
-            TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(C=10.0, max_iter=1000)
-        )
-        self._pipeline.fit([t.instruction for t in train_tasks], [FUNCTION_OF[t.type] for t in train_tasks])
+        functions = [FUNCTION_OF[task.type] for task in train_tasks]
+        several = len(set(functions)) > 1
+        model = LogisticRegression(C=10.0, max_iter=1000) if several else DummyClassifier()
+        self._pipeline = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), model)
+        self._pipeline.fit([task.instruction for task in train_tasks], functions)
 
         self._known: dict[str, str] = {}  # every memory strategy asks for the same instructions
 

@@ -91,7 +91,7 @@ def ladder_by_kind(ladder: pd.DataFrame, truth: Truth) -> pd.DataFrame:
     table = ladder.assign(kind=kinds).pivot_table(index="method", columns="kind", values="result_accuracy")
     n_tasks = ladder.groupby(kinds)["task_id"].nunique()
     table.columns = [f"{kind} (n = {n_tasks[kind]:,})" for kind in table.columns]
-    return table.loc[list(RUNGS)].rename_axis("query")
+    return table.loc[[rung for rung in RUNGS if rung in table.index]].rename_axis("query")
 
 
 def knowledge_gains(
