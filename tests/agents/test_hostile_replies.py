@@ -232,7 +232,7 @@ def play(shop, chat_server, monkeypatch, tmp_path):
             return run_episode(WebEnvironment(shop, track), task, history, agent)
 
         fields = {"method": method, "model": model.name, "params": {}}
-        records = run_episodes(tasks, solve, tmp_path / episodes, show_progress=False, **fields)
+        records = run_episodes(tasks, solve, tmp_path / episodes, **fields)
         store.export(tmp_path / "replies.jsonl")
         store.close()
         files = [(tmp_path / name).read_bytes() for name in (episodes, "replies.jsonl")]
