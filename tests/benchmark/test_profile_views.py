@@ -103,7 +103,7 @@ def test_where_nobody_has_clusters_anyone_is_an_example(profiles):
 
 
 def test_nobody_with_clusters_makes_an_empty_table(embedder):
-    assert profile_views.cluster_sizes({}, {}, embedder, 15).empty
+    assert profile_views.cluster_sizes({}, {}, embedder).empty
 
 
 def test_profiles_as_tables(profiles):
