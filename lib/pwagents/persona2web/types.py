@@ -162,13 +162,17 @@ class Request(Record):
 
 
 class MemoryStep(Record):
-    """An access to the history: the question, the records found, the answer the reader wrote."""
+    """An access to the history: the question, the records found, the answer the reader wrote.
+
+    ``usage`` holds the tokens of all model calls that it took.
+    """
 
     kind: Literal["memory"] = "memory"
     query: str
     retrieved: tuple[str, ...]  # event ids
     answer: str
     reason: str = ""
+    usage: dict[str, Any] = Field(default_factory=dict)
 
 
 class WebStep(Record):
