@@ -4,11 +4,11 @@ What an agent may see (texts, histories, pages) stands apart from the truth (:cl
 :class:`Preference`), which only generators, programmatic judges and oracles read.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pwagents.schema import Record, Text
+from pwagents.schema import Record, Text, Usage
 
 Value = str | float  # of a facet: a word, or a number (dollars, stars, hour of the day)
 FacetKind = Literal["choice", "cap", "floor", "window"]
@@ -162,13 +162,17 @@ class Request(Record):
 
 
 class MemoryStep(Record):
-    """An access to the history: the question, the records found, the answer the reader wrote."""
+    """An access to the history: the question, the records found, the answer the reader wrote.
+
+    ``usage`` holds the tokens of all model calls that it took.
+    """
 
     kind: Literal["memory"] = "memory"
     query: str
     retrieved: tuple[str, ...]  # event ids
     answer: str
     reason: str = ""
+    usage: Usage = Usage()
 
 
 class WebStep(Record):
@@ -186,7 +190,7 @@ class WebStep(Record):
     reason: str = ""
     action: str
     error: str = ""
-    usage: dict[str, Any] = Field(default_factory=dict)
+    usage: Usage = Usage()
 
 
 class WebTrajectory(Record):
