@@ -206,37 +206,45 @@ def _check_tasks(
     behaviors: dict[str, tuple[Behavior, ...]],
     repairs: Counter,
 ) -> dict[Split, tuple[Task, ...]]:
-    """The tasks without those listed twice, after they were compared with histories and with each other.
+    """The tasks as they may be played, compared with histories and with each other.
 
-    Were a task dated after its own purchase, the history before it would hold its answer; so would what is
-    learned from, were the purchase in both splits. A target that is missing in the history is seen by nobody:
-    it is counted alone.
+    Were a task dated after its own purchase, the history before it would hold its answer: it is dated by the
+    purchase. Of a purchase in both splits, what is trained on would: its train tasks are dropped, as are
+    tasks listed twice. A target that is missing in the history is seen by nobody: it is counted alone.
     """
     times: dict[tuple[str, str], list[int]] = {}
     for user, history in behaviors.items():
         for behavior in history:
             times.setdefault((user, behavior.parent_asin), []).append(behavior.timestamp)
     kept: dict[Split, dict[tuple, Task]] = {split: {} for split in tasks}
-    split_of: dict[tuple, Split] = {}
     for split, listed in tasks.items():
-        if not listed:
-            raise DataError(path, "-", split, "no task", "tasks in both splits")
-        for i, task in enumerate(listed):
-            record, purchase = f"{split} task {i}", (task.user_id, task.target, task.timestamp)
-            if split_of.setdefault(purchase, split) != split:
-                found = f"{task.target}, the same purchase as a {split_of[purchase]} task's"
-                raise DataError(
-                    path, record, "target", found, "a purchase that the other split does not have"
-                )
-            bought = times.get(purchase[:2], [])
-            if bought and task.timestamp not in bought:
-                expected = f"{bought[0]}, when the user's history has the purchase of {task.target}"
-                raise DataError(path, record, "timestamp", task.timestamp, expected)
-            repairs["task whose target is missing in the user's history"] += not bought
-            same = (*purchase, task.type, task.instruction)
+        for task in listed:
+            task = _dated(task, times.get((task.user_id, task.target), []), repairs)
+            same = (*_purchase(task), task.type, task.instruction)
             repairs["task listed again dropped (the first is kept)"] += same in kept[split]
             kept[split].setdefault(same, task)
-    return {split: tuple(by_content.values()) for split, by_content in kept.items()}
+    tested = {_purchase(task) for task in kept["test"].values()}
+    train = {same: task for same, task in kept["train"].items() if _purchase(task) not in tested}
+    repairs["train task of a purchase that is tested dropped"] += len(kept["train"]) - len(train)
+    kept["train"] = train
+    for split in kept:
+        if not kept[split]:
+            raise DataError(path, "-", split, "no task", "tasks in both splits, of different purchases")
+    return {split: tuple(kept[split].values()) for split in tasks}
+
+
+def _dated(task: Task, bought: list[int], repairs: Counter) -> Task:
+    """``task`` at the time of its purchase: of the user's times of ``bought`` the nearest."""
+    repairs["task whose target is missing in the user's history"] += not bought
+    if not bought or task.timestamp in bought:
+        return task
+    repairs["task at another time than its purchase, dated by the purchase"] += 1
+    nearest = min(bought, key=lambda time: (abs(time - task.timestamp), time))
+    return task.model_copy(update={"timestamp": nearest})
+
+
+def _purchase(task: Task) -> tuple[str, str, int]:
+    return task.user_id, task.target, task.timestamp
 
 
 def _read_profiles(path: Path) -> dict[str, UserProfile | None]:
