@@ -75,15 +75,20 @@ def item_fits(item: Item, wanted: dict[str, Value]) -> bool:
 
 def names_value(text: str, value: Value) -> bool:
     """Whether a text holds the value as an exact string: whole words in any case, a number as that number."""
-    return _pattern(value).search(text) is not None
+    return values_pattern((value,)).search(text) is not None
 
 
 @cache
-def _pattern(value: Value) -> re.Pattern[str]:
+def values_pattern(values: tuple[Value, ...]) -> re.Pattern[str]:
+    """What finds any of the values in a text, as :func:`names_value` does."""
+    return re.compile("|".join(map(_one_pattern, values)), re.IGNORECASE)
+
+
+def _one_pattern(value: Value) -> str:
     text = re.escape(value_text(value))
     if isinstance(value, str):
-        return re.compile(rf"(?<!\w){text}(?!\w)", re.IGNORECASE)
-    return re.compile(rf"(?<![\d.,:]){text}(?:\.0+)?(?![\d:]|[.,]\d)")
+        return rf"(?<!\w){text}(?!\w)"
+    return rf"(?<![\d.,:]){text}(?:\.0+)?(?![\d:]|[.,]\d)"
 
 
 def value_range(facet: Facet, value: Value) -> tuple[float, float]:
