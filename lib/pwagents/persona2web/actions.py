@@ -53,6 +53,7 @@ def read_action(action: str, architecture: Architecture) -> tuple[str, list[int 
     Raises:
         ActionError: the text is no action of the architecture; the message says what was expected.
     """
+    action = action.encode("utf-8", "replace").decode()  # a model's JSON can hold half a character
     forms = FORMS[architecture]
     found = re.fullmatch(r"\s*(\w+)((?:\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)\s*", action)
     if found is None or found[1].lower() not in forms:

@@ -9,12 +9,13 @@ Every host name leads to the local web and proxies are off: nothing leaves this 
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pwagents.persona2web.driver import START, WAIT_S, Driver
+from pwagents.persona2web import driver
+from pwagents.persona2web.driver import START, Driver
 from pwagents.persona2web.markup import READ_PAGE, from_json
 from pwagents.persona2web.page import Node, Page
 from pwagents.persona2web.serve import VISIT_HEADER
@@ -41,16 +42,17 @@ class ChromiumDriver(Driver):
         port: of the local web (see :func:`pwagents.persona2web.serve.serving`).
         record: a folder that gets a screenshot of each page looked at (``000.png`` ...) and, when the visit
             ends, Playwright's trace (``trace.zip``); None keeps nothing.
+        arguments: more of the browser's command line.
 
     Raises:
         RuntimeError: no Chromium is found, or it does not start.
     """
 
-    def __init__(self, port: int, record: Path | None = None):
+    def __init__(self, port: int, record: Path | None = None, arguments: Sequence[str] = ()):
         self.record, self._context, self._pictures = record, None, 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chromium")
         try:
-            self._run(self._start, port)
+            self._run(self._start, port, arguments)
         except BaseException:
             self._thread.shutdown()
             raise
@@ -92,7 +94,7 @@ class ChromiumDriver(Driver):
     def _run(self, work: Callable, *args: Any) -> Any:
         return self._thread.submit(work, *args).result()
 
-    def _start(self, port: int) -> None:
+    def _start(self, port: int, more: Sequence[str]) -> None:
         from playwright.sync_api import Error, sync_playwright
 
         executable = find_chromium()
@@ -107,6 +109,7 @@ class ChromiumDriver(Driver):
             "--disable-features=DnsOverHttps,AsyncDns",
             "--disable-quic",
             *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium's sandbox refuses to run as root
+            *more,
         ]
         self._playwright = sync_playwright().start()
         try:
@@ -126,7 +129,7 @@ class ChromiumDriver(Driver):
             accept_downloads=False,
             extra_http_headers={VISIT_HEADER: self.session.session_id},
         )
-        self._context.set_default_timeout(WAIT_S * 1000)
+        self._context.set_default_timeout(driver.WAIT_S * 1000)
         self._tab, self._pictures = self._context.new_page(), 0
         if self.record:
             self.record.mkdir(parents=True, exist_ok=True)
@@ -152,7 +155,7 @@ class ChromiumDriver(Driver):
             with self._tab.expect_navigation(wait_until="domcontentloaded"):
                 action()
         except TimeoutError:
-            self._tab.evaluate("() => window.stop()")
+            self._context.new_cdp_session(self._tab).send("Page.stopLoading")
             self._late()
 
     def _load(self, url: str) -> None:

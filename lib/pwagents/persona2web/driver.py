@@ -6,6 +6,7 @@ Going back opens the earlier address again, in both drivers: a page that was lef
 from abc import ABC, abstractmethod
 from urllib.parse import quote, urlsplit
 
+from pwagents.errors import InfrastructureError
 from pwagents.persona2web.page import Node, Page
 from pwagents.persona2web.session import WebSession
 from pwagents.persona2web.sites import PORTAL
@@ -31,10 +32,17 @@ class Driver(ABC):
     page: Page
 
     def begin(self, session: WebSession, url: str = START) -> None:
-        """Open a visit's first page, with nothing kept of the visit before."""
+        """Open a visit's first page, with nothing kept of the visit before.
+
+        Raises:
+            InfrastructureError: it does not come in time.
+        """
         self.session, self.site_fault, self._past = session, False, []
         self._begin()
-        self._load(url)
+        try:
+            self._load(url)
+        except ActionError as error:
+            raise InfrastructureError(f"{url}: {error}") from None
         self._read()
 
     def go_to(self, url: str) -> None:

@@ -5,7 +5,8 @@ It calls the local web in process, some fifty times as fast as Chromium, and giv
 
 from urllib.parse import parse_qsl, quote_plus, urljoin, urlsplit
 
-from pwagents.persona2web.driver import WAIT_S, ActionError, Driver
+from pwagents.persona2web import driver
+from pwagents.persona2web.driver import ActionError, Driver
 from pwagents.persona2web.markup import Element, parse_html
 from pwagents.persona2web.page import Node, Page
 from pwagents.persona2web.sites import LocalWeb
@@ -31,7 +32,7 @@ class HtmlDriver(Driver):
             params = form if method == "POST" else dict(parse_qsl(parts.query, keep_blank_values=True))
             path = parts.path or "/"
             reply = self.web.handle(self.session.session_id, method, parts.hostname, path, params)
-            if reply.delay_s > WAIT_S:
+            if reply.delay_s > driver.WAIT_S:
                 self._late()
             if not reply.location:
                 title, body = parse_html(reply.body)

@@ -1,7 +1,8 @@
 """What a page holds, as a tree of roles, names and properties: the ground of both observations.
 
 Both drivers read the same elements (:mod:`pwagents.persona2web.markup`); roles and names are worked out
-here, so that nothing but the reading can differ. Our pages hold no script and no style that hides: HTML says it all.
+here, so that nothing but the reading can differ. Our pages hold no script and no style that
+hides: HTML says it all.
 """
 
 from dataclasses import dataclass, field

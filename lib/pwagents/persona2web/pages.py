@@ -100,8 +100,8 @@ def _measure(facet: Facet, value: Value) -> str:
     return f"{before}{number} {after}".rstrip()
 
 
-def _wish(facet: Facet, value: Value) -> str:
-    """A choice of a filter: "Up to $45", "4 stars or more", "morning"."""
+def wish_text(facet: Facet, value: Value) -> str:
+    """How a filter shows a choice: "Up to $45", "4 stars or more", "morning"."""
     if isinstance(value, str):
         return value
     text = _measure(facet, value)
@@ -120,7 +120,7 @@ def _filters(site: Site, query: Query) -> list[dict]:
         options = [
             {
                 "value": value_text(value),
-                "text": _wish(facet, value),
+                "text": wish_text(facet, value),
                 "chosen": value == chosen,
                 "href": address("/search", kept | {"open": name, name: value_text(value)}),
             }
@@ -133,7 +133,7 @@ def _filters(site: Site, query: Query) -> list[dict]:
                 "kind": facet.kind,
                 "options": options,
                 "chosen": "" if chosen is None else value_text(chosen),
-                "text": "" if chosen is None else _wish(facet, chosen),
+                "text": "" if chosen is None else wish_text(facet, chosen),
                 "without": address("/search", kept | {name: ""}),
                 "open": address("/search", kept | {"open": name}),
             }

@@ -34,7 +34,7 @@ class WebSession:
         sites: by host, where the visitor has been.
         listing: the host of the latest page of results.
         paid: whether a payment was confirmed, which no task asks for.
-        faults: share of its requests that the server fails or delays.
+        faults: share of its requests to sites that fail or take too long (the portal always answers).
         seed: of those faults.
     """
 

@@ -72,7 +72,7 @@ class LocalWeb:
             return Reply(200, pages.style(), media_type="text/css")
         begun = self.begin() if session_id is None else None
         session = begun or self._sessions.get(session_id)
-        reply = self._reply(session, method, host.casefold(), path, params, suffix)
+        reply = self._reply(session, method, host.casefold() or "(no host)", path, params, suffix)
         reply.session_id = begun.session_id if begun else ""
         return reply
 
@@ -85,7 +85,7 @@ class LocalWeb:
         try:
             if session is None:
                 raise PageError(401, "Your session has expired. What you left in carts and drafts is gone.")
-            if fault := _fault(session):
+            if host != PORTAL and (fault := _fault(session)):
                 reply = fault
             elif host == PORTAL:
                 reply = self._portal(method, path, params, session, suffix)
