@@ -1,0 +1,118 @@
+"""The elements of a page, read in one of two ways: by one script in Chromium, or from the HTML alone."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+# In Chromium: the body's elements with what was typed and chosen since the page was loaded.
+READ_PAGE = """() => {
+  const read = element => {
+    const node = {tag: element.localName, attrs: {}, children: []};
+    for (const {name, value} of element.attributes) node.attrs[name] = value;
+    if (node.tag === 'input') { node.value = element.value; node.checked = element.checked; }
+    if (node.tag === 'option') node.selected = element.selected;
+    for (const child of element.childNodes) {
+      if (child.nodeType === 1) node.children.push(read(child));
+      else if (child.nodeType === 3) node.children.push(child.data);
+    }
+    return node;
+  };
+  const status = performance.getEntriesByType('navigation')[0].responseStatus;
+  return {body: read(document.body), title: document.title, url: location.href, status};
+}"""
+
+INPUTS = {"search": "searchbox", "radio": "radio", "checkbox": "checkbox", "text": "textbox"}
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
+
+
+@dataclass(eq=False)
+class Element:
+    """An element of a page, with what was typed into it or chosen.
+
+    Attributes:
+        children: elements and texts.
+        ref: its place among the body's elements, in the order of the document; -1 for the body.
+    """
+
+    tag: str
+    attrs: dict[str, str]
+    children: list["Element | str"] = field(default_factory=list)
+    parent: "Element | None" = None
+    value: str = ""
+    checked: bool = False
+    selected: bool = False
+    ref: int = -1
+
+    def descendants(self) -> list["Element"]:
+        """All elements below this one, in the order of the document."""
+        found = []
+        for child in self.children:
+            if isinstance(child, Element):
+                found += [child, *child.descendants()]
+        return found
+
+    def closest(self, tag: str) -> "Element | None":
+        """The nearest element of a tag above this one."""
+        above = self.parent
+        while above is not None and above.tag != tag:
+            above = above.parent
+        return above
+
+
+def from_json(node: dict, parent: Element | None = None) -> Element:
+    """The body that :data:`READ_PAGE` returned."""
+    element = Element(node["tag"], node["attrs"], parent=parent, value=node.get("value", ""))
+    element.checked, element.selected = node.get("checked", False), node.get("selected", False)
+    element.children = [
+        child if isinstance(child, str) else from_json(child, element) for child in node["children"]
+    ]
+    return element
+
+
+def parse_html(text: str) -> tuple[str, Element]:
+    """Title and body of a page as it is when it is loaded; tags must be closed, as in our templates."""
+    parser = _Parser()
+    parser.feed(text)
+    parser.close()
+    found = {element.tag: element for element in reversed(parser.root.descendants())}
+    body = found["body"]
+    body.parent = None
+    for element in body.descendants():
+        _set_out(element)
+    return " ".join("".join(found["title"].children).split()), body
+
+
+def _set_out(element: Element) -> None:
+    """What a control holds when the page is loaded."""
+    if element.tag == "input":
+        element.value = element.attrs.get("value", "on" if element.attrs.get("type") in INPUTS else "")
+        element.checked = "checked" in element.attrs
+    if element.tag == "select":
+        options = [option for option in element.descendants() if option.tag == "option"]
+        chosen = [option for option in options if "selected" in option.attrs] or options
+        for option in options:
+            option.selected = option is (chosen[-1] if "selected" in chosen[0].attrs else chosen[0])
+
+
+class _Parser(HTMLParser):
+    """HTML as elements below ``root``."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.root = self.open = Element("root", {})
+
+    def handle_starttag(self, tag, attrs):
+        element = Element(tag, {name: value or "" for name, value in reversed(attrs)}, parent=self.open)
+        self.open.children.append(element)
+        if tag not in _VOID:
+            self.open = element
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if self.open.tag == tag and self.open.parent is not None:
+            self.open = self.open.parent
+
+    def handle_data(self, data):
+        self.open.children.append(data)

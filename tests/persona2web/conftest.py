@@ -1,0 +1,31 @@
+"""The local web with its catalogue, and Chromium for the tests that need it."""
+
+import os
+
+import pytest
+
+from pwagents.persona2web.browser import ChromiumDriver, find_chromium
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.serve import serving
+from pwagents.persona2web.sites import LocalWeb
+
+
+@pytest.fixture(scope="session")
+def web():
+    return LocalWeb(make_sites(0).values(), domains().values())
+
+
+@pytest.fixture(scope="session")
+def port(web):
+    with serving(web) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def chromium(port):
+    """A driver with a browser; in CI its absence is a failure."""
+    if find_chromium() is None and os.environ.get("CI") != "true":
+        pytest.skip("no Chromium is installed")
+    with ChromiumDriver(port) as driver:
+        yield driver
