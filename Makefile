@@ -12,6 +12,8 @@ DATA_DIR ?= data/personalwab
 # the environment, made where there is none, and the Python it is made with
 VENV ?= .venv
 PYTHON ?= python3
+# where `make web` serves
+PORT ?= 8009
 # more options for installing torch, for instance another index
 TORCH_FLAGS ?=
 # the stamp of a finished environment; empty (READY=) for one you made yourself: it is used as it is
@@ -29,7 +31,7 @@ OUT := $(OUTPUTS)/$(PRESET)
 NB := $(OUT)/notebooks
 # by name, so that a duplicate (03_benchmark-Copy1.ipynb) is passed over
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
-LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html')
+LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
 REPRODUCE := $(call executed,$(filter notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
@@ -40,7 +42,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab test reproduce reproduce-full figures check data clean help $(STORED)
+.PHONY: setup lock lab web test reproduce reproduce-full figures check data clean help $(STORED)
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -59,6 +61,9 @@ data: $(READY) ## download PersonalWAB's published files (CC BY-NC 4.0) into DAT
 
 lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
 	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks
+
+web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
+	@$(run) pwagents.persona2web.serve --port $(PORT)
 
 test: $(READY) ## run the tests
 	$(run) pytest -q
@@ -118,7 +123,8 @@ TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 # is a GPU, else the CPU build, or where that cannot be had the build that pip finds. All else comes as
 # requirements.lock says, each file checked against its SHA-256 (torch, of which there are many builds, comes by
 # its version alone); the library is built with the lock's setuptools. An install that was cut off leaves
-# .unfinished behind and is begun anew; the stamp is the last thing made.
+# .unfinished behind and is begun anew; the stamp is the last thing made. Chromium, for notebook 09 and some tests,
+# is brought where the system has none; where that fails, all else goes on without it.
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5))' || { echo "Python 3.11.5 or newer is \
 	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -133,6 +139,9 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	else echo "Taking the build of torch that pip finds"; $(PIP_INSTALL) $(TORCH_FLAGS) $(TORCH); fi
 	@$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@{ command -v chromium-headless-shell || command -v chromium || command -v google-chrome; } >/dev/null \
+	|| $(run) playwright install --only-shell chromium \
+	|| echo "No Chromium could be brought: install it, or leave notebook 09 its driver: html" >&2
 	@mv $(VENV)/.unfinished $@ && touch $@
 
 # What torch brings by itself, other on each kind of machine, is left out. Versions stay as they are where they

@@ -27,9 +27,13 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 TORCH_BY_PIP = f"python -m pip install --disable-pip-version-check {TORCH}"
 UV_BY_PIP = "python -m pip install --disable-pip-version-check -q uv"
 LOCKED, ITSELF = "--no-deps --require-hashes -r requirements.lock", "--no-deps --no-build-isolation -e ."
-REST_BY_PIP = [f"python -m pip install --disable-pip-version-check {what}" for what in (LOCKED, ITSELF)]
+BROWSER = "python -m playwright install --only-shell chromium"
+REST_BY_PIP = [
+    *(f"python -m pip install --disable-pip-version-check {what}" for what in (LOCKED, ITSELF)),
+    BROWSER,
+]
 UV_INSTALL = "uv pip install --python venv/bin/python"
-REST_BY_UV = [f"{UV_INSTALL} {what}" for what in (LOCKED, ITSELF)]
+REST_BY_UV = [*(f"{UV_INSTALL} {what}" for what in (LOCKED, ITSELF)), BROWSER]
 
 
 @pytest.fixture
@@ -140,3 +144,10 @@ def test_a_conda_environment_is_left_alone(setup, tmp_path):
     assert "READY=" in done.stderr
     done, asked = setup("READY=")
     assert done.returncode == 0 and asked == []
+
+
+def test_a_browser_of_the_system_is_taken_and_one_that_cannot_be_had_is_no_failure(setup):
+    done, asked = setup(fail="playwright install")
+    assert done.returncode == 0 and BROWSER in asked and "No Chromium could be brought" in done.stderr
+    _, asked = setup("VENV=other", with_tools=[("chromium", "#!/bin/sh")])
+    assert BROWSER not in asked
