@@ -29,7 +29,7 @@ _CANCELLED = 0.8  # of the noise; the rest are changes, which show nothing
 
 @dataclass(frozen=True)
 class Shown:
-    """Truth about one record: its sub-domain, facet and value ("" where it shows none), and whether it is noise."""
+    """Truth about one record: sub-domain, facet and value shown ("" for none), whether it is noise."""
 
     domain: str
     facet: str = ""

@@ -1,0 +1,37 @@
+"""Baselines of what histories give away: all records tell nearly all, chance and recency little."""
+
+import pytest
+
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.history import make_histories
+from pwagents.persona2web.implicitness import implicitness, perfect_reader
+from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.settings import HistorySettings, QuerySettings
+
+from .test_retrieval import Letters
+
+HISTORIES = make_histories(HistorySettings(n_users=12), seed=4)
+TASKS = make_tasks(HISTORIES, make_sites(seed=4), QuerySettings(), seed=4)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return implicitness(TASKS, HISTORIES, Letters(), seed=4).set_index("baseline")
+
+
+def test_all_records_tell_nearly_all_and_a_few_do_not(table):
+    joint = table["joint"]
+    assert joint["all records, perfect reader"] > 0.85
+    assert joint["random"] < 0.2
+    for n in (1, 5):
+        assert joint[f"last {n} of the sub-domain, perfect reader"] < 0.5
+    assert (table["n"] == len(TASKS)).all()
+    assert (joint <= table["website"]).all()
+
+
+def test_a_perfect_reader_counts_no_noise():
+    history = next(iter(HISTORIES.values()))
+    domain, facet = next(key for key in history.person.wants if key[1] != "website")
+    wrong = [e for e in history.events if history.shown[e.event_id].noise]
+    values = {perfect_reader(history, wrong, domain, facet), perfect_reader(history, [], domain, facet)}
+    assert len(values) == 1

@@ -1,0 +1,49 @@
+"""Retrieval finds at most so many records, best first, the latest of equals; BM25 goes by words alone."""
+
+import numpy as np
+import pytest
+
+from pwagents.persona2web.retrieval import HistoryIndex
+from pwagents.persona2web.settings import RetrievalSettings
+from pwagents.persona2web.types import BrowsingEvent
+
+OBJECTS = ["flight, seat 14A", "milk ideas", "flight, seat 14A", "shirt, tag M", "flight near me"]
+
+
+class Letters:
+    """Stands for the embedder: a text's counts of letters, as a unit vector."""
+
+    def encode(self, texts):
+        counts = np.array([[text.count(letter) for letter in "abcdefghilmnorst"] for text in texts], float)
+        return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def index():
+    events = [
+        BrowsingEvent(event_id=f"e{i}", timestamp=i + 1, type="web visit", object=text, website="a.test")
+        for i, text in enumerate(OBJECTS)
+    ]
+    return HistoryIndex(events, Letters())
+
+
+@pytest.mark.parametrize("retriever", ["minilm", "bm25"])
+def test_the_best_come_first_and_of_equals_the_latest(index, retriever):
+    settings = RetrievalSettings(retriever=retriever)
+    found = index.search("web visit: flight, seat 14A", settings)
+    assert [event.event_id for event in found[:2]] == ["e2", "e0"]
+
+
+@pytest.mark.parametrize("retriever", ["minilm", "bm25"])
+def test_no_more_than_the_top(index, retriever):
+    assert len(index.search("flight", RetrievalSettings(retriever=retriever, top=2))) == 2
+
+
+def test_cosines_below_the_least_are_left_out(index):
+    assert index.search("flight, seat 14A", RetrievalSettings(least=1.0)) == []
+    assert len(index.search("web visit: milk ideas", RetrievalSettings(least=1.0))) == 1
+
+
+@pytest.mark.parametrize("retriever", ["minilm", "bm25"])
+def test_an_empty_history_holds_nothing(retriever):
+    assert HistoryIndex([], Letters()).search("flight", RetrievalSettings(retriever=retriever)) == []
