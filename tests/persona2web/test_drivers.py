@@ -121,8 +121,7 @@ def test_both_drivers_show_the_same_in_every_state(web, chromium, template):
     twins.go_to("start.test/?q=hotel")
 
 
-@pytest.mark.parametrize("architecture", ["occam", "indexed"])
-def test_roles_and_names_are_chromium_s_own(chromium, web, architecture):
+def test_roles_and_names_are_chromium_s_own(chromium, web):
     """Chromium's accessibility tree is the oracle: the same interactive elements, in role and name."""
     site = SITES["marlow-goods.test"]
     chromium.begin(web.begin())
@@ -275,3 +274,11 @@ def test_sessions_are_separate_and_expire(web):
     many = [web.begin() for _ in range(2000)]
     assert len({session.session_id for session in many}) == 2000 and time.perf_counter() - start < 5
     assert isinstance(many[0], WebSession)
+
+
+def test_the_benchmark_of_drivers_compares_like_with_like(chromium):
+    import web_drivers
+
+    frame = web_drivers.measure(1)
+    assert list(frame.index) == ["Chromium", "HTML alone"]
+    assert frame["steps"].nunique() == 1 and frame["times_as_fast"].iloc[0] == 1.0

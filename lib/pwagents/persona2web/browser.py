@@ -11,9 +11,11 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pwagents.errors import InfrastructureError
 from pwagents.persona2web import driver
 from pwagents.persona2web.driver import START, Driver
 from pwagents.persona2web.markup import READ_PAGE, from_json
@@ -45,6 +47,7 @@ class ChromiumDriver(Driver):
         arguments: more of the browser's command line.
 
     Raises:
+        InfrastructureError: (any method) the browser fails.
         RuntimeError: no Chromium is found, or it does not start.
     """
 
@@ -92,7 +95,12 @@ class ChromiumDriver(Driver):
     # --- in the thread ---
 
     def _run(self, work: Callable, *args: Any) -> Any:
-        return self._thread.submit(work, *args).result()
+        from playwright.sync_api import Error
+
+        try:
+            return self._thread.submit(work, *args).result()
+        except Error as error:
+            raise InfrastructureError(f"Chromium: {str(error).splitlines()[0]}") from error
 
     def _start(self, port: int, more: Sequence[str]) -> None:
         from playwright.sync_api import Error, sync_playwright
@@ -149,13 +157,15 @@ class ChromiumDriver(Driver):
 
     def _arrive(self, action: Callable[[], Any]) -> None:
         """Do what opens another page, and wait for that page."""
-        from playwright.sync_api import TimeoutError
+        from playwright.sync_api import Error, TimeoutError
 
         try:
             with self._tab.expect_navigation(wait_until="domcontentloaded"):
                 action()
         except TimeoutError:
-            self._context.new_cdp_session(self._tab).send("Page.stopLoading")
+            with suppress(Error):  # it came just now, after all
+                self._context.new_cdp_session(self._tab).send("Page.stopLoading")
+            self._look()
             self._late()
 
     def _load(self, url: str) -> None:

@@ -12,7 +12,7 @@ from pwagents.persona2web.session import WebSession
 from pwagents.persona2web.sites import PORTAL
 
 START = f"http://{PORTAL}/"
-WAIT_S = 10.0  # for a page
+WAIT_S = 15.0  # for a page
 
 
 class ActionError(ValueError):
@@ -120,9 +120,9 @@ class Driver(ABC):
         self.site_fault |= self.page.status >= 500
 
     def _late(self) -> None:
-        """A page did not come in time; the one before it stays open."""
+        """A page did not come in time."""
         self.site_fault = True
-        raise ActionError(f"the page did not come within {WAIT_S:g} seconds; the one before it is still open")
+        raise ActionError(f"the page did not come within {WAIT_S:g} seconds")
 
     @abstractmethod
     def _begin(self) -> None: ...
