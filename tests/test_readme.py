@@ -1,4 +1,4 @@
-"""README's own words: its Python runs, its papermill commands set what exists."""
+"""README's own words: its examples run, its papermill commands set what exists."""
 
 import re
 import shlex
@@ -15,14 +15,32 @@ from .notebook.notebooks import ROOT, kind_of, parameters_of
 README = (ROOT / "README.md").read_text("utf-8")
 SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", README, re.DOTALL)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
+EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents evaluate" in line]
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+AGENTS = [code for code in PYTHON if "evaluate(" in code]
 
 
-@pytest.mark.parametrize("code", PYTHON)
-def test_the_example_of_an_agent_runs(code):
+@pytest.mark.parametrize("code", [code for code in PYTHON if code not in AGENTS])
+def test_an_example_runs(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path):
+    """Both leave the same table, of the same stored episodes."""
+    (code,) = AGENTS
+    (command,) = EVALUATIONS
+    kept = str(tmp_path / "out")
+    script = code.replace('preset="smoke"', f'preset="smoke", output_dir={kept!r}')
+    (tmp_path / "my_agent.py").write_text(script)
+    told = []
+    for arguments in (["my_agent.py"], [*shlex.split(command)[1:], "--output-dir", kept]):
+        done = subprocess.run([sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.rpartition(" finished in ")[2].partition("\n")[2])  # below the time it took
+    assert told[0] == told[1] and "Reference: oracle" in told[0] and "LastBrand" in told[0]
+    assert len((tmp_path / "out/runs/evaluate.jsonl").read_text().splitlines()) == 20
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,277 @@
+"""One call that evaluates an agent: episodes, a table beside references, and a page to read them.
+
+    from pwagents.benchmark.evaluate import evaluate
+
+    evaluate(my_agent, preset="smoke", track="multi_turn")
+
+It plays what notebook 03 plays, leak-free: the same data, shop, user and grader.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pwagents import portable
+from pwagents.agents.methods import METHODS
+from pwagents.benchmark.bounds import with_references
+from pwagents.benchmark.own_agent import KINDS, Stage, own_agent, play
+from pwagents.benchmark.results import MULTI_TURN, SINGLE_TURN, frame_of
+from pwagents.benchmark.sessions import COSTS, costs
+from pwagents.benchmark.settings import BenchmarkNotebook
+from pwagents.benchmark.study import TRACKS, Study
+from pwagents.data import load_benchmark
+from pwagents.errors import SettingsError
+from pwagents.evaluation.breakdowns import by_task
+from pwagents.evaluation.metrics import GRADER
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.runner import count_outcomes, require_played
+from pwagents.evaluation.viewer import show_episodes
+from pwagents.llm.settings import model_folder, parse_player
+from pwagents.notebook.journal import Journal
+from pwagents.notebook.run import Run
+from pwagents.notebook.settings import load_settings
+from pwagents.project import code_hash, write_aside
+from pwagents.schema import Benchmark, Task, check_choice
+from pwagents.settings import plain
+from pwagents.web.environment import Track
+
+COST = "cost of a task"  # heading over the columns of costs, where a language model plays
+# The code that decides an episode of an agent of one's own.
+_PLAYED = (
+    "agents",
+    "web",
+    "users",
+    "llm",
+    "embedding",
+    "data/instructions",
+    "benchmark/shops",
+    "benchmark/own_agent",
+)
+_OUTPUTS = "outputs/evaluate"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an agent reached. In a notebook it shows its table; ``print`` tells the same as text.
+
+    Attributes:
+        table: means by task type, a row for the agent and each reference.
+        cells: the same as text, with 95% intervals.
+        records: one an episode, in the order of ``tasks``.
+        page: the HTML file with all episodes.
+    """
+
+    name: str
+    benchmark: Benchmark
+    tasks: Sequence[Task]
+    records: Sequence[EpisodeRecord]
+    table: pd.DataFrame
+    cells: pd.DataFrame
+    note: str
+    page: Path
+    html: str
+
+    def show(self, place: int = 0):
+        """The episode on the task at ``place``, to be displayed."""
+        record = self.records[place]
+        if record.trajectory is None:
+            raise ValueError(f"task {record.task_id} has no episode: {record.message}")
+        return show_episodes(self.tasks[place], {self.name: record.trajectory}, self.benchmark.products)
+
+    def __str__(self) -> str:
+        parts = [
+            f"{heading}\n{self.cells[heading].dropna(how='all').fillna('-').rename_axis(None).to_string()}"
+            for heading in dict.fromkeys(self.cells.columns.get_level_values(0))
+        ]
+        return "\n\n".join([*parts, f"{self.note}\nAll episodes: {self.page}"])
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def evaluate(
+    agent: Any,
+    preset: str = "smoke",
+    track: Track = "multi_turn",
+    *,
+    source: str = "",
+    data_dir: str = "",
+    tasks: int | None = None,
+    output_dir: str | Path = "",
+    name: str = "",
+    method: str = "Last memory",
+    **changes: Any,
+) -> Evaluation:
+    """Let an agent play test tasks, beside references; what is stored already is not played again.
+
+    Stored episodes are known by the agent's name, its source and the numbers and texts it holds. Where
+    something else decides what it does (a file that it reads, a server), give each version a ``name``.
+
+    Args:
+        agent: see :mod:`pwagents.benchmark.own_agent`; also a chat model, as ``players.policy`` takes it
+            ("openai:gpt-4o-mini"), or the folder of a trained model, which is the same as "local:FOLDER".
+        source, data_dir: "synthetic", "amazon" or "personalwab", and its files; empty: the preset's.
+        tasks: how many, drawn at random; 0 takes all test tasks, None as many as the preset's methods play.
+        output_dir: of episodes, tables and the page; empty: ``outputs/evaluate/<preset>``.
+        name: what tables call the agent; empty: its own name.
+        method: how a chat model is prompted, one of :data:`pwagents.agents.methods.METHODS`. A model that
+            was trained on prompts of its own (notebooks 04 to 06) does worse with these.
+        changes: of the preset, as in notebook 03's parameters cell: ``seed=1``,
+            ``players={"user": "none", "workers": 8}``.
+
+    Raises:
+        SettingsError: an argument is wrong; says what was found and what was expected.
+        InfrastructureError: some episode could not be played (an endpoint is down). All others are stored.
+        RuntimeError: the agent raised, or returned something else than an action; names the task.
+    """
+    _require_track(track)
+    model = _chat_model(agent)
+    if model:
+        _require_method(method, track)
+        changes = {**changes, "players": {**changes.get("players", {}), "policy": model}}
+    own = None if model else own_agent(agent, name)
+    settings = _settings(preset, source, data_dir, tasks, output_dir, changes)
+    if not settings.portable:
+        portable.switch_off()
+    folder = settings.output_dir
+    run = Run("evaluate", folder, Journal.start("evaluate", plain(settings), folder))
+    benchmark, _ = load_benchmark(settings.data, settings.seed)
+    study = Study(benchmark, settings, run)
+    if own is None:
+        name = name or f"{method}, {study.roles.name}"
+        records = study.play(method, track)
+    else:
+        name = own.name
+        records = play(own, study.sample, _stage(study, track, folder))
+        require_played(records)
+    finished = _finish(run, study, track, name, records)
+    run.finish(benchmark.content_hash)
+    return finished
+
+
+def _require_track(track: str) -> None:
+    try:
+        check_choice("track", track, Track)
+    except ValueError as error:
+        raise SettingsError(error) from None
+
+
+def _require_method(method: str, track: Track) -> None:
+    if method not in TRACKS[track]:
+        why = f"{method!r}, which runs in the multi-turn track alone" if method in METHODS else repr(method)
+        raise SettingsError(f"method: found {why}; expected one of {', '.join(TRACKS[track])}")
+
+
+def _chat_model(agent: Any) -> str:
+    """The chat model that an agent's text names; empty for other agents.
+
+    Raises:
+        SettingsError: a text that names no agent.
+    """
+    if not isinstance(agent, str | Path) or str(agent).startswith(("http://", "https://")):
+        return ""
+    model = f"local:{agent}" if model_folder(str(agent)).is_dir() else str(agent)
+    try:
+        parse_player(model, ("offline",))
+    except ValueError as error:
+        raise SettingsError(f"agent: {error}. An agent is {KINDS}") from None
+    return model
+
+
+def _settings(preset, source, data_dir, tasks, output_dir, changes) -> BenchmarkNotebook:
+    """Notebook 03's, with as many tasks as are wanted, all of them played."""
+    given = {"preset": preset, "source": source, "data_dir": data_dir, "stored_runs_only": False}
+    given["output_dir"] = str(output_dir) or f"{_OUTPUTS}/{preset}"
+    settings = load_settings("03_benchmark", BenchmarkNotebook, {**changes, **given})
+    wanted = settings.play.method_tasks if tasks is None else tasks
+    if not isinstance(wanted, int) or wanted < 0:
+        raise SettingsError(f"tasks: found {tasks!r}; expected a number, 0 for all")
+    return replace(settings, play=replace(settings.play, max_tasks=wanted, method_tasks=0))
+
+
+def _stage(study: Study, track: Track, folder: Path) -> Stage:
+    """Where an agent of one's own plays."""
+    settings = study.settings
+    params = {
+        "data": study.benchmark.content_hash,
+        "code": code_hash(*_PLAYED),
+        "shop": plain(settings.shop),
+        "seed": settings.seed,
+        "track": track,
+        "user": settings.players.user,
+        "base_url": settings.players.base_url,
+    }
+    return Stage(
+        products=study.benchmark.products,
+        environment=lambda task: study.environment(task, track),
+        history=study.history,
+        store=folder / "runs" / "evaluate.jsonl",
+        params=params,
+        workers=settings.players.workers,
+    )
+
+
+def _finish(run: Run, study: Study, track: Track, name: str, records: Sequence[EpisodeRecord]) -> Evaluation:
+    """Table and page of the episodes."""
+    runs = {name: records}
+    metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
+    means, cells = by_task(with_references(frame_of(runs), study.bounds()), metrics)
+    for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
+        for column, value in spent.items():
+            means[COST, column] = pd.Series({name: value})
+            cells[COST, column] = pd.Series({name: format(value, COSTS[column])})
+    note = f"{_note(study, track)}{_outcomes(runs)}{_problem(records)}"
+    file = f"{re.sub(r'[^a-zA-Z0-9-]+', '_', name).strip('_') or 'agent'}_{track}"
+    table = run.table(means, file, title=f"{name}, {track.replace('_', '-')} track", note=note, shown=cells)
+    page = run.output_dir / "episodes" / f"{file}.html"
+    _write_page(page, name, study, records)
+    return Evaluation(name, study.benchmark, study.sample, records, means, cells, note, page, table.html)
+
+
+def _note(study: Study, track: Track) -> str:
+    settings = study.settings
+    user = f" User: {settings.players.user}." if track == "multi_turn" else ""
+    small = " Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else ""
+    return (
+        f"{len(study.sample):,} test tasks, {settings.data.told}, preset {settings.preset}, seed "
+        f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
+        f"oracle knows the answer.{user} Grader: {GRADER}.{small}"
+    )
+
+
+def _outcomes(runs: dict[str, Sequence[EpisodeRecord]]) -> str:
+    counts = count_outcomes(frame_of(runs)).iloc[0]
+    return f" {counts['not_evaluable']} tasks could not be scored." if counts["not_evaluable"] else ""
+
+
+def _problem(records: Sequence[EpisodeRecord]) -> str:
+    """How many calls could not be carried out, and why the first one; empty where all could."""
+    steps = [(r.task_id, step) for r in records if r.trajectory for step in r.trajectory.steps]
+    failed = [(task_id, step.error) for task_id, step in steps if step.error]
+    if not failed:
+        return ""
+    task_id, error = failed[0]
+    counted = f"{len(failed):,} of {len(steps):,} calls could not be carried out"
+    return f" {counted}, the first (task {task_id}): {error}."
+
+
+def _write_page(path: Path, name: str, study: Study, records: Sequence[EpisodeRecord]) -> None:
+    """All episodes, one below the other, each folded into a line."""
+    parts = [f"<h1>{escape(name)}</h1>"]
+    for task, record in zip(study.sample, records, strict=True):
+        if record.trajectory is None:
+            parts.append(f"<p>{escape(f'{task.type}, {task.instruction}: {record.message}')}</p>")
+            continue
+        line = f"{record.grade.result_final:.2f} · {task.type} · {task.instruction}"
+        shown = show_episodes(task, {name: record.trajectory}, study.benchmark.products).data
+        parts.append(f"<details><summary>{escape(line)}</summary>{shown}</details>")
+    head = '<!doctype html><html lang="en"><meta charset="utf-8">'
+    head += '<meta name="viewport" content="width=device-width">'
+    look = "body{font:14px/1.5 sans-serif;margin:16px;background:#fff;color:#222}summary{cursor:pointer}"
+    text = f"{head}<title>{escape(name)}</title><style>{look}</style>{''.join(parts)}</html>"
+    write_aside(path, text.encode("utf-8", "replace"))  # what a model wrote may hold lone surrogates
