@@ -42,7 +42,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web test reproduce reproduce-full figures check data clean help $(STORED)
+.PHONY: setup lock lab web test reproduce reproduce-full figures report check data clean help $(STORED)
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -55,6 +55,9 @@ reproduce: $(REPRODUCE) ## run notebooks 01 to 06, as far as they are not up to 
 reproduce-full: $(REPRODUCE_FULL) ## run all notebooks
 
 figures: $(STORED) ## make tables and figures again from stored runs: no episode is played (no GPU, no key)
+
+report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
+	@$(run) pwagents.notebook.report $(OUT)
 
 data: $(READY) ## download PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab)
 	@$(run) pwagents.data.download --data-dir "$(DATA_DIR)"

@@ -113,10 +113,10 @@ def _settle_output(path: Path) -> None:
 def _strip_passwords(path: Path) -> None:
     """Of a notebook: cells are copied as they are, also those whose settings were refused."""
     if path.exists():
-        path.write_text(_without_passwords(path.read_text("utf-8")), "utf-8")
+        path.write_text(without_passwords(path.read_text("utf-8")), "utf-8")
 
 
-def _without_passwords(text: str) -> str:
+def without_passwords(text: str) -> str:
     """``text`` without the user:password@ of any URL."""
     return _PASSWORD.sub("//[password]@", text)
 
@@ -129,7 +129,7 @@ def _folder(text: str) -> Path:
 
 
 def _fail(name: str, message: str) -> int:
-    print(f"[{name}] {_without_passwords(message)}", file=sys.stderr, flush=True)
+    print(f"[{name}] {without_passwords(message)}", file=sys.stderr, flush=True)
     return 1
 
 

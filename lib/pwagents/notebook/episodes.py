@@ -1,0 +1,133 @@
+"""All stored episodes as data that a page opened from a disk can load.
+
+A page may not fetch files there, but it may add scripts. So the data are scripts, gzip in base64
+(episodes say the same again and again: a tenth is left): an index with a short row for each episode, and the
+conversations in chunks that are loaded when they are looked at.
+"""
+
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pwagents.data import load_benchmark
+from pwagents.data.settings import DataSettings
+from pwagents.notebook.results import read_lines
+
+CHUNK = 200  # episodes
+_SHORT = 160  # characters of an instruction in the index
+
+
+def write_episodes(output_dir: Path, folder: Path) -> int:
+    """Write the episodes of ``output_dir``'s stored runs to ``folder``; return how many there are.
+
+    The index's rows are [run, method, model, settings, type, outcome: positions in its lists; task id, steps,
+    final result or null, instruction or first call].
+    """
+    instructions = _Instructions(output_dir)
+    lists: dict[str, dict[str, int]] = {
+        name: {} for name in ("runs", "methods", "models", "settings", "types", "outcomes")
+    }
+    rows = []
+
+    def number(name: str, text: str) -> int:
+        return lists[name].setdefault(text, len(lists[name]))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    episodes = _episodes(output_dir)
+    for chunk in iter(lambda: list(islice(episodes, CHUNK)), []):
+        stored = []
+        for run, record in chunk:
+            instruction = instructions.of(record)
+            trajectory, grade = record.get("trajectory") or {}, record.get("grade") or {}
+            steps = trajectory.get("steps") or []
+            row = [
+                number("runs", run),
+                number("methods", record.get("method", "role-play")),
+                number("models", record.get("model", "")),
+                number("settings", json.dumps(record.get("params", {}), indent=1)),
+                number("types", record.get("type") or trajectory.get("type") or "other"),
+                number("outcomes", _outcome(record, grade)),
+                record["task_id"],
+                len(steps),
+                grade.get("result_final"),
+                (instruction or _first_call(steps))[:_SHORT],
+            ]
+            rows.append(row)
+            kept = {name: record.get(name) for name in ("message", "failure", "seconds", "grade")}
+            stored.append(_full({"instruction": instruction, **kept, "trajectory": trajectory}))
+        _write_script(folder, f"chunk{len(rows[: -len(chunk)]) // CHUNK}", stored)
+    _write_script(
+        folder, "index", {"chunk": CHUNK, "rows": rows, **{name: list(of) for name, of in lists.items()}}
+    )
+    return len(rows)
+
+
+def _episodes(output_dir: Path) -> Iterator[tuple[str, dict]]:
+    for path in sorted((output_dir / "runs").glob("*.jsonl")):
+        yield from ((path.stem, record) for record in read_lines(path))
+
+
+def _outcome(record: dict, grade: dict) -> str:
+    if "failure" in record:  # of the role-play
+        return "not kept" if record["failure"] else "kept"
+    if record["outcome"] != "scored":
+        return record["outcome"].replace("_", " ")
+    result = grade.get("result_final")
+    if result is None:
+        return "scored"
+    return "result 1" if result == 1 else "result above 0" if result > 0 else "result 0"
+
+
+def _first_call(steps: list[dict]) -> str:
+    arguments = (steps[0].get("action") or {}).get("arguments") or {} if steps else {}
+    return " ".join(map(str, arguments.values()))
+
+
+def _full(value: Any) -> Any:
+    """``value`` without what is empty or zero, of which records are full; a call's arguments stay whole."""
+    if isinstance(value, dict):
+        kept = {key: each if key == "arguments" else _full(each) for key, each in value.items()}
+        return {key: each for key, each in kept.items() if each not in ("", None, [], {}, 0)}
+    return [_full(each) for each in value] if isinstance(value, list) else value
+
+
+def _write_script(folder: Path, name: str, data: Any) -> None:
+    text = json.dumps(data, separators=(",", ":")).encode("ascii")
+    packed = b64encode(gzip.compress(text, mtime=0)).decode("ascii")
+    (folder / f"{name}.js").write_text(f'loaded("{name}","{packed}")\n', "ascii")
+
+
+class _Instructions:
+    """What the tasks asked for: records do not repeat it, but the embedded world can be made again."""
+
+    def __init__(self, output_dir: Path):
+        self._of_data: dict[str, dict[str, str]] = {}
+        worlds = {}
+        for row in read_lines(output_dir / "timings" / "journal.jsonl"):
+            settings, data = row["settings"], row["settings"]["data"]
+            if data["source"] == "synthetic":
+                # Notebooks that train play in a world with further users.
+                more = settings.get("study", {}).get("training_users", 0)
+                for users in {data["n_users"], data["n_users"] + more}:
+                    worlds[json.dumps([data | {"n_users": users}, settings["seed"]])] = None
+        for world in worlds:
+            data, seed = json.loads(world)
+            try:
+                benchmark, _ = load_benchmark(_data_settings(data), seed)
+            except ValueError:  # settings of another version of the code: episodes are shown without
+                continue
+            self._of_data[benchmark.content_hash] = {t.task_id: t.instruction for t in benchmark.all_tasks()}
+
+    def of(self, record: dict) -> str:
+        """Of a record's task; empty where it is not known."""
+        tasks = self._of_data.get(record.get("params", {}).get("data", ""), {})
+        return tasks.get(record["task_id"]) or record.get("observation") or ""
+
+
+def _data_settings(data: dict[str, Any]) -> DataSettings:
+    tuples = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
+    return DataSettings(**data | tuples)

@@ -1,0 +1,226 @@
+"""The report of a tiny folder of results, opened from the disk in real Chromium, as readers and phones do."""
+
+import json
+import os
+import re
+import shutil
+
+import nbformat
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from pwagents.data import load_benchmark
+from pwagents.data.settings import DataSettings
+from pwagents.evaluation import tables
+from pwagents.notebook import report
+
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+CI = os.environ.get("CI") == "true"
+needs_browser = pytest.mark.skipif(
+    BROWSER is None and not CI, reason=f"none of {', '.join(BROWSERS)} is installed"
+)
+
+HOSTILE = (
+    "</script><script>ran.push(1)</script><img src=x onerror=ran.push(2)><svg onload=ran.push(3)>"
+    "<a href='javascript:ran.push(4)'>x</a> {{ 7 * 7 }} \u2028 \ud800"
+)
+PRINTABLE = HOSTILE.replace("\ud800", "")  # what a file in UTF-8 can hold
+DATA = {
+    "source": "synthetic", "data_dir": "", "n_users": 4, "n_products": 100, "history": [5, 20],
+    "interests": [2, 4], "drift": 0.5, "completeness": 0.2, "categories": [],
+}  # fmt: skip
+N_EPISODES = 450  # three chunks
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A preset's folder with its report."""
+    folder = tmp_path_factory.mktemp("outputs") / "smoke"
+    ours = pd.DataFrame(
+        {
+            "source": ["PersonalWAB, Table 5", "here"],
+            "row": ["PUMA", f"small model {PRINTABLE}"],
+            **{f"a column with a long name {i}": [0.5, 0.25] for i in range(12)},
+        }
+    )
+    tables.save_table(ours, "04_table_5", title="PersonalWAB, Table 5: ablations", output_dir=folder)
+    tables.save_table(ours, "04_single_turn", title=PRINTABLE, note=PRINTABLE * 3, output_dir=folder)
+    (folder / "figures").mkdir()
+    figure = Figure()
+    figure.subplots().plot([1, 2])
+    figure.savefig(folder / "figures" / "04_variants.png", metadata={"Software": None})
+    write_notebook(folder / "notebooks" / "04_puma.ipynb")
+    benchmark, _ = load_benchmark(DataSettings(**{**DATA, "history": (5, 20), "interests": (2, 4)}), 0)
+    write_lines(folder / "timings" / "journal.jsonl", [journal_row(benchmark.content_hash)])
+    task = next(benchmark.all_tasks())
+    episodes = [episode(i, benchmark.content_hash, task) for i in range(N_EPISODES)]
+    write_lines(folder / "runs" / "04_puma.jsonl", episodes)
+    with open(folder / "runs" / "04_puma.jsonl", "a") as file:
+        file.write('{"key": "cut sho')
+    report.build(folder)
+    return folder / "report", task
+
+
+def write_lines(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_notebook(path):
+    shown = f"<pre>{'wide ' * 100}</pre><img alt='' src=\"data:image/png;base64,iVBORw0KGgo=\">"
+    outputs = [
+        nbformat.v4.new_output("display_data", {"text/html": shown}),
+        nbformat.v4.new_output("display_data", {"text/html": PRINTABLE}),  # worse than any of ours
+        nbformat.v4.new_output("stream", text=PRINTABLE),
+    ]
+    cells = [nbformat.v4.new_markdown_cell("# 04"), nbformat.v4.new_code_cell("x = 1", outputs=outputs)]
+    path.parent.mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+
+
+def journal_row(data_hash):
+    settings = {"output_dir": "outputs/smoke", "data": DATA, "seed": 0, "players": {"user": "rules"}}
+    settings["players"]["base_url"] = "http://me:secret@127.0.0.1/v1"
+    return {
+        "notebook": "04_puma", "status": "finished", "preset": "smoke", "seed": 0, "source": "synthetic",
+        "settings": settings, "data_hash": data_hash, "started": "2026-01-01T00:00:00", "commit": "c0ffee",
+        "local_changes": True, "versions": {"python": "3.11"}, "cpu_count": 2, "minutes": 1.5,
+        "peak_memory_mb": 100.0, "timings": {},
+    }  # fmt: skip
+
+
+def episode(i, data_hash, task):
+    """Every third succeeds; one asks for a lute; the first is of a task that is known."""
+    query = "a lute" if i == 300 else f"{HOSTILE} {i}"
+    action = {"name": "search_product_by_query", "arguments": {"query": query, "n": 0}, "thought": HOSTILE}
+    step = {
+        "action": action,
+        "observation": {"text": HOSTILE, "products": []},
+        "error": HOSTILE,
+        "attempt": True,
+    }
+    ids = {"task_id": task.task_id if i == 0 else f"t{i % 200}", "user_id": "U1", "type": "search"}
+    grade = {"function_accuracy": 1.0, "result_official": 1.0, "result_final": float(i % 3 == 0), "steps": 1}
+    return {
+        "key": "k", **ids, "method": ("GRPO", HOSTILE)[i % 2], "model": "none", "params": {"data": data_hash},
+        "outcome": "scored", "message": "", "seconds": 0.1, "trajectory": {**ids, "steps": [step]},
+        "grade": {**grade, "attempts": 1, "grader_version": "1"}, "memory": None,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=120_000)
+        yield opened
+        opened.close()
+
+
+class Opened:
+    """A page, what it said and what it asked for."""
+
+    def __init__(self, browser, site, width, theme="light"):
+        self.site, self.said, self.asked = site, [], []
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+        self.page.set_default_timeout(120_000)
+        self.page.add_init_script("window.ran = []")
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def go(self, name):
+        self.page.goto((self.site / name).as_uri())
+        if name == "episodes.html":
+            self.page.wait_for_selector("body[data-ready]")
+        return self.page
+
+    def overflow(self):
+        """Pixels by which the page is wider than the window."""
+        return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.fixture
+def opened(browser, site, request):
+    opened = Opened(browser, site[0], *request.param)
+    yield opened
+    opened.page.close()
+    assert [url for url in opened.asked if not url.startswith(("file://", "data:"))] == []
+
+
+BOTH = pytest.mark.parametrize("opened", [(1280, "light"), (390, "dark")], indirect=True)
+WIDE = pytest.mark.parametrize("opened", [(1280,)], indirect=True)
+
+
+@needs_browser
+@BOTH
+def test_pages_fit_the_window_and_run_no_text_of_others(opened):
+    names = ["index.html", "papers.html", "04_puma.html", "episodes.html", "notebooks/04_puma.html"]
+    for name in names:
+        page = opened.go(name)
+        if name == "episodes.html":
+            page.locator("#found li").nth(1).get_by_role("button", name="left").click()
+            page.locator("#found li").nth(2).get_by_role("button", name="right").click()
+            page.wait_for_selector("#right .said")
+        assert opened.overflow() <= 0, name
+        assert page.evaluate("window.ran") == [], name
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
+        # The scripts that a notebook's output held were refused, and the browser says so.
+        harmless = re.compile("Content Security Policy") if name.startswith("notebooks") else re.compile("^$")
+        assert [text for text in opened.said if not harmless.search(text)] == [], name
+        opened.said.clear()
+
+
+@needs_browser
+@WIDE
+def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site):
+    page = opened.go("episodes.html")
+
+    def found():
+        return int(page.locator("#count").inner_text().split(" of ")[0])
+
+    assert found() == N_EPISODES
+    page.select_option("#outcomes", label=f"result 1 ({N_EPISODES // 3})")
+    assert found() == N_EPISODES // 3
+    page.select_option("#methods", label=f"GRPO ({N_EPISODES // 2})")
+    assert found() == N_EPISODES // 6
+    page.fill("#text", "LUTE")
+    page.wait_for_function("document.getElementById('found').children.length == 1")
+    page.get_by_role("button", name="left").click()
+    page.wait_for_selector("#left .said")
+    assert "a lute" in page.locator("#left").inner_text() and "n: 0" in page.locator("#left").inner_text()
+    page.locator("#left select").select_option(index=1)  # another episode of the same task
+    page.wait_for_selector("#right .said")
+    assert "</script><script>ran.push(1)" in page.locator("#right").inner_text()
+    page.reload()
+    page.wait_for_selector("#left .said")  # the address names both
+    assert page.locator("#right .said").count() > 0 and page.evaluate("window.ran") == []
+
+    page.fill("#text", site[1].instruction[-30:])
+    page.check("#whole")
+    page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
+
+
+def test_each_table_says_what_made_it(site):
+    page = (site[0] / "04_puma.html").read_text()
+    for fact in ("c0ffee", "with local changes", "--preset smoke", "synthetic, hash", "1.5 minutes", "rules"):
+        assert fact in page
+    assert "notebooks/04_puma.html" in page and 'files/04_table_5.csv"' in page
+    assert "secret" not in page
+    assert (site[0] / "files" / "04_table_5.csv").exists()
+
+
+def test_rows_of_ours_stand_beside_those_of_the_paper_and_look_different(site):
+    page = (site[0] / "papers.html").read_text()
+    assert page.count('<tr class="ours">') == page.count('<tr class="papers">') == 1
+    assert "Preset smoke" in page
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no results"):
+        report.build(tmp_path)
