@@ -19,7 +19,7 @@ ACTIONS: dict[Architecture, str] = {
     "occam": """\
 You see the whole page as a tree. What can be used has a number in brackets. Actions, one a step:
 click [12]                       follow a link, press a button, or choose an option by its number
-type [12] [text]                 write into a text field
+type [12] [text] [1]             write into a text field; [1] presses Enter, [0] does not
 go_back                          return to the page before
 note [text]                      keep something for later steps
 branch [plan]                    begin a new part of the plan
@@ -29,7 +29,7 @@ stop [answer]                    end the task; the answer may be empty where not
 You see what can be used on the page, each with its number in brackets, and the text between. Actions, up to
 three a step, in the order in which they are to be done:
 click [12]                       follow a link, press a button
-type [12] [text]                 write into a text field
+type [12] [text] [1]             write into a text field; [1] presses Enter, [0] does not
 select [12] [option]             choose an option of a list by its text
 go_to [address]                  open an address
 go_back                          return to the page before

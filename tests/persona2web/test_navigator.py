@@ -1,0 +1,61 @@
+"""Walking by rules from the observation text alone, on every kind of site, in both forms."""
+
+import pytest
+
+from pwagents.persona2web.actions import Visit
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.navigator import Navigator, Plan
+from pwagents.persona2web.page_text import read_page
+from pwagents.persona2web.session import succeeded
+from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.types import Goal
+
+SITES = make_sites(1)
+WEB = LocalWeb(SITES.values(), domains().values())
+# One sub-domain for each host, so that every skin of every template is walked.
+PLACES = {host: site.domains[i % len(site.domains)] for i, (host, site) in enumerate(SITES.items())}
+
+
+def walk(plan, architecture, steps=25):
+    session, driver = WEB.begin(), HtmlDriver(WEB)
+    driver.begin(session)
+    visit, navigator = Visit(driver, architecture), Navigator(plan, architecture)
+    for _ in range(steps):
+        move = navigator.next(visit.observe())
+        if not move.actions:
+            return session, move
+        for action in move.actions:
+            assert visit.act(action) == "" or action == "go_back"
+    return session, move
+
+
+@pytest.mark.parametrize("place", range(len(SITES)), ids=list(SITES))
+def test_a_plan_is_carried_out_on_every_site(place):
+    host = list(SITES)[place]
+    domain, architecture = domains()[PLACES[host]], ("occam", "indexed")[place % 2]
+    values = {facet.name: facet.values[-1] for facet in domain.facets[:2]}
+    operation = domain.operations[place % len(domain.operations)]
+    plan = Plan(host, domain, operation, values, one_by_one=place % 3 == 0)
+    session, move = walk(plan, architecture, steps=20 if architecture == "occam" else 25)
+    goal = Goal(domain=domain.name, host=host, operation=operation, stated=values, masked={})
+    assert succeeded(session, goal, SITES[host], move.answer)
+
+
+def test_it_gives_up_where_nothing_helps():
+    domain = domains()["flights"]
+    _, move = walk(Plan("nowhere.test", domain, "booking", {}), "occam")
+    assert not move.actions and not move.answer
+
+
+def test_pages_are_read_alike_in_both_forms():
+    driver = HtmlDriver(WEB)
+    driver.begin(WEB.begin(), "http://wayfarely.test/search?in=flights")
+    occam, indexed = (read_page(Visit(driver, form).observe()) for form in ("occam", "indexed"))
+    assert occam.host == indexed.host == "wayfarely.test" and occam.params == indexed.params == {
+        "in": "flights"
+    }
+    for role in ("link", "button", "radio"):
+        rows = [[(x.number, x.name, x.on) for x in page.lines if x.role == role] for page in (occam, indexed)]
+        assert rows[0] == rows[1] != []
