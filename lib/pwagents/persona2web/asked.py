@@ -77,7 +77,7 @@ def asked(task: OfficialTask) -> Asked:
 
 
 def report(tasks: Sequence[OfficialTask]) -> pd.DataFrame:
-    """How many of the tasks ask for what: columns ``what``, ``of which`` and ``tasks``, most frequent first."""
+    """How many of the tasks ask for what: columns ``what``, ``of which``, ``tasks``, most frequent first."""
     found = [asked(task) for task in tasks]
     parts = {
         "operation": [each.operation for each in found],

@@ -2,7 +2,7 @@
 
 Task files stand in ``personalization_1``, ``_2`` and ``_3``, one a task and level, named
 ``<User>_<A, B or C><suffix>.json``. A suffix of 1 means level 2, 2 means level 1, 3 means level 0. Histories
-are ``memory_bank/<User>.json``; a pickle ``cache/<User>_1024_memories.pkl`` holds records and their embeddings.
+are ``memory_bank/<User>.json``; a pickle ``cache/<User>_1024_memories.pkl`` holds records with embeddings.
 The truth (preferences, goals) was not released, so official tasks are :class:`OfficialTask`, which has none.
 """
 
