@@ -1,6 +1,6 @@
 """The driver that needs no browser: it reads pages from their HTML and follows links and forms itself.
 
-It calls the local web in process, ten times as fast as Chromium and more, and gives the same observations.
+It calls the local web in process, faster than Chromium, and gives the same observations.
 """
 
 from urllib.parse import parse_qsl, quote_plus, urljoin, urlsplit
