@@ -111,11 +111,12 @@ def test_an_endpoint_that_is_gone_is_told_in_one_line(play):
 
 def test_a_chat_model_plays_by_a_method_and_its_cost_is_a_column(play, chat_server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with chat_server() as server:
-        players = {"base_url": server.url, "user": "none"}
-        done = play("openai:gpt-4o-mini", method="ReAct", track="single_turn", tasks=2, players=players)
-        assert done.name == "ReAct, gpt-4o-mini" and server.calls
-        again = play("replay:gpt-4o-mini", method="ReAct", track="single_turn", tasks=2, players=players)
+    server = chat_server()
+    options = {"method": "ReAct", "track": "single_turn", "tasks": 2}
+    options["players"] = {"base_url": server.url, "user": "none"}
+    done = play("openai:gpt-4o-mini", **options)
+    assert done.name == "ReAct, gpt-4o-mini" and server.calls
+    again = play("replay:gpt-4o-mini", **options)
     assert done.table.loc[done.name, (COST, "prompt tokens")] > 0
     assert done.table.loc[done.name, (COST, "US dollars")] > 0
     assert again.table.equals(done.table)
@@ -163,7 +164,7 @@ def test_calls_that_could_not_be_carried_out_are_told(play):
         ({"agent": patient, "track": "both"}, "track is 'both'; expected one of single_turn, multi_turn"),
         ({"agent": patient, "preset": "big"}, "preset: found 'big'"),
         ({"agent": patient, "tasks": -1}, "tasks: found -1; expected a number"),
-        ({"agent": patient, "plya": {}}, "found setting 'plya'; expected play"),
+        ({"agent": patient, "plya": {"max_tasks": 5}}, "found setting 'plya'; expected play"),
         ({"agent": "offline", "method": "Magic"}, "method: found 'Magic'; expected one of No memory"),
         (
             {"agent": "offline", "method": "ChatShop", "track": "single_turn"},
