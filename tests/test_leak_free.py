@@ -220,7 +220,7 @@ def test_floors_know_no_future(benchmark, embedder):
             shown.append(text)
             return 0.0
 
-        def encode(self, texts):
+        def encode(self, texts, show_progress=False):
             return None
 
     rows = bounds.review_bounds(benchmark, Spy(), tasks, seed=0)

@@ -85,7 +85,7 @@ def plain_minilm():
 def mean_of_tokens(text):
     tokenizer, model = plain_minilm()
     with torch.inference_mode():
-        return model(**tokenizer(text, truncation=True, max_length=256, return_tensors="pt"))[0][0].mean(0)
+        return model(**tokenizer(text, truncation=True, max_length=512, return_tensors="pt"))[0][0].mean(0)
 
 
 def cosine(text, other):
