@@ -1,0 +1,127 @@
+"""Oracle, chance and the offline agent on the local web, kept and scored by the project's runner."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from pwagents.persona2web.asked_user import answers_of
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
+from pwagents.persona2web.runs import Condition, run_condition, scores_frame
+
+from .worlds import make_world, readers
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world()
+
+
+@pytest.fixture(scope="module")
+def trained(world):
+    return readers(world)
+
+
+def play(world, condition, agent_of, store, method="m", **options):
+    records = run_condition(
+        world, condition, agent_of, [HtmlDriver(world.web)], store, method=method, **options
+    )
+    return scores_frame(records, world)
+
+
+def never(task):
+    raise AssertionError(f"{task.task_id} was played again")
+
+
+@pytest.mark.parametrize("architecture", ["occam", "indexed"])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_oracle_solves_every_task(world, architecture, level, tmp_path):
+    condition = Condition(architecture, "pre_execution", level)
+    oracle = Oracle(world.truth("implicit"), architecture, "pre_execution")
+    frame = play(world, condition, lambda task: oracle.for_task(task, level), tmp_path / "runs.jsonl")
+    assert (frame["success"] == 1).all() and (frame["outcome"] == "scored").all()
+
+
+def test_the_offline_agent_lies_between_no_history_and_the_oracle(world, trained, tmp_path):
+    means = {}
+    for scheme in ("none", "on_demand", "pre_execution"):
+        condition = Condition("indexed", scheme)
+        agents = {user: OfflineAgent(reader, "indexed", scheme) for user, reader in trained.items()}
+        frame = play(
+            world, condition, lambda task, agents=agents: agents[task.user_id], tmp_path / "runs", scheme
+        )
+        means[scheme] = frame[["p_avg", "intent", "success"]].mean()
+        assert (frame["steps"] <= 25).all() and (frame["looks"] > 0).all() == (scheme != "none")
+    assert means["none"]["success"] == 0
+    for scheme in ("on_demand", "pre_execution"):
+        assert means["none"]["p_avg"] < means[scheme]["p_avg"] < 1
+
+
+def test_guesses_find_nothing_in_the_history(world, tmp_path):
+    frame = play(world, Condition("occam", "none"), lambda task: Guesser("occam", 0), tmp_path / "runs")
+    assert (frame["website_retrieval"] == 0).all() and (frame["success"] == 0).all()
+
+
+def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path):
+    condition, store = Condition("occam", "none"), tmp_path / "runs"
+    first = play(world, condition, lambda task: Guesser("occam", 0), store)
+    again = play(world, condition, never, store, stored_runs_only=True)
+    assert first.equals(again) and play(world, condition, never, store).equals(first)
+    for changed in (
+        replace(condition, level=1),
+        replace(condition, faults=0.5),
+        replace(condition, sample=1),
+    ):
+        with pytest.raises(RuntimeError, match="played again"):
+            play(world, changed, never, store)
+
+
+def test_failing_pages_are_counted_apart_and_the_agent_tries_again(world, tmp_path):
+    condition = Condition("indexed", "pre_execution", faults=0.2)
+    oracle = Oracle(world.truth("implicit"), "indexed", "pre_execution")
+    frame = play(world, condition, lambda task: oracle.for_task(task, 2), tmp_path / "runs")
+    calm = play(
+        world, replace(condition, faults=0.0), lambda task: oracle.for_task(task, 2), tmp_path / "runs"
+    )
+    assert frame["fault"].mean() > 0.5 and (calm["fault"] == 0).all()
+    assert 0 < frame["success"].mean() <= 1
+    lost = frame[frame["intent"] < 1]
+    assert (lost["fault"] == 1).all()
+
+
+def test_two_runs_give_the_same_trajectories(world, trained, tmp_path):
+    condition = Condition("occam", "on_demand", faults=0.1)
+    agents = {user: OfflineAgent(reader, "occam", "on_demand") for user, reader in trained.items()}
+    stores = [tmp_path / "a", tmp_path / "b"]
+    a, b = (
+        run_condition(world, condition, lambda t: agents[t.user_id], [HtmlDriver(world.web)], s, method="m")
+        for s in stores
+    )
+    assert [record.trajectory for record in a] == [record.trajectory for record in b]
+
+
+def test_a_profile_that_states_preferences_is_read_better_than_a_history(world, trained, tmp_path):
+    agents = {user: OfflineAgent(reader, "indexed", "pre_execution") for user, reader in trained.items()}
+    found = {
+        memory: play(
+            world,
+            Condition("indexed", "pre_execution", memory=memory),
+            lambda t: agents[t.user_id],
+            tmp_path / "r",
+        )[["p_pref", "p_avg"]].mean()
+        for memory in ("explicit", "implicit", "recency")
+    }
+    for measure, worse in product(["p_avg"], ["implicit", "recency"]):
+        assert found["explicit"][measure] > found[worse][measure]
+
+
+def test_a_user_who_may_be_asked_makes_up_for_a_history(world, trained, tmp_path):
+    asking = replace(world, ask=answers_of)
+    agents = {user: OfflineAgent(reader, "indexed", "none") for user, reader in trained.items()}
+    silent, answered = (
+        play(each, Condition("indexed", "none"), lambda t: agents[t.user_id], tmp_path / "runs")
+        for each in (world, asking)
+    )
+    assert answered["reached"].mean() == 1 > silent["reached"].mean()
+    assert (answered["success"] == 0).all()  # nothing was found in the history

@@ -1,0 +1,44 @@
+"""A small world for tests: few users, the whole web, and an embedder without a model."""
+
+import re
+import zlib
+
+import numpy as np
+
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.history import make_histories
+from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.reader import Reader
+from pwagents.persona2web.runs import World
+from pwagents.persona2web.settings import HistorySettings, QuerySettings
+from pwagents.persona2web.sites import LocalWeb
+
+
+class Words:
+    """Embeds a text as the words it holds: near where words are shared."""
+
+    def encode(self, texts):
+        rows = np.zeros((len(texts), 384), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in re.findall(r"\w+", text.lower()):
+                row[zlib.crc32(word.encode()) % 384] += 1
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+def make_world(n_users=4, tasks_per_user=2, records=600):
+    """Users of both groups of phrases, two tasks each."""
+    histories = make_histories(HistorySettings(n_users=n_users, records=records, n_domains=4), seed=3)
+    sites = make_sites(3)
+    tasks = make_tasks(histories, sites, QuerySettings(tasks_per_user=tasks_per_user), seed=3)
+    return World(histories, tasks, LocalWeb(sites.values(), domains().values()), Words(), data="test")
+
+
+def readers(world):
+    """By user, a reader that was trained on the users of the other group."""
+    groups = {user: history.person.group for user, history in world.histories.items()}
+    trained = {
+        group: Reader([world.histories[user] for user in groups if groups[user] != group], world.embedder)
+        for group in set(groups.values())
+    }
+    return {user: trained[group] for user, group in groups.items()}
