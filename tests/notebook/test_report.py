@@ -151,12 +151,13 @@ def opened(browser, site, request):
     assert [url for url in opened.asked if not url.startswith(("file://", "data:"))] == []
 
 
-BOTH = pytest.mark.parametrize("opened", [(1280, "light"), (390, "dark")], indirect=True)
+WINDOWS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
+ALL = pytest.mark.parametrize("opened", WINDOWS, indirect=True)
 WIDE = pytest.mark.parametrize("opened", [(1280,)], indirect=True)
 
 
 @needs_browser
-@BOTH
+@ALL
 def test_pages_fit_the_window_and_run_no_text_of_others(opened):
     names = ["index.html", "papers.html", "04_puma.html", "episodes.html", "notebooks/04_puma.html"]
     for name in names:
@@ -164,16 +165,15 @@ def test_pages_fit_the_window_and_run_no_text_of_others(opened):
         if name == "episodes.html":
             page.locator("#found li").nth(1).get_by_role("button", name="left").click()
             page.locator("#found li").nth(2).get_by_role("button", name="right").click()
-            page.wait_for_selector("#right div.said")
+            page.wait_for_selector("#right .agent")
         assert opened.overflow() <= 0, name
         assert page.evaluate("window.ran") == [], name
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         assert (max(map(int, re.findall(r"\d+", background))) < 60) == dark
-        # The scripts of a notebook's output were refused, its image "x" is not there: the browser says so.
-        refused = "Content Security Policy|ERR_FILE_NOT_FOUND" if name.startswith("notebooks") else "^$"
-        harmless = re.compile(refused)
-        assert [text for text in opened.said if not harmless.search(text)] == [], name
+        # Of scripts and a missing image in a notebook's output, the browser says that it refused them.
+        refused = r"Content Security Policy|ERR_FILE_NOT_FOUND" if name.startswith("notebooks") else "^$"
+        assert [text for text in opened.said if not re.search(refused, text)] == [], name
         opened.said.clear()
 
 
@@ -193,14 +193,14 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
     page.fill("#text", "LUTE")
     page.wait_for_function("document.getElementById('found').children.length == 1")
     page.get_by_role("button", name="left").click()
-    page.wait_for_selector("#left div.said")
+    page.wait_for_selector("#left .agent")
     assert "a lute" in page.locator("#left").inner_text() and "n: 0" in page.locator("#left").inner_text()
     page.locator("#left select").select_option(index=1)  # another episode of the same task
-    page.wait_for_selector("#right div.said")
+    page.wait_for_selector("#right .agent")
     assert "</script><script>ran.push(1)" in page.locator("#right").inner_text()
     page.reload()
-    page.wait_for_selector("#left div.said")  # the address names both
-    assert page.locator("#right .said").count() > 0 and page.evaluate("window.ran") == []
+    page.wait_for_selector("#left .agent")  # the address names both
+    assert page.locator("#right .agent").count() > 0 and page.evaluate("window.ran") == []
 
     page.fill("#text", site[1].instruction[-30:])
     page.check("#whole")
