@@ -74,6 +74,10 @@ def write_notebook(path):
         nbformat.v4.new_output("display_data", {"text/html": shown}),
         nbformat.v4.new_output("display_data", {"text/html": PRINTABLE}),  # worse than any of ours
         nbformat.v4.new_output("stream", text=PRINTABLE),
+        nbformat.v4.new_output(
+            "display_data",
+            {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "100% of a bar"},
+        ),
     ]
     cells = [nbformat.v4.new_markdown_cell("# 04"), nbformat.v4.new_code_cell("x = 1", outputs=outputs)]
     path.parent.mkdir()
@@ -220,6 +224,11 @@ def test_rows_of_ours_stand_beside_those_of_the_paper_and_look_different(site):
     page = (site[0] / "papers.html").read_text()
     assert page.count('<tr class="ours">') == page.count('<tr class="papers">') == 1
     assert "Preset smoke" in page
+
+
+def test_a_widget_in_an_executed_notebook_is_shown_as_text(site):
+    page = (site[0] / "notebooks" / "04_puma.html").read_text()
+    assert "100% of a bar" in page and "widget" not in page
 
 
 def test_a_folder_without_results_is_refused(tmp_path):

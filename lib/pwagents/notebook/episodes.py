@@ -48,7 +48,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
                 number("runs", run),
                 number("methods", record.get("method", "role-play")),
                 number("models", record.get("model", "")),
-                number("settings", json.dumps(record.get("params", {}), indent=1)),
+                number("settings", json.dumps(record.get("params", {}))),
                 number("types", record.get("type") or trajectory.get("type") or "other"),
                 number("outcomes", _outcome(record, grade)),
                 record["task_id"],

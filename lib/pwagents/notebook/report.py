@@ -35,6 +35,7 @@ HEADLINES = (
     ("Does training by reward add to it?", "06_results", "06_results"),
     ("Is that more than the chance of a seed?", "07_seeds", "07_seeds"),
 )
+_SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets
 _IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
 
@@ -131,10 +132,16 @@ def _executed(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
     import nbformat
     from nbconvert import HTMLExporter
     from pygments.formatters import HtmlFormatter
+    from traitlets.config import Config
 
     text = without_passwords(notebook.executed.read_text("utf-8"))
     # The template without a page around it: that one asks the network for scripts.
-    body, _ = HTMLExporter(template_name="basic").from_notebook_node(nbformat.reads(text, as_version=4))
+    exporter = HTMLExporter(
+        config=Config({"NbConvertBase": {"display_data_priority": _SHOWN}}), template_name="basic"
+    )
+    executed = nbformat.reads(text, as_version=4)
+    executed.metadata.pop("widgets", None)
+    body, _ = exporter.from_notebook_node(executed)
     n_images = 0
 
     def image(found: re.Match) -> str:
