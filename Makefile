@@ -1,4 +1,4 @@
-# Everything from a fresh clone (Linux, Python 3.11.5 or newer):
+# Everything from a fresh clone (Linux, Python 3.11 or newer):
 #   make reproduce     the tables and figures of notebooks 01 to 06
 #   make test          the tests
 # `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
@@ -129,7 +129,7 @@ TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 # .unfinished behind and is begun anew; the stamp is the last thing made. Chromium, for notebook 09 and some tests,
 # is brought where the system has none; where that fails, all else goes on without it.
 $(VENV)/.ready: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5))' || { echo "Python 3.11.5 or newer is \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is \
 	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@! test -d $(VENV)/conda-meta || { echo "$(VENV) is a conda environment: add READY= to use it as it is" \
 	>&2; exit 1; }
@@ -152,6 +152,6 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 OWN_TO_TORCH := torch|triton|nvidia-|cuda-
 lock: $(READY) ## write requirements.lock again after a change of pyproject.toml
 	@cp requirements.lock $(VENV)/lock
-	@$(or $(UV),$(VENV)/bin/uv) pip compile --quiet --universal --python-version 3.11.5 --extra dev --generate-hashes \
+	@$(or $(UV),$(VENV)/bin/uv) pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url -o $(VENV)/lock pyproject.toml
 	@awk '/^[a-z]/ { kept = !/^($(OWN_TO_TORCH))/ } kept' $(VENV)/lock > requirements.lock
