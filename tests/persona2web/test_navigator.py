@@ -43,6 +43,14 @@ def test_a_plan_is_carried_out_on_every_site(place):
     assert succeeded(session, goal, SITES[host], move.answer)
 
 
+@pytest.mark.parametrize("host", [host for host, site in SITES.items() if site.skin == "steps"])
+def test_one_filter_at_a_time_is_set_on_whichever_page_of_a_form_it_stands(host):
+    domain = domains()[PLACES[host]]
+    values = {facet.name: facet.values[0] for facet in (domain.facets[-1], domain.facets[0])}
+    session, _ = walk(Plan(host, domain, "search", values, one_by_one=True), "indexed")
+    assert session.log[-1].applied == values
+
+
 def test_it_gives_up_where_nothing_helps():
     domain = domains()["flights"]
     _, move = walk(Plan("nowhere.test", domain, "booking", {}), "occam")

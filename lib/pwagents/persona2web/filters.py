@@ -6,6 +6,7 @@ A site calls facets what it likes (``Site.labels``) and its forms name their fie
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 from pwagents.persona2web.domains import item_fits, value_text
 from pwagents.persona2web.types import Domain, Facet, Item, Site, Value
@@ -46,6 +47,12 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")
 
 
+def address(path: str, params: Mapping[str, str]) -> str:
+    """A path with parameters, empty ones left out."""
+    text = urlencode({name: value for name, value in params.items() if value})
+    return f"{path}?{text}" if text else path
+
+
 def read_query(params: Mapping[str, str], site: Site, domains: list[Domain]) -> Query:
     """What the parameters of a request ask for; unknown parameters are ignored.
 
@@ -72,6 +79,20 @@ def read_query(params: Mapping[str, str], site: Site, domains: list[Domain]) -> 
     if not (page.isascii() and page.isdigit() and 1 <= int(page[:6]) < 1000):
         raise BadRequest("There is no such page of results.")
     return Query(domain, words, applied, sort, int(page[:6]))
+
+
+def params_of(site: Site, query: Query) -> dict[str, str]:
+    """The parameters that :func:`read_query` makes ``query`` of, but for the page."""
+    applied = {
+        field_of(site, facet): value_text(query.applied[facet.name])
+        for facet in (query.domain.facets if query.domain else ())
+        if facet.name in query.applied
+    }
+    return {
+        "in": slug(query.domain.name) if query.domain else "",
+        "q": query.words,
+        "sort": query.sort,
+    } | applied
 
 
 def read_department(name: str, domains: list[Domain]) -> Domain | None:

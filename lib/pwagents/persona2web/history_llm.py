@@ -7,24 +7,22 @@ not released. Times, ids and noise are drawn here, from a seed: models repeat th
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from pwagents.agents.replies import parse_arguments
-from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
+from pwagents.llm.chat import ChatModel
 from pwagents.persona2web.domains import domains, value_text
 from pwagents.persona2web.history import NOW, History, Shown
+from pwagents.persona2web.history_replies import Read, Result, ask_objects, prompt
 from pwagents.persona2web.people import WEBSITE, Person, values_of
 from pwagents.persona2web.settings import HistorySettings
 from pwagents.persona2web.types import BrowsingEvent, EventType, Value
-from pwagents.project import read_yaml
 from pwagents.schema import Record, Text
 from pwagents.seeds import rng
 
-_SAMPLING = {"temperature": 1.0, "max_tokens": 1500}
 _SEEDS = 20  # at once
 _ACTIONS = 4  # of a seed, about
 _HOUR = 60 * 60 * 1000
@@ -52,9 +50,6 @@ class _ActionsReply(Record):
     records: Annotated[tuple[_Action, ...], Field(min_length=1, max_length=12)]
 
 
-Result = TypeVar("Result")
-
-
 class LlmHistorian:
     """Writes histories with a language model.
 
@@ -77,15 +72,16 @@ class LlmHistorian:
         """
         people = self._people()
         seeds = self._event_seeds(people)
+        types = ", ".join(EventType.__args__)
         prompts = [
-            _prompt("records", **_told(person, domain), seed=seed, types=_types())
+            prompt("records", **_told(person, domain), seed=seed, types=types)
             for person, domain, seed in seeds
         ]
-        replies = self._ask(prompts, _reader(_ActionsReply), "histories: records")
+        replies = self._ask(prompts, [_actions] * len(seeds), "histories: records")
         found: dict[str, list[tuple[str, tuple[_Action, ...]]]] = {person.user_id: [] for person in people}
-        for (person, domain, _), reply in zip(seeds, replies, strict=True):
-            if reply:
-                found[person.user_id].append((domain, reply.records))
+        for (person, domain, _), actions in zip(seeds, replies, strict=True):
+            if actions:
+                found[person.user_id].append((domain, actions))
         return {
             person.user_id: self._history(person, found[person.user_id])
             for person in people
@@ -95,12 +91,13 @@ class LlmHistorian:
     def _people(self) -> list[Person]:
         """The first two stages: who the users are, and what they prefer."""
         n = self.settings.n_domains
-        prompt = _prompt("person", n=n, domains=", ".join(domains()))
-        drawn = self._ask([prompt] * self.settings.n_users, lambda data: _person(data, n), "histories: users")
+        prompts = [prompt("person", n=n, domains=", ".join(domains()))] * self.settings.n_users
+        reads = [lambda data: _person(data, n)] * self.settings.n_users
+        drawn = self._ask(prompts, reads, "histories: users")
         people = {person.user_id: person for person in drawn if person}
         asked = [(person, domain) for person in people.values() for domain in person.domains]
         prompts = [
-            _prompt(
+            prompt(
                 "wants",
                 person=_who(person),
                 item=domains()[domain].item,
@@ -108,10 +105,9 @@ class LlmHistorian:
             )
             for person, domain in asked
         ]
-        readers = [lambda data, name=domain: _wants(data, name) for _, domain in asked]
-        for (person, _), wants in zip(
-            asked, self._ask(prompts, readers, "histories: preferences"), strict=True
-        ):
+        reads = [lambda data, name=domain: _wants(data, name) for _, domain in asked]
+        replies = self._ask(prompts, reads, "histories: preferences")
+        for (person, _), wants in zip(asked, replies, strict=True):
             person.wants.update(wants or {})
         return [_with_known_domains(person) for person in people.values() if person.wants]
 
@@ -125,13 +121,13 @@ class LlmHistorian:
                 while left > 0:
                     n, left = min(left, _SEEDS), left - _SEEDS
                     frequency: Literal["high", "low"] = "high" if often else "low"
-                    prompts.append(_prompt("seeds", **_told(person, domain), n=n, frequency=frequency))
+                    prompts.append(prompt("seeds", **_told(person, domain), n=n, frequency=frequency))
                     asked.append((person, domain))
-        replies = self._ask(prompts, _reader(_SeedsReply), "histories: events")
+        replies = self._ask(prompts, [_seeds] * len(asked), "histories: events")
         return [
             (person, domain, seed)
-            for (person, domain), reply in zip(asked, replies, strict=True)
-            for seed in (reply.seeds if reply else ())
+            for (person, domain), seeds in zip(asked, replies, strict=True)
+            for seed in seeds or ()
         ]
 
     def _history(self, person: Person, events: Sequence[tuple[str, tuple[_Action, ...]]]) -> History:
@@ -181,58 +177,16 @@ class LlmHistorian:
         text = f"cancelled: {action.object}" if noise else action.object
         return {"timestamp": time, "type": action.type, "object": text, "website": host}, shown
 
-    def _ask(
-        self,
-        prompts: Sequence[str],
-        read: Callable[[dict[str, Any]], Result] | Sequence[Callable[[dict[str, Any]], Result]],
-        what: str,
-    ) -> list[Result | None]:
-        """What the replies say; of equal prompts, each gets another sample. ``read`` raises ValueError."""
-        readers = [read] * len(prompts) if callable(read) else read
-        requests = [
-            _request([_user(prompt)], sample)
-            for prompt, sample in zip(prompts, _samples(prompts), strict=True)
-        ]
-        replies = ask_all(self.model, requests, what)
-        results = [_read(reply, reader) for reply, reader in zip(replies, readers, strict=True)]
-        again = [i for i, (_, problem) in enumerate(results) if problem and replies[i] is not None]
-        repairs = [
-            _request(
-                [
-                    *requests[i].messages,
-                    {"role": "assistant", "content": replies[i].text},
-                    _user(_prompt("repair", problem=results[i][1])),
-                ],
-                requests[i].sample,
-            )
-            for i in again
-        ]
-        for i, reply in zip(again, ask_all(self.model, repairs, what), strict=True):
-            results[i] = _read(reply, readers[i])
-            self.failures["unusable" if results[i][1] else "repaired"] += 1
-        self.failures["refused"] += sum(reply is None for reply in replies)
-        return [result for result, _ in results]
+    def _ask(self, prompts: Sequence[str], reads: Sequence[Read], what: str) -> list[Result | None]:
+        return ask_objects(self.model, prompts, reads, what, self.failures)
 
 
-def _read(reply: Reply | None, read: Callable[[dict[str, Any]], Result]) -> tuple[Result | None, str]:
-    """What a reply says, and what is wrong with it in one line."""
-    if reply is None:
-        return None, "refused"
-    text = reply.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    data, mistake = parse_arguments(text)
-    if mistake:
-        return None, mistake
-    try:
-        return read(data), ""
-    except ValidationError as error:
-        first = error.errors()[0]
-        return None, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    except ValueError as error:
-        return None, str(error)
+def _seeds(data: dict[str, Any]) -> tuple[str, ...]:
+    return _SeedsReply(**data).seeds
 
 
-def _reader(kind: type[Result]) -> Callable[[dict[str, Any]], Result]:
-    return lambda data: kind(**data)
+def _actions(data: dict[str, Any]) -> tuple[_Action, ...]:
+    return _ActionsReply(**data).records
 
 
 def _person(data: dict[str, Any], n: int) -> Person:
@@ -277,10 +231,6 @@ def _options(domain: str) -> dict[str, list[str]]:
     return {name: [value_text(value) for value in values_of(domain, name)] for name in names}
 
 
-def _prompt(name: str, **filled: Any) -> str:
-    return read_yaml("pwagents.persona2web", "history_prompts.yaml")[name].format(**filled)
-
-
 def _told(person: Person, domain: str) -> dict[str, str]:
     wants = {name: value_text(value) for (each, name), value in person.wants.items() if each == domain}
     return {"person": _who(person), "item": domains()[domain].item, "wants": json.dumps(wants)}
@@ -288,25 +238,3 @@ def _told(person: Person, domain: str) -> dict[str, str]:
 
 def _who(person: Person) -> str:
     return f"{person.user_id.replace('_', ' ')}, {person.age}, {person.occupation}."
-
-
-def _types() -> str:
-    return ", ".join(EventType.__args__)
-
-
-def _user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def _request(messages: Sequence[Message], sample: int) -> Request:
-    return Request(messages=tuple(messages), sampling=_SAMPLING, sample=sample)
-
-
-def _samples(prompts: Sequence[str]) -> list[int]:
-    """For each prompt, how many equal ones came before it."""
-    seen: Counter[str] = Counter()
-    samples = []
-    for prompt in prompts:
-        samples.append(seen[prompt])
-        seen[prompt] += 1
-    return samples

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pwagents.persona2web.domains import names_value
-from pwagents.persona2web.types import Level, Preference, Request, Value, WebTask, WebTrajectory
+from pwagents.persona2web.types import Goal, Level, Preference, Request, Value, WebTask, WebTrajectory
 from pwagents.schema import Record
 
 Score = Literal[0.0, 0.5, 1.0]
@@ -63,22 +63,40 @@ class Truth:
         return cls({(p.user_id, p.domain, p.facet): frozenset(p.support) for p in preferences})
 
 
-def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth) -> Scores:
-    """The programmatic judge: retrieval by ids, utilization by the log, intent by the session's state."""
+def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth, view: View = "reasoning_aware") -> Scores:
+    """The programmatic judge: retrieval by ids, utilization by the log, intent by the session's state.
+
+    Args:
+        view: what of it the judge may look at. reasoning_aware: all, which is the truth; action_wise: not
+            what was found in the history; outcome: the last page's host and the session's state alone.
+    """
     goal, level = task.goal, trajectory.level
+    if view == "outcome":
+        return _outcome(goal, trajectory)
     found = {event for step in trajectory.steps if step.kind == "memory" for event in step.retrieved}
 
     def retrieval(facets: Sequence[str]) -> Score:
         keys = [(task.user_id, goal.domain, facet) for facet in facets]
         return overall([support_score(found, truth.support.get(key, frozenset())) for key in keys])
 
-    looked_for = wanted_from_history(task, level)
+    looked_for = wanted_from_history(task, level) if view == "reasoning_aware" else set()
     return Scores(
         website_retrieval=retrieval([WEBSITE]) if WEBSITE in looked_for else None,
         website_utilization=website_score(trajectory.requests, goal.host),
         preference_retrieval=retrieval(list(goal.masked)) if set(goal.masked) & looked_for else None,
         preference_utilization=preference_score(trajectory.requests, goal.masked),
         intent=intent_score(task, trajectory),
+        reached=trajectory.reached,
+    )
+
+
+def _outcome(goal: Goal, trajectory: WebTrajectory) -> Scores:
+    """What the end alone gives away: an item that merely happens to fit counts as a preference used."""
+    ended_there = bool(trajectory.requests) and trajectory.requests[-1].host == goal.host
+    return Scores(
+        website_utilization=float(ended_there),
+        preference_utilization=float(trajectory.reached),
+        intent=float(trajectory.intended),
         reached=trajectory.reached,
     )
 

@@ -146,7 +146,7 @@ class Navigator:
                 actions.append(action)
         submit = page.find("button", _SUBMIT)
         if (seen or page.path == "/choose") and submit:
-            if not missing or self.plan.one_by_one:
+            if not missing or (self.plan.one_by_one and seen):
                 submit = page.find("button", "Show results$") or submit
             actions.append(f"click [{submit.number}]")
             reasons = reasons or ["I send my choices."]

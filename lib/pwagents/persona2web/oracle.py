@@ -5,9 +5,10 @@ It acts through a driver as agents do, one action a step, but reads the page's t
 
 from pwagents.persona2web.domains import facet_of
 from pwagents.persona2web.driver import Driver
+from pwagents.persona2web.facet_text import wish_text
 from pwagents.persona2web.filters import Query, find
 from pwagents.persona2web.page import Node
-from pwagents.persona2web.pages import looks, wish_text
+from pwagents.persona2web.pages import looks
 from pwagents.persona2web.session import COMPARED
 from pwagents.persona2web.types import Domain, Goal, Item, Site
 

@@ -5,33 +5,32 @@ beside, above or behind a link to the results, step by step, or one tab at a tim
 labels of facets.
 """
 
-import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pwagents.persona2web.domains import value_text
+from pwagents.persona2web.facet_text import facts_of, filters_of
 from pwagents.persona2web.filters import (
     PAGE_SIZE,
     RESERVED,
     BadRequest,
     Query,
+    address,
     field_of,
+    params_of,
     slug,
     sortable,
 )
-from pwagents.persona2web.types import Domain, Facet, Item, Site, Value
+from pwagents.persona2web.types import Domain, Item, Site
 from pwagents.project import read_yaml
 
 SKINS = ("sidebar", "topbar", "drawer", "steps", "tabs")
 PALETTES, PICTURES = 9, 10  # of style.css
 A_STEP = 2  # facets on one page of the skin "steps"
-FEATURED = 6  # items on a home page
 
 
 @cache
@@ -62,12 +61,6 @@ def _jinja() -> Environment:
     return jinja
 
 
-def address(path: str, params: Mapping[str, str]) -> str:
-    """A path with parameters, empty ones left out."""
-    text = urlencode({name: value for name, value in params.items() if value})
-    return f"{path}?{text}" if text else path
-
-
 def check_site(site: Site, domains: list[Domain]) -> None:
     """Refuse a site that these pages cannot show.
 
@@ -84,78 +77,6 @@ def check_site(site: Site, domains: list[Domain]) -> None:
         fields = [field_of(site, facet) for facet in domain.facets]
         if len(set(fields)) < len(fields) or RESERVED & set(fields) or "" in fields:
             raise ValueError(f"site {site.host}, {domain.name}: labels {fields} are not different words")
-
-
-# --- values as visitors read them ------------------------------------------------------------------------
-
-
-def _measure(facet: Facet, value: Value) -> str:
-    """A value with its unit: "$45", "4.5 stars", "14:30"."""
-    if facet.kind == "window":
-        return f"{int(value):02d}:{round(value % 1 * 60):02d}"
-    if isinstance(value, str):
-        return value
-    before, after = re.search(r"(\$?)\{\} ?(stars|minutes)?", facet.stated).groups("")
-    number = f"{value:,.2f}" if before and value % 1 else f"{value:,g}"
-    return f"{before}{number} {after}".rstrip()
-
-
-def wish_text(facet: Facet, value: Value) -> str:
-    """How a filter shows a choice: "Up to $45", "4 stars or more", "morning"."""
-    if isinstance(value, str):
-        return value
-    text = _measure(facet, value)
-    return f"Up to {text}" if facet.kind == "cap" else f"{text} or more"
-
-
-def _facts(site: Site, domain: Domain, item: Item) -> list[tuple[str, str]]:
-    return [(site.labels[facet.name], _measure(facet, item.values[facet.name])) for facet in domain.facets]
-
-
-def _filters(site: Site, query: Query) -> list[dict]:
-    """Each facet of a department with its choices; ``href`` leads to the results with that choice as well."""
-    kept, filters = _params(site, query), []
-    for facet in query.domain.facets if query.domain else ():
-        name, chosen = field_of(site, facet), query.applied.get(facet.name)
-        options = [
-            {
-                "value": value_text(value),
-                "text": wish_text(facet, value),
-                "chosen": value == chosen,
-                "href": address("/search", kept | {"open": name, name: value_text(value)}),
-            }
-            for value in facet.values
-        ]
-        filters.append(
-            {
-                "name": name,
-                "label": site.labels[facet.name],
-                "kind": facet.kind,
-                "options": options,
-                "chosen": "" if chosen is None else value_text(chosen),
-                "text": "" if chosen is None else wish_text(facet, chosen),
-                "without": address("/search", kept | {name: ""}),
-                "open": address("/search", kept | {"open": name}),
-            }
-        )
-    return filters
-
-
-def _params(site: Site, query: Query) -> dict[str, str]:
-    """The parameters that make ``query``, but for the page."""
-    applied = {
-        field_of(site, facet): value_text(query.applied[facet.name])
-        for facet in (query.domain.facets if query.domain else ())
-        if facet.name in query.applied
-    }
-    return {
-        "in": slug(query.domain.name) if query.domain else "",
-        "q": query.words,
-        "sort": query.sort,
-    } | applied
-
-
-# --- pages -----------------------------------------------------------------------------------------------
 
 
 def _render(name: str, site: Site | None, session, suffix: str, **values) -> str:
@@ -186,7 +107,7 @@ def _day(now: int) -> str:
 
 def _page(name: str, visit, **values) -> str:
     def facts(item: Item) -> list[tuple[str, str]]:
-        return _facts(visit.site, visit.domain_of(item), item)
+        return facts_of(visit.site, visit.domain_of(item), item)
 
     shared = {"domains": visit.domains, "operations": visit.operations, "facts": facts}
     return _render(name, visit.site, visit.session, visit.suffix, **(shared | values))
@@ -212,13 +133,13 @@ def home(visit) -> str:
     """A welcome with popular items, and a shelf for each department: the values of its first facet."""
     shelves = []
     for domain in visit.domains:
-        first = _filters(visit.site, Query(domain))[0]
+        first = filters_of(visit.site, Query(domain))[0]
         shelves.append({"domain": domain, "label": first["label"], "options": first["options"]})
     return _page("home.html", visit, featured=visit.featured, shelves=shelves)
 
 
 def results(visit, query: Query, shown: list[Item], total: int) -> str:
-    site, domain, filters = visit.site, query.domain, _filters(visit.site, query)
+    site, domain, filters = visit.site, query.domain, filters_of(visit.site, query)
     orders = [("", "Recommended")]
     for facet in sortable(domain) if domain else ():
         end = "lowest" if facet.kind == "cap" else "highest"
@@ -229,7 +150,7 @@ def results(visit, query: Query, shown: list[Item], total: int) -> str:
         visit,
         department=domain,
         query=query,
-        params=_params(site, query),
+        params=params_of(site, query),
         filters=filters,
         opened=opened,
         tab=next((one for one in filters if one["name"] == opened), filters[0] if filters else None),
@@ -246,11 +167,11 @@ def choices(visit, query: Query) -> str:
     Raises:
         BadRequest: no department is named, or there is no such step.
     """
-    filters, number = _filters(visit.site, query), visit.params.get("step", "1")
+    filters, number = filters_of(visit.site, query), visit.params.get("step", "1")
     steps = [filters[start : start + A_STEP] for start in range(0, len(filters), A_STEP)]
     if number not in map(str, range(1, len(steps) + 1)):
         raise BadRequest("There is no such step.")
-    now, params = steps[int(number) - 1], _params(visit.site, query)
+    now, params = steps[int(number) - 1], params_of(visit.site, query)
     kept = {
         name: value for name, value in params.items() if value and name not in {one["name"] for one in now}
     }
@@ -287,9 +208,9 @@ def bookings(visit) -> str:
 
 def compare(visit) -> str:
     held = _held(visit, visit.state.compared)
-    rows = {label: {} for item in held for label, _ in _facts(visit.site, visit.domain_of(item), item)}
+    rows = {label: {} for item in held for label, _ in facts_of(visit.site, visit.domain_of(item), item)}
     for item in held:
-        for label, text in _facts(visit.site, visit.domain_of(item), item):
+        for label, text in facts_of(visit.site, visit.domain_of(item), item):
             rows[label][item.item_id] = text
     return _page("compare.html", visit, items=held, rows=rows)
 
