@@ -90,7 +90,8 @@ def test_equally_near_clusters_the_earlier_one(ann):
 def test_many_instructions_are_embedded_at_once(ann):
     short = replace(ann, clusters=(), micro=())
     embedder = Axes()
-    many = contextual_profiles(["tea", "lamp", "tea"], [ann, short, ann], embedder)
+    users = [ann, short, ann]
+    many = contextual_profiles(users, nearest_clusters(["tea", "lamp", "tea"], users, embedder))
     assert embedder.calls == 1
     assert many == [
         contextual_profile(i, u, Axes()) for i, u in (("tea", ann), ("lamp", short), ("tea", ann))

@@ -60,8 +60,8 @@ def profile_quality(
     tasks = [task for task in tasks if task.task_id in world.truth.tasks]
     users = [profiles[task.user_id] for task in tasks]
     instructions = [task.instruction for task in tasks]
-    near = nearest_clusters(instructions, users, embedder)
-    told = contextual_profiles(instructions, users, embedder, m)
+    near = nearest_clusters(instructions, users, embedder, m)
+    told = contextual_profiles(users, near)
     rows = []
     for task, user, found, profile in zip(tasks, users, near, told, strict=True):
         domains = [world.truth.items[b.parent_asin].domain.name for b in histories[task.user_id]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.profiles.retrieval import contextual_profiles
+from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
 from pwagents.schema import Task
 from pwagents.web.functions import RESULTS
@@ -33,7 +33,8 @@ def profile_values(
             (:meth:`pwagents.profiles.offline_update.OfflineUpdater.hear`).
     """
     owners = [profiles[task.user_id] for task in tasks]
-    found = contextual_profiles([task.instruction for task in tasks], owners, embedder)
+    near = nearest_clusters([task.instruction for task in tasks], owners, embedder)
+    found = contextual_profiles(owners, near)
     heard = [hear(profile, task.instruction) for profile, task in zip(found, tasks, strict=True)]
     averaged = [
         [ProfileLine.of(text, True, "history").value for text in own.whole.positive] for own in owners

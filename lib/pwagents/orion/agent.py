@@ -127,8 +127,8 @@ def contexts(
             reads it by itself.
     """
     instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
-    first = contextual_profiles(instructions, users, embedder)
     near = nearest_clusters(instructions, users, embedder)
+    first = contextual_profiles(users, near)
     made = {}
     for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):
         history = benchmark.history(task, split)

@@ -30,15 +30,18 @@ def contextual_profile(
     Args:
         embedder: the one that the clusters' centres were made with.
     """
-    return contextual_profiles([instruction], [profiles], embedder, m)[0]
+    return contextual_profiles([profiles], nearest_clusters([instruction], [profiles], embedder, m))[0]
 
 
 def contextual_profiles(
-    instructions: Sequence[str], profiles: Sequence[UserProfiles], embedder: Embedder, m: int = 1
+    profiles: Sequence[UserProfiles], near: Sequence[Sequence[Near]]
 ) -> list[ContextualProfile]:
-    """:func:`contextual_profile` for many instructions; ``profiles[i]`` are those of the i-th one's user."""
-    found = nearest_clusters(instructions, profiles, embedder, m)
-    return [_compose(user, near) for user, near in zip(profiles, found, strict=True)]
+    """:func:`contextual_profile` for many instructions: of each user and the clusters near the instruction.
+
+    Args:
+        near: from :func:`nearest_clusters` of the same users.
+    """
+    return [_compose(user, found) for user, found in zip(profiles, near, strict=True)]
 
 
 def nearest_clusters(
