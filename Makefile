@@ -14,6 +14,8 @@ VENV ?= .venv
 PYTHON ?= python3
 # where `make web` serves
 PORT ?= 8009
+# where `make serve` serves
+SERVE_PORT ?= 8010
 # more options for installing torch, for instance another index
 TORCH_FLAGS ?=
 # the stamp of a finished environment; empty (READY=) for one you made yourself: it is used as it is
@@ -42,7 +44,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web test reproduce reproduce-full figures report check data clean help $(STORED)
+.PHONY: setup lock lab web serve test reproduce reproduce-full figures report check data clean help $(STORED)
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -67,6 +69,9 @@ lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
 
 web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machine
 	@$(run) pwagents.persona2web.serve --port $(PORT)
+
+serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
+	@$(run) pwagents.adapters.serve --preset $(PRESET) --port $(SERVE_PORT)
 
 test: $(READY) ## run the tests
 	$(run) pytest -q

@@ -129,13 +129,13 @@ def evaluate(
         InfrastructureError: some episode could not be played (an endpoint is down). All others are stored.
         RuntimeError: the agent raised, or returned something else than an action; names the task.
     """
-    _require_track(track)
+    require_track(track)
     model = _chat_model(agent)
     if model:
         _require_method(method, track)
         changes = {**changes, "players": {**changes.get("players", {}), "policy": model}}
     own = None if model else own_agent(agent, name)
-    settings = _settings(preset, source, data_dir, tasks, output_dir, changes)
+    settings = study_settings(preset, source, data_dir, tasks, output_dir, changes)
     if not settings.portable:
         portable.switch_off()
     folder = settings.output_dir
@@ -154,7 +154,8 @@ def evaluate(
     return finished
 
 
-def _require_track(track: str) -> None:
+def require_track(track: str) -> None:
+    """Refuse what is no track with a SettingsError."""
     try:
         check_choice("track", track, Track)
     except ValueError as error:
@@ -183,7 +184,7 @@ def _chat_model(agent: Any) -> str:
     return model
 
 
-def _settings(preset, source, data_dir, tasks, output_dir, changes) -> BenchmarkNotebook:
+def study_settings(preset, source, data_dir, tasks, output_dir, changes) -> BenchmarkNotebook:
     """Notebook 03's, with as many tasks as are wanted, all of them played."""
     given = {"preset": preset, "source": source, "data_dir": data_dir, "stored_runs_only": False}
     given["output_dir"] = str(output_dir) or f"{_OUTPUTS}/{preset}"

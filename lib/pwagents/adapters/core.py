@@ -1,0 +1,169 @@
+"""The shop as texts and calls: what every adapter is made of, without any framework.
+
+    tasks = load_tasks(preset="smoke")               # pwagents.adapters.load
+    session = Session(tasks)
+    print(session.reset(next(iter(tasks))))          # the rules, the user's past, what the user asks for
+    print(session.step("search_product_by_query", {"query": "yoga mat"}).text)
+    print(session.finish(), session.trajectory)      # the reward, and all steps
+
+An agent is told all in the words of a prompting method of notebook 03, so that a model that plays through an
+adapter reads what it would read there.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, NamedTuple
+
+from pwagents.agents.chat_agent import ChatAgent, tools_of
+from pwagents.agents.replies import parse_arguments
+from pwagents.evaluation.metrics import grade
+from pwagents.llm.chat import Tool
+from pwagents.schema import Action, Task, Trajectory
+from pwagents.web.episode import Episode
+from pwagents.web.functions import WebFunctions
+
+ENDED = "The task has ended."  # what calls after the end get for an answer
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """Tasks, where they are played, and how they are told. Shared by all sessions and threads.
+
+    Args:
+        tasks: task_id -> task, in the order in which they are to be played.
+        start: task -> its episode, not yet begun.
+        teller: the prompting method in whose words an agent is told; its model is never asked.
+    """
+
+    tasks: Mapping[str, Task]
+    start: Callable[[Task], Episode]
+    teller: ChatAgent
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions that an agent may call."""
+        return self.teller.allowed
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """These functions as OpenAI tools."""
+        return tools_of(self.functions)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+class Answer(NamedTuple):
+    """What comes back for a call.
+
+    Args:
+        text: for the agent.
+        reward: of the episode where it ends with this call, else 0.
+        done: whether it has ended.
+    """
+
+    text: str
+    reward: float
+    done: bool
+
+
+class Session:
+    """One task after another, for one agent. Each thread needs its own.
+
+    The reward of an episode is the result accuracy of its last attempt, as in our tables ("final"); 0 without
+    an attempt.
+    """
+
+    def __init__(self, tasks: TaskSet):
+        self.tasks = tasks
+        self._episode: Episode | None = None
+
+    def reset(self, task_id: str) -> str:
+        """Begin a task: the rules, what the user bought before, what the user asks for.
+
+        Raises:
+            ValueError: there is no such task.
+        """
+        task = self.tasks.tasks.get(task_id) if isinstance(task_id, str) else None
+        if task is None:
+            raise ValueError(f"task_id: found {task_id!r}; expected one of the {len(self.tasks):,} tasks")
+        self._episode, self._failure, self._finished = self.tasks.start(task), None, False
+        system, request = self.tasks.teller.messages(self._episode.state)
+        return f"{system['content']}\n\n{request['content']}"
+
+    def step(self, name: str, arguments: Mapping[str, Any] | str) -> Answer:
+        """Carry out a call. One that is malformed is a step, too, and the answer says what is wrong with it.
+
+        Args:
+            arguments: as a dict of JSON values or as JSON text.
+
+        Raises:
+            ValueError: no task was begun.
+        """
+        if self.done:
+            return Answer(ENDED, 0.0, True)
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        read, mistake = parse_arguments(text)
+        problem = f"the arguments of {name}: {mistake}" if mistake else ""
+        kind = "malformed_json" if mistake else ""
+        try:
+            after = self._episode.advance(
+                Action(name=str(name), arguments=read, problem=problem, problem_kind=kind)
+            )
+        except Exception as error:
+            self._failure = error
+            raise
+        told = self.tasks.teller.tell_step(len(after.session) - 1, after.session[-1])[-1]
+        return Answer(told["content"], self._reward() if self.done else 0.0, self.done)
+
+    def finish(self) -> float:
+        """End the episode, if it goes on, and tell its reward.
+
+        Raises:
+            ValueError: no task was begun.
+            Exception: what failed in a step by no fault of the agent's (an endpoint, the disk): a harness may
+                have shown it to the agent as an answer, and nobody should learn from that.
+        """
+        self._finished = self._begun is not None
+        if self._failure is not None:
+            raise self._failure
+        return self._reward()
+
+    @property
+    def done(self) -> bool:
+        return self._begun.done or self._finished
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return self._begun.trajectory
+
+    @property
+    def _begun(self) -> Episode:
+        if self._episode is None:
+            raise ValueError("no task is under way; begin one with reset(task_id)")
+        return self._episode
+
+    def _reward(self) -> float:
+        return grade(self.trajectory).result_final
+
+
+def tool_method(name: str) -> Callable[..., str]:
+    """A web function as a method, for frameworks that read tools from signatures and docstrings.
+
+    Whatever its arguments are, it returns ``self._call(name, arguments)``.
+    """
+    function = getattr(WebFunctions, name).raw_function
+
+    @wraps(function)
+    def method(self, **arguments: Any) -> str:
+        return self._call(name, arguments)
+
+    hints = {key: hint for key, hint in inspect.get_annotations(function).items() if key != "return"}
+    method.__annotations__ = hints  # what it returns is no part of the schema that the policy is shown
+    return method

@@ -1,0 +1,83 @@
+"""The shop as a server of the Model Context Protocol, on this machine alone.
+
+    python -m pwagents.adapters.serve --preset smoke --port 8010
+
+A trainer or a harness needs nothing of this project's environment: it reaches http://127.0.0.1:8010/mcp.
+"""
+
+import argparse
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+import yaml
+
+from pwagents.adapters.load import load_tasks
+from pwagents.adapters.mcp_server import make_app
+from pwagents.adapters.sessions import Sessions
+
+
+@contextmanager
+def serving(sessions: Sessions, port: int = 0) -> Iterator[str]:
+    """Serve on the loopback interface, in a thread, as long as the block runs; yields the URL.
+
+    Raises:
+        OSError: the port is taken; the message says so.
+    """
+    listener = _listen(port)
+    server = uvicorn.Server(_config(sessions))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield _url(listener)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise OSError(f"Port {port} cannot be used ({error}): choose another one with --port") from None
+
+
+def _url(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+
+
+def _config(sessions: Sessions) -> uvicorn.Config:
+    return uvicorn.Config(make_app(sessions), log_level="warning", access_log=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m pwagents.adapters.serve", description="Serve the shop's tasks (MCP, loopback alone)"
+    )
+    parser.add_argument("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
+    parser.add_argument("--track", default="multi_turn", help="multi_turn (the default) or single_turn")
+    parser.add_argument("--split", default="test", help="test (the default), or train: tasks to learn from")
+    parser.add_argument("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
+    parser.add_argument("--output-dir", default="", help="of caches; default: outputs/evaluate/PRESET")
+    parser.add_argument("--port", type=int, default=8010)
+    parser.add_argument("--idle", type=float, default=600.0, help="seconds after which a silent session ends")
+    parser.add_argument("-y", "--changes", type=yaml.safe_load, default={}, help="of the preset, as YAML")
+    given = vars(parser.parse_args())
+    port, idle, changes = given.pop("port"), given.pop("idle"), given.pop("changes")
+    try:
+        listener = _listen(port)
+        sessions = Sessions(load_tasks(**given, **changes), idle_s=idle)
+    except (ValueError, RuntimeError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    print(f"{len(sessions.task_set):,} tasks at {_url(listener)} (Ctrl+C ends it)", flush=True)
+    uvicorn.Server(_config(sessions)).run(sockets=[listener])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
