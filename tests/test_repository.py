@@ -22,7 +22,9 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "jnius")
 MAY_BE_HEAVY = {
     f"pwagents.web.{name}" for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
 } | {"pwagents.rl.grpo_trainer"}
-NEEDS_AN_EXTRA = {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
+NEEDS_AN_EXTRA = {
+    f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task", "verifiers_taskset")
+}
 
 
 def load(name):

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("inspect_ai", reason="an extra: pip install -e .[inspect]")
 
 from inspect_ai import eval as evaluate
-from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from pwagents.adapters.inspect_task import shop_task
 
@@ -16,8 +16,11 @@ def mock(act):
     def answer(messages, tools, tool_choice, config):
         said = act(messages)
         if isinstance(said, str):
-            return ModelOutput.from_content("mockllm/model", said)
-        return ModelOutput.for_tool_call("mockllm/model", *said)
+            output = ModelOutput.from_content("mockllm/model", said)
+        else:
+            output = ModelOutput.for_tool_call("mockllm/model", *said)
+        output.usage = ModelUsage()  # else tokens are counted by a file from the network
+        return output
 
     return get_model("mockllm/model", custom_outputs=answer, memoize=False)
 

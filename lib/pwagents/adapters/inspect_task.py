@@ -1,8 +1,6 @@
 """The shop as an Inspect task (``pip install pwagents[inspect]``).
 
-    inspect eval lib/pwagents/adapters/inspect_task.py --model openai/gpt-4o-mini -T preset=smoke -T tasks=20
-
-The score of a sample is the reward of its episode; its standard error is clustered by user.
+inspect eval lib/pwagents/adapters/inspect_task.py --model openai/gpt-4o-mini -T preset=smoke -T tasks=20
 """
 
 import asyncio
@@ -20,14 +18,13 @@ from pwagents.adapters.load import load_tasks
 
 @task
 def shop(preset: str = "smoke", track: str = "multi_turn", tasks: int = 20) -> Task:
-    """Test tasks of a preset."""
     return shop_task(load_tasks(preset, track, tasks=tasks))
 
 
 def shop_task(tasks: TaskSet) -> Task:
     """The tasks as samples, in their order."""
-    told = Session(tasks).reset
-    samples = [Sample(input=told(i), id=i, metadata={"user": tasks.tasks[i].user_id}) for i in tasks]
+    users = {task_id: {"user": task.user_id} for task_id, task in tasks.tasks.items()}
+    samples = [Sample(Session(tasks).reset(i), id=i, metadata=users[i]) for i in tasks]
     return Task(dataset=samples, solver=play(tasks), scorer=result_accuracy())
 
 
@@ -38,14 +35,14 @@ def play(tasks: TaskSet):
 
     async def solve(state, generate):
         session = Session(tasks)
-        await asyncio.to_thread(session.reset, state.sample_id)
+        session.reset(state.sample_id)
         while not session.done:
             state.output = await get_model().generate(state.messages, tools)
             state.messages.append(said := state.output.message)
             for call in said.tool_calls or ():
                 answer = await asyncio.to_thread(session.step, call.function, call.arguments)
-                told = {"tool_call_id": call.id, "function": call.function}
-                state.messages.append(ChatMessageTool(content=answer.text, **told))
+                by = {"tool_call_id": call.id, "function": call.function}
+                state.messages.append(ChatMessageTool(content=answer.text, **by))
             if not said.tool_calls:
                 answer = await asyncio.to_thread(session.step, "respond", {"content": said.text})
                 state.messages.append(ChatMessageUser(content=answer.text))
@@ -57,7 +54,7 @@ def play(tasks: TaskSet):
 
 @scorer(metrics=[mean(), stderr(cluster="user")])
 def result_accuracy():
-    """The reward of the episode: the result accuracy of its last attempt."""
+    """The reward of the episode: the result accuracy of its last attempt; errors clustered by user."""
 
     async def score(state, target):
         return Score(value=state.metadata["reward"])

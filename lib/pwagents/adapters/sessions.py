@@ -43,6 +43,7 @@ class Sessions:
         self._ids = {f"task-{i}": task_id for i, task_id in enumerate(tasks)}  # ids tell types
         self._open: dict[str, tuple[Session, threading.Lock]] = {}
         self._used: dict[str, float] = {}  # the one used longest ago comes first
+        self._ended: dict[str, dict[str, Any]] = {}  # what ``reward`` said of the latest ones
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -121,17 +122,23 @@ class Sessions:
 
     @_checked
     def reward(self, session: str) -> dict[str, Any]:
-        """End a session: the reward of its episode, and all its steps.
+        """End a session: the reward of its episode, and all its steps. Asked again, the same.
 
         Args:
             session: What ``reset`` returned.
         """
+        if session in self._ended:
+            return self._ended[session]
         played, lock = self._find(session)
         with lock:
             reward = played.finish()
+        answer = {"reward": reward, "trajectory": played.trajectory.model_dump(mode="json")}
         with self._lock:
             self._forget(session)
-        return {"reward": reward, "trajectory": played.trajectory.model_dump(mode="json")}
+            self._ended[session] = answer
+            while len(self._ended) > self.most:
+                del self._ended[next(iter(self._ended))]
+        return answer
 
     def _find(self, session_id: str) -> tuple[Session, threading.Lock]:
         with self._lock:
