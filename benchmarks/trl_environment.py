@@ -18,13 +18,12 @@ the episode, where elsewhere the policy is told of its mistake; and a call of a 
 or whose arguments are no object, is answered by TRL and is no step.
 """
 
-import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from pwagents.adapters.core import ENDED, tool_method
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Message, Reply, ToolCall
 from pwagents.lm.small import CHAT_TEMPLATE, END
@@ -33,12 +32,10 @@ from pwagents.orion.agent import FUNCTIONS, RULES, answer_message, opening
 from pwagents.rl.rollout import StartEpisode, StepRewards
 from pwagents.schema import Action, Task, Trajectory
 from pwagents.web.episode import BeliefState, Episode
-from pwagents.web.functions import WebFunctions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-ENDED = "The task has ended."  # what calls after the end get for an answer
 
 # How TRL finds a thought and a call in what the small model writes, as in transformers' response templates.
 _RESPONSE_TEMPLATE = {
@@ -152,21 +149,8 @@ class OrionEnvironment:
         return without_control_tokens(self._tokenizer, text)
 
 
-def _method(name: str) -> Callable[..., str]:
-    """A web function as a method that hands its call to the episode, whatever its arguments are."""
-    function = getattr(WebFunctions, name).raw_function
-
-    @wraps(function)
-    def method(self, **arguments: Any) -> str:
-        return self._call(name, arguments)
-
-    hints = {key: hint for key, hint in inspect.get_annotations(function).items() if key != "return"}
-    method.__annotations__ = hints  # what it returns is no part of the schema that the policy is shown
-    return method
-
-
 for _name in FUNCTIONS:
-    setattr(OrionEnvironment, _name, _method(_name))
+    setattr(OrionEnvironment, _name, tool_method(_name))
 
 
 class EpisodeLoop:

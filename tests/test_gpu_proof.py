@@ -60,8 +60,5 @@ def test_operations_are_those_of_products_forward_and_to_the_inputs():
     ids = torch.zeros(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:
         model(ids).logits.float().sum().backward()
-    # torch counts whole attention, we the half that a token may look at
-    attention = 6 * TINY["num_hidden_layers"] * length * TINY["hidden_size"]
-    assert counter.get_total_flops() == pytest.approx(length * operations(TINY, length), rel=0.05) or (
-        counter.get_total_flops() == pytest.approx(length * (operations(TINY, length) + attention), rel=0.05)
-    )
+    # Torch counts all of attention, we the half that tokens may look at: of so short a text 3% of the whole.
+    assert counter.get_total_flops() == pytest.approx(length * operations(TINY, length), rel=0.04)

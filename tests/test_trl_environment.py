@@ -5,14 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 from transformers.utils import get_json_schema
-from trl_environment import (
-    ENDED,
-    EpisodeLoop,
-    OrionEnvironment,
-    prompt_rows,
-    with_response_template,
-)
+from trl_environment import EpisodeLoop, OrionEnvironment, prompt_rows, with_response_template
 
+from pwagents.adapters.core import ENDED
 from pwagents.errors import InfrastructureError
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune

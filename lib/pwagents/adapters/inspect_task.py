@@ -1,7 +1,4 @@
-"""The shop as an Inspect task (``pip install pwagents[inspect]``).
-
-inspect eval lib/pwagents/adapters/inspect_task.py --model openai/gpt-4o-mini -T preset=smoke -T tasks=20
-"""
+"""The shop as a task for ``inspect eval THIS_FILE -T preset=smoke -T tasks=20 --model openai/gpt-4o-mini``."""
 
 import asyncio
 
