@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pwagents.persona2web.judge import Scores, Truth, judge
 from pwagents.persona2web.types import Goal, MemoryStep, Preference, Request, WebTask, WebTrajectory
 
-HOST, OTHER, PORTAL = "skylark.test", "wayfarely.test", "portal.test"
+HOST, OTHER, PORTAL = "skylark.test", "wayfarely.test", "start.test"
 GOAL = Goal(
     domain="flights",
     host=HOST,
@@ -29,9 +29,9 @@ ALL = {"city": "Oslo", "seat": "window", "price": 200.0}
 scores = st.sampled_from([0.0, 0.5, 1.0])
 
 
-def ask(host=HOST, applied=None, operation="", status=200, **params):
-    fields = {"applied": applied or {}, "operation": operation, "params": params}
-    return Request(host=host, path="/", status=status, **fields)
+def ask(host=HOST, applied=None, operation="", status=200, domain="flights", path="/search", **params):
+    fields = {"applied": applied or {}, "operation": operation, "params": params, "domain": domain}
+    return Request(host=host, path=path, status=status, **fields)
 
 
 def judged(requests=(), found="abcdefghi", level=2, **fields):
@@ -110,11 +110,27 @@ def test_seeing_the_right_site_is_half_of_using_it():
         ([ask(applied={"seat": "window"}), ask(applied={"seat": "aisle", "price": 100.0})], 0),
         ([ask(q="Window seats under 200")], 1),
         ([ask(q="windowless, 2000")], 0),
+        ([ask(PORTAL, q="Window seats under 200", domain="", path="/")], 0),
+        ([ask(q="Window seats under 200", status=503)], 0),
+        ([ask(q="Window seats under 200", domain="")], 0),
+        ([ask(q="Window seats under 200", path="/item/f1")], 0),
+        ([ask(OTHER, q="Window seats under 200", domain="hotels")], 0),
+        ([ask(OTHER, {"price": 200.0}, domain="hotels"), ask(applied={"seat": "window"})], 0.5),
+        ([ask(OTHER, ALL)], 1),  # the site is scored apart
         ([ask(operation="booking")], 0),
     ],
 )
 def test_preferences_are_used_where_they_are_applied_not_where_an_item_merely_fits(requests, score):
     assert judged(requests, reached=True).preference_utilization == score
+
+
+def test_words_of_a_search_are_a_use_of_the_site_as_filters_and_operations_are():
+    for use in (ask(q="Oslo"), ask(applied=ALL), ask(operation="booking")):
+        elsewhere = use.model_copy(update={"host": OTHER})
+        assert judged([use]).website_utilization == 1
+        assert judged([elsewhere, use]).website_utilization == 0.5
+        elsewhere = elsewhere.model_copy(update={"domain": "hotels"})
+        assert judged([elsewhere, use]).website_utilization == 1
 
 
 def test_what_a_level_states_need_not_be_found():
@@ -125,8 +141,18 @@ def test_what_a_level_states_need_not_be_found():
         assert each.success == (level == 0)
 
 
-def test_a_fault_of_the_site_halves_the_intent_of_a_right_plan_alone():
-    right, wrong = [ask(applied={"city": "Oslo"}), ask(status=503)], [ask(status=503)]
-    assert judged(right, site_fault=True).intent == 0.5
-    assert judged(wrong, site_fault=True).intent == judged(right).intent == 0
-    assert judged(right, intended=True, site_fault=True).intent == 1
+@pytest.mark.parametrize(
+    ("requests", "score"),
+    [
+        ([ask(applied={"city": "Oslo"}), ask(status=503)], 0.5),
+        ([ask(applied={"city": "Oslo"}), ask(status=503), ask(PORTAL, domain="")], 0.5),
+        ([ask(status=503)], 0),
+        ([ask(applied={"city": "Oslo"})], 0),
+        ([ask(status=503), ask(applied={"city": "Oslo"})], 0),  # the site came back
+        ([ask(applied={"city": "Oslo"}), ask(status=503), ask(OTHER)], 0),
+        ([ask(applied={"city": "Rome"}), ask(status=503)], 0),
+    ],
+)
+def test_a_fault_of_the_site_halves_the_intent_where_it_stopped_a_right_plan(requests, score):
+    assert judged(requests, site_fault=True).intent == score
+    assert judged(requests, site_fault=True, intended=True).intent == 1

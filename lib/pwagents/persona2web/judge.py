@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pwagents.persona2web.domains import names_value
+from pwagents.persona2web.sites import PORTAL
 from pwagents.persona2web.types import Goal, Level, Preference, Request, Value, WebTask, WebTrajectory
 from pwagents.schema import Record
 
@@ -82,9 +83,9 @@ def judge(task: WebTask, trajectory: WebTrajectory, truth: Truth, view: View = "
     looked_for = wanted_from_history(task, level) if view == "reasoning_aware" else set()
     return Scores(
         website_retrieval=retrieval([WEBSITE]) if WEBSITE in looked_for else None,
-        website_utilization=website_score(trajectory.requests, goal.host),
+        website_utilization=website_score(trajectory.requests, goal),
         preference_retrieval=retrieval(list(goal.masked)) if set(goal.masked) & looked_for else None,
-        preference_utilization=preference_score(trajectory.requests, goal.masked),
+        preference_utilization=preference_score(uses(trajectory.requests, goal), goal.masked),
         intent=intent_score(task, trajectory),
         reached=trajectory.reached,
     )
@@ -112,27 +113,46 @@ def support_score(found: set[str], support: frozenset[str]) -> Score:
     return 1.0 if hits >= min(ENOUGH, len(support)) and hits else 0.5 if hits else 0.0
 
 
-def website_score(requests: Sequence[Request], host: str) -> Score:
+def uses(requests: Iterable[Request], goal: Goal) -> list[Request]:
+    """The requests that use what is known: filters, searches and operations in the goal's sub-domain.
+
+    On whichever site of it. What failed, and what was typed into the portal or on sites of other kinds, is
+    none.
+    """
+    return [
+        request
+        for request in requests
+        if request.status < 400
+        and request.domain == goal.domain
+        and (request.applied or request.operation or _words(request))
+    ]
+
+
+def website_score(requests: Sequence[Request], goal: Goal) -> Score:
     """1 where constraints and operations began and ended on the right site; 1/2 where it was seen."""
-    used = [request.host for request in requests if request.applied or request.operation]
-    if used and used[0] == used[-1] == host:
+    hosts = [request.host for request in uses(requests, goal)]
+    if hosts and hosts[0] == hosts[-1] == goal.host:
         return 1.0
-    return 0.5 if any(request.host == host and request.status < 400 for request in requests) else 0.0
+    return 0.5 if any(request.host == goal.host and request.status < 400 for request in requests) else 0.0
 
 
-def preference_score(requests: Sequence[Request], masked: Mapping[str, Value]) -> Score:
-    """1 where all masked values were applied, as filters or in a search; an item that merely fits counts 0.
+def preference_score(used: Iterable[Request], values: Mapping[str, Value]) -> Score:
+    """1 where all values were applied, as filters or in a search; an item that merely fits counts 0.
 
     Of several values tried for a facet the last one counts.
+
+    Args:
+        used: see :func:`uses`.
     """
     last: dict[str, Value] = {}
-    searches = [request.params.get("q", "") for request in requests]
-    for request in requests:
+    searches = []
+    for request in used:
         last |= request.applied
+        searches.append(_words(request))
     return overall(
         [
             1.0 if last.get(facet) == value or (facet not in last and _named(value, searches)) else 0.0
-            for facet, value in masked.items()
+            for facet, value in values.items()
         ]
     )
 
@@ -140,17 +160,27 @@ def preference_score(requests: Sequence[Request], masked: Mapping[str, Value]) -
 def intent_score(task: WebTask, trajectory: WebTrajectory) -> Score:
     """1 for the operation with all stated constraints; 1/2 where a fault of a site stopped a right plan.
 
-    A plan counts as right if every stated value was applied before the fault.
+    That is where every stated value was applied before the last fault, and no site answered after it.
     """
     if trajectory.intended:
         return 1.0
-    right_so_far = preference_score(trajectory.requests, task.goal.stated) == 1
-    return 0.5 if trajectory.site_fault and right_so_far else 0.0
+    requests = trajectory.requests
+    faults = [place for place, request in enumerate(requests) if request.status >= 500]
+    if not faults or any(
+        request.status < 400 and request.host != PORTAL for request in requests[faults[-1] :]
+    ):
+        return 0.0
+    before = uses(requests[: faults[-1]], task.goal)
+    return 0.5 if preference_score(before, task.goal.stated) == 1 else 0.0
 
 
 def overall(scores: Sequence[Score]) -> Score:
     """All 1: 1; all 0: 0; else 1/2. Nothing to score is 1."""
     return 1.0 if all(s == 1 for s in scores) else 0.0 if all(s == 0 for s in scores) else 0.5
+
+
+def _words(request: Request) -> str:
+    return request.params.get("q", "") if request.path.strip("/") == "search" else ""
 
 
 def _named(value: Value, texts: Iterable[str]) -> bool:

@@ -137,6 +137,7 @@ def _logged(visit: Visit | None, host: str, path: str, params, status: int) -> R
     found = {}
     if visit is not None and status < 400:
         found = {
+            "domain": visit.domain,
             "applied": dict(visit.applied),
             "shown": visit.shown,
             "operation": visit.operation,

@@ -146,6 +146,7 @@ class Request(Record):
 
     Attributes:
         status: of the HTTP reply.
+        domain: the sub-domain that was searched or whose item it was about; empty where there is no one.
         applied: wanted values by facet that the page was filtered by.
         shown: ids of the items listed or opened, in the page's order.
         operation: what it did (an item put into the cart, a booking drafted), empty where it only read.
@@ -155,6 +156,7 @@ class Request(Record):
     path: str
     params: dict[str, str]
     status: int
+    domain: str = ""
     applied: dict[str, Value] = Field(default_factory=dict)
     shown: tuple[str, ...] = ()
     operation: Operation | Literal[""] = ""

@@ -44,6 +44,7 @@ class Visit:
     session: WebSession
     params: Mapping[str, str]
     suffix: str
+    domain: str = ""
     applied: dict = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     operation: Operation | str = ""
@@ -89,6 +90,7 @@ def _search(visit: Visit, _: str) -> Reply:
     shown = found[(query.page - 1) * PAGE_SIZE : query.page * PAGE_SIZE]
     if query.page > 1 and not shown:
         raise PageError(404, "There is no such page of results.")
+    visit.domain = query.domain.name if query.domain else ""
     visit.applied, visit.shown = dict(query.applied), tuple(item.item_id for item in shown)
     visit.state.listed, visit.session.listing = visit.shown, visit.site.host
     return Reply(200, pages.results(visit, query, shown, len(found)))
@@ -101,7 +103,7 @@ def _choose(visit: Visit, _: str) -> Reply:
 
 def _item(visit: Visit, item_id: str) -> Reply:
     item = visit.item(item_id)
-    visit.shown, visit.item_id = (item.item_id,), item.item_id
+    visit.shown, visit.item_id, visit.domain = (item.item_id,), item.item_id, item.domain
     if item.item_id not in visit.state.viewed:
         visit.state.viewed.append(item.item_id)
     return Reply(200, pages.item(visit, item))
@@ -115,7 +117,7 @@ def _offered(visit: Visit, operation: Operation, item: Item | None = None) -> No
 def _add(visit: Visit, operation: Operation, held: list[str], page: str) -> Reply:
     item = visit.item()
     _offered(visit, operation, item)
-    visit.operation, visit.item_id = operation, item.item_id
+    visit.operation, visit.item_id, visit.domain = operation, item.item_id, item.domain
     if item.item_id not in held:
         held.append(item.item_id)
     return Reply(303, location=page)
