@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.domains import domains, item_fits, value_text
 from pwagents.persona2web.filters import PAGE_SIZE, field_of, slug
+from pwagents.persona2web.queries import query
 from pwagents.persona2web.session import succeeded
 from pwagents.persona2web.sites import LocalWeb
 from pwagents.persona2web.types import Goal
@@ -48,7 +49,7 @@ def test_filters_show_what_fits_and_nothing_else(web, session, host):
                 params = {"in": slug(name), field_of(site, facet): value_text(value)}
                 assert web.handle(session.session_id, "GET", host, "/search", params).status == 200
                 request = session.log[-1]
-                assert request.applied == {facet.name: value}
+                assert request.applied == {facet.name: value} and request.domain == name
                 fits = [i.item_id for i in site.items if i.domain == name and item_fits(i, request.applied)]
                 assert list(request.shown) == fits[:PAGE_SIZE]
 
@@ -78,7 +79,8 @@ def test_a_cart_succeeds_with_what_fits_alone_and_unpaid(visit, session):
     goal = buying(size=right.values["size"])
     assert not succeeded(session, goal, SHOP)
     assert visit("/cart", "POST", item=right.item_id).location == "/cart"
-    assert session.log[-1].operation == "cart" and session.log[-1].item_id == right.item_id
+    log = session.log[-1]
+    assert (log.operation, log.item_id, log.domain) == ("cart", right.item_id, "clothing")
     assert succeeded(session, goal, SHOP)
     visit("/cart", "POST", item=wrong.item_id)
     assert not succeeded(session, goal, SHOP)
@@ -97,6 +99,45 @@ def test_something_left_on_another_site_is_wrong(visit, session):
     stray = next(item for item in other.items if item.domain == "clothing")
     visit("/cart", "POST", host=other.host, item=stray.item_id)
     assert not succeeded(session, buying(size=right.values["size"]), SHOP)
+
+
+def test_more_than_the_task_asks_for_is_wrong(visit, session):
+    size = CLOTHES[0].values["size"]
+    right = [item.item_id for item in CLOTHES if item.values["size"] == size]
+    goals = {name: buying(size=size).model_copy(update={"operation": name}) for name in ("cart", "search")}
+    visit("/search", in_="clothing", size=size)
+    assert succeeded(session, goals["search"], SHOP)
+    visit("/cart", "POST", item=right[0])
+    assert succeeded(session, goals["cart"], SHOP) and not succeeded(session, goals["search"], SHOP)
+    visit("/cart", "POST", item=right[1])
+    assert not succeeded(session, goals["cart"], SHOP)  # both fit, one was asked for
+    for item in right[:2]:
+        visit("/uncart", "POST", item=item)
+    assert succeeded(session, goals["search"], SHOP)
+
+
+def test_a_booking_is_one_draft_with_nothing_beside_it(web, session):
+    site = SITES["wayfarely.test"]
+    items = [item.item_id for item in site.items if item.domain == "flights"]
+    goal = Goal(domain="flights", host=site.host, operation="booking", stated={}, masked={})
+    done = []
+    for item in items[:2]:
+        web.handle(session.session_id, "POST", site.host, "/bookings", {"item": item})
+        done.append(succeeded(session, goal, site))
+    assert done == [True, False]
+
+
+def test_a_comparison_is_of_two_that_fit(visit, session):
+    size = CLOTHES[0].values["size"]
+    goal = buying(size=size).model_copy(update={"operation": "compare"})
+    right = [item.item_id for item in CLOTHES if item.values["size"] == size][:3]
+    wrong = next(item.item_id for item in CLOTHES if item.values["size"] != size)
+    done = []
+    for path, item in [("/compare", i) for i in right] + [("/uncompare", right[2]), ("/compare", wrong)]:
+        visit(path, "POST", item=item)
+        done.append(succeeded(session, goal, SHOP))
+    assert done == [False, True, False, True, False]
+    assert "compare two that fit" in query(goal, 2)
 
 
 def test_a_search_succeeds_by_its_latest_page(visit, session):

@@ -12,6 +12,7 @@ import numpy as np
 from pwagents.persona2web.domains import domains, facet_of, item_fits, value_text, values_pattern
 from pwagents.persona2web.history import NOW, History
 from pwagents.persona2web.people import Person
+from pwagents.persona2web.session import COMPARED
 from pwagents.persona2web.settings import QuerySettings
 from pwagents.persona2web.types import Domain, Goal, Level, Operation, Site, Value, WebTask
 from pwagents.seeds import rng
@@ -25,7 +26,7 @@ _ASKED: dict[Operation, str] = {
     "cart": "{where}find {an item}{wanted} and add it to the cart.",
     "booking": "{where}reserve {an item}{wanted}, but stop before payment.",
     "lookup": "{where}look up the {fact} of {an item}{wanted}.",
-    "compare": "{where}compare each {item}{wanted} and show the cheapest first.",
+    "compare": "{where}find {an item}{wanted} and compare two that fit.",
 }
 _PREFERRED = "On my preferred website, "
 
@@ -84,19 +85,18 @@ def query(goal: Goal, level: Level, form: str = "paper") -> str:
 
 
 def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: np.random.Generator) -> Goal:
-    """A goal that some item of the preferred site meets, and whose text at level 2 names no masked value."""
+    """A goal that enough items of the preferred site meet, and whose text at level 2 names no masked value."""
     host = str(person.wants[domain.name, "website"])
     operation = _draw({name: OPERATIONS[name] for name in domain.operations}, generator)
     names = [facet.name for facet in domain.facets]
+    needed = COMPARED if operation == "compare" else 1
     while True:
         chosen = [names[i] for i in generator.permutation(len(names))[: _draw(MASKED, generator) + 1]]
         masked = {name: person.wants[domain.name, name] for name in chosen[1:]}
         fitting = [item for item in sites[host].items if item.domain == domain.name]
         fitting = [item for item in fitting if item_fits(item, masked)]
-        if not fitting:
-            continue
         values = facet_of(domain.name, chosen[0]).values
-        able = [v for v in values if any(item_fits(item, {chosen[0]: v}) for item in fitting)]
+        able = [v for v in values if sum(item_fits(item, {chosen[0]: v}) for item in fitting) >= needed]
         if not able:
             continue
         stated = {chosen[0]: able[generator.integers(len(able))]}

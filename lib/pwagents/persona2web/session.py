@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pwagents.persona2web.domains import item_fits, names_value
 from pwagents.persona2web.types import Goal, Request, Site
 
-COMPARED = 2  # items a comparison needs, where a site has as many that fit
+COMPARED = 2  # items that a task of comparing asks for
 
 
 @dataclass
@@ -50,15 +50,16 @@ class WebSession:
 
 
 def succeeded(session: WebSession, goal: Goal, site: Site, answer: str = "") -> bool:
-    """Whether the session's state is what the task comes to.
+    """Whether the session's state is what the task comes to, and no more.
 
-    The operation was done on an item that meets all constraints, on the right site, and nothing wrong is in
-    any cart or among any drafts; nothing was paid for.
+    All items that the goal is about meet all constraints and are on the right site. Carts and drafts, on all
+    sites, hold nothing that the task does not ask for; nothing was paid for.
 
+    - cart, booking: one item is in the cart, or among the drafts.
     - search: the latest page of results is the right site's, and all that it lists fits.
     - lookup: a fitting item's page was opened, and the answer names its fact, and no fact of an item that was
       opened and does not fit.
-    - compare: two items or more are compared (one, where the site has one that fits), and all of them fit.
+    - compare: two items are compared.
 
     Args:
         site: the goal's.
@@ -67,27 +68,23 @@ def succeeded(session: WebSession, goal: Goal, site: Site, answer: str = "") -> 
     wanted = goal.stated | goal.masked
     fits = {item.item_id for item in site.items if item.domain == goal.domain and item_fits(item, wanted)}
     here = session.sites.get(site.host, SiteState())
-    if session.paid or not _nothing_wrong(session, goal, fits):
-        return False
-    if goal.operation == "search":
-        return session.listing == site.host and _all_fit(here.listed, fits)
-    if goal.operation == "lookup":
-        return _facts_right(answer, site, here.viewed, fits)
-    if goal.operation == "compare":
-        return _all_fit(here.compared, fits) and len(here.compared) >= min(COMPARED, len(fits))
-    return _all_fit(here.cart if goal.operation == "cart" else here.bookings, fits)
+    left = [held for state in session.sites.values() for held in (state.cart, state.bookings) if held]
+    if goal.operation in ("cart", "booking"):
+        wanted_in = here.cart if goal.operation == "cart" else here.bookings
+        done = left == [wanted_in] and len(wanted_in) == 1 and _all_fit(wanted_in, fits)
+    elif left:
+        done = False
+    elif goal.operation == "search":
+        done = session.listing == site.host and _all_fit(here.listed, fits)
+    elif goal.operation == "lookup":
+        done = _facts_right(answer, site, here.viewed, fits)
+    else:
+        done = len(here.compared) == COMPARED and _all_fit(here.compared, fits)
+    return done and not session.paid
 
 
 def _all_fit(ids, fits: set[str]) -> bool:
     return bool(ids) and set(ids) <= fits
-
-
-def _nothing_wrong(session: WebSession, goal: Goal, fits: set[str]) -> bool:
-    """Whether carts and drafts hold nothing that does not fit; of other sites, nothing at all."""
-    for host, state in session.sites.items():
-        if (left := {*state.cart, *state.bookings}) and (host != goal.host or not left <= fits):
-            return False
-    return True
 
 
 def _facts_right(answer: str, site: Site, viewed: list[str], fits: set[str]) -> bool:
