@@ -121,6 +121,46 @@ def test_both_drivers_show_the_same_in_every_state(web, chromium, template):
     twins.go_to("start.test/?q=hotel")
 
 
+def test_both_drivers_take_an_address_for_the_same(web, chromium):
+    twins = Twins(web, chromium)
+    host = "marlow-goods.test"
+    for path in ("item/%41b", "item/a%3Fb%2Fc%25zz%ff", "item/{x}^|`é", "%", "//item//x", "search?q=%41%zz'"):
+        twins.go_to(f"HTTP://{host.upper()}/{path}#top")
+        assert twins.page.url == twins.drivers[1].page.url
+    ours, real = (driver.session.log for driver in twins.drivers)
+    assert ours == real and ours[1].path == "/item/Ab"
+    for url in (
+        *(f"{host}:80", f"{host}:", f"x@{host}", f"a..{host}", f".{host}", f"{host}.", f"-a.{host}"),
+        *(
+            f"a_b.{host}",
+            f"{'a' * 64}.test",
+            "xn--a.test",
+            "test",
+            "start.test.localhost",
+            "127.1",
+            "github.com",
+        ),
+        *(f"{host}/a/../b", f"{host}/%2e/b", "http://[::1/", ""),
+    ):
+        for driver in twins.drivers:
+            with pytest.raises(ActionError, match="no address"):
+                driver.go_to(url)
+    twins.same()
+
+
+def test_what_is_no_page_is_told_and_the_page_before_is_opened_again(web, chromium):
+    twins = Twins(web, chromium)
+    twins.go_to("marlow-goods.test/account")
+    before = twins.page.url
+    for driver in twins.drivers:
+        with pytest.raises(ActionError, match=f"that address is no page; {before} is open again"):
+            driver.go_to("start.test/style.css")
+    twins.same()
+    assert twins.page.url == before
+    twins.go_back()
+    assert twins.page.url == "http://start.test/"
+
+
 def test_roles_and_names_are_chromium_s_own(chromium, web):
     """Chromium's accessibility tree is the oracle: the same interactive elements, in role and name."""
     site = SITES["marlow-goods.test"]
@@ -180,10 +220,13 @@ def test_nothing_leaves_the_machine(web, port, tmp_path):
         port, arguments=(f"--log-net-log={log}", "--net-log-capture-mode=Everything")
     ) as real:
         real.begin(web.begin())
-        for url in ("example.com", "http://93.184.216.34/", "start.test"):
-            real.go_to(url)
+        for url in ("http://example.com/", "http://93.184.216.34/"):
+            real._run(real._load, url)  # what no action can ask for
+        real.go_to("start.test")
         assert real.page.status == 200
         for url in (
+            "example.com",
+            "93.184.216.34",
             "https://example.com",
             "file:///etc/passwd",
             "chrome://version",

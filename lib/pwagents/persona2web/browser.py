@@ -194,7 +194,8 @@ class ChromiumDriver(Driver):
 
     def _look(self) -> None:
         found = self._tab.evaluate(READ_PAGE)
-        self.page = Page(found["url"], found["title"], found["status"], from_json(found["body"]))
+        body = from_json(found["body"])
+        self.page = Page(found["url"], found["title"], found["status"], body, found["is_html"])
         if self.record:
             self._tab.screenshot(path=self.record / f"{self._pictures:03d}.png", full_page=True)
             self._pictures += 1

@@ -3,8 +3,9 @@
 Going back opens the earlier address again, in both drivers: a page that was left behind is fetched anew.
 """
 
+import re
 from abc import ABC, abstractmethod
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pwagents.errors import InfrastructureError
 from pwagents.persona2web.page import Node, Page
@@ -13,6 +14,8 @@ from pwagents.persona2web.sites import PORTAL
 
 START = f"http://{PORTAL}/"
 WAIT_S = 15.0  # for a page
+# Of the local web: no port, and no name that a browser knows to ask for by https alone.
+_HOST = re.compile(r"(?=.{1,253}$)((?!xn--)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+test")
 
 
 class ActionError(ValueError):
@@ -46,17 +49,18 @@ class Driver(ABC):
         self._read()
 
     def go_to(self, url: str) -> None:
-        """Open an address; ``http://`` may be left out."""
+        """Open an address; ``http://`` may be left out. Both drivers are given the same form of it."""
         address = url.strip() if "://" in url else f"http://{url.strip()}"
         try:
             parts = urlsplit(address)
         except ValueError:
             raise ActionError(f"{url!r} is no address") from None
-        if parts.scheme != "http" or not parts.hostname or not all(_plain(c) for c in parts.netloc):
+        host, path = parts.netloc.lower(), unquote(parts.path) or "/"
+        if parts.scheme != "http" or not _HOST.fullmatch(host) or {".", ".."} & set(path.split("/")):
             raise ActionError(f"{url!r} is no address of a website: one looks like http://{PORTAL}/")
-        path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
+        path = quote(path, safe="/:@!$&'()*+,;=~")
         query = quote(parts.query, safe="/%:@!$&()*+,;=?~")
-        self._move(lambda: self._load(f"http://{parts.netloc.lower()}{path}{'?' if query else ''}{query}"))
+        self._move(lambda: self._load(f"http://{host}{path}{'?' if query else ''}{query}"))
 
     def go_back(self) -> None:
         """Open the page before this one again."""
@@ -112,6 +116,10 @@ class Driver(ABC):
         before = self.page.url
         action()
         self._read()
+        if not self.page.is_html:
+            self._load(before)
+            self._read()
+            raise ActionError(f"that address is no page; {before} is open again")
         if self.page.url != before:
             self._past.append(before)
 
@@ -146,7 +154,3 @@ class Driver(ABC):
     @abstractmethod
     def _look(self) -> None:
         """Set ``page`` to what is now open."""
-
-
-def _plain(char: str) -> bool:
-    return char.isascii() and (char.isalnum() or char in "-.:_")

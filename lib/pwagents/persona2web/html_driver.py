@@ -3,7 +3,7 @@
 It calls the local web in process, faster than Chromium, and gives the same observations.
 """
 
-from urllib.parse import parse_qsl, quote_plus, urljoin, urlsplit
+from urllib.parse import parse_qsl, quote_plus, unquote, urljoin, urlsplit
 
 from pwagents.persona2web import driver
 from pwagents.persona2web.driver import ActionError, Driver
@@ -30,13 +30,14 @@ class HtmlDriver(Driver):
         for _ in range(MAX_REDIRECTS):
             parts = urlsplit(url)
             params = form if method == "POST" else dict(parse_qsl(parts.query, keep_blank_values=True))
-            path = parts.path or "/"
+            path = unquote(parts.path) or "/"
             reply = self.web.handle(self.session.session_id, method, parts.hostname, path, params)
             if reply.delay_s > driver.WAIT_S:
                 self._late()
             if not reply.location:
-                title, body = parse_html(reply.body)
-                self.page = Page(url, title, reply.status, body)
+                is_html = reply.media_type == "text/html"
+                title, body = parse_html(reply.body) if is_html else ("", Element("body", {}))
+                self.page = Page(url, title, reply.status, body, is_html)
                 return
             method, url = "GET", urljoin(url, reply.location)
         raise ActionError("the site sends its visitors round in circles")

@@ -17,7 +17,8 @@ READ_PAGE = """() => {
     return node;
   };
   const status = performance.getEntriesByType('navigation')[0].responseStatus;
-  return {body: read(document.body), title: document.title, url: location.href, status};
+  const is_html = document.contentType === 'text/html';
+  return {body: read(document.body), title: document.title, url: location.href, status, is_html};
 }"""
 
 INPUTS = {"search": "searchbox", "radio": "radio", "checkbox": "checkbox", "text": "textbox"}

@@ -55,12 +55,13 @@ class Node:
 
 @dataclass(eq=False)
 class Page:
-    """A loaded page. ``elements`` are its interactive nodes by id."""
+    """A loaded page. ``elements`` are its interactive nodes by id; what ``is_html`` does not hold of has none."""
 
     url: str
     title: str
     status: int
     body: Element
+    is_html: bool = True
     root: Node = field(init=False)
     elements: dict[int, Node] = field(init=False)
 

@@ -93,10 +93,10 @@ def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: 
     while True:
         chosen = [names[i] for i in generator.permutation(len(names))[: _draw(MASKED, generator) + 1]]
         masked = {name: person.wants[domain.name, name] for name in chosen[1:]}
-        fitting = [item for item in sites[host].items if item.domain == domain.name]
-        fitting = [item for item in fitting if item_fits(item, masked)]
+        items = [item for item in sites[host].items if item.domain == domain.name]
+        fitting = [item for item in items if item_fits(item, masked)]
         values = facet_of(domain.name, chosen[0]).values
-        able = [v for v in values if sum(item_fits(item, {chosen[0]: v}) for item in fitting) >= needed]
+        able = [v for v in values if sum(item_fits(i, {chosen[0]: v}) for i in fitting) >= needed]
         if not able:
             continue
         stated = {chosen[0]: able[generator.integers(len(able))]}

@@ -68,7 +68,8 @@ def make_app(web: LocalWeb) -> Starlette:
             params = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
         method = "GET" if request.method == "HEAD" else request.method
         visit = request.headers.get(VISIT_HEADER) or request.cookies.get(COOKIE)
-        reply = web.handle(visit, method, host, request.url.path, params, suffix)
+        path = request.scope["path"]  # with its escapes undone; request.url puts some of them back
+        reply = web.handle(visit, method, host, path, params, suffix)
         if reply.delay_s:
             await asyncio.sleep(reply.delay_s)
         return _response(reply)
