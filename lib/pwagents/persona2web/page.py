@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(eq=False)
 class Page:
-    """A loaded page. ``elements`` are its interactive nodes by id; what ``is_html`` does not hold of has none."""
+    """A loaded page. ``elements`` are its interactive nodes by id; what is no HTML has none."""
 
     url: str
     title: str

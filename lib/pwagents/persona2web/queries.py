@@ -85,7 +85,7 @@ def query(goal: Goal, level: Level, form: str = "paper") -> str:
 
 
 def _goal(person: Person, domain: Domain, sites: Mapping[str, Site], generator: np.random.Generator) -> Goal:
-    """A goal that enough items of the preferred site meet, and whose text at level 2 names no masked value."""
+    """A goal that enough items of the preferred site meet; its text at level 2 names no masked value."""
     host = str(person.wants[domain.name, "website"])
     operation = _draw({name: OPERATIONS[name] for name in domain.operations}, generator)
     names = [facet.name for facet in domain.facets]
