@@ -13,16 +13,19 @@ import time
 
 import pandas as pd
 
+from pwagents.persona2web.actions import Visit
+from pwagents.persona2web.agent import Played
 from pwagents.persona2web.browser import ChromiumDriver
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.domains import domains
 from pwagents.persona2web.driver import Driver
 from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.navigator import Plan
 from pwagents.persona2web.observe import observe
-from pwagents.persona2web.oracle import solve
+from pwagents.persona2web.offline_agent import walk
 from pwagents.persona2web.serve import serving
 from pwagents.persona2web.sites import LocalWeb
-from pwagents.persona2web.types import Goal, Site
+from pwagents.persona2web.types import Site
 
 DEMAND = 10.0  # times as fast as Chromium
 
@@ -46,13 +49,12 @@ class Watch:
         return act
 
 
-def goal_on(site: Site) -> Goal:
+def plan_on(site: Site) -> Plan:
     """To do the last operation of the site's first department on its first item there."""
     domain = domains()[site.domains[0]]
     item = next(item for item in site.items if item.domain == domain.name)
     facet = next(facet for facet in domain.facets if facet.kind == "choice")
-    wanted = {facet.name: item.values[facet.name]}
-    return Goal(domain=domain.name, host=site.host, operation=domain.operations[-1], stated=wanted, masked={})
+    return Plan(site.host, domain, domain.operations[-1], {facet.name: item.values[facet.name]})
 
 
 def measure(n_sites: int) -> pd.DataFrame:
@@ -62,10 +64,10 @@ def measure(n_sites: int) -> pd.DataFrame:
     with serving(web) as port, ChromiumDriver(port) as chromium:
         watches = {"Chromium": Watch(chromium), "HTML alone": Watch(HtmlDriver(web))}
         for site in sites:
-            goal = goal_on(site)
+            plan = plan_on(site)
             for watch in watches.values():
                 watch.begin(web.begin())
-                solve(watch, goal, site, domains()[goal.domain])
+                walk(Played(), Visit(watch, "indexed"), plan, "indexed", "none")
     one, other = (watch.pages for watch in watches.values())
     if one != other:
         raise SystemExit("The drivers do not show the same pages")

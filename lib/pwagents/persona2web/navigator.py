@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pwagents.persona2web.domains import value_text
+from pwagents.persona2web.filters import slug
 from pwagents.persona2web.page_text import Line, PageText, read_page
-from pwagents.persona2web.sites import PORTAL
 from pwagents.persona2web.types import Architecture, Domain, Facet, Operation, Value
 
 PATIENCE = 3  # the same page and the same action again, before the plan is given up
@@ -83,8 +83,7 @@ class Navigator:
     def _next(self, page: PageText) -> Move:
         plan = self.plan
         if any(line.name == "Please try again" for line in page.lines):
-            back = page.find("link", "All websites$") if page.host == PORTAL else None
-            return Move((f"click [{back.number}]",) if back else ("go_back",), "The page failed; once more.")
+            return Move(("go_back",), "The page failed; once more.")
         if page.host != plan.host:
             return self._to_site(page)
         if done := self._ended(page):
@@ -126,8 +125,7 @@ class Navigator:
 
     def _applied(self, facet: Facet, page: PageText) -> bool:
         value = value_text(self.plan.values[facet.name])
-        names = {re.sub(r"[^a-z0-9]+", "-", label.casefold()).strip("-") for label in facet.labels}
-        return any(page.params.get(name) == value for name in names)
+        return any(page.params.get(slug(label)) == value for label in facet.labels)
 
     def _filter(self, page: PageText, missing: list[Facet]) -> Move:
         """Set what the page offers of the missing filters, and send it off."""
@@ -220,11 +218,10 @@ class Navigator:
         if operation == "lookup":
             fact = _fact(page, self.plan.domain.fact)
             return Move((), f"The page says: {fact}.", fact) if fact else Move((), "The page does not say.")
-        role, pattern = {
-            "cart": ("button", _ADD),
-            "booking": ("button", _HOLD) if page.path.startswith("/book/") else ("link", _BOOK),
-        }.get(operation, ("link", "All websites$"))
-        line = page.find(role, pattern)
+        if operation == "cart":
+            line = page.find("button", _ADD)
+        else:
+            line = page.find("button", _HOLD) if page.path.startswith("/book/") else page.find("link", _BOOK)
         return Move((f"click [{line.number}]",) if line else ("go_back",), f"I go on to the {operation}.")
 
     def _ended(self, page: PageText) -> Move | None:
