@@ -3,9 +3,11 @@
 import pytest
 
 from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
 from pwagents.persona2web.history import make_histories
 from pwagents.persona2web.implicitness import implicitness, perfect_reader
 from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.retrieval import question_for
 from pwagents.persona2web.settings import HistorySettings, QuerySettings
 
 from .test_retrieval import Letters
@@ -27,6 +29,29 @@ def test_all_records_tell_nearly_all_and_a_few_do_not(table):
         assert joint[f"last {n} of the sub-domain, perfect reader"] < 0.5
     assert (table["n"] == len(TASKS)).all()
     assert (joint <= table["website"]).all()
+
+
+def test_intervals_are_of_users_not_of_tasks(table):
+    """Each user's tasks counted thrice tell nothing new."""
+    assert ((table["low"] <= table["joint"]) & (table["joint"] <= table["high"])).all()
+    again = implicitness(TASKS * 3, HISTORIES, Letters(), seed=4).set_index("baseline")
+    for name in table.index.drop("random"):
+        for column in ("low", "high"):
+            assert again.loc[name, column] == pytest.approx(table.loc[name, column])
+
+
+def test_baselines_ask_what_the_agent_asks():
+    heard = set()
+
+    class Heard(Letters):
+        def encode(self, texts):
+            heard.update(texts)
+            return super().encode(texts)
+
+    implicitness(TASKS[:3], HISTORIES, Heard(), seed=4)
+    for task in TASKS[:3]:
+        domain = domains()[task.goal.domain]
+        assert {question_for(domain, facet) for facet in ("website", *task.goal.masked)} <= heard
 
 
 def test_a_perfect_reader_counts_no_noise():

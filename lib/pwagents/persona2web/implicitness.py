@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.persona2web.domains import domains, facet_of
+from pwagents.evaluation.statistics import mean_interval, within_range
+from pwagents.persona2web.domains import domains
 from pwagents.persona2web.history import History
 from pwagents.persona2web.people import WEBSITE, values_of
-from pwagents.persona2web.retrieval import HistoryIndex
+from pwagents.persona2web.retrieval import HistoryIndex, question_for
 from pwagents.persona2web.settings import RetrievalSettings
 from pwagents.persona2web.types import BrowsingEvent, Value, WebTask
 from pwagents.seeds import rng
@@ -31,17 +32,11 @@ def implicitness(
     """What each baseline finds: one row each.
 
     Columns: ``baseline``; ``website`` and ``values``, shares of websites and of masked values found;
-    ``joint``, share of tasks of which the website and all masked values were; ``se``, the standard error of
-    ``joint`` over tasks; ``n``, tasks.
+    ``joint``, share of tasks of which the website and all masked values were; ``low`` and ``high``, its 95%
+    interval, clustered by user; ``n``, tasks.
     """
     guesses = _baselines(tasks, histories, embedder, seed)
     return pd.DataFrame([{"baseline": name, **_score(tasks, guess)} for name, guess in guesses.items()])
-
-
-def question(domain: str, facet: str) -> str:
-    """How the baselines ask a history for a preference."""
-    item = domains()[domain].item
-    return f"preferred website for {item}" if facet == WEBSITE else f"{item} {facet_of(domain, facet).usual}"
 
 
 def _baselines(
@@ -67,7 +62,9 @@ def _baselines(
 
     def retrieved(settings: RetrievalSettings) -> Guess:
         return lambda task, facet: read(
-            task, facet, indices[task.user_id].search(question(task.goal.domain, facet), settings)
+            task,
+            facet,
+            indices[task.user_id].search(question_for(domains()[task.goal.domain], facet), settings),
         )
 
     return {
@@ -117,11 +114,12 @@ def _score(tasks: Sequence[WebTask], guess: Guess) -> dict[str, float]:
         website.append(site)
         values += right
         joint.append(site and all(right))
-    share = float(np.mean(joint))
+    interval = within_range(mean_interval(joint, [task.user_id for task in tasks]))
     return {
         "website": float(np.mean(website)),
         "values": float(np.mean(values)),
-        "joint": share,
-        "se": (share * (1 - share) / len(joint)) ** 0.5,
+        "joint": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
         "n": len(joint),
     }

@@ -12,6 +12,7 @@ from pwagents.persona2web.domains import domains, facet_of, value_text
 from pwagents.persona2web.judge import WEBSITE, Truth, wanted_from_history
 from pwagents.persona2web.navigator import Navigator, Plan
 from pwagents.persona2web.reader import Reader
+from pwagents.persona2web.retrieval import question_for
 from pwagents.persona2web.task_text import Asked, read_task
 from pwagents.persona2web.types import Architecture, Level, MemoryStep, Scheme, Value, WebStep, WebTask
 from pwagents.seeds import rng
@@ -71,7 +72,7 @@ class OfflineAgent:
 
     def _look(self, name: str, asked: Asked, brief: Brief, known: Known, played: Played) -> None:
         """Ask the history for one thing and keep what the reader makes of it."""
-        query = question_for(name, asked)
+        query = question_for(asked.domain, name)
         records = brief.recall(query)
         if name == WEBSITE:
             found = self.reader.website(records, asked.domain.name)
@@ -101,13 +102,6 @@ class OfflineAgent:
         for value in facet.values:
             if facet.stated.format(value_text(value)) == answer:
                 known.values[name], known.why[name] = value, "the user said so"
-
-
-def question_for(name: str, asked: Asked) -> str:
-    """A question to the history: like a record of the kind that would tell."""
-    if name == WEBSITE:
-        return f"booking: {asked.domain.item}"
-    return f"{asked.domain.item}, {facet_of(asked.domain.name, name).labels[0]}"
 
 
 def walk(

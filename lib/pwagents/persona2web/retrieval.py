@@ -9,9 +9,18 @@ from functools import cached_property
 import numpy as np
 
 from pwagents.embedding import Embedder
+from pwagents.persona2web.domains import facet_of
+from pwagents.persona2web.people import WEBSITE
 from pwagents.persona2web.settings import RetrievalSettings
-from pwagents.persona2web.types import BrowsingEvent
+from pwagents.persona2web.types import BrowsingEvent, Domain
 from pwagents.web.search import Bm25Engine
+
+
+def question_for(domain: Domain, facet: str) -> str:
+    """A question to the history about a facet (or "website"): like a record of the kind that would tell."""
+    if facet == WEBSITE:
+        return f"booking: {domain.item}"
+    return f"{domain.item}, {facet_of(domain.name, facet).labels[0]}"
 
 
 def record_text(record: BrowsingEvent) -> str:
