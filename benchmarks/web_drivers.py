@@ -59,7 +59,7 @@ def plan_on(site: Site) -> Plan:
 
 def measure(n_sites: int) -> pd.DataFrame:
     """Milliseconds of a step by driver: median, 95th percentile, and how many times Chromium's median."""
-    web = LocalWeb(make_sites(0).values(), domains().values())
+    web = LocalWeb(make_sites(0).values())
     sites = list(web.sites.values())[:: max(1, len(web.sites) // n_sites)][:n_sites]
     with serving(web) as port, ChromiumDriver(port) as chromium:
         watches = {"Chromium": Watch(chromium), "HTML alone": Watch(HtmlDriver(web))}

@@ -6,14 +6,13 @@ import pytest
 
 from pwagents.persona2web.browser import ChromiumDriver, find_chromium
 from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
 from pwagents.persona2web.serve import serving
 from pwagents.persona2web.sites import LocalWeb
 
 
 @pytest.fixture(scope="session")
 def web():
-    return LocalWeb(make_sites(0).values(), domains().values())
+    return LocalWeb(make_sites(0).values())
 
 
 @pytest.fixture(scope="session")

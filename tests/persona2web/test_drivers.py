@@ -10,7 +10,7 @@ import pytest
 
 from pwagents.persona2web.actions import Visit
 from pwagents.persona2web.agent import Played
-from pwagents.persona2web.browser import ChromiumDriver
+from pwagents.persona2web.browser import PLAYWRIGHTS, ChromiumDriver, find_chromium
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.domains import domains
 from pwagents.persona2web.driver import ActionError
@@ -210,7 +210,7 @@ def test_hostile_text_runs_nothing_and_passes_for_no_element(web, chromium):
     )
     site = SITES["marlow-goods.test"]
     item = site.items[0].model_copy(update={"title": evil})
-    bad = LocalWeb([site.model_copy(update={"items": (item, *site.items[1:])})], domains().values())
+    bad = LocalWeb([site.model_copy(update={"items": (item, *site.items[1:])})])
     from pwagents.persona2web.serve import serving
 
     with serving(bad) as port, ChromiumDriver(port) as real:
@@ -282,10 +282,14 @@ def test_a_visit_keeps_nothing_of_the_one_before(chromium, web):
 
 
 def test_a_visit_is_kept_for_the_viewer(web, port, tmp_path, chromium):
-    with ChromiumDriver(port, record=tmp_path / "visit") as driver:
+    (tmp_path / "000").mkdir()
+    (tmp_path / "000" / "007.png").touch()  # of an earlier run
+    with ChromiumDriver(port, record=tmp_path) as driver:
         driver.begin(web.begin())
         driver.go_to("encorehall.test")
-    assert sorted(path.name for path in (tmp_path / "visit").iterdir()) == ["000.png", "001.png", "trace.zip"]
+        driver.begin(web.begin())
+    kept = {folder.name: sorted(path.name for path in folder.iterdir()) for folder in tmp_path.iterdir()}
+    assert kept == {"000": ["000.png", "001.png", "trace.zip"], "001": ["000.png", "trace.zip"]}
 
 
 def test_failing_and_slow_pages_are_the_site_s_fault_in_both_drivers(web, chromium, monkeypatch):
@@ -306,6 +310,15 @@ def test_failing_and_slow_pages_are_the_site_s_fault_in_both_drivers(web, chromi
     assert seen[0] == seen[1]
     failed, late, well = seen[0]
     assert failed == 503 and "did not come within 4 seconds" in late and well == 200
+
+
+def test_where_the_system_has_none_playwright_is_asked_beside_a_running_loop_too(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+
+    async def cell():
+        return find_chromium()
+
+    assert asyncio.run(cell()) in (None, PLAYWRIGHTS)
 
 
 def test_without_a_browser_one_line_says_what_to_do(monkeypatch, port):

@@ -13,7 +13,7 @@ from pwagents.persona2web.sites import LocalWeb
 from pwagents.persona2web.types import Goal
 
 SITES = make_sites(1)
-WEB = LocalWeb(SITES.values(), domains().values())
+WEB = LocalWeb(SITES.values())
 # One sub-domain for each host, so that every skin of every template is walked.
 PLACES = {host: site.domains[i % len(site.domains)] for i, (host, site) in enumerate(SITES.items())}
 

@@ -14,7 +14,7 @@ from pwagents.persona2web.types import Goal
 
 SITES = make_sites(0)
 SHOP = SITES["marlow-goods.test"]
-WEB = LocalWeb(SITES.values(), domains().values())
+WEB = LocalWeb(SITES.values())
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 CLOTHES = [item for item in SHOP.items if item.domain == "clothing"]
 
@@ -251,4 +251,4 @@ def test_a_site_that_cannot_be_shown_is_refused():
         ({"labels": labels}, "marlow-goods.test, clothing: labels"),
     ]:
         with pytest.raises(ValueError, match=message):
-            LocalWeb([SHOP.model_copy(update=update)], domains().values())
+            LocalWeb([SHOP.model_copy(update=update)])

@@ -6,7 +6,6 @@ import zlib
 import numpy as np
 
 from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
 from pwagents.persona2web.history import make_histories
 from pwagents.persona2web.queries import make_tasks
 from pwagents.persona2web.reader import Reader
@@ -31,7 +30,7 @@ def make_world(n_users=4, tasks_per_user=2, records=600):
     histories = make_histories(HistorySettings(n_users=n_users, records=records, n_domains=4), seed=3)
     sites = make_sites(3)
     tasks = make_tasks(histories, sites, QuerySettings(tasks_per_user=tasks_per_user), seed=3)
-    return World(histories, tasks, LocalWeb(sites.values(), domains().values()), Words(), data="test")
+    return World(histories, tasks, LocalWeb(sites.values()), Words(), data="test")
 
 
 def readers(world):

@@ -24,17 +24,28 @@ from pwagents.persona2web.serve import VISIT_HEADER
 from pwagents.persona2web.session import WebSession
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+PLAYWRIGHTS = "the one that playwright install brought"
 WINDOW = {"width": 1280, "height": 900}
 _ELEMENT = "ref => document.body.querySelectorAll('*')[ref]"
 
 
 def find_chromium() -> str | None:
-    """Chromium as the system has it, or as ``playwright install`` brought it; None where there is none."""
+    """Path of the system's Chromium; else :data:`PLAYWRIGHTS`, where that starts; else None."""
     if found := next(filter(None, map(shutil.which, BROWSERS)), None):
         return found
-    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
-    names = ("chrome-headless-shell", "headless_shell", "chrome")
-    return next((str(path) for name in names for path in sorted(cache.glob(f"chromium*/*/{name}"))), None)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return PLAYWRIGHTS if thread.submit(_playwright_has_one).result() else None
+
+
+def _playwright_has_one() -> bool:
+    from playwright.sync_api import Error, sync_playwright
+
+    with sync_playwright() as playwright:
+        try:
+            playwright.chromium.launch().close()
+        except Error:
+            return False
+    return True
 
 
 class ChromiumDriver(Driver):
@@ -42,8 +53,9 @@ class ChromiumDriver(Driver):
 
     Args:
         port: of the local web (see :func:`pwagents.persona2web.serve.serving`).
-        record: a folder that gets a screenshot of each page looked at (``000.png`` ...) and, when the visit
-            ends, Playwright's trace (``trace.zip``); None keeps nothing.
+        record: a folder that gets one of its own for each visit (``000``, ``001`` ...), with a screenshot of
+            each page looked at (``000.png`` ...) and, when the visit ends, Playwright's trace
+            (``trace.zip``); what was there before is removed. None keeps nothing.
         arguments: more of the browser's command line.
 
     Raises:
@@ -52,7 +64,7 @@ class ChromiumDriver(Driver):
     """
 
     def __init__(self, port: int, record: Path | None = None, arguments: Sequence[str] = ()):
-        self.record, self._context, self._pictures = record, None, 0
+        self.record, self._context, self._visits, self._pictures = record, None, 0, 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chromium")
         try:
             self._run(self._start, port, arguments)
@@ -120,8 +132,9 @@ class ChromiumDriver(Driver):
             *more,
         ]
         self._playwright = sync_playwright().start()
+        path = None if executable == PLAYWRIGHTS else executable
         try:
-            self._browser = self._playwright.chromium.launch(executable_path=executable, args=arguments)
+            self._browser = self._playwright.chromium.launch(executable_path=path, args=arguments)
         except Error as error:
             self._playwright.stop()
             raise RuntimeError(f"{executable} does not start: {str(error).splitlines()[0]}") from None
@@ -140,13 +153,16 @@ class ChromiumDriver(Driver):
         self._context.set_default_timeout(driver.WAIT_S * 1000)
         self._tab, self._pictures = self._context.new_page(), 0
         if self.record:
-            self.record.mkdir(parents=True, exist_ok=True)
+            self._folder = self.record / f"{self._visits:03d}"
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
             self._context.tracing.start(snapshots=True)
+        self._visits += 1
 
     def _end(self) -> None:
         if self._context is not None:
             if self.record:
-                self._context.tracing.stop(path=self.record / "trace.zip")
+                self._context.tracing.stop(path=self._folder / "trace.zip")
             self._context.close()
             self._context = None
 
@@ -197,5 +213,5 @@ class ChromiumDriver(Driver):
         body = from_json(found["body"])
         self.page = Page(found["url"], found["title"], found["status"], body, found["is_html"])
         if self.record:
-            self._tab.screenshot(path=self.record / f"{self._pictures:03d}.png", full_page=True)
+            self._tab.screenshot(path=self._folder / f"{self._pictures:03d}.png", full_page=True)
             self._pictures += 1

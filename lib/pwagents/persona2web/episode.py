@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pwagents.persona2web.actions import Visit
 from pwagents.persona2web.agent import Brief, Driver, Played
-from pwagents.persona2web.driver import ActionError
+from pwagents.persona2web.domains import domains
 from pwagents.persona2web.driver import Driver as PageDriver
 from pwagents.persona2web.session import WebSession, succeeded
 from pwagents.persona2web.sites import LocalWeb
@@ -34,7 +34,8 @@ def play_episode(
     """
     session = web.begin(task.now, faults=faults, seed=derive_seed(seed, "faults", task.task_id))
     try:
-        played = _play(agent, brief, driver, session, architecture)
+        driver.begin(session)
+        played = agent(brief, Visit(driver, architecture))
         return WebTrajectory(
             task_id=task.task_id,
             level=level,
@@ -52,17 +53,6 @@ def play_episode(
         web.end(session)
 
 
-def _play(
-    agent: Agent, brief: Brief, driver: PageDriver, session: WebSession, architecture: Architecture
-) -> Played:
-    """The agent's part; nothing, where not even the first page comes."""
-    try:
-        driver.begin(session)
-    except ActionError:
-        return Played()
-    return agent(brief, Visit(driver, architecture))
-
-
 def reached(task: WebTask, session: WebSession, web: LocalWeb, answer: str) -> bool:
     """Whether the session's state is the goal."""
     return succeeded(session, task.goal, web.sites[task.goal.host], answer)
@@ -70,6 +60,6 @@ def reached(task: WebTask, session: WebSession, web: LocalWeb, answer: str) -> b
 
 def intended(task: WebTask, session: WebSession, web: LocalWeb, answer: str) -> bool:
     """Whether it is the stated part of the goal, on any site of the domain."""
-    hosts = web.domains[task.goal.domain].hosts
+    hosts = domains()[task.goal.domain].hosts
     goals = [task.goal.model_copy(update={"host": host, "masked": {}}) for host in hosts]
     return any(succeeded(session, goal, web.sites[goal.host], answer) for goal in goals)

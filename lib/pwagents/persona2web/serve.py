@@ -23,7 +23,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
 from pwagents.persona2web.sites import PORTAL, LocalWeb
 from pwagents.persona2web.visits import Reply
 
@@ -149,9 +148,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(str(error))
     print(f"The local web is at http://localhost:{options.port} (Ctrl+C ends it)", flush=True)
-    uvicorn.Server(_config(LocalWeb(make_sites(options.seed).values(), domains().values()))).run(
-        sockets=[listener]
-    )
+    uvicorn.Server(_config(LocalWeb(make_sites(options.seed).values()))).run(sockets=[listener])
 
 
 if __name__ == "__main__":

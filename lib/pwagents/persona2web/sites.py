@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from pwagents.persona2web import pages
+from pwagents.persona2web.domains import domains
 from pwagents.persona2web.filters import BadRequest
 from pwagents.persona2web.session import WebSession
 from pwagents.persona2web.types import Domain, Request, Site
@@ -26,16 +27,12 @@ SLOW_S = 30.0  # how long a delayed reply takes: longer than drivers wait
 class LocalWeb:
     """All sites and their visitors. Safe for threads, as long as a session is one visitor's at a time."""
 
-    def __init__(self, sites: Iterable[Site], domains: Iterable[Domain]):
+    def __init__(self, sites: Iterable[Site]):
         self.sites = {site.host: site for site in sites}
-        self.domains = {domain.name: domain for domain in domains}
         for site in self.sites.values():
-            pages.check_site(site, self._departments(site))
+            pages.check_site(site, _departments(site))
         self._sessions: OrderedDict[str, WebSession] = OrderedDict()
         self._lock = threading.Lock()
-
-    def _departments(self, site: Site) -> list[Domain]:
-        return [self.domains[name] for name in site.domains]
 
     def begin(self, now: int = NOW, *, faults: float = 0.0, seed: int = 0) -> WebSession:
         """A new visitor, whose pages tell the time ``now`` (ms since 1970)."""
@@ -85,22 +82,19 @@ class LocalWeb:
         try:
             if session is None:
                 raise PageError(401, "Your session has expired. What you left in carts and drafts is gone.")
-            if host != PORTAL and (fault := _fault(session)):
-                reply = fault
-            elif host == PORTAL:
+            if host == PORTAL:
                 reply = self._portal(method, path, params, session, suffix)
-            elif site is None:
-                raise PageError(404, f"There is no website called {host[:80]}.")
             else:
-                visit = Visit(site, self._departments(site), session, params, suffix)
+                _fail_by_chance(session)
+                if site is None:
+                    raise PageError(404, f"There is no website called {host[:80]}.")
+                visit = Visit(site, _departments(site), session, params, suffix)
                 reply = self._site(visit, method, path)
-        except (PageError, BadRequest) as error:
-            status = error.status if isinstance(error, PageError) else 400
-            reply = Reply(status, pages.message(status, str(error), site, session, suffix))
-        if reply.delay_s or (visit is None and reply.status == 503):
-            reply.body = reply.body or pages.message(
-                503, "This page is having trouble.", site, session, suffix
-            )
+        except BadRequest as error:
+            reply = Reply(400, pages.message(400, str(error), site, session, suffix))
+        except PageError as error:
+            page = pages.message(error.status, error.message, site, session, suffix)
+            reply = Reply(error.status, page, delay_s=error.delay_s)
         if session is not None:
             session.log.append(_logged(visit, host, path, params, reply.status))
         return reply
@@ -123,14 +117,21 @@ class LocalWeb:
         return page(visit, rest)
 
 
-def _fault(session: WebSession) -> Reply | None:
-    """A reply that fails or never comes in time, for the session's share of requests; by seed and turn."""
+def _departments(site: Site) -> list[Domain]:
+    return [domains()[name] for name in site.domains]
+
+
+def _fail_by_chance(session: WebSession) -> None:
+    """Fail, at once or after too long, at the session's share of requests; by seed and turn.
+
+    Raises:
+        PageError: this request is one of them.
+    """
     if not session.faults:
-        return None
+        return
     draws = rng(session.seed, "fault", str(len(session.log))).random(2)
-    if draws[0] >= session.faults:
-        return None
-    return Reply(503) if draws[1] < 0.5 else Reply(503, delay_s=SLOW_S)
+    if draws[0] < session.faults:
+        raise PageError(503, "This page is having trouble.", delay_s=0.0 if draws[1] < 0.5 else SLOW_S)
 
 
 def _logged(visit: Visit | None, host: str, path: str, params, status: int) -> Request:

@@ -28,10 +28,10 @@ class Reply:
 
 
 class PageError(Exception):
-    """A request that gets a page which says what is wrong."""
+    """A request that gets a page which says what is wrong, after ``delay_s`` seconds."""
 
-    def __init__(self, status: int, message: str):
-        self.status, self.message = status, message
+    def __init__(self, status: int, message: str, delay_s: float = 0.0):
+        self.status, self.message, self.delay_s = status, message, delay_s
         super().__init__(message)
 
 
