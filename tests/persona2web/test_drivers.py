@@ -288,8 +288,10 @@ def test_a_visit_is_kept_for_the_viewer(web, port, tmp_path, chromium):
         driver.begin(web.begin())
         driver.go_to("encorehall.test")
         driver.begin(web.begin())
+        search = next(id for id, node in driver.page.elements.items() if node.role == "searchbox")
+        driver.type(search, "shirts", True)
     kept = {folder.name: sorted(path.name for path in folder.iterdir()) for folder in tmp_path.iterdir()}
-    assert kept == {"000": ["000.png", "001.png", "trace.zip"], "001": ["000.png", "trace.zip"]}
+    assert kept == {"000": ["000.png", "001.png", "trace.zip"], "001": ["000.png", "001.png", "trace.zip"]}
 
 
 def test_failing_and_slow_pages_are_the_site_s_fault_in_both_drivers(web, chromium, monkeypatch):

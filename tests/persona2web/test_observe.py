@@ -28,6 +28,14 @@ def page(html, url="http://a.test/"):
     return Page(url, title, 200, body)
 
 
+def test_a_control_without_a_value_holds_what_browsers_give_it():
+    html = (
+        '<input name="a"><input type="search" name="b"><input type="checkbox" name="c"><input type="radio">'
+    )
+    inputs = page(f"<title>x</title><body><form>{html}</form></body>").body.descendants()[1:]
+    assert [element.value for element in inputs] == ["", "", "on", "on"]
+
+
 def test_occam_is_a_pruned_tree_with_ids():
     assert observe(page(FORM), "occam").splitlines() == [
         'page "Shoes & more" http://a.test/',

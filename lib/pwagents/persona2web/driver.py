@@ -91,7 +91,8 @@ class Driver(ABC):
         self._fill(node, " ".join(text.split()))
         if enter:
             self._move(lambda: self._enter(node))
-        self._read()
+        else:
+            self._read()
 
     def select(self, element_id: int, text: str) -> None:
         """Choose the option with this text from a list."""

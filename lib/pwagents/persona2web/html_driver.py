@@ -6,12 +6,10 @@ It calls the local web in process, faster than Chromium, and gives the same obse
 from urllib.parse import parse_qsl, quote_plus, unquote, urljoin, urlsplit
 
 from pwagents.persona2web import driver
-from pwagents.persona2web.driver import ActionError, Driver
+from pwagents.persona2web.driver import Driver
 from pwagents.persona2web.markup import Element, parse_html
 from pwagents.persona2web.page import Node, Page
 from pwagents.persona2web.sites import LocalWeb
-
-MAX_REDIRECTS = 5
 
 
 class HtmlDriver(Driver):
@@ -27,20 +25,18 @@ class HtmlDriver(Driver):
         self._request("GET", url, {})
 
     def _request(self, method: str, url: str, form: dict[str, str]) -> None:
-        for _ in range(MAX_REDIRECTS):
-            parts = urlsplit(url)
-            params = form if method == "POST" else dict(parse_qsl(parts.query, keep_blank_values=True))
-            path = unquote(parts.path) or "/"
-            reply = self.web.handle(self.session.session_id, method, parts.hostname, path, params)
-            if reply.delay_s > driver.WAIT_S:
-                self._late()
-            if not reply.location:
-                is_html = reply.media_type == "text/html"
-                title, body = parse_html(reply.body) if is_html else ("", Element("body", {}))
-                self.page = Page(url, title, reply.status, body, is_html)
-                return
-            method, url = "GET", urljoin(url, reply.location)
-        raise ActionError("the site sends its visitors round in circles")
+        parts = urlsplit(url)
+        params = form if method == "POST" else dict(parse_qsl(parts.query, keep_blank_values=True))
+        path = unquote(parts.path) or "/"
+        reply = self.web.handle(self.session.session_id, method, parts.hostname, path, params)
+        if reply.delay_s > driver.WAIT_S:
+            self._late()
+        if reply.location:  # after a form; it leads to a page
+            self._load(urljoin(url, reply.location))
+            return
+        is_html = reply.media_type == "text/html"
+        title, body = parse_html(reply.body) if is_html else ("", Element("body", {}))
+        self.page = Page(url, title, reply.status, body, is_html)
 
     def _click(self, node: Node) -> None:
         element = node.element
@@ -51,11 +47,8 @@ class HtmlDriver(Driver):
         elif node.role == "checkbox":
             element.checked = not element.checked
         elif node.role == "radio":
-            form = element.closest("form") or self.page.body
-            for other in form.descendants():
-                if other.attrs.get("type") == "radio" and other.attrs.get("name") == element.attrs.get(
-                    "name"
-                ):
+            for other in element.closest("form").descendants():
+                if other.attrs.get("name") == element.attrs["name"]:
                     other.checked = other is element
 
     def _fill(self, node: Node, text: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pwagents.persona2web.domains import names_value
+from pwagents.persona2web.people import WEBSITE
 from pwagents.persona2web.sites import PORTAL
 from pwagents.persona2web.types import Goal, Level, Preference, Request, Value, WebTask, WebTrajectory
 from pwagents.schema import Record
@@ -19,7 +20,6 @@ Score = Literal[0.0, 0.5, 1.0]
 View = Literal["reasoning_aware", "action_wise", "outcome"]
 VIEWS: tuple[View, ...] = get_args(View)
 ENOUGH = 3  # supporting records that show a preference; fewer, where it has no more
-WEBSITE = "website"
 
 
 class Scores(Record):

@@ -85,7 +85,8 @@ def parse_html(text: str) -> tuple[str, Element]:
 def _set_out(element: Element) -> None:
     """What a control holds when the page is loaded."""
     if element.tag == "input":
-        element.value = element.attrs.get("value", "on" if element.attrs.get("type") in INPUTS else "")
+        unnamed = "on" if element.attrs.get("type") in ("radio", "checkbox") else ""
+        element.value = element.attrs.get("value", unnamed)
         element.checked = "checked" in element.attrs
     if element.tag == "select":
         options = [option for option in element.descendants() if option.tag == "option"]

@@ -12,7 +12,7 @@ from pwagents.embedding import Embedder
 from pwagents.persona2web.agent import Recall
 from pwagents.persona2web.domains import domains, facet_of, value_text
 from pwagents.persona2web.history import NOW, History
-from pwagents.persona2web.judge import WEBSITE
+from pwagents.persona2web.people import WEBSITE
 from pwagents.persona2web.reader import USUAL
 from pwagents.persona2web.retrieval import HistoryIndex
 from pwagents.persona2web.settings import RetrievalSettings

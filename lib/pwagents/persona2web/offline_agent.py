@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from pwagents.persona2web.agent import MOST_QUERIES, Brief, Driver, Played
 from pwagents.persona2web.domains import domains, facet_of, value_text
-from pwagents.persona2web.judge import WEBSITE, Truth, wanted_from_history
+from pwagents.persona2web.judge import Truth, wanted_from_history
 from pwagents.persona2web.navigator import Navigator, Plan
+from pwagents.persona2web.people import WEBSITE
 from pwagents.persona2web.reader import Reader
 from pwagents.persona2web.retrieval import question_for
 from pwagents.persona2web.task_text import Asked, read_task

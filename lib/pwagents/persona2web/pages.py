@@ -129,13 +129,13 @@ def portal(sites: Iterable[Site], words: str, session, suffix: str) -> str:
     return _render("portal.html", None, session, suffix, groups=groups, words_searched=words, looks=looks())
 
 
-def home(visit) -> str:
+def home(visit, featured: list[Item]) -> str:
     """A welcome with popular items, and a shelf for each department: the values of its first facet."""
     shelves = []
     for domain in visit.domains:
         first = filters_of(visit.site, Query(domain))[0]
         shelves.append({"domain": domain, "label": first["label"], "options": first["options"]})
-    return _page("home.html", visit, featured=visit.featured, shelves=shelves)
+    return _page("home.html", visit, featured=featured, shelves=shelves)
 
 
 def results(visit, query: Query, shown: list[Item], total: int) -> str:
@@ -208,10 +208,10 @@ def bookings(visit) -> str:
 
 def compare(visit) -> str:
     held = _held(visit, visit.state.compared)
-    rows = {label: {} for item in held for label, _ in facts_of(visit.site, visit.domain_of(item), item)}
+    rows: dict[str, dict[str, str]] = {}
     for item in held:
         for label, text in facts_of(visit.site, visit.domain_of(item), item):
-            rows[label][item.item_id] = text
+            rows.setdefault(label, {})[item.item_id] = text
     return _page("compare.html", visit, items=held, rows=rows)
 
 

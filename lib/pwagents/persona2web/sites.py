@@ -19,7 +19,8 @@ from pwagents.persona2web.visits import PAGES, PageError, Reply, Visit
 from pwagents.seeds import rng
 
 PORTAL = "start.test"  # where every episode begins: it lists and searches the sites
-NOW = int(datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp() * 1000)  # of visitors without a task
+# The clock of visitors without a task; tasks have their own, when the histories end.
+VISITORS_NOW = int(datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp() * 1000)
 MAX_SESSIONS = 10_000  # the oldest makes room
 SLOW_S = 30.0  # how long a delayed reply takes: longer than drivers wait
 
@@ -34,7 +35,7 @@ class LocalWeb:
         self._sessions: OrderedDict[str, WebSession] = OrderedDict()
         self._lock = threading.Lock()
 
-    def begin(self, now: int = NOW, *, faults: float = 0.0, seed: int = 0) -> WebSession:
+    def begin(self, now: int = VISITORS_NOW, *, faults: float = 0.0, seed: int = 0) -> WebSession:
         """A new visitor, whose pages tell the time ``now`` (ms since 1970)."""
         session = WebSession(now, faults, seed)
         with self._lock:

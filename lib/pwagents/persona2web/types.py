@@ -46,7 +46,6 @@ class Domain(Record):
     """A sub-domain, such as flights: what its items are, how they are told apart, which sites sell them.
 
     Attributes:
-        template: the kind of site, which decides its layout.
         item: what one item is called ("flight").
         operations: what users do there.
         fact: what a look-up asks of an item ("calories"), which is no facet; empty without look-ups.
@@ -54,7 +53,6 @@ class Domain(Record):
     """
 
     name: Text
-    template: Text
     item: Text
     operations: tuple[Operation, ...]
     fact: str

@@ -8,6 +8,8 @@ from pwagents.persona2web.filters import PAGE_SIZE, find, read_query
 from pwagents.persona2web.session import SiteState, WebSession
 from pwagents.persona2web.types import Domain, Item, Operation, Site
 
+FEATURED = 2  # items of each department that a home page shows
+
 
 @dataclass
 class Reply:
@@ -54,15 +56,6 @@ class Visit:
     def state(self) -> SiteState:
         return self.session.sites[self.site.host]
 
-    @property
-    def featured(self) -> list[Item]:
-        """What the home page shows: two items of each department."""
-        return [
-            item
-            for domain in self.domains
-            for item in [item for item in self.site.items if item.domain == domain.name][:2]
-        ]
-
     def item(self, item_id: str | None = None) -> Item:
         item_id = self.params.get("item", "") if item_id is None else item_id
         for item in self.site.items:
@@ -80,8 +73,13 @@ class Visit:
 
 
 def _home(visit: Visit, _: str) -> Reply:
-    visit.shown = tuple(item.item_id for item in visit.featured)
-    return Reply(200, pages.home(visit))
+    featured = [
+        item
+        for domain in visit.domains
+        for item in [item for item in visit.site.items if item.domain == domain.name][:FEATURED]
+    ]
+    visit.shown = tuple(item.item_id for item in featured)
+    return Reply(200, pages.home(visit, featured))
 
 
 def _search(visit: Visit, _: str) -> Reply:
