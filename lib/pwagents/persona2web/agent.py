@@ -6,6 +6,7 @@ and before execution, where up to five questions are asked, the task is rewritte
 A reply that cannot be read costs a step, and the model is told what was wrong with it.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,17 @@ from pwagents.agents.replies import parse_arguments
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.persona2web import prompts
+from pwagents.persona2web.actions import split_action
 from pwagents.persona2web.plans import Plans
-from pwagents.persona2web.types import Architecture, BrowsingEvent, MemoryStep, Scheme, WebStep
+from pwagents.persona2web.types import (
+    Architecture,
+    AskStep,
+    BrowsingEvent,
+    MemoryStep,
+    Scheme,
+    Step,
+    WebStep,
+)
 from pwagents.schema import Usage
 
 MOST_QUERIES = 5  # before execution
@@ -56,15 +66,17 @@ class Brief:
 class Played:
     """What an agent did: the parts of a :class:`WebTrajectory` that are its own."""
 
-    steps: list[MemoryStep | WebStep] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     answer: str = ""
     rewritten: str = ""
 
     def left(self, architecture: Architecture, scheme: Scheme) -> int:
-        """How many steps the budget still holds (see :func:`most_steps`)."""
-        memory = sum(step.kind == "memory" for step in self.steps)
-        asked_before = memory if scheme == "pre_execution" else 0
-        return most_steps(architecture, scheme, asked_before) - (len(self.steps) - asked_before)
+        """How many steps the budget still holds (see :func:`most_steps`); a question to the user is one."""
+        queries = 0
+        if scheme == "pre_execution":  # looks before the first page, as many as are allowed, are no steps
+            before = itertools.takewhile(lambda step: step.kind != "web", self.steps)
+            queries = min(sum(step.kind == "memory" for step in before), MOST_QUERIES)
+        return most_steps(architecture, scheme, queries) - (len(self.steps) - queries)
 
 
 def most_steps(architecture: Architecture, scheme: Scheme, queries: int = 0) -> int:
@@ -172,15 +184,19 @@ class _Episode:
         raw = self._ask(rules, f"{self._state()}\n\nThe page now:\n{fence(page)}")
         reason, actions = read_step(raw)
         most = ACTIONS_A_STEP[architecture]
+        questions = [texts for name, texts in map(split_action, actions) if name == "ask" and self.brief.ask]
         if not actions:
             self._note(WebStep(observation=page, action=raw, error=prompts.NO_ACTION))
         elif len(actions) > most:
             error = prompts.TOO_MANY.format(found=len(actions), most=most)
             self._note(WebStep(observation=page, reason=reason, action="\n".join(actions), error=error))
-        elif actions[0].startswith("ask ") and self.brief.ask:
-            question = " ".join(split_action(actions[0])[1])
-            answer = self.brief.ask(question)
-            self._note(MemoryStep(query=question, retrieved=(), answer=answer, reason=reason))
+        elif questions and len(actions) > 1:
+            self._note(
+                WebStep(observation=page, reason=reason, action="\n".join(actions), error=prompts.ASK_ALONE)
+            )
+        elif questions:
+            question = " ".join(questions[0])
+            self._note(AskStep(question=question, answer=self.brief.ask(question), reason=reason))
         else:
             done, error = self._do(actions)
             self._note(WebStep(observation=page, reason=reason, action="\n".join(done), error=error))
@@ -209,10 +225,10 @@ class _Episode:
 
     def _rules(self, how: str) -> str:
         asked = prompts.MAY_ASK if self.brief.ask else ""
-        return "\n\n".join([prompts.SYSTEM.format(but_asked=asked), how, FENCE_NOTE])
+        return f"{prompts.SYSTEM.format(but_asked=asked)}\n\n{how}"
 
     def _ask_help(self) -> str:
-        return "\nask [question]                   put a question to the person" if self.brief.ask else ""
+        return prompts.ASK if self.brief.ask else ""
 
     def _state(self) -> str:
         """Task, plan and notes, answers of the history, and the steps so far."""
@@ -221,6 +237,8 @@ class _Episode:
             parts.append(f"Plan and notes:\n{fence(self.plans.text())}")
         if answers := self._answers():
             parts.append(f"What the history said:\n{fence(answers)}")
+        if said := [f"{s.question} -> {s.answer}" for s in self.played.steps if s.kind == "ask"]:
+            parts.append(f"What the person said:\n{fence(chr(10).join(said))}")
         web = [(i, step) for i, step in enumerate(self.played.steps) if step.kind == "web"]
         told = [(i, step) for i, step in web if self.plans.tells(i)]
         pages = {i for i, _ in told[len(told) - (PAGES_TOLD[self.agent.architecture] - 1) :]}
@@ -234,12 +252,13 @@ class _Episode:
         return "\n".join(f"{look.query} -> {look.answer}" for look in looks)
 
     def _ask(self, rules: str, said: str) -> str:
+        rules = f"{rules}\n\n{FENCE_NOTE}"
         messages = [{"role": "system", "content": rules}, {"role": "user", "content": said}]
         reply = self.agent.model.complete(messages, sample=self.agent.sample, **self.agent.sampling)
         self.usage += reply.usage
         return reply.text
 
-    def _note(self, step: MemoryStep | WebStep) -> None:
+    def _note(self, step: Step) -> None:
         """Keep a step, with the tokens spent since the one before it."""
         self.plans.note_step(len(self.played.steps))
         self.played.steps.append(step.model_copy(update={"usage": self.usage}))
@@ -251,12 +270,6 @@ def read_step(text: str) -> tuple[str, list[str]]:
     actions = [found.strip().strip("`") for found in re.findall(r"^\s*Action:(.*)$", text, re.MULTILINE)]
     reason = re.search(r"^\s*Reason:(.*?)(?=^\s*Action:|\Z)", text, re.DOTALL | re.MULTILINE)
     return reason[1].strip() if reason else "", [action for action in actions if action]
-
-
-def split_action(action: str) -> tuple[str, list[str]]:
-    """Name and bracketed arguments of an action: ``type [3] [blue]`` is ("type", ["3", "blue"])."""
-    name = action.split("[")[0].strip().lower()
-    return name, re.findall(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]", action)
 
 
 def _json(text: str, name: str, kind: type) -> tuple[dict[str, Any], str]:
