@@ -17,6 +17,8 @@ MAX_REDIRECTS = 5
 class HtmlDriver(Driver):
     """Visits pages of ``web`` without a browser."""
 
+    kind = "html"
+
     def __init__(self, web: LocalWeb):
         self.web = web
 
