@@ -78,6 +78,12 @@ def test_on_demand_looks_are_steps_and_their_answers_stay_in_the_prompt():
     assert all("a window seat" in said for kind, said in model.prompts if kind == "step")
 
 
+def test_text_around_a_reply_about_the_history_is_passed_over():
+    model = Script(need=[f"Sure, here it is:\n```json\n{need('flight seat')}\n```", need("")])
+    played, _ = play(model, "on_demand")
+    assert played.steps[0].kind == "memory" and played.steps[0].query == "flight seat"
+
+
 def test_before_execution_the_task_is_rewritten_and_the_history_closed():
     plan = json.dumps({"queries": ["flight", "socks", " ", "a", "b", "c", "d"]})
     model = Script([step(action) for action in BOOK], plan=[plan])
