@@ -75,7 +75,9 @@ def ask_twice(
     for i, reply in zip(wrong, ask_all(model, again, f"{what}, again"), strict=True):
         result, problem = readers[i](reply) if reply else (None, "refused")
         failures["repaired"] += not problem
-        results[i] = (result or results[i][0], problem)  # a stray reply is better than an unreadable one
+        if result is None:  # a stray reply is better than an unreadable one
+            result = results[i][0]
+        results[i] = (result, problem)
     refused = replies.count(None)
     failures["refused"] += refused
     failures["unreadable"] += sum(result is None for result, _ in results) - refused
