@@ -16,7 +16,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
 _LIBRARY = Path(__file__).parent
 _SHOWS = ("views.py", "figures.py")  # what only shows results
-_COUNT = (".py", ".yaml", ".csv", ".html")  # code and data; an agent reads what templates say
 
 
 def project_path(path: str | Path) -> Path:
@@ -51,7 +50,8 @@ def code_hash(*rooms: str) -> str:
     digest = hashlib.sha256()
     for room in rooms:
         path = _LIBRARY / room
-        in_folder = sorted(file for file in path.rglob("*") if file.suffix in _COUNT)
+        counted = (".py", ".yaml", ".csv", ".html")  # of templates are pages that agents read
+        in_folder = sorted(file for file in path.rglob("*") if file.suffix in counted)
         for file in in_folder if path.is_dir() else [path.with_suffix(".py")]:
             if file.name not in _SHOWS:
                 digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + _content(file))
