@@ -44,6 +44,12 @@ def test_code_hash_counts_data_and_modules_in_folders_within(library):
     assert len({before, second, project.code_hash("data", "users")}) == 3
 
 
+def test_code_hash_counts_the_templates_of_pages_that_agents_read(library):
+    before = project.code_hash("persona2web")
+    append(library / "persona2web" / "templates" / "home.html", "<p>More.</p>")
+    assert project.code_hash("persona2web") != before
+
+
 def test_words_about_code_and_what_only_shows_results_do_not_count(library):
     before = project.code_hash("web", "orion")
     settings = library / "web" / "settings.py"

@@ -50,7 +50,8 @@ def code_hash(*rooms: str) -> str:
     digest = hashlib.sha256()
     for room in rooms:
         path = _LIBRARY / room
-        in_folder = sorted(file for file in path.rglob("*") if file.suffix in (".py", ".yaml", ".csv"))
+        counted = (".py", ".yaml", ".csv", ".html")  # of templates are pages that agents read
+        in_folder = sorted(file for file in path.rglob("*") if file.suffix in counted)
         for file in in_folder if path.is_dir() else [path.with_suffix(".py")]:
             if file.name not in _SHOWS:
                 digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + _content(file))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.persona2web.actions import FORMS, Visit, read_action
+from pwagents.persona2web.actions import FORMS, Visit, read_action, split_action
 from pwagents.persona2web.driver import ActionError
 from pwagents.persona2web.html_driver import HtmlDriver
 
@@ -60,6 +60,18 @@ def test_any_text_is_read_or_refused(text, architecture):
     except ActionError:
         return
     assert name in FORMS[architecture] and len(arguments) <= 3
+
+
+@given(st.lists(st.text("abc 12'\"", max_size=8), max_size=3), st.sampled_from(["type", "Ask", "STOP"]))
+def test_actions_are_split_as_they_are_written(arguments, name):
+    brackets = [f"[{each}]" for each in arguments]
+    assert split_action(" ".join([name, *brackets])) == (name.lower(), arguments)
+    assert split_action("".join([name, *brackets])) == (name.lower(), arguments)
+
+
+@pytest.mark.parametrize("text", ["", "stop [half", "I stop [now]", "ask Which?", "[3]", "click [1] now"])
+def test_what_has_no_form_of_an_action_has_no_name(text):
+    assert split_action(text) == ("", [])
 
 
 def test_a_visit_goes_on_after_what_cannot_be_done(visit):

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.llm.chat import ChatModel, Reply
+from pwagents.llm.fence import FENCE_NOTE
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.persona2web.agent import Brief, ChatWebAgent, most_steps, read_step, split_action
+from pwagents.persona2web.agent import Brief, ChatWebAgent, Played, most_steps, read_step
+from pwagents.persona2web.types import AskStep, MemoryStep, WebStep
 from pwagents.schema import Usage
 
 from ..llm.server import ChatServer
@@ -31,6 +33,7 @@ class Script(ChatModel):
     def reply(self, request):
         kind = kind_of(request.messages[0]["content"])
         self.prompts.append((kind, request.messages[-1]["content"]))
+        assert FENCE_NOTE in request.messages[0]["content"]
         answers = self.answers[kind]
         return Reply(text=answers.pop(0) if len(answers) > 1 else answers[0], usage=Usage(calls=1))
 
@@ -73,6 +76,12 @@ def test_on_demand_looks_are_steps_and_their_answers_stay_in_the_prompt():
     assert look.usage.calls == 2  # planner and reader
     assert web.page == "booked" and [s.action for s in rest] == BOOK
     assert all("a window seat" in said for kind, said in model.prompts if kind == "step")
+
+
+def test_text_around_a_reply_about_the_history_is_passed_over():
+    model = Script(need=[f"Sure, here it is:\n```json\n{need('flight seat')}\n```", need("")])
+    played, _ = play(model, "on_demand")
+    assert played.steps[0].kind == "memory" and played.steps[0].query == "flight seat"
 
 
 def test_before_execution_the_task_is_rewritten_and_the_history_closed():
@@ -153,9 +162,43 @@ def test_occam_plans_branch_and_prune_forgets_the_steps_between():
 def test_only_a_user_who_may_be_asked_is_asked():
     asking = [step("ask [Which seat?]"), step("stop []")]
     played, _ = play(Script(asking), ask=lambda question: "window, please")
-    assert played.steps[0].answer == "window, please" and played.steps[0].retrieved == ()
+    assert played.steps[0].kind == "ask" and played.steps[0].answer == "window, please"
     played, web = play(Script(asking))
     assert played.steps[0].error and web.done == ["ask [Which seat?]"]
+
+
+@pytest.mark.parametrize("written", ["ask[Which seat?]", "Ask [Which seat?]", "ask  [Which seat?] "])
+def test_a_question_is_read_however_it_is_spaced(written):
+    model = Script([step(written), step("stop []")])
+    played, web = play(model, ask=lambda question: f"{question} window")
+    assert played.steps[0].answer == "Which seat? window" and web.done == []
+    said = model.prompts[1][1]
+    assert "What the person said" in said and "What the history said" not in said
+
+
+def test_a_question_stands_alone_in_its_step():
+    model = Script([step("click [1]\nAction: ask [Which seat?]"), step("stop []")])
+    played, web = play(model, architecture="indexed", ask=lambda question: "window")
+    assert "step of its own" in played.steps[0].error and web.done == []
+
+
+@pytest.mark.parametrize("architecture", ["occam", "indexed"])
+@pytest.mark.parametrize("scheme", ["none", "on_demand", "pre_execution"])
+def test_an_agent_that_only_asks_comes_to_an_end(architecture, scheme):
+    model = Script([step("ask [Which seat?]")], plan=['{"queries": ["flight", "seat"]}'])
+    played, _ = play(model, scheme, architecture, ask=lambda question: "window")
+    asked = [s for s in played.steps if s.kind == "ask"]
+    assert len(asked) == most_steps(architecture, scheme, 2) and played.left(architecture, scheme) == 0
+
+
+def test_only_looks_before_execution_are_free_and_only_as_many_as_are_allowed():
+    look, ask = MemoryStep(query="?", retrieved=(), answer="!"), AskStep(question="?", answer="!")
+    page = WebStep(observation="", action="go_back")
+    assert Played([look] * 5).left("occam", "pre_execution") == 20
+    assert Played([look] * 9).left("occam", "pre_execution") == 16
+    assert Played([look, ask, look, page, look]).left("occam", "pre_execution") == 17
+    assert Played([look, ask, look, page, look]).left("indexed", "pre_execution") == 20
+    assert Played([look, ask, page]).left("occam", "on_demand") == 22
 
 
 def test_pages_and_records_cannot_leave_their_fence():
@@ -193,9 +236,3 @@ def test_a_scripted_endpoint_solves_the_task():
 def test_any_reply_is_read_without_an_error(text):
     reason, actions = read_step(text)
     assert isinstance(reason, str) and all(actions)
-
-
-@given(st.lists(st.text("abc 12'\"", max_size=8), max_size=3))
-def test_actions_are_split_as_they_are_written(arguments):
-    action = " ".join(["type", *(f"[{each}]" for each in arguments)])
-    assert split_action(action) == ("type", arguments)

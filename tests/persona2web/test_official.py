@@ -49,7 +49,16 @@ def test_task_files_are_put_together_by_task_and_suffix_1_is_level_2(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "field"), [("{", "JSON"), ("[]", "intent"), ('{"intent": 3}', "intent"), ("", "JSON")]
+    ("content", "field"),
+    [
+        ("{", "JSON"),
+        ("[]", "intent"),
+        ('{"intent": 3}', "intent"),
+        ("", "JSON"),
+        ('{"intent": "find shoes", "sites": 5}', "sites"),
+        ('{"intent": "find shoes", "sites": "abc"}', "sites"),
+        ('{"intent": "find shoes", "sites": ["abc", 5]}', "sites"),
+    ],
 )
 def test_a_bad_task_file_is_named_with_its_field(tmp_path, content, field):
     path = task_file(tmp_path, 1)

@@ -5,10 +5,14 @@ from itertools import product
 
 import pytest
 
+from pwagents.errors import NotEvaluableError
 from pwagents.persona2web.asked_user import answers_of
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
 from pwagents.persona2web.runs import Condition, run_condition, scores_frame
+from pwagents.persona2web.sites import LocalWeb
 
 from .worlds import make_world, readers
 
@@ -77,6 +81,36 @@ def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path)
             play(world, changed, never, store)
 
 
+def test_what_other_code_or_another_web_made_is_played_again(world, tmp_path, monkeypatch):
+    condition, store = Condition("occam", "none"), tmp_path / "runs"
+    play(world, condition, lambda task: Guesser("occam", 0), store)
+    later = LocalWeb(make_sites(3, edition=1).values(), domains().values())
+    for changed in (replace(world, web=later), replace(world, ask=answers_of)):
+        with pytest.raises(RuntimeError, match="played again"):
+            play(changed, condition, never, store)
+    monkeypatch.setattr("pwagents.persona2web.runs._code", lambda: "other code")
+    with pytest.raises(RuntimeError, match="played again"):
+        play(replace(world), condition, never, store)
+
+
+def test_drivers_are_those_of_the_condition(world, tmp_path):
+    with pytest.raises(ValueError, match="driver is chromium, but html is to play"):
+        play(world, Condition("occam", "none", driver="chromium"), never, tmp_path / "runs")
+
+
+def test_a_frame_has_the_same_columns_whatever_was_played(world, tmp_path):
+    def refuse(brief, driver):
+        raise NotEvaluableError("too long")
+
+    condition = Condition("occam", "none")
+    frame = play(world, condition, lambda task: Guesser("occam", 0), tmp_path / "runs")
+    refused = play(world, condition, lambda task: refuse, tmp_path / "runs", method="refused")
+    assert (refused["outcome"] == "not_evaluable").all() and refused["success"].isna().all()
+    assert not frame["asked"].any()
+    for other in (refused, scores_frame([], world)):
+        assert list(other.columns) == list(frame.columns)
+
+
 def test_failing_pages_are_counted_apart_and_the_agent_tries_again(world, tmp_path):
     condition = Condition("indexed", "pre_execution", faults=0.2)
     oracle = Oracle(world.truth("implicit"), "indexed", "pre_execution")
@@ -124,4 +158,5 @@ def test_a_user_who_may_be_asked_makes_up_for_a_history(world, trained, tmp_path
         for each in (world, asking)
     )
     assert answered["reached"].mean() == 1 > silent["reached"].mean()
+    assert answered["asked"].all() and (answered["looks"] == 0).all() and (answered["steps"] > 2).all()
     assert (answered["success"] == 0).all()  # nothing was found in the history

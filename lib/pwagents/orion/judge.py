@@ -19,11 +19,11 @@ from pwagents.agents.conversation import transcript
 from pwagents.data.instructions import content_words
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.replies import read_reply
 from pwagents.orion.agent import orion_messages
 from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds, singular
 from pwagents.profiles.catalogue import TOPIC, Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
-from pwagents.profiles.prompts import read_reply
 from pwagents.project import read_yaml
 from pwagents.schema import Action, Usage
 from pwagents.web.episode import BeliefState

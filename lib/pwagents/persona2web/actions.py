@@ -19,6 +19,8 @@ FORMS: dict[Architecture, dict[str, tuple[str, ...]]] = {
     },
 }
 
+_TEXT = r"(?:[^\[\]]|\[[^\[\]]*\])*"  # holds no bracket, or pairs of them
+
 
 class Visit:
     """One architecture's view of a driver, on which a visit has begun."""
@@ -54,17 +56,24 @@ def read_action(action: str, architecture: Architecture) -> tuple[str, list[int 
         ActionError: the text is no action of the architecture; the message says what was expected.
     """
     action = action.encode("utf-8", "replace").decode()  # a model's JSON can hold half a character
-    forms = FORMS[architecture]
-    found = re.fullmatch(r"\s*(\w+)((?:\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)\s*", action)
-    if found is None or found[1].lower() not in forms:
+    forms, (name, texts) = FORMS[architecture], split_action(action)
+    if name not in forms:
         known = ", ".join(_shape(name, form) for name, form in forms.items())
         raise ActionError(f"{action.strip()[:200]!r} is no action; actions are: {known}")
-    name, form = found[1].lower(), forms[found[1].lower()]
-    texts = re.findall(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]", found[2])
+    form = forms[name]
     needed = [kind for kind in form if not kind.startswith("?")]
     if not len(needed) <= len(texts) <= len(form):
         raise ActionError(f"{action.strip()[:200]!r} has {len(texts)} arguments; write {_shape(name, form)}")
     return name, [_argument(kind, text) for kind, text in zip(form, texts, strict=False)]
+
+
+def split_action(action: str) -> tuple[str, list[str]]:
+    """Name, in small letters, and bracketed texts: ``Type [3][blue]`` is ("type", ["3", "blue"]).
+
+    The name is empty where the text has no such form.
+    """
+    found = re.fullmatch(rf"\s*(\w+)((?:\s*\[{_TEXT}\])*)\s*", action)
+    return (found[1].lower(), re.findall(rf"\[({_TEXT})\]", found[2])) if found else ("", [])
 
 
 def _argument(kind: str, text: str) -> int | str | bool:

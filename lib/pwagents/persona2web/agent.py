@@ -6,18 +6,22 @@ and before execution, where up to five questions are asked, the task is rewritte
 A reply that cannot be read costs a step, and the model is told what was wrong with it.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from pwagents.agents.replies import parse_arguments
-from pwagents.llm.chat import ChatModel
+from pydantic import BaseModel, StrictBool
+
+from pwagents.llm.chat import ChatModel, Reply
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.replies import read_reply
 from pwagents.persona2web import prompts
+from pwagents.persona2web.actions import split_action
 from pwagents.persona2web.plans import Plans
-from pwagents.persona2web.types import Architecture, BrowsingEvent, MemoryStep, Scheme, WebStep
+from pwagents.persona2web.types import Architecture, AskStep, BrowsingEvent, MemoryStep, Scheme, Step, WebStep
 from pwagents.schema import Usage
 
 MOST_QUERIES = 5  # before execution
@@ -56,15 +60,17 @@ class Brief:
 class Played:
     """What an agent did: the parts of a :class:`WebTrajectory` that are its own."""
 
-    steps: list[MemoryStep | WebStep] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     answer: str = ""
     rewritten: str = ""
 
     def left(self, architecture: Architecture, scheme: Scheme) -> int:
-        """How many steps the budget still holds (see :func:`most_steps`)."""
-        memory = sum(step.kind == "memory" for step in self.steps)
-        asked_before = memory if scheme == "pre_execution" else 0
-        return most_steps(architecture, scheme, asked_before) - (len(self.steps) - asked_before)
+        """How many steps the budget still holds (see :func:`most_steps`); a question to the user is one."""
+        queries = 0
+        if scheme == "pre_execution":  # looks before the first page, as many as are allowed, are no steps
+            before = itertools.takewhile(lambda step: step.kind != "web", self.steps)
+            queries = min(sum(step.kind == "memory" for step in before), MOST_QUERIES)
+        return most_steps(architecture, scheme, queries) - (len(self.steps) - queries)
 
 
 def most_steps(architecture: Architecture, scheme: Scheme, queries: int = 0) -> int:
@@ -111,6 +117,24 @@ class ChatWebAgent:
         return _Episode(self, brief, driver).play()
 
 
+class NeedReply(BaseModel):
+    """Whether the history is needed, and for what."""
+
+    need_memory: StrictBool
+    query: str | None = None
+    reason: str | None = None
+
+
+class PlanReply(BaseModel):
+    """What to ask the history before execution."""
+
+    queries: tuple[str, ...]
+    reason: str | None = None
+
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
 class _Episode:
     """One episode of a :class:`ChatWebAgent`."""
 
@@ -131,30 +155,26 @@ class _Episode:
     def _look_before(self) -> None:
         """Ask the history up to five questions and rewrite the task."""
         rules = prompts.PLAN_QUERIES.format(most=MOST_QUERIES)
-        raw = self._ask(rules, f"Task: {self.task}")
-        reply, mistake = _json(raw, "queries", list)
-        if mistake:
-            self._note(WebStep(observation="", action=raw, error=mistake))
+        reply = self._ask_object(rules, f"Task: {self.task}", PlanReply)
+        if reply is None:
             return
-        for query in [str(query) for query in reply["queries"] if str(query).strip()][:MOST_QUERIES]:
-            self._remember(query, str(reply.get("reason", "")))
+        for query in [query for query in reply.queries if query.strip()][:MOST_QUERIES]:
+            self._remember(query, reply.reason or "")
         if self.played.steps:
             found = fence(self._answers())
-            written = self._ask(prompts.REWRITE, f"Task: {self.task}\n\nThe history says:\n{found}").strip()
-            self.task = self.played.rewritten = written or self.task
+            written = self._ask(prompts.REWRITE, f"Task: {self.task}\n\nThe history says:\n{found}").text
+            self.task = self.played.rewritten = written.strip() or self.task
             self.plans = Plans(self.task)
 
     def _look(self) -> bool:
         """Whether this step went into the history (or into a reply about it that cannot be read)."""
-        raw = self._ask(self._rules(prompts.NEED_MEMORY), self._state())
-        reply, mistake = _json(raw, "need_memory", bool)
-        if mistake:
-            self._note(WebStep(observation="", action=raw, error=mistake))
+        reply = self._ask_object(self._rules(prompts.NEED_MEMORY), self._state(), NeedReply)
+        if reply is None:
             return True
-        query = str(reply.get("query", "")).strip()
-        if not (reply["need_memory"] and query):
+        query = (reply.query or "").strip()
+        if not (reply.need_memory and query):
             return False
-        self._remember(query, str(reply.get("reason", "")))
+        self._remember(query, reply.reason or "")
         return True
 
     def _remember(self, query: str, reason: str) -> None:
@@ -162,25 +182,29 @@ class _Episode:
         answer = "There is no record of that."
         if records:
             question = f"Question: {query}\nTask behind it: {self.task}"
-            answer = self._ask(prompts.READ, f"{question}\n\nRecords:\n{fence(tell_records(records))}")
+            answer = self._ask(prompts.READ, f"{question}\n\nRecords:\n{fence(tell_records(records))}").text
         ids = tuple(record.event_id for record in records)
         self._note(MemoryStep(query=query, retrieved=ids, answer=answer.strip(), reason=reason))
 
     def _step(self) -> None:
         page, architecture = self.driver.observe(), self.agent.architecture
         rules = self._rules(f"{prompts.ACTIONS[architecture]}{self._ask_help()}\n\n{prompts.REPLY}")
-        raw = self._ask(rules, f"{self._state()}\n\nThe page now:\n{fence(page)}")
+        raw = self._ask(rules, f"{self._state()}\n\nThe page now:\n{fence(page)}").text
         reason, actions = read_step(raw)
         most = ACTIONS_A_STEP[architecture]
+        questions = [texts for name, texts in map(split_action, actions) if name == "ask" and self.brief.ask]
         if not actions:
             self._note(WebStep(observation=page, action=raw, error=prompts.NO_ACTION))
         elif len(actions) > most:
             error = prompts.TOO_MANY.format(found=len(actions), most=most)
             self._note(WebStep(observation=page, reason=reason, action="\n".join(actions), error=error))
-        elif actions[0].startswith("ask ") and self.brief.ask:
-            question = " ".join(split_action(actions[0])[1])
-            answer = self.brief.ask(question)
-            self._note(MemoryStep(query=question, retrieved=(), answer=answer, reason=reason))
+        elif questions and len(actions) > 1:
+            self._note(
+                WebStep(observation=page, reason=reason, action="\n".join(actions), error=prompts.ASK_ALONE)
+            )
+        elif questions:
+            question = " ".join(questions[0])
+            self._note(AskStep(question=question, answer=self.brief.ask(question), reason=reason))
         else:
             done, error = self._do(actions)
             self._note(WebStep(observation=page, reason=reason, action="\n".join(done), error=error))
@@ -209,10 +233,10 @@ class _Episode:
 
     def _rules(self, how: str) -> str:
         asked = prompts.MAY_ASK if self.brief.ask else ""
-        return "\n\n".join([prompts.SYSTEM.format(but_asked=asked), how, FENCE_NOTE])
+        return f"{prompts.SYSTEM.format(but_asked=asked)}\n\n{how}"
 
     def _ask_help(self) -> str:
-        return "\nask [question]                   put a question to the person" if self.brief.ask else ""
+        return prompts.ASK if self.brief.ask else ""
 
     def _state(self) -> str:
         """Task, plan and notes, answers of the history, and the steps so far."""
@@ -221,6 +245,8 @@ class _Episode:
             parts.append(f"Plan and notes:\n{fence(self.plans.text())}")
         if answers := self._answers():
             parts.append(f"What the history said:\n{fence(answers)}")
+        if said := [f"{s.question} -> {s.answer}" for s in self.played.steps if s.kind == "ask"]:
+            parts.append(f"What the person said:\n{fence(chr(10).join(said))}")
         web = [(i, step) for i, step in enumerate(self.played.steps) if step.kind == "web"]
         told = [(i, step) for i, step in web if self.plans.tells(i)]
         pages = {i for i, _ in told[len(told) - (PAGES_TOLD[self.agent.architecture] - 1) :]}
@@ -233,13 +259,24 @@ class _Episode:
         looks = [step for step in self.played.steps if step.kind == "memory"]
         return "\n".join(f"{look.query} -> {look.answer}" for look in looks)
 
-    def _ask(self, rules: str, said: str) -> str:
+    def _ask_object(self, rules: str, said: str, form: type[Form]) -> Form | None:
+        """A reply about the history; one that cannot be read is a step, and None."""
+        reply = self._ask(rules, said)
+        try:
+            return read_reply(reply, form)
+        except ValueError as mistake:
+            error = prompts.NO_JSON.format(mistake=mistake)
+            self._note(WebStep(observation="", action=reply.text, error=error))
+            return None
+
+    def _ask(self, rules: str, said: str) -> Reply:
+        rules = f"{rules}\n\n{FENCE_NOTE}"
         messages = [{"role": "system", "content": rules}, {"role": "user", "content": said}]
         reply = self.agent.model.complete(messages, sample=self.agent.sample, **self.agent.sampling)
         self.usage += reply.usage
-        return reply.text
+        return reply
 
-    def _note(self, step: MemoryStep | WebStep) -> None:
+    def _note(self, step: Step) -> None:
         """Keep a step, with the tokens spent since the one before it."""
         self.plans.note_step(len(self.played.steps))
         self.played.steps.append(step.model_copy(update={"usage": self.usage}))
@@ -251,21 +288,6 @@ def read_step(text: str) -> tuple[str, list[str]]:
     actions = [found.strip().strip("`") for found in re.findall(r"^\s*Action:(.*)$", text, re.MULTILINE)]
     reason = re.search(r"^\s*Reason:(.*?)(?=^\s*Action:|\Z)", text, re.DOTALL | re.MULTILINE)
     return reason[1].strip() if reason else "", [action for action in actions if action]
-
-
-def split_action(action: str) -> tuple[str, list[str]]:
-    """Name and bracketed arguments of an action: ``type [3] [blue]`` is ("type", ["3", "blue"])."""
-    name = action.split("[")[0].strip().lower()
-    return name, re.findall(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]", action)
-
-
-def _json(text: str, name: str, kind: type) -> tuple[dict[str, Any], str]:
-    """The JSON object in a reply, and what is wrong with it, else an empty text."""
-    start, end = text.find("{"), text.rfind("}")
-    reply, mistake = parse_arguments(text[start : end + 1]) if 0 <= start < end else ({}, "no object")
-    if not mistake and not isinstance(reply.get(name), kind):
-        mistake = f"'{name}' is missing or of another type"
-    return reply, prompts.NO_JSON.format(mistake=mistake) if mistake else ""
 
 
 def _tell_step(number: int, step: WebStep, with_page: bool) -> str:

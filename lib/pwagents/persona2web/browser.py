@@ -63,6 +63,8 @@ class ChromiumDriver(Driver):
         RuntimeError: no Chromium is found, or it does not start.
     """
 
+    kind = "chromium"
+
     def __init__(self, port: int, record: Path | None = None, arguments: Sequence[str] = ()):
         self.record, self._context, self._visits, self._pictures = record, None, 0, 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chromium")

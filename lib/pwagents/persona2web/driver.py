@@ -26,11 +26,13 @@ class Driver(ABC):
     """What both drivers share.
 
     Attributes:
+        kind: "html" or "chromium".
         session: of the server, whose pages are visited; only judges read its state and log.
         page: the open page.
         site_fault: whether a page failed or did not come in time since the visit began.
     """
 
+    kind: str
     session: WebSession
     page: Page
 

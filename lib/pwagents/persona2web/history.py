@@ -98,7 +98,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class _Draft:
+class Draft:
     """A record before it has an id."""
 
     timestamp: int
@@ -130,12 +130,16 @@ def shares(histories: Mapping[str, History]) -> dict[str, float]:
 def _history(person: Person, settings: HistorySettings, seed: int) -> History:
     generator = rng(seed, "history", person.user_id)
     n = round(settings.records * generator.uniform(0.9, 1.1))
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     while len(drafts) < n:
         drafts += _event(person, settings, generator)
-    drafts = _name_values(drafts[:n], person, settings.literal, generator)
+    return put_together(person, name_values(drafts[:n], person, settings.literal, generator))
+
+
+def put_together(person: Person, drafts: list[Draft]) -> History:
+    """The history of a user, its records in the order of time and numbered."""
     drafts.sort(key=lambda draft: (draft.timestamp, draft.type, draft.object, draft.website))
-    ids = [f"{person.user_id}-{i:05d}" for i in range(n)]
+    ids = [f"{person.user_id}-{i:05d}" for i in range(len(drafts))]
     events = (
         BrowsingEvent(
             event_id=event_id,
@@ -150,13 +154,11 @@ def _history(person: Person, settings: HistorySettings, seed: int) -> History:
     return History(person, tuple(events), dict(zip(ids, shown, strict=True)))
 
 
-def _event(person: Person, settings: HistorySettings, generator: np.random.Generator) -> Iterator[_Draft]:
+def _event(person: Person, settings: HistorySettings, generator: np.random.Generator) -> Iterator[Draft]:
     """One event, taken apart: a search, pages, what was done, sometimes a look back; some of it noise."""
     weighted = person.often * _OFTEN + person.seldom
     domain = weighted[generator.integers(len(weighted))]
-    time = NOW - _DAY - int(generator.random() * (_YEAR - 4 * _DAY))  # the actions take up to three days
-    lately = time > NOW - _LATELY
-    website = _value(person, domain, WEBSITE, settings.site_share, lately, generator)
+    time, lately, website = event_begin(person, domain, settings, generator)
     hours = np.sort(generator.random(7)) * 60 - 60  # before and up to the event's time
     yield _plain("web search", domain, time + _ms(hours[0]), website, generator)
     facets = domains()[domain].facets
@@ -165,14 +167,23 @@ def _event(person: Person, settings: HistorySettings, generator: np.random.Gener
     ):
         at, name = time + _ms(hour), facets[place].name
         if generator.random() < settings.noise / _EVIDENT:
-            yield _noise(person, domain, name, at, website, generator)
+            yield noise(person, domain, name, at, website, generator)
         else:
-            value = _value(person, domain, name, settings.consistency, lately, generator)
+            value = value_shown(person, domain, name, settings.consistency, lately, generator)
             type_, phrase = _phrase(person, domain, name, value, generator)
             text = f"{domains()[domain].item}, {phrase}"
-            yield _Draft(at, type_, text, website, Shown(domain, name, value))
+            yield Draft(at, type_, text, website, Shown(domain, name, value))
     if generator.random() < 0.5:
         yield _plain("web visit", domain, time + _ms(hours[6]), website, generator)
+
+
+def event_begin(
+    person: Person, domain: str, settings: HistorySettings, generator: np.random.Generator
+) -> tuple[int, bool, str]:
+    """Up to when the actions of an event were, whether in the last weeks, and on which site."""
+    time = NOW - _DAY - int(generator.random() * (_YEAR - 4 * _DAY))  # the actions take up to three days
+    lately = time > NOW - _LATELY
+    return time, lately, value_shown(person, domain, WEBSITE, settings.site_share, lately, generator)
 
 
 _EVIDENT = 3 / 4.5  # of an event's records, on average, show a facet or are noise
@@ -182,7 +193,7 @@ def _ms(hours: float) -> int:
     return int(hours * 60 * 60 * 1000)
 
 
-def _value(
+def value_shown(
     person: Person, domain: str, facet: str, share: float, lately: bool, generator: np.random.Generator
 ) -> Value:
     """The preferred value with a probability of ``share``, else another; lately, perhaps a misleading one."""
@@ -212,33 +223,33 @@ def _types(domain: str) -> tuple[EventType, EventType, EventType]:
     return ("purchase", "web visit", "review") if "cart" in operations else ("web visit",) * 3
 
 
-def _plain(type_: EventType, domain: str, time: int, website: str, generator: np.random.Generator) -> _Draft:
+def _plain(type_: EventType, domain: str, time: int, website: str, generator: np.random.Generator) -> Draft:
     text = _any_text(told()["records"][type_], domain, generator)
-    return _Draft(time, type_, text, website, Shown(domain))
+    return Draft(time, type_, text, website, Shown(domain))
 
 
-def _noise(
+def noise(
     person: Person, domain: str, facet: str, time: int, website: str, generator: np.random.Generator
-) -> _Draft:
+) -> Draft:
     """A cancellation of something that is not preferred, or a change, which shows nothing."""
     if generator.random() < _CANCELLED:
         value = other_value(domain, facet, person.wants[domain, facet], generator)
         _, phrase = _phrase(person, domain, facet, value, generator)
         shown = Shown(domain, facet, value, noise=True)
-        return _Draft(
+        return Draft(
             time, _types(domain)[0], f"cancelled: {domains()[domain].item}, {phrase}", website, shown
         )
     text = _any_text(told()["changes"], domain, generator)
-    return _Draft(time, _types(domain)[0], text, website, Shown(domain, noise=True))
+    return Draft(time, _types(domain)[0], text, website, Shown(domain, noise=True))
 
 
 def _any_text(texts: Sequence[str], domain: str, generator: np.random.Generator) -> str:
     return texts[generator.integers(len(texts))].format(item=domains()[domain].item)
 
 
-def _name_values(
-    drafts: list[_Draft], person: Person, share: float, generator: np.random.Generator
-) -> list[_Draft]:
+def name_values(
+    drafts: list[Draft], person: Person, share: float, generator: np.random.Generator
+) -> list[Draft]:
     """Let this share of all records name a preferred value: of those that show one, drawn at random.
 
     Such a record is a search: "sneakers in US 9". No other text names a value of its own sub-domain.
@@ -255,5 +266,5 @@ def _name_values(
         draft, shown = drafts[i], drafts[i].shown
         stated = facet_of(shown.domain, shown.facet).stated.format(value_text(shown.value))
         text = f"{domains()[shown.domain].item} {stated}"
-        drafts[i] = _Draft(draft.timestamp, "web search", text, draft.website, shown)
+        drafts[i] = Draft(draft.timestamp, "web search", text, draft.website, shown)
     return drafts

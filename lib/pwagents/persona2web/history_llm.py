@@ -2,52 +2,89 @@
 
 Who a user is; what the user prefers in each sub-domain, out of what its sites offer; seeds of events of high
 and of low frequency; and each seed taken apart into actions. The prompts are our own, for the paper's were
-not released. Times, ids and noise are drawn here, from a seed: models repeat themselves in them.
+not released. What is drawn offline is drawn here too, from a seed, for models repeat themselves in it: ids,
+times, sites, the values that an event shows, noise, and which records name a value. The model writes the
+rest.
 """
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from pwagents.llm.chat import ChatModel
-from pwagents.persona2web.domains import domains, value_text
-from pwagents.persona2web.history import NOW, History, Shown
-from pwagents.persona2web.history_replies import Read, Result, ask_objects, prompt
-from pwagents.persona2web.people import WEBSITE, Person, values_of
+from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.replies import Result, ask_twice, read_reply, reader
+from pwagents.persona2web.domains import domains, value_text, values_pattern
+from pwagents.persona2web.history import (
+    Draft,
+    History,
+    Shown,
+    event_begin,
+    name_values,
+    noise,
+    put_together,
+    value_shown,
+)
+from pwagents.persona2web.people import WEBSITE, Person, draw_lately, values_of
 from pwagents.persona2web.settings import HistorySettings
-from pwagents.persona2web.types import BrowsingEvent, EventType, Value
-from pwagents.schema import Record, Text
-from pwagents.seeds import rng
+from pwagents.persona2web.types import EventType, Value
+from pwagents.project import read_yaml
+from pwagents.schema import Text
+from pwagents.seeds import derive_seed, rng
 
+_SAMPLING = {"temperature": 1.0, "max_tokens": 1500}
 _SEEDS = 20  # at once
 _ACTIONS = 4  # of a seed, about
 _HOUR = 60 * 60 * 1000
-_YEAR = 365 * 24
 
 
-class _PersonReply(Record):
-    name: Text
+class PersonReply(BaseModel):
     age: Annotated[int, Field(ge=16, le=110)]
-    occupation: Text
+    occupation: Annotated[Text, Field(max_length=100)]
     domains: tuple[Text, ...]
 
 
-class _SeedsReply(Record):
+class WantsReply(BaseModel):
+    """Options by the names of facets, and by "website"."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SeedsReply(BaseModel):
     seeds: Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
-class _Action(Record):
+class Action(BaseModel):
     type: EventType
     object: Text
     shows: str = ""
 
 
-class _ActionsReply(Record):
-    records: Annotated[tuple[_Action, ...], Field(min_length=1, max_length=12)]
+class ActionsReply(BaseModel):
+    records: Annotated[tuple[Action, ...], Field(min_length=1, max_length=12)]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a user did once.
+
+    Attributes:
+        seed: the model's sentence about it.
+        time: of its end, ms since 1970.
+        shows: values by facet, of which its records may show one each.
+    """
+
+    person: Person
+    domain: str
+    seed: str
+    time: int
+    website: str
+    shows: dict[str, Value]
 
 
 class LlmHistorian:
@@ -56,8 +93,12 @@ class LlmHistorian:
     A reply that cannot be used is sent back once with what is wrong. What still cannot is left out: a user, a
     sub-domain, an event.
 
+    Args:
+        seed: of all that is drawn, and of which of the model's replies is taken.
+
     Attributes:
-        failures: "repaired" (usable at the second try), "unusable", "refused" (by the model or its provider).
+        failures: "repaired" (usable at the second try), "unreadable", "refused" (by the model or its
+            provider).
     """
 
     def __init__(self, model: ChatModel, settings: HistorySettings, seed: int):
@@ -71,159 +112,151 @@ class LlmHistorian:
             InfrastructureError: the model cannot be reached.
         """
         people = self._people()
-        seeds = self._event_seeds(people)
+        events = self._events(people)
         types = ", ".join(EventType.__args__)
         prompts = [
-            prompt("records", **_told(person, domain), seed=seed, types=types)
-            for person, domain, seed in seeds
+            _prompt("records", item=_item(e.domain), seed=fence(e.seed), shows=_as_json(e.shows), types=types)
+            for e in events
         ]
-        replies = self._ask(prompts, [_actions] * len(seeds), "histories: records")
-        found: dict[str, list[tuple[str, tuple[_Action, ...]]]] = {person.user_id: [] for person in people}
-        for (person, domain, _), actions in zip(seeds, replies, strict=True):
+        reads = [lambda reply, event=event: _actions(reply, event) for event in events]
+        replies = self._ask(prompts, reads, "histories: records")
+        written: dict[str, list[tuple[Event, tuple[Action, ...]]]] = {p.user_id: [] for p in people}
+        for event, actions in zip(events, replies, strict=True):
             if actions:
-                found[person.user_id].append((domain, actions))
-        return {
-            person.user_id: self._history(person, found[person.user_id])
-            for person in people
-            if found[person.user_id]
-        }
+                written[event.person.user_id].append((event, actions))
+        return {p.user_id: self._history(p, written[p.user_id]) for p in people if written[p.user_id]}
 
     def _people(self) -> list[Person]:
         """The first two stages: who the users are, and what they prefer."""
-        n = self.settings.n_domains
-        prompts = [prompt("person", n=n, domains=", ".join(domains()))] * self.settings.n_users
-        reads = [lambda data: _person(data, n)] * self.settings.n_users
-        drawn = self._ask(prompts, reads, "histories: users")
-        people = {person.user_id: person for person in drawn if person}
-        asked = [(person, domain) for person in people.values() for domain in person.domains]
+        n, n_users = self.settings.n_domains, self.settings.n_users
+        prompts = [_prompt("person", n=n, domains=", ".join(domains()))] * n_users
+        drawn = self._ask(prompts, [lambda reply: _person(reply, n)] * n_users, "histories: users")
+        said = {f"user_{i:02d}": reply for i, reply in enumerate(drawn) if reply}
+        asked = [(user, domain) for user, reply in said.items() for domain in reply.domains]
         prompts = [
-            prompt(
-                "wants",
-                person=_who(person),
-                item=domains()[domain].item,
-                options=json.dumps(_options(domain)),
-            )
-            for person, domain in asked
+            _prompt("wants", **_who(said[user]), item=_item(domain), options=json.dumps(_options(domain)))
+            for user, domain in asked
         ]
-        reads = [lambda data, name=domain: _wants(data, name) for _, domain in asked]
-        replies = self._ask(prompts, reads, "histories: preferences")
-        for (person, _), wants in zip(asked, replies, strict=True):
-            person.wants.update(wants or {})
-        return [_with_known_domains(person) for person in people.values() if person.wants]
+        reads = [lambda reply, name=domain: _wants(reply, name) for _, domain in asked]
+        wants: dict[str, dict[tuple[str, str], Value]] = {user: {} for user in said}
+        for (user, _), found in zip(asked, self._ask(prompts, reads, "histories: preferences"), strict=True):
+            wants[user] |= found or {}
+        kept = [user for user in said if wants[user]]
+        return [self._person(user, said[user], wants[user], i % 2) for i, user in enumerate(kept)]
 
-    def _event_seeds(self, people: Sequence[Person]) -> list[tuple[Person, str, str]]:
+    def _person(
+        self, user_id: str, said: PersonReply, wants: dict[tuple[str, str], Value], group: int
+    ) -> Person:
+        """A user, without the sub-domains in which no preferences could be had."""
+        chosen = tuple(name for name in said.domains if (name, WEBSITE) in wants)
+        often = (len(chosen) + 1) // 2
+        return Person(
+            user_id=user_id,
+            age=said.age,
+            occupation=said.occupation,
+            home=0,
+            means=1,
+            often=chosen[:often],
+            seldom=chosen[often:],
+            wants=wants,
+            lately=draw_lately(wants, self.settings.drift, rng(self.seed, "llm lately", user_id)),
+            group=group,
+        )
+
+    def _events(self, people: Sequence[Person]) -> list[Event]:
+        """The third stage: seeds by the model, and when, where and with which values each happened."""
         asked, prompts = [], []
         for person in people:
             each = self.settings.records / _ACTIONS / (3 * len(person.often) + len(person.seldom))
             for domain in person.domains:
                 often = domain in person.often
-                left = max(round(each * (3 if often else 1)), 1)
+                left, frequency = max(round(each * (3 if often else 1)), 1), "high" if often else "low"
                 while left > 0:
                     n, left = min(left, _SEEDS), left - _SEEDS
-                    frequency: Literal["high", "low"] = "high" if often else "low"
-                    prompts.append(prompt("seeds", **_told(person, domain), n=n, frequency=frequency))
-                    asked.append((person, domain))
-        replies = self._ask(prompts, [_seeds] * len(asked), "histories: events")
+                    told = _who(person) | {"item": _item(domain), "n": n, "frequency": frequency}
+                    prompts.append(_prompt("seeds", **told))
+                    asked.append((person, domain, n))
+        read = [lambda reply: read_reply(reply, SeedsReply)] * len(asked)
+        replies = self._ask(prompts, read, "histories: events")
+        generators = {p.user_id: rng(self.seed, "llm events", p.user_id) for p in people}
         return [
-            (person, domain, seed)
-            for (person, domain), seeds in zip(asked, replies, strict=True)
-            for seed in seeds or ()
+            self._event(person, domain, seed, generators[person.user_id])
+            for (person, domain, n), reply in zip(asked, replies, strict=True)
+            for seed in (reply.seeds[:n] if reply else ())
         ]
 
-    def _history(self, person: Person, events: Sequence[tuple[str, tuple[_Action, ...]]]) -> History:
-        """Records over a year: each event at a random time, on the preferred site or not, some cancelled."""
-        generator = rng(self.seed, "llm history", person.user_id)
-        drafts = []
-        for domain, actions in events:
-            start = NOW - int(generator.uniform(4 * 24, _YEAR) * _HOUR)
-            host = self._host(person, domain, generator)
-            hours = np.sort(generator.uniform(0, 72, size=len(actions)))
-            for hour, action in zip(hours, actions, strict=True):
-                drafts.append(self._draft(person, domain, host, start + int(hour * _HOUR), action, generator))
-        drafts.sort(key=lambda draft: (draft[0]["timestamp"], draft[0]["type"], draft[0]["object"]))
-        records = [
-            BrowsingEvent(event_id=f"{person.user_id}-{i:05d}", **fields)
-            for i, (fields, _) in enumerate(drafts)
-        ]
-        truth = {event.event_id: shown for event, (_, shown) in zip(records, drafts, strict=True)}
-        return History(person, tuple(records), truth)
+    def _event(self, person: Person, domain: str, seed: str, generator: np.random.Generator) -> Event:
+        time, lately, website = event_begin(person, domain, self.settings, generator)
+        facets = domains()[domain].facets
+        chosen = generator.permutation(len(facets))[: generator.integers(2, 5)]
+        shows = {
+            name: value_shown(person, domain, name, self.settings.consistency, lately, generator)
+            for name in (facets[place].name for place in chosen)
+        }
+        return Event(person, domain, seed, time, website, shows)
 
-    def _host(self, person: Person, domain: str, generator: np.random.Generator) -> str:
-        wanted = str(person.wants[domain, WEBSITE])
-        others = [host for host in domains()[domain].hosts if host != wanted]
-        return (
-            wanted
-            if generator.random() < self.settings.site_share
-            else others[generator.integers(len(others))]
-        )
+    def _history(self, person: Person, written: Sequence[tuple[Event, tuple[Action, ...]]]) -> History:
+        generator = rng(self.seed, "llm records", person.user_id)
+        drafts = [draft for each in written for draft in self._drafts(*each, generator)]
+        return put_together(person, name_values(drafts, person, self.settings.literal, generator))
 
-    def _draft(
-        self,
-        person: Person,
-        domain: str,
-        host: str,
-        time: int,
-        action: _Action,
-        generator: np.random.Generator,
-    ) -> tuple[dict[str, Any], Shown]:
-        noise = bool(generator.random() < self.settings.noise)
-        known = (domain, action.shows) in person.wants and action.shows != WEBSITE
-        shown = Shown(
-            domain,
-            action.shows if known else "",
-            person.wants[domain, action.shows] if known else "",
-            noise=noise,
-        )
-        text = f"cancelled: {action.object}" if noise else action.object
-        return {"timestamp": time, "type": action.type, "object": text, "website": host}, shown
+    def _drafts(
+        self, event: Event, actions: Sequence[Action], generator: np.random.Generator
+    ) -> Iterator[Draft]:
+        """Records of one event; some of them are noise instead of what the model wrote."""
+        domain, site = event.domain, event.website
+        hours = np.sort(generator.random(len(actions))) * 60 - 60  # before and up to the event's time
+        for hour, action in zip(hours, actions, strict=True):
+            at = event.time + int(hour * _HOUR)
+            if generator.random() < self.settings.noise:
+                facet = list(event.shows)[generator.integers(len(event.shows))]
+                yield noise(event.person, domain, facet, at, site, generator)
+            else:
+                facet = action.shows if action.shows in event.shows else ""
+                shown = Shown(domain, facet, event.shows.get(facet, ""))
+                yield Draft(at, action.type, action.object, site, shown)
 
-    def _ask(self, prompts: Sequence[str], reads: Sequence[Read], what: str) -> list[Result | None]:
-        return ask_objects(self.model, prompts, reads, what, self.failures)
+    def _ask(
+        self, prompts: Sequence[str], reads: Sequence[Callable[[Reply], Result]], what: str
+    ) -> list[Result | None]:
+        """Of equal prompts, each gets another sample; the first is given by the seed."""
+        first, seen, requests = derive_seed(self.seed, "llm history") % 1_000_000, Counter(), []
+        for prompt in prompts:
+            messages = ({"role": "system", "content": FENCE_NOTE}, {"role": "user", "content": prompt})
+            requests.append(Request(messages=messages, sampling=_SAMPLING, sample=first + seen[prompt]))
+            seen[prompt] += 1
+        return ask_twice(self.model, requests, [reader(read) for read in reads], what, self.failures)
 
 
-def _seeds(data: dict[str, Any]) -> tuple[str, ...]:
-    return _SeedsReply(**data).seeds
+def _person(reply: Reply, n: int) -> PersonReply:
+    """Who a user is, with ``n`` known sub-domains."""
+    said = read_reply(reply, PersonReply)
+    known = tuple(dict.fromkeys(name for name in said.domains if name in domains()))[:n]
+    if len(known) < n:
+        raise ValueError(f"domains: {len(known)} known ones; expected {n} of {', '.join(domains())}")
+    return said.model_copy(update={"domains": known})
 
 
-def _actions(data: dict[str, Any]) -> tuple[_Action, ...]:
-    return _ActionsReply(**data).records
-
-
-def _person(data: dict[str, Any], n: int) -> Person:
-    reply = _PersonReply(**data)
-    chosen = tuple(dict.fromkeys(name for name in reply.domains if name in domains()))[:n]
-    if len(chosen) < n:
-        raise ValueError(f"domains: {len(chosen)} known ones; expected {n} of {', '.join(domains())}")
-    often = (n + 1) // 2
-    return Person(
-        user_id=reply.name.replace(" ", "_"),
-        age=reply.age,
-        occupation=reply.occupation,
-        home=0,
-        means=1,
-        often=chosen[:often],
-        seldom=chosen[often:],
-        wants={},
-        lately={},
-        group=0,
-    )
-
-
-def _with_known_domains(person: Person) -> Person:
-    """Without the sub-domains in which no preferences could be had."""
-    known = {domain for domain, _ in person.wants}
-    often, seldom = (tuple(d for d in part if d in known) for part in (person.often, person.seldom))
-    return Person(**{**vars(person), "often": often, "seldom": seldom})
-
-
-def _wants(data: dict[str, Any], domain: str) -> dict[tuple[str, str], Value]:
-    wants = {}
+def _wants(reply: Reply, domain: str) -> dict[tuple[str, str], Value]:
+    said, wants = read_reply(reply, WantsReply).model_extra, {}
     for name, options in _options(domain).items():
-        given = str(data.get(name))
+        given = str(said.get(name))
         if given not in options:
-            raise ValueError(f"{name} is {given!r}; expected one of {', '.join(options)}")
+            raise ValueError(f"{name} is {given[:60]!r}; expected one of {', '.join(options)}")
         wants[domain, name] = values_of(domain, name)[options.index(given)]
     return wants
+
+
+def _actions(reply: Reply, event: Event) -> tuple[Action, ...]:
+    """The records of an event, none of which names a value that it shows, or one that the user prefers."""
+    records = read_reply(reply, ActionsReply).records
+    wanted = {facet: value for (domain, facet), value in event.person.wants.items() if domain == event.domain}
+    wanted.pop(WEBSITE)
+    named = values_pattern((*event.shows.values(), *wanted.values()))
+    for i, action in enumerate(records):
+        if found := named.search(action.object):
+            raise ValueError(f"records.{i}.object: holds the words of an option, {found[0]!r}")
+    return records
 
 
 def _options(domain: str) -> dict[str, list[str]]:
@@ -231,10 +264,18 @@ def _options(domain: str) -> dict[str, list[str]]:
     return {name: [value_text(value) for value in values_of(domain, name)] for name in names}
 
 
-def _told(person: Person, domain: str) -> dict[str, str]:
-    wants = {name: value_text(value) for (each, name), value in person.wants.items() if each == domain}
-    return {"person": _who(person), "item": domains()[domain].item, "wants": json.dumps(wants)}
+def _prompt(name: str, **filled: Any) -> str:
+    """A prompt of ``history_prompts.yaml``."""
+    return read_yaml("pwagents.persona2web", "history_prompts.yaml")[name].format(**filled)
 
 
-def _who(person: Person) -> str:
-    return f"{person.user_id.replace('_', ' ')}, {person.age}, {person.occupation}."
+def _who(person: Person | PersonReply) -> dict[str, Any]:
+    return {"age": person.age, "occupation": fence(person.occupation)}
+
+
+def _item(domain: str) -> str:
+    return domains()[domain].item
+
+
+def _as_json(shows: dict[str, Value]) -> str:
+    return json.dumps({name: value_text(value) for name, value in shows.items()})

@@ -15,6 +15,8 @@ from pwagents.persona2web.sites import LocalWeb
 class HtmlDriver(Driver):
     """Visits pages of ``web`` without a browser."""
 
+    kind = "html"
+
     def __init__(self, web: LocalWeb):
         self.web = web
 

@@ -59,12 +59,20 @@ def read_tasks(folder: Path) -> list[OfficialTask]:
         content = _json(file)
         intent = _field(content, "intent", str, file, file.stem).removeprefix("Query:").strip()
         task = found.setdefault((name["user"], name["task"]), {"sites": (), "texts": {}})
-        task["sites"] = tuple(content.get("sites") or task["sites"])
+        task["sites"] = _sites(content, file) or task["sites"]
         task["texts"][_LEVEL[name["suffix"]]] = intent
     return [
         _checked(OfficialTask, folder, task_id=f"{user}_{letter}", user_id=user, **task)
         for (user, letter), task in found.items()
     ]
+
+
+def _sites(content: Mapping[str, Any], file: Path) -> tuple[str, ...]:
+    """The sites that a task file names; none where it has no such field."""
+    sites = content.get("sites") or []
+    if not isinstance(sites, list) or not all(isinstance(site, str) for site in sites):
+        raise DataError(file, file.stem, "sites", repr(sites), "a list of texts")
+    return tuple(sites)
 
 
 def read_queries(file: Path) -> list[OfficialTask]:

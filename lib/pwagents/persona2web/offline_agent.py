@@ -15,7 +15,16 @@ from pwagents.persona2web.people import WEBSITE
 from pwagents.persona2web.reader import Reader
 from pwagents.persona2web.retrieval import question_for
 from pwagents.persona2web.task_text import Asked, read_task
-from pwagents.persona2web.types import Architecture, Level, MemoryStep, Scheme, Value, WebStep, WebTask
+from pwagents.persona2web.types import (
+    Architecture,
+    AskStep,
+    Level,
+    MemoryStep,
+    Scheme,
+    Value,
+    WebStep,
+    WebTask,
+)
 from pwagents.seeds import rng
 
 
@@ -92,10 +101,10 @@ class OfflineAgent:
             self._ask(name, asked, brief, known, played)
 
     def _ask(self, name: str, asked: Asked, brief: Brief, known: Known, played: Played) -> None:
-        """Ask the user for one thing, where that is allowed; it costs a step, as a look does."""
+        """Ask the user for one thing, where that is allowed; it costs a step."""
         question = f"Which {name} would you like?"
         answer = brief.ask(question)
-        played.steps.append(MemoryStep(query=question, retrieved=(), answer=answer))
+        played.steps.append(AskStep(question=question, answer=answer))
         if name == WEBSITE:
             known.host = next((host for host in asked.domain.hosts if host in answer), known.host)
             return

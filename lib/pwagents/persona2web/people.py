@@ -73,14 +73,11 @@ def _person(user_id: str, n_domains: int, drift: float, group: int, generator: n
     home, means = int(generator.integers(5)), int(generator.integers(3))
     chosen = tuple(map(str, generator.permutation(list(domains()))[:n_domains]))
     wants: dict[tuple[str, str], Value] = {}
-    lately: dict[tuple[str, str], Value] = {}
     for name in chosen:
         wants[name, WEBSITE] = _pick(domains()[name].hosts, generator)
         for facet in domains()[name].facets:
             wants[name, facet.name] = _preferred(facet, home, means, generator)
-    for name, facet_name in wants:
-        if generator.random() < drift:
-            lately[name, facet_name] = other_value(name, facet_name, wants[name, facet_name], generator)
+    lately = draw_lately(wants, drift, generator)
     return Person(
         user_id=user_id,
         age=int(generator.integers(19, 76)),
@@ -93,6 +90,17 @@ def _person(user_id: str, n_domains: int, drift: float, group: int, generator: n
         lately=lately,
         group=group,
     )
+
+
+def draw_lately(
+    wants: dict[tuple[str, str], Value], drift: float, generator: np.random.Generator
+) -> dict[tuple[str, str], Value]:
+    """Another value for a share (``drift``) of the preferences, which the last weeks show."""
+    return {
+        (domain, facet): other_value(domain, facet, value, generator)
+        for (domain, facet), value in wants.items()
+        if generator.random() < drift
+    }
 
 
 def other_value(domain: str, facet: str, value: Value, generator: np.random.Generator) -> Value:

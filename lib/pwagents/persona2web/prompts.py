@@ -13,6 +13,7 @@ you have to decide by yourself: nobody answers questions{but_asked}.
 
 Do what the task asks and no more. Never confirm a payment. The task ends with your last action, so check
 before that whether everything is as the person would want it."""
+ASK = "\nask [question]                   put a question to the person; no other action in that step"
 MAY_ASK = ", except for what you put to the person with ask [question]"
 
 ACTIONS: dict[Architecture, str] = {
@@ -65,4 +66,5 @@ names the website and every preference it left out. Change nothing else. Reply w
 
 NO_ACTION = "your reply held no line that begins with 'Action:'"
 TOO_MANY = "your reply held {found} actions; at most {most} a step"
+ASK_ALONE = "ask was not alone: put a question to the person in a step of its own; nothing was done"
 NO_JSON = "your reply about the browsing history was no JSON object of the form asked for: {mistake}"

@@ -1,13 +1,17 @@
 """Episodes by the project's runner, and their scores as a table.
 
-What is stored of an episode is its trajectory; scores are worked out from it whenever they are read, so that
-a changed rubric needs no new run.
+What is stored of an episode is its trajectory, with whether the session's state at the end was the goal;
+scores are worked out from it whenever they are read. The key holds the code that played: what other code made
+is played again.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pandas as pd
 
@@ -23,6 +27,7 @@ from pwagents.persona2web.memory import Memory, profile_preferences, recall_of
 from pwagents.persona2web.settings import RetrievalSettings
 from pwagents.persona2web.sites import LocalWeb
 from pwagents.persona2web.types import Architecture, Level, Scheme, WebTask, WebTrajectory
+from pwagents.project import code_hash
 from pwagents.schema import Usage
 
 SCORES = (
@@ -36,6 +41,9 @@ SCORES = (
     "intent",
     "success",
 )
+_TAKEN = ("reached", "steps", "looks", "fault", "tokens", "usd")
+_RECORD = ("method", "model", "task_id", "user_id", "outcome")
+_CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
 
 
 class WebEpisode(Episode):
@@ -49,9 +57,10 @@ class Condition:
     """What an agent plays under; all of it is in the key of an episode.
 
     Args:
+        driver: "html" or "chromium", as the drivers that play have it.
         faults: share of requests that fail or come too late.
         sample: which of several repeated runs.
-        edition: of the web (0: today's).
+        edition: what tables call the web (0: today's). The key holds what its sites are.
     """
 
     architecture: Architecture
@@ -71,7 +80,8 @@ class World:
 
     Args:
         data: a hash or name of all of it, for the keys of episodes.
-        ask: a user who may be asked, by task, in the variant that allows questions.
+        ask: a user who may be asked, by task, in the variant that allows questions; a named function, for
+            the keys of episodes.
     """
 
     histories: Mapping[str, History]
@@ -80,6 +90,15 @@ class World:
     embedder: Embedder
     data: str
     ask: Callable[[WebTask], Callable[[str], str]] | None = None
+
+    @cached_property
+    def key(self) -> dict[str, Any]:
+        """What decides an episode beside its task, agent and condition, for its key."""
+        digest = hashlib.sha256()
+        for host in sorted(self.web.sites):
+            digest.update(self.web.sites[host].model_dump_json().encode())
+        asked = f"{self.ask.__module__}.{self.ask.__qualname__}" if self.ask else ""
+        return {"data": self.data, "web": digest.hexdigest()[:16], "code": _code(), "asked": asked}
 
     def truth(self, memory: Memory) -> Truth:
         """The records that support each preference: of the history or, in its place, the profile."""
@@ -105,8 +124,12 @@ def run_condition(
         drivers: one for each episode at a time; they are not closed here.
 
     Raises:
+        ValueError: a driver is not the condition's.
         DataError, RuntimeError: see :func:`pwagents.evaluation.runner.run_episodes`.
     """
+    for driver in () if stored_runs_only else drivers:
+        if driver.kind != condition.driver:
+            raise ValueError(f"the condition's driver is {condition.driver}, but {driver.kind} is to play")
     free: SimpleQueue[Driver] = SimpleQueue()
     for driver in drivers:
         free.put(driver)
@@ -138,27 +161,33 @@ def run_condition(
         finally:
             free.put(driver)
 
-    params = {"data": world.data, "asked": world.ask is not None} | asdict(condition)
     return run_episodes(
         world.tasks,
         solve,
         store,
         method=method,
         model=model,
-        params=params,
+        params=world.key | asdict(condition),
         workers=len(drivers),
         stored_runs_only=stored_runs_only,
         record=WebEpisode,
     )
 
 
+@cache
+def _code() -> str:
+    """The code that plays, once for all worlds."""
+    return code_hash("persona2web", "llm", "embedding", "web", "agents/replies")
+
+
 def scores_frame(
     records: Sequence[WebEpisode], world: World, judged: Callable[..., Scores] = judge
 ) -> pd.DataFrame:
-    """One row an episode: what it was played under, its scores, and what it took.
+    """One row an episode: what it was played under, its scores, and what it took; always the same columns.
 
-    Episodes without a trajectory stay, with empty scores. ``reached``: whether the session's state was the
-    goal, however it came to that. ``fault``: whether a page failed, which is counted apart.
+    Episodes without a trajectory stay, with empty scores. ``asked``: whether the user could be asked.
+    ``looks``: into the history. ``reached``: whether the session's state was the goal, however it came to
+    that. ``fault``: whether a page failed, which is counted apart.
 
     Args:
         judged: (task, trajectory, truth) -> scores; the programmatic judge.
@@ -168,10 +197,12 @@ def scores_frame(
         memory = record.params["memory"]
         if memory not in truths:
             truths[memory] = world.truth(memory)
-        row = {name: getattr(record, name) for name in ("method", "model", "task_id", "user_id", "outcome")}
-        names = ("architecture", "scheme", "level", "memory", "driver", "faults", "sample", "edition")
-        row |= {name: record.params[name] for name in names}
-        row["retriever"] = record.params["retrieval"]["retriever"]
+        row = {name: getattr(record, name) for name in _RECORD}
+        row |= {name: record.params[name] for name in _CONDITION}
+        row |= {
+            "retriever": record.params["retrieval"]["retriever"],
+            "asked": bool(record.params["asked"]),
+        }
         if played := record.trajectory:
             scores = judged(tasks[record.task_id], played, truths[memory])
             row |= {name: getattr(scores, name) for name in SCORES}
@@ -185,5 +216,5 @@ def scores_frame(
                 "usd": usage.usd,
             }
         rows.append(row)
-    frame = pd.DataFrame(rows)
-    return frame.astype({name: float for name in SCORES if name in frame})
+    columns = [*_RECORD, *_CONDITION, "retriever", "asked", *SCORES, *_TAKEN]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys([*SCORES, *_TAKEN], float))

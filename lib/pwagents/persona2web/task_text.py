@@ -41,10 +41,10 @@ def read_task(text: str) -> Asked:
     stated = {}
     for facet in domain.facets:
         for value in facet.values:
-            if _holds(plain, facet.stated.format(value_text(value))):
+            if holds(plain, facet.stated.format(value_text(value))):
                 stated[facet.name] = value
     left_out = tuple(
-        facet.name for facet in domain.facets if facet.name not in stated and _holds(plain, facet.usual)
+        facet.name for facet in domain.facets if facet.name not in stated and holds(plain, facet.usual)
     )
     return Asked(domain, _operation(plain, domain), _host(plain), stated, left_out)
 
@@ -53,8 +53,8 @@ def _named(domain: Domain, plain: str) -> tuple[int, int]:
     """How well a text fits a sub-domain: facets worded as there, then the item's or the sub-domain's name."""
     wordings = [facet.usual for facet in domain.facets]
     wordings += [facet.stated.format(value_text(value)) for facet in domain.facets for value in facet.values]
-    named = 2 * max(_holds(plain, domain.item), _holds(plain, domain.name))
-    return named + (bool(domain.fact) and _holds(plain, domain.fact)), sum(_holds(plain, w) for w in wordings)
+    named = 2 * max(holds(plain, domain.item), holds(plain, domain.name))
+    return named + (bool(domain.fact) and holds(plain, domain.fact)), sum(holds(plain, w) for w in wordings)
 
 
 def _operation(plain: str, domain: Domain) -> Operation:
@@ -66,10 +66,10 @@ def _operation(plain: str, domain: Domain) -> Operation:
 
 
 def _host(plain: str) -> str:
-    named = [host for host, (name, *_) in site_kinds().items() if _holds(plain, host) or _holds(plain, name)]
+    named = [host for host, (name, *_) in site_kinds().items() if holds(plain, host) or holds(plain, name)]
     return max(named, key=len, default="")
 
 
-def _holds(plain: str, words: str) -> bool:
-    """Whether a text holds these words, whole, in any case."""
+def holds(plain: str, words: str) -> bool:
+    """Whether a text in small letters holds these words, whole, in any case."""
     return re.search(rf"(?<!\w){re.escape(' '.join(words.casefold().split()))}(?!\w)", plain) is not None

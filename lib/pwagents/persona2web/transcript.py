@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pwagents.persona2web.agent import split_action, tell_records
+from pwagents.persona2web.actions import split_action
+from pwagents.persona2web.agent import tell_records
 from pwagents.persona2web.domains import facet_of, value_text
 from pwagents.persona2web.judge import View, wanted_from_history
 from pwagents.persona2web.page_text import read_page

@@ -175,6 +175,16 @@ class MemoryStep(Record):
     usage: Usage = Usage()
 
 
+class AskStep(Record):
+    """A question to the user, in the variant that allows them, and what the user said."""
+
+    kind: Literal["ask"] = "ask"
+    question: str
+    answer: str
+    reason: str = ""
+    usage: Usage = Usage()
+
+
 class WebStep(Record):
     """A step on the web: what was seen, why what was done, and what came of it.
 
@@ -193,6 +203,9 @@ class WebStep(Record):
     usage: Usage = Usage()
 
 
+Step = MemoryStep | AskStep | WebStep
+
+
 class WebTrajectory(Record):
     """An episode: the agent's steps, its answer, and (truth, for programmatic judges alone) the server's log.
 
@@ -208,7 +221,7 @@ class WebTrajectory(Record):
     scheme: Scheme
     architecture: Architecture
     rewritten: str = ""
-    steps: tuple[Annotated[MemoryStep | WebStep, Field(discriminator="kind")], ...]
+    steps: tuple[Annotated[Step, Field(discriminator="kind")], ...]
     answer: str = ""
     requests: tuple[Request, ...] = ()
     site_fault: bool = False

@@ -8,21 +8,19 @@ model, and what they read in its replies, is in :mod:`pwagents.profiles.prompts`
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from pwagents.embedding import count_tokens
-from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
+from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import fence
+from pwagents.llm.replies import Reader, Result, ask_twice, read_reply, reader
 from pwagents.profiles.prompts import (
     MICRO,
-    REPAIR,
     UPDATE,
     MicroReply,
     UpdateReply,
     WholeReply,
     blank_profile,
-    read_reply,
     tell_behavior,
     tell_history,
     whole_prompt,
@@ -36,10 +34,6 @@ _PROFILE_SAMPLING = {"temperature": 0.0, "max_tokens": 1000}
 _UPDATE_SAMPLING = {"temperature": 0.0, "max_tokens": 800}
 _RESULTS = 10  # products of a result that an updater is told about
 _OBSERVATION = 2000  # characters of an observation without products
-
-Result = TypeVar("Result")
-# A reply -> what it says (None where it cannot be read), and what is wrong with it in one line (or "").
-Reader = Callable[[Reply], tuple[Result | None, str]]
 
 
 class LlmProfiler:
@@ -86,7 +80,7 @@ class LlmProfiler:
             _messages(MICRO, f"The interest: {fence(name)}\n{text}")
             for (name, _), text in zip(parts, told, strict=True)
         ]
-        replies = self._ask(asked, _read_micro, "micro-profiles")
+        replies = self._ask(asked, reader(lambda reply: read_reply(reply, MicroReply)), "micro-profiles")
         return [reply.profile() if reply else MicroProfile() for reply in replies]
 
     def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
@@ -105,20 +99,8 @@ class LlmProfiler:
         return tell_history(texts[first:], left_out=first)
 
     def _ask(self, asked: list[list[Message]], read: Reader[Result], what: str) -> list[Result | None]:
-        """What the replies say, each sent back once where something is wrong with it; None for those that
-        cannot be read in the end, or were refused."""
-        replies = ask_all(self.model, [_request(messages) for messages in asked], what)
-        results = [read(reply) if reply else (None, "") for reply in replies]
-        wrong = [i for i, (_, problem) in enumerate(results) if problem]
-        again = [_request(_correction(asked[i], replies[i], results[i][1])) for i in wrong]
-        for i, reply in zip(wrong, ask_all(self.model, again, f"{what}, again"), strict=True):
-            result, problem = read(reply) if reply else (None, "refused")
-            self.failures["repaired"] += not problem
-            results[i] = (result or results[i][0], problem)  # a stray reply is better than an unreadable one
-        refused = replies.count(None)
-        self.failures["refused"] += refused
-        self.failures["unreadable"] += sum(result is None for result, _ in results) - refused
-        return [result for result, _ in results]
+        requests = [Request(messages=tuple(messages), sampling=_PROFILE_SAMPLING) for messages in asked]
+        return ask_twice(self.model, requests, [read] * len(requests), what, self.failures)
 
 
 class LlmUpdater:
@@ -200,17 +182,6 @@ def _messages(system: str, user: str) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-def _request(messages: list[Message]) -> Request:
-    return Request(messages=tuple(messages), sampling=_PROFILE_SAMPLING)
-
-
-def _correction(messages: list[Message], reply: Reply | None, problem: str) -> list[Message]:
-    """The conversation that asks for a better reply."""
-    said = (reply and reply.text) or "(nothing)"  # some endpoints refuse empty texts
-    wrong = {"role": "assistant", "content": said}
-    return [*messages, wrong, {"role": "user", "content": REPAIR.replace("<PROBLEM>", problem)}]
-
-
 def _read_whole(reply: Reply) -> tuple[WholeReply | None, str]:
     try:
         result = read_reply(reply, WholeReply)
@@ -218,13 +189,6 @@ def _read_whole(reply: Reply) -> tuple[WholeReply | None, str]:
         return None, str(problem)
     strayed = result.strayed()
     return result, f"none of the options is chosen for {', '.join(strayed)}" if strayed else ""
-
-
-def _read_micro(reply: Reply) -> tuple[MicroReply | None, str]:
-    try:
-        return read_reply(reply, MicroReply), ""
-    except ValueError as problem:
-        return None, str(problem)
 
 
 def _merge(before: ContextualProfile, lines: Sequence[ProfileLine]) -> ContextualProfile:

@@ -1,17 +1,15 @@
 """What the language models of this room are told, and how their replies are read.
 
 The prompts follow PersonalWAB's Figures 10 and 11 and Orion's sections 4.1 and 4.2 in our own words. Replies
-are JSON; each kind has a class that says what it may hold.
+are JSON (:mod:`pwagents.llm.replies`); each kind has a class that says what it may hold.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.types import OTHER, GlobalProfile, MicroProfile, ProfileLine
 from pwagents.project import read_yaml
@@ -25,7 +23,6 @@ _FIELDS = {str(info.alias): name for name, info in UserProfile.model_fields.item
 
 # Some more lines than asked for are taken; many more mean that a model has run wild.
 Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
-Model = TypeVar("Model", bound=BaseModel)
 
 _LINES = (
     f'Each list holds at most {MOST_LINES} short lines of the form "attribute: value", like "color: navy" or '
@@ -59,8 +56,6 @@ here. "{AVOIDANCES}": which materials, functions or other properties to avoid he
 {_LINES}
 
 {_JSON_ONLY} Its keys are the names of the two lists."""
-
-REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole JSON object again, corrected."
 
 UPDATE = f"""\
 You keep the profile of what an online shop's customer wants in the present conversation up to date. You get \
@@ -167,27 +162,6 @@ class UpdateReply(BaseModel):
 def blank_profile() -> GlobalProfile:
     """What is known of a user when no reply could be read."""
     return GlobalProfile(facts=UserProfile(**dict.fromkeys(_FIELDS, OTHER)))
-
-
-def read_reply(reply: Reply, form: type[Model]) -> Model:
-    """The JSON object of a reply, in ``form``. Text around the object is passed over.
-
-    Raises:
-        ValueError: what is wrong with it, in one line.
-    """
-    if reply.finish_reason == "length":
-        raise ValueError("it was cut off at the length limit; write less")
-    start, end = reply.text.find("{"), reply.text.rfind("}")
-    if start < 0 or end < start:
-        raise ValueError("it holds no JSON object")
-    try:
-        return form.model_validate(json.loads(reply.text[start : end + 1]))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the object"
-        raise ValueError(f"{where}: {first['msg']}") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no valid JSON ({error})") from None
 
 
 def _option(name: str, value: str) -> str | None:
