@@ -103,7 +103,7 @@ def test_judges_see_no_ids_and_no_state_and_no_more_than_the_view(world, played,
 
 @pytest.fixture(scope="module")
 def table(world, played):
-    return judge_scripts(world, played).set_index(["judge", "measure", "view"])
+    return judge_scripts(world, played).set_index(["judge", "measure", "view"]).sort_index()
 
 
 def test_the_programmatic_judge_is_the_truth_where_it_sees_all(table):

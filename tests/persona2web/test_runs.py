@@ -1,7 +1,6 @@
 """Oracle, chance and the offline agent on the local web, kept and scored by the project's runner."""
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
@@ -135,19 +134,34 @@ def test_two_runs_give_the_same_trajectories(world, trained, tmp_path):
     assert [record.trajectory for record in a] == [record.trajectory for record in b]
 
 
-def test_a_profile_that_states_preferences_is_read_better_than_a_history(world, trained, tmp_path):
-    agents = {user: OfflineAgent(reader, "indexed", "pre_execution") for user, reader in trained.items()}
-    found = {
-        memory: play(
-            world,
-            Condition("indexed", "pre_execution", memory=memory),
-            lambda t: agents[t.user_id],
-            tmp_path / "r",
-        )[["p_pref", "p_avg"]].mean()
-        for memory in ("explicit", "implicit", "recency")
-    }
-    for measure, worse in product(["p_avg"], ["implicit", "recency"]):
-        assert found["explicit"][measure] > found[worse][measure]
+@pytest.fixture(scope="module")
+def offline(world, trained, tmp_path_factory):
+    """Plays the offline agent under a condition: the mean of each score."""
+    store = tmp_path_factory.mktemp("offline") / "runs"
+
+    def means(scheme, level=2, memory="implicit"):
+        agents = {user: OfflineAgent(reader, "indexed", scheme) for user, reader in trained.items()}
+        condition = Condition("indexed", scheme, level, memory)
+        frame = play(world, condition, lambda task: agents[task.user_id], store, scheme)
+        return frame[["p_web", "p_pref", "p_avg", "success"]].mean()
+
+    return means
+
+
+@pytest.mark.parametrize("scheme", ["on_demand", "pre_execution"])
+def test_stated_preferences_are_read_better_than_a_history_and_that_better_than_its_end(offline, scheme):
+    explicit, implicit, recency = (
+        offline(scheme, memory=memory) for memory in ("explicit", "implicit", "recency")
+    )
+    for measure in ("p_web", "p_pref", "p_avg"):
+        assert explicit[measure] > implicit[measure] > recency[measure]
+    assert explicit["success"] > implicit["success"]
+
+
+@pytest.mark.parametrize("scheme", ["on_demand", "pre_execution"])
+def test_the_less_a_text_says_the_fewer_tasks_are_solved(offline, scheme):
+    success = [offline(scheme, level)["success"] for level in (0, 1, 2)]
+    assert 1 == success[0] > success[1] > success[2]
 
 
 def test_a_user_who_may_be_asked_makes_up_for_a_history(world, trained, tmp_path):
