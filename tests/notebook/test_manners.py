@@ -10,7 +10,7 @@ from pwagents.notebook.settings import UNLISTED
 from .notebooks import NOTEBOOKS, cells_of, kind_of, parameters_cell
 
 FLAT = ["preset", "source", "data_dir", "output_dir", "seed", "stored_runs_only"]
-MOST_CODE_CELLS = {"03_benchmark": 25}
+MOST_CODE_CELLS = {"03_benchmark": 25, "09_persona2web": 25}
 
 
 def code_and_text(notebook):

@@ -143,6 +143,26 @@ def below_paper(
     return pd.concat([facts, theirs.astype(float)], axis=1).reset_index(drop=True)
 
 
+def below_printed(ours: pd.DataFrame, paper: str, table: str, here: Here, grader: str) -> pd.DataFrame:
+    """:func:`below_paper` of a table that does not tell types of tasks apart, with our means as they are.
+
+    Args:
+        ours: a row a method, by its name; a column a metric, called as in the paper, and ``n``, test tasks.
+
+    Returns:
+        The columns of :func:`below_paper`, the metrics under their own names.
+    """
+    theirs = paper_table(paper, table).droplevel("task", axis="columns").reset_index()
+    theirs = theirs.assign(source=f"{paper}, {table}", data=f"the data of {paper}", n=_n_tasks(paper))
+    theirs = theirs.assign(
+        backbone=[_backbone(paper, table, row) for row in theirs["row"]], grader="the paper's"
+    )
+    added = ours.rename_axis("row").reset_index().assign(source="here", grader=grader)
+    both = pd.concat([theirs, added.assign(backbone=here.backbone, data=here.data)], ignore_index=True)
+    facts = ["source", "row", "backbone", "data", "n", "grader"]
+    return both[[*facts, *both.columns.drop(facts)]].rename_axis(columns=None)
+
+
 def orders(table: pd.DataFrame, task: str, metric: str) -> str:
     """The paper's rows and ours in the order of one column, the best first, a line each.
 
@@ -177,6 +197,8 @@ def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[
 def _backbone(paper: str, table: str, row: str) -> str:
     """The model behind a printed row: before its brackets (Orion, Table 1) or within them (PersonalWAB)."""
     before, _, within = row.removesuffix(")").partition(" (")
+    if paper == "Persona2Web":  # of means over its models: none
+        return before if within else ""
     if (paper, table) == ("Orion", "Table 1"):
         return "Qwen2.5-7B-Instruct" if row == "Orion (Ours)" else before
     return within if paper == "PersonalWAB" and within else _BACKBONES[paper, table]
@@ -184,8 +206,10 @@ def _backbone(paper: str, table: str, row: str) -> str:
 
 def _n_tasks(paper: str) -> float:
     """Test tasks of a paper; Orion does not tell."""
+    if paper == "Persona2Web":
+        return target(paper, "benchmark", "tasks", "number")
     known = paper == "PersonalWAB"
-    return target("PersonalWAB", "Table 2", "Instructions", "test") if known else float("nan")
+    return target(paper, "Table 2", "Instructions", "test") if known else float("nan")
 
 
 @cache

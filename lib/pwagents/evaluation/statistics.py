@@ -18,7 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-SHARES = ("function_accuracy", "step_accuracy", "result_official", "result_final", "result_accuracy", "value")
+SHARES = (
+    *("function_accuracy", "step_accuracy", "result_official", "result_final", "result_accuracy", "value"),
+    *("website_retrieval", "website_utilization", "preference_retrieval", "preference_utilization"),
+    *("p_web", "p_pref", "p_avg", "intent", "success", "reached"),
+)
 _FLIPS = 9_999  # random sign flips where there are too many to try them all
 
 

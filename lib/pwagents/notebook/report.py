@@ -34,6 +34,7 @@ HEADLINES = (
     ("Does Orion learn by imitation?", "05_results", "05_results"),
     ("Does training by reward add to it?", "06_results", "06_results"),
     ("Is that more than the chance of a seed?", "07_seeds", "07_seeds"),
+    ("Does an agent find in a year of browsing what a request leaves out?", "09_levels", "09_level_2"),
 )
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets
 _IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')

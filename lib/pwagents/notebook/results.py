@@ -14,7 +14,7 @@ from pwagents.notebook.execute import without_passwords
 _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>', re.DOTALL)
 _HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)
 _OURS = re.compile(r"<tr>(\s*<td [^>]*>here[^<]*</td>)")
-_PAPERS = re.compile(r"<tr>(\s*<td [^>]*>(?:PersonalWAB|Orion|Persona2Web), Table)")
+_PAPERS = re.compile(r"<tr>(\s*<td [^>]*>(?:PersonalWAB|Orion|Persona2Web), )")
 _OF_PAPER = re.compile(r"(PersonalWAB|Orion|Persona2Web)\b.*?Table (\d+)")
 
 

@@ -95,10 +95,18 @@ def preset_values(notebook: str, kind: type[NotebookSettings], preset: str) -> d
     merged: dict[str, Any] = {}
     for folder in dict.fromkeys([COMPLETE, preset]):
         for name in ("common", wing, notebook):
-            merged = _merged(merged, read_values(PARAMS / folder / f"{name}.yaml"))
+            values = read_values(PARAMS / folder / f"{name}.yaml")
+            merged = _merged(merged, _common(values, kind) if name == "common" else values)
     # Files that several notebooks share hold groups that this one may not have.
     own = {"source", "data_dir", *(field.name for field in fields(kind))}
     return {name: value for name, value in merged.items() if name in own}
+
+
+def _common(values: Mapping[str, Any], kind: type[NotebookSettings]) -> dict[str, Any]:
+    """What all notebooks share, without what the notebook's own kind of data does not have."""
+    known = {field.name for field in fields(get_type_hints(kind)["data"])}
+    data = {name: value for name, value in values.get("data", {}).items() if name in known}
+    return {**values, "data": data}
 
 
 def read_values(path: Path) -> dict[str, Any]:

@@ -39,6 +39,17 @@ def implicitness(
     return pd.DataFrame([{"baseline": name, **_score(tasks, guess)} for name, guess in guesses.items()])
 
 
+def chance(tasks: Sequence[WebTask]) -> dict[str, float]:
+    """What guessing finds, by counting: the website, all masked values, and both."""
+    sites = [1 / len(values_of(task.goal.domain, WEBSITE)) for task in tasks]
+    masked = [
+        float(np.prod([1 / len(values_of(task.goal.domain, name)) for name in task.goal.masked]))
+        for task in tasks
+    ]
+    both = [a * b for a, b in zip(sites, masked, strict=True)]
+    return {name: float(np.mean(of)) for name, of in (("website", sites), ("values", masked), ("both", both))}
+
+
 def _baselines(
     tasks: Sequence[WebTask], histories: Mapping[str, History], embedder: Embedder, seed: int
 ) -> dict[str, Guess]:

@@ -1,10 +1,13 @@
-"""Settings of Persona2Web's histories and tasks; the defaults are the paper's where it gives them."""
+"""Settings of notebook 09; the defaults are the paper's where it gives them."""
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
-from pwagents.settings import Share, settings
+from pwagents.llm.settings import Players, player
+from pwagents.notebook.settings import NotebookSettings
+from pwagents.project import project_path
+from pwagents.settings import Share, Shares, settings
 
 
 @settings
@@ -50,3 +53,99 @@ class RetrievalSettings:
     """Records that are found, at most. Persona2Web: 20."""
     least: Share = 0.5
     """Cosine that a record must reach (minilm). Persona2Web's code: .5."""
+
+
+@settings
+class WebDataSettings:
+    """Where users, histories and websites come from, and files of the authors to look at."""
+
+    source: Literal["synthetic"]
+    """synthetic: made here. The authors' histories can be read, but came without the truth to score by."""
+
+    data_dir: str = ""
+    """Folder with the authors' queries.jsonl, seen from the project's root; empty: none is looked at."""
+
+    @property
+    def told(self) -> str:
+        """What tables call the data."""
+        return "embedded web"
+
+    def require_files(self) -> None:
+        """Do nothing where the file is there, or where none is named.
+
+        Raises:
+            ValueError: one line that names ``data_dir`` and the file that was expected there.
+        """
+        if self.data_dir and not (project_path(self.data_dir) / "queries.jsonl").exists():
+            raise ValueError(f"data_dir {self.data_dir!r} holds no queries.jsonl")
+
+
+@settings
+class WebPlayers(Players):
+    """Who plays the agent."""
+
+    policy: Annotated[str, player("offline")] = "offline"
+    """A language model that plays beside the offline agent (the paper has five); offline: none."""
+
+
+@settings
+class Dials:
+    """Values of what makes preferences hard to find, each tried with all others as in `histories`."""
+
+    consistency: Shares
+    """Of how often records show the preferred value."""
+
+    site_share: Shares
+    """Of how often events are on the preferred site."""
+
+    drift: Shares
+    """Of the share of preferences against which the last weeks speak."""
+
+    literal: Shares
+    """Of the share of records that name a preferred value."""
+
+
+@settings
+class WebStudySettings:
+    """What is played."""
+
+    driver: Literal["html", "chromium"] = "html"
+    """html: all episodes without a browser, which reads the same pages; chromium: with one."""
+
+    chromium_tasks: NonNegativeInt = 20
+    """Tasks that are played once more in Chromium, where it is found."""
+
+    max_tokens: PositiveInt = 64
+    """Records and questions are cut to this many tokens before they are embedded (MiniLM: 256)."""
+
+    runs: PositiveInt = 3
+    """Runs of the same episodes while pages fail. Persona2Web: 3, on the open web."""
+
+    faults: Share = 0.05
+    """Share of requests that fail or come too late in these runs."""
+
+    dials: Dials
+    """Values of the difficulty dials."""
+
+    example_task: NonNegativeInt = 0
+    """The task to look at, by position."""
+
+
+@settings
+class WebNotebook(NotebookSettings):
+    """Notebook 09."""
+
+    data: WebDataSettings
+    """Where users, histories and websites come from."""
+
+    histories: HistorySettings
+    """How much histories hold, and how hard preferences are to find in them."""
+
+    queries: QuerySettings
+    """How tasks are made of preferences."""
+
+    players: WebPlayers
+    """Who plays the agent."""
+
+    study: WebStudySettings
+    """What is played."""

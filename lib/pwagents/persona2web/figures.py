@@ -1,0 +1,107 @@
+"""Notebook 09's figures, each with the numbers that it plots."""
+
+import pandas as pd
+
+from pwagents.evaluation.figures import PALETTE, plain, plot_bars, plot_lines, use_style
+from pwagents.evaluation.statistics import summarise
+from pwagents.persona2web.domains import value_text
+from pwagents.persona2web.history import NOW, History
+from pwagents.persona2web.judge import WEBSITE
+from pwagents.persona2web.types import WebTask
+from pwagents.persona2web.views import told
+
+_PREFERRED, _OTHER, _NOISE = "what the user prefers", "something else", "cancelled or changed"
+_LOOKS = {_PREFERRED: (PALETTE[0], "o"), _OTHER: (PALETTE[2], "x"), _NOISE: (PALETTE[-1], "|")}
+
+
+def year(history: History, task: WebTask) -> pd.DataFrame:
+    """The records that tell about what a task leaves out: columns ``date, preference, value, shows``.
+
+    Every record of the sub-domain tells about the website; those that show a masked facet about that.
+    """
+    wanted = {WEBSITE: task.goal.host} | task.goal.masked
+    rows = []
+    for event in history.events:
+        shown = history.shown[event.event_id]
+        if shown.domain != task.goal.domain:
+            continue
+        for name in (WEBSITE, *([shown.facet] if shown.facet in task.goal.masked else [])):
+            value = event.website if name == WEBSITE else shown.value
+            what = _NOISE if shown.noise else _PREFERRED if value == wanted[name] else _OTHER
+            date = pd.to_datetime(event.timestamp, unit="ms").normalize()
+            rows.append((date, f"{name}: {value_text(wanted[name])}", value_text(value), what))
+    return pd.DataFrame(rows, columns=["date", "preference", "value", "shows"])
+
+
+def plot_year(data: pd.DataFrame):
+    """A line of the figure for each preference, a mark for each record; the last three weeks are shaded."""
+    import matplotlib.pyplot as plt
+
+    use_style()
+    names = list(dict.fromkeys(data["preference"]))
+    fig, ax = plt.subplots(figsize=(11, 1.6 + 0.9 * len(names)))
+    for i, (what, (color, marker)) in enumerate(_LOOKS.items()):
+        part = data[data["shows"] == what]
+        places = part["preference"].map(names.index) + 0.22 * (i - 1)
+        ax.plot(part["date"], places, marker, color=color, alpha=0.7, markersize=6, label=what)
+    end = pd.to_datetime(NOW, unit="ms")
+    ax.axvspan(end - pd.Timedelta(days=21), end, color="0.5", alpha=0.2, label="last three weeks")
+    ax.set_yticks(range(len(names)), [plain(name) for name in names])
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=4)
+    return fig
+
+
+def evidence(history: History, task: WebTask, n: int) -> pd.DataFrame:
+    """Some records of the task's sub-domain and what each shows, the latest first."""
+    rows = []
+    for event in reversed(history.events):
+        shown = history.shown[event.event_id]
+        if shown.domain == task.goal.domain and len(rows) < n:
+            day = f"{pd.to_datetime(event.timestamp, unit='ms'):%Y-%m-%d}"
+            what = f"{shown.facet}: {shown.value}" if shown.facet else ""
+            noise = "yes" if shown.noise else ""
+            rows.append((day, event.type, event.object, event.website, what, noise))
+    names = ["date", "type", "object", "website", "shows (truth)", "noise (truth)"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def levels_figure(levels: pd.DataFrame):
+    """SR and share of goals reached by level, a line each agent and access; and what is plotted."""
+    frame = told(levels[levels["memory"] == "implicit"])
+    frame = frame.assign(row=frame["agent"] + ", " + frame["access"])
+    data = summarise(frame, by=["row", "level"], metrics=["success", "reached"])
+    data["panel"] = data["metric"].map({"success": "success rate (SR)", "reached": "goal reached"})
+    figure = plot_lines(
+        data, "level", "mean", hue="row", panel="panel", panel_size=(5.5, 4.2), xlabel="level of ambiguity"
+    )
+    for ax in figure.axes:
+        ax.set(xticks=[0, 1, 2], ylim=(-0.03, 1.03))
+    return figure, data
+
+
+def funnel_figure(lost: pd.DataFrame):
+    """Where episodes of the indexed DOM are lost, a bar each agent and access."""
+    data = lost[lost["architecture"] == "indexed DOM"].assign(row=lost["agent"] + ": " + lost["access"])
+    return plot_bars(data, "row", "share", hue="lost", stacked=True, ylabel="share of episodes")
+
+
+def dials_figure(dialled: pd.DataFrame):
+    """P_avg, goal reached and SR by the value of each dial; and what is plotted."""
+    words = {"p_avg": "P_avg", "reached": "goal reached", "success": "SR"}
+    data = summarise(dialled, by=["dial", "value"], metrics=list(words)).replace({"metric": words})
+    data["dial"] = data["dial"].str.replace("_", " ")
+    figure = plot_lines(
+        data,
+        "value",
+        "mean",
+        hue="metric",
+        panel="dial",
+        columns=2,
+        panel_size=(5.5, 3.6),
+        xlabel="value of the dial",
+    )
+    for ax in figure.axes:
+        ax.set_ylim(-0.03, 1.03)
+    return figure, data

@@ -1,0 +1,283 @@
+"""Notebook 09's episodes: who plays which tasks under which conditions, and their scores.
+
+The offline agent reads records with a reader that was trained on users of the other group of phrases, never
+on the user of the task.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+
+from pwagents.embedding import Embedder
+from pwagents.evaluation.runner import require_played
+from pwagents.llm.make import Models
+from pwagents.notebook.run import Run
+from pwagents.persona2web.agent import Brief, ChatWebAgent
+from pwagents.persona2web.asked_user import answers_of
+from pwagents.persona2web.browser import ChromiumDriver, find_chromium
+from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.domains import domains
+from pwagents.persona2web.driver import Driver
+from pwagents.persona2web.episode import Agent, play_episode
+from pwagents.persona2web.history import make_histories
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.memory import recall_of
+from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
+from pwagents.persona2web.queries import make_tasks
+from pwagents.persona2web.reader import Reader
+from pwagents.persona2web.retrieval import record_text
+from pwagents.persona2web.runs import Condition, WebEpisode, World, run_condition, scores_frame
+from pwagents.persona2web.serve import serving
+from pwagents.persona2web.settings import HistorySettings, RetrievalSettings, WebNotebook
+from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.types import Architecture, Level, Scheme, WebTask, WebTrajectory
+from pwagents.project import code_hash
+from pwagents.settings import plain
+
+OFFLINE, CHANCE, ORACLE = "offline agent", "guesses", "oracle"
+ARCHITECTURES: tuple[Architecture, ...] = ("indexed", "occam")
+SCHEMES: tuple[Scheme, ...] = ("none", "on_demand", "pre_execution")
+WITH_HISTORY = SCHEMES[1:]
+LEVELS: tuple[Level, ...] = (0, 1, 2)
+LATER = 1  # the edition of the web "three months later"
+_PLAYED = ("persona2web", "agents/replies", "embedding", "web", "llm")  # the code that decides an episode
+
+
+class Study:
+    """Plays agents on the tasks of the notebook. Episodes that are stored already are not played again.
+
+    Args:
+        settings: the notebook's.
+        run: where episodes, replies and caches are kept.
+
+    Attributes:
+        world: histories, tasks and the web of today.
+        agents: those that are measured: the offline agent, and the language model where one plays.
+    """
+
+    def __init__(self, settings: WebNotebook, run: Run):
+        self.settings, self.folder = settings, run.output_dir / "runs"
+        self.embedder = Embedder(run.cache_dir, settings.study.max_tokens, batch_size=64)
+        self.world = self.world_of(settings.histories)
+        self._models = Models(settings.players, run.store)
+        policy = settings.players.policy
+        self._model = None if policy == "offline" else self._models(policy)
+        self.agents = (OFFLINE, *([self._model.name] if self._model else []))
+
+    # --- worlds ---
+
+    def world_of(self, histories: HistorySettings, edition: int = 0) -> World:
+        """Histories made by other settings, or the web of another time; the same users and tasks."""
+        settings, sites = self.settings, make_sites(self.settings.seed)
+        made = make_histories(histories, settings.seed)
+        decides = [plain(histories), plain(settings.queries), settings.study.max_tokens, settings.seed]
+        return World(
+            made,
+            make_tasks(made, sites, settings.queries, settings.seed),
+            LocalWeb(make_sites(settings.seed, edition).values(), domains().values()),
+            self.embedder,
+            data=hashlib.sha256(json.dumps([*decides, code_hash(*_PLAYED)]).encode()).hexdigest()[:16],
+        )
+
+    @property
+    def asking(self) -> World:
+        """The same world, with a user who may be asked."""
+        return replace(self.world, ask=answers_of)
+
+    def embed(self) -> int:
+        """Embed all records in one go, so that no episode waits for the model; how many texts differ."""
+        texts = {record_text(e) for history in self.world.histories.values() for e in history.events}
+        if not self.settings.stored_runs_only:
+            self.embedder.encode(sorted(texts), show_progress=True)
+        return len(texts)
+
+    @cached_property
+    def readers(self) -> dict[str, Reader]:
+        """By user, a reader that was trained on the users of the other group of phrases."""
+        histories = self.world.histories.values()
+        trained = {
+            group: Reader(
+                [h for h in histories if h.person.group != group], self.embedder, self.settings.seed
+            )
+            for group in sorted({history.person.group for history in histories})
+        }
+        return {history.person.user_id: trained[history.person.group] for history in histories}
+
+    # --- episodes ---
+
+    def play(
+        self, part: str, agents: Sequence[str], conditions: Sequence[Condition], world: World | None = None
+    ) -> pd.DataFrame:
+        """The scores of some agents under some conditions on all tasks: one row an episode, as
+        :func:`pwagents.persona2web.runs.scores_frame` has it.
+
+        Args:
+            part: of the study; each keeps its episodes in a file of its own.
+
+        Raises:
+            InfrastructureError: some episode could not be played. All others are stored.
+        """
+        world = world or self.world
+        frames = [
+            scores_frame(self.episodes(part, agent, condition, world), world)
+            for agent, condition in product(agents, conditions)
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def episodes(
+        self, part: str, agent: str, condition: Condition, world: World | None = None
+    ) -> list[WebEpisode]:
+        """The episodes of one agent under one condition, in the order of the tasks."""
+        world = world or self.world
+        with self._drivers(world.web, condition.driver) as drivers:
+            records = run_condition(
+                world,
+                condition,
+                self.agent(agent, condition, world),
+                drivers,
+                self.folder / f"09_{part}.jsonl",
+                method=agent,
+                model=agent if agent not in (OFFLINE, CHANCE, ORACLE) else "none",
+                stored_runs_only=self.settings.stored_runs_only,
+            )
+        require_played(records)
+        return records
+
+    def agent(self, name: str, condition: Condition, world: World) -> Callable[[WebTask], Agent]:
+        """The agent for a task; only the oracle looks at more than the user."""
+        architecture, scheme = condition.architecture, condition.scheme
+        if name == OFFLINE:
+            return lambda task: OfflineAgent(self.readers[task.user_id], architecture, scheme)
+        if name == CHANCE:
+            return lambda task: Guesser(architecture, self.settings.seed)
+        if name == ORACLE:
+            oracle = Oracle(world.truth(condition.memory), architecture, scheme)
+            return lambda task: oracle.for_task(task, condition.level)
+        chat = ChatWebAgent(self._model, architecture, scheme, sample=condition.sample)
+        return lambda task: chat
+
+    @contextmanager
+    def _drivers(self, web: LocalWeb, kind: str) -> Iterator[list[Driver]]:
+        """One driver for each episode at a time; none is opened where nothing is to be played."""
+        n = self.settings.players.workers
+        if kind == "html" or self.settings.stored_runs_only:
+            yield [HtmlDriver(web) for _ in range(n)]
+            return
+        with serving(web) as port, ExitStack() as opened:
+            yield [opened.enter_context(ChromiumDriver(port)) for _ in range(n)]
+
+    # --- what tables are made of ---
+
+    def level(self, level: Level) -> pd.DataFrame:
+        """One level under all architectures and schemes; guesses before, the oracle after the agents.
+
+        At level 2 also an agent to whom every question brings the latest records.
+        """
+        part = f"level_{level}"
+        latest = self._conditions(WITH_HISTORY, [level], memory="recency") if level == 2 else []
+        return pd.concat(
+            [
+                self.play(part, [CHANCE], self._conditions(["none"], [level])),
+                self.play(part, [OFFLINE], [*self._conditions(["none"], [level]), *latest]),
+                self.play(part, [OFFLINE], self._conditions(WITH_HISTORY, [level])),
+                *[self.play(part, [name], self._conditions(SCHEMES, [level])) for name in self.agents[1:]],
+                self.play(part, [ORACLE], self._conditions(["on_demand"], [level])),
+            ],
+            ignore_index=True,
+        )
+
+    def walks(self) -> dict[str, list[WebEpisode]]:
+        """The offline agent's episodes with a history at level 2, by architecture and scheme."""
+        return {
+            f"{c.architecture}, {c.scheme.replace('_', '-')}": self.episodes("level_2", OFFLINE, c)
+            for c in self._conditions(WITH_HISTORY)
+        }
+
+    def variants(self) -> pd.DataFrame:
+        """Level 2 by a profile that says all outright, by words (BM25), and with questions to the user.
+
+        ``asked`` tells whether the user could be asked. The plain history is in :meth:`level`.
+        """
+        by_words = RetrievalSettings(retriever="bm25")
+        changed = [
+            *self._conditions(WITH_HISTORY, memory="explicit"),
+            *self._conditions(WITH_HISTORY, retrieval=by_words),
+        ]
+        asks = self.play("variants", self.agents, self._conditions(SCHEMES), self.asking)
+        silent = self.play("variants", self.agents, changed)
+        return pd.concat([silent.assign(asked=False), asks.assign(asked=True)], ignore_index=True)
+
+    def repeated(self) -> pd.DataFrame:
+        """Level 2 with a history, some runs each, in which pages fail at random."""
+        faults, runs = self.settings.study.faults, range(self.settings.study.runs)
+        conditions = [c for i in runs for c in self._conditions(WITH_HISTORY, faults=faults, sample=i)]
+        return self.play("failing_pages", self.agents, conditions)
+
+    def later(self) -> pd.DataFrame:
+        """The same tasks with a history on the web some months later, and the oracle there."""
+        world = self.world_of(self.settings.histories, LATER)
+        conditions = self._conditions(WITH_HISTORY, LEVELS, edition=LATER)
+        oracle = self._conditions(["on_demand"], LEVELS, edition=LATER)
+        parts = [(self.agents, conditions), ([ORACLE], oracle)]
+        return pd.concat([self.play("later", *each, world) for each in parts], ignore_index=True)
+
+    def dialled(self) -> pd.DataFrame:
+        """The offline agent, pre-execution, in worlds that differ in one dial: columns ``dial, value``.
+
+        The readers stay those of the notebook's own world.
+        """
+        frames, conditions = [], [self._condition("indexed", "pre_execution", driver="html")]
+        for dial, values in plain(self.settings.study.dials).items():
+            for value in values:
+                world = self.world_of(replace(self.settings.histories, **{dial: value}))
+                frame = self.play("dials", [OFFLINE], conditions, world)
+                frames.append(frame.assign(dial=dial, value=value))
+        return pd.concat(frames, ignore_index=True)
+
+    def in_chromium(self) -> pd.DataFrame:
+        """Some tasks in both drivers, by the agent at level 2 and by the oracle at all.
+
+        ``same``: whether both drivers gave the same trajectory.
+        """
+        world = replace(self.world, tasks=self.world.tasks[: self.settings.study.chromium_tasks])
+        frames = []
+        for agent, level in [(OFFLINE, 2), *((ORACLE, level) for level in LEVELS)]:
+            conditions = [
+                self._condition("indexed", "on_demand", level, driver=d) for d in ("html", "chromium")
+            ]
+            runs = [self.episodes("chromium", agent, condition, world) for condition in conditions]
+            same = [a.trajectory == b.trajectory for a, b in zip(*runs, strict=True)]
+            frames += [scores_frame(records, world).assign(same=same) for records in runs]
+        return pd.concat(frames, ignore_index=True)
+
+    def recorded(self, task: WebTask, folder: Path) -> tuple[WebTrajectory, Path | None]:
+        """One episode at level 2 in Chromium, with screenshots and trace in ``folder``; None for the folder
+        where no Chromium is found, and the episode was played without."""
+        condition = self._condition("indexed", "on_demand")
+        recall = recall_of(self.world.histories[task.user_id], "implicit", condition.retrieval, self.embedder)
+        brief, agent = Brief(task.texts[2], recall), self.agent(OFFLINE, condition, self.world)(task)
+
+        def play(driver: Driver) -> WebTrajectory:
+            return play_episode(task, 2, agent, brief, self.world.web, driver, "indexed", "on_demand")
+
+        if find_chromium() is None:
+            return play(HtmlDriver(self.world.web)), None
+        with serving(self.world.web) as port, ChromiumDriver(port, record=folder) as driver:
+            return play(driver), folder
+
+    def _conditions(
+        self, schemes: Sequence[Scheme], levels: Sequence[Level] = (2,), **more
+    ) -> list[Condition]:
+        """Both architectures under some schemes at some levels."""
+        return [self._condition(*each, **more) for each in product(ARCHITECTURES, schemes, levels)]
+
+    def _condition(self, architecture: Architecture, scheme: Scheme, level: Level = 2, **more) -> Condition:
+        """Under the notebook's driver, where no other is given."""
+        return Condition(architecture, scheme, level, **{"driver": self.settings.study.driver} | more)

@@ -1,0 +1,269 @@
+"""What notebook 09's tables show: means of scores by condition, the paper's rows, and what they say."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pwagents.evaluation.paper import Here, below_printed
+from pwagents.evaluation.statistics import mean_interval, summarise
+from pwagents.evaluation.tables import interval_cells
+from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
+
+PAPER = "Persona2Web"
+HERE = Here("none (trained reader, rules)", "embedded web")
+GRADER = "programmatic judge"
+# Our scores -> their headings, and the headings over these.
+COLUMNS = {
+    "website_retrieval": ("website", "found"),
+    "website_utilization": ("website", "used"),
+    "p_web": ("website", "P_web"),
+    "preference_retrieval": ("preferences", "found"),
+    "preference_utilization": ("preferences", "used"),
+    "p_pref": ("preferences", "P_pref"),
+    "p_avg": ("task", "P_avg"),
+    "intent": ("task", "Intent"),
+    "success": ("task", "SR"),
+    "reached": ("task", "goal reached"),
+}
+WITH_INTERVAL = ("p_avg", "intent", "success", "reached")
+PRINTED = {"p_avg": "P_avg", "p_pref": "P_pref", "intent": "Intent", "success": "SR"}
+_ARCHITECTURES = {"indexed": "indexed DOM", "occam": "pruned tree"}
+_SCHEMES = {"none": "no history", "on_demand": "on-demand", "pre_execution": "pre-execution"}
+_MEMORIES = {"implicit": "", "recency": ", latest 20 records", "explicit": ", stated profile"}
+NOTE = (
+    "Found: 1 for three supporting records or more, 1/2 for one or two. Used: applied on the site (1/2: "
+    "some of it, or another site first). P: mean of found and used. SR: P and Intent are 1, and the goal is "
+    "reached. Means, 95% intervals clustered by user. Programmatic judge."
+)
+
+
+def told(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with what rows are called: ``agent, access`` and the architecture in words."""
+    scheme = frame["scheme"].map(_SCHEMES) + frame["memory"].map(_MEMORIES)
+    access = scheme.where(~frame["method"].isin([CHANCE, ORACLE]), "none needed")
+    if "asked" in frame:
+        access = access + frame["asked"].map({True: ", may ask the user", False: ""})
+    words = frame["architecture"].map(_ARCHITECTURES)
+    return frame.assign(agent=frame["method"], access=access, architecture=words)
+
+
+def scores_table(frame: pd.DataFrame, by: Sequence[str]):
+    """Means of all scores, one row a group of ``by``, and the same with 95% intervals clustered by user.
+
+    Columns have two levels, as :func:`pwagents.evaluation.tables.save_table` takes them. What a level or
+    agent has no value of is missing; a score that no row has is left out.
+
+    Returns:
+        The means, and what readers see: intervals at the scores of the task as a whole alone.
+    """
+    known = [name for name in COLUMNS if frame[name].notna().any()]
+    summary = summarise(frame, by=by, metrics=known)
+    cells = interval_cells(summary)
+    summary["cell"] = cells.where(summary["metric"].isin(WITH_INTERVAL), summary["mean"])
+    tables = []
+    for value in ("mean", "cell"):
+        wide = summary.pivot(index=list(by), columns="metric", values=value)
+        wide = wide.reindex(
+            summary[list(by)].drop_duplicates().itertuples(index=False, name=None), columns=known
+        )
+        wide.index.names = by
+        wide.columns = pd.MultiIndex.from_tuples([COLUMNS[name] for name in known])
+        tables.append(wide)
+    return tables
+
+
+def main_table(level_2: pd.DataFrame):
+    """Level 2 by architecture, agent and access, in both forms of :func:`scores_table`."""
+    frame = told(level_2).sort_values("architecture", kind="stable")
+    return scores_table(frame, ["architecture", "agent", "access"])
+
+
+def levels_table(levels: pd.DataFrame):
+    """All levels by agent, access and level, over both architectures, in both forms."""
+    frame = told(levels[levels["memory"] == "implicit"])
+    by = ["agent", "access", "level"]
+    rows = frame[by].drop_duplicates().set_index(by[:2])
+    order = {row: place for place, row in enumerate(dict.fromkeys(rows.index))}
+    place = pd.Series([order[row] for row in zip(frame["agent"], frame["access"], strict=True)], frame.index)
+    return scores_table(frame.assign(place=place).sort_values(["place", "level"], kind="stable"), by)
+
+
+def memories_table(level_2: pd.DataFrame, variants: pd.DataFrame):
+    """Level 2 by what the agent may know and by scheme, over both architectures, in both forms."""
+    frame = pd.concat([level_2.assign(asked=False), variants], ignore_index=True)
+    known = frame["memory"].map({"recency": "latest 20 records", "explicit": "stated profile"})
+    searched = "history, " + frame["retriever"].map({"minilm": "MiniLM", "bm25": "BM25"})
+    known = known.fillna(searched).where(frame["scheme"] != "none", "nothing")
+    known = known.where(~frame["method"].isin([CHANCE, ORACLE]), "none needed")
+    known = known + frame["asked"].map({True: ", and questions", False: ""})
+    frame = frame.assign(agent=frame["method"], known=known, scheme=frame["scheme"].map(_SCHEMES))
+    rank = frame["method"].map({CHANCE: 0, ORACLE: 2}).fillna(1)
+    frame = frame.assign(rank=rank).sort_values("rank", kind="stable")
+    return scores_table(frame, ["agent", "known", "scheme"])
+
+
+def main_with_paper(level_2: pd.DataFrame) -> pd.DataFrame:
+    """The paper's rows at level 2, and ours in rows of their own, with the standard error of each SR."""
+    parts = []
+    for architecture, table in (("indexed", "Browser-Use, level 2"), ("occam", "AgentOccam, level 2")):
+        frame = told(level_2[level_2["architecture"] == architecture])
+        ours = _means(frame.assign(row=_row_name(frame)), ["row"], ("p_avg", "intent", "success"))
+        parts.append(below_printed(ours, PAPER, table, HERE, GRADER))
+    both = pd.concat(parts, ignore_index=True)
+    error = (both["SR"] * (1 - both["SR"]) / both["n"]) ** 0.5
+    facts = ["source", "row", "backbone", "data", "n", "grader"]
+    return both[[*facts, "P_avg", "Intent", "SR"]].assign(**{"SE of SR": error})
+
+
+def levels_with_paper(levels: pd.DataFrame) -> pd.DataFrame:
+    """The paper's means by level, and the offline agent's over both architectures and both schemes."""
+    frame = with_history(levels)
+    ours = _means(
+        frame.assign(row="offline agent, level " + frame["level"].astype(str)), ["row"], ("success", "p_pref")
+    )
+    named = ours.rename(columns={"SR": "mean SR", "P_pref": "mean P_pref"})
+    return below_printed(named, PAPER, "levels", HERE, GRADER)
+
+
+def profile_with_paper(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """The paper's history against profile, and ours under its setting (indexed DOM, on-demand, level 2)."""
+    both = pd.concat([levels[levels["level"] == 2], variants[variants["memory"] == "explicit"]])
+    frame = both[(both["scheme"] == "on_demand") & (both["architecture"] == "indexed")]
+    frame = frame[(frame["method"] == OFFLINE) & frame["memory"].isin(["implicit", "explicit"])]
+    words = {"implicit": "offline agent, implicit history", "explicit": "offline agent, stated profile"}
+    ours = _means(frame.assign(row=frame["memory"].map(words)), ["row"], ("p_pref", "success"))
+    return below_printed(ours, PAPER, "history against profile", HERE, GRADER)
+
+
+def with_history(frame: pd.DataFrame) -> pd.DataFrame:
+    """The offline agent's episodes with a plain history."""
+    return frame[(frame["method"] == OFFLINE) & (frame["scheme"] != "none") & (frame["memory"] == "implicit")]
+
+
+def _row_name(frame: pd.DataFrame) -> pd.Series:
+    alone = frame["agent"].isin([CHANCE, ORACLE])
+    return frame["agent"].where(alone, frame["agent"] + " (" + frame["access"] + ")")
+
+
+def _means(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+    """Means under the paper's names, and ``n``, tasks."""
+    groups = frame.groupby(list(by), sort=False)
+    means = groups[list(metrics)].mean().rename(columns=PRINTED)
+    return means.assign(n=groups["task_id"].nunique())
+
+
+# --- where episodes are lost -----------------------------------------------------------------------------
+
+LOST = ("not found", "found, not used", "used, not carried out", "success")
+
+
+def funnel(level_2: pd.DataFrame) -> pd.DataFrame:
+    """Shares of episodes by where they are lost: columns ``agent, architecture, access, lost, share``.
+
+    An episode is lost at the first of: not everything was found in the history (three supporting records of
+    each); not everything found was used; the goal was not reached with it.
+    """
+    frame = told(level_2)
+    scores = frame.fillna({"website_retrieval": 1.0, "preference_retrieval": 1.0})
+    found = (scores["website_retrieval"] == 1) & (scores["preference_retrieval"] == 1)
+    used = (scores["website_utilization"] == 1) & (scores["preference_utilization"] == 1)
+    where = np.select([~found, ~used, scores["success"] < 1], LOST[:3], LOST[3])
+    by = ["agent", "architecture", "access"]
+    counts = frame.assign(lost=where).groupby([*by, "lost"], sort=False).size().unstack(fill_value=0)
+    shares = counts.reindex(columns=LOST, fill_value=0).div(counts.sum(axis=1), axis=0)
+    return shares.rename_axis(columns="lost").stack().rename("share").reset_index()
+
+
+# --- repeated runs, later --------------------------------------------------------------------------------
+
+
+def deviations(repeated: pd.DataFrame) -> pd.DataFrame:
+    """By condition, mean and standard deviation over runs of the main scores, and episodes with a fault."""
+    frame, rows = told(repeated), []
+    for (architecture, agent, access), part in frame.groupby(["architecture", "agent", "access"], sort=False):
+        runs = part.groupby("sample")[["p_avg", "intent", "success"]].mean()
+        row = {("", "architecture"): architecture, ("", "agent"): agent, ("", "access"): access}
+        row |= {("", "runs"): len(runs), ("", "episodes with a fault"): part["fault"].mean()}
+        for name, heading in (("p_avg", "P_avg"), ("intent", "Intent"), ("success", "SR")):
+            row |= {(heading, "mean"): runs[name].mean(), (heading, "deviation"): runs[name].std()}
+        calm = part["fault"] == 0
+        row |= {("SR of episodes", "without a fault"): part.loc[calm, "success"].mean()}
+        row |= {("SR of episodes", "with one"): part.loc[~calm, "success"].mean()}
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    return table
+
+
+def drift(today: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
+    """SR today, later, and the difference paired by task with its 95% interval clustered by user."""
+    keys = ["architecture", "agent", "access", "level"]
+    both = pd.concat([told(today).assign(when="today"), told(later).assign(when="later")])
+    rows = []
+    for names, part in both.groupby(keys, sort=False):
+        wide = part.pivot(index=["user_id", "task_id"], columns="when", values="success")
+        if set(wide) == {"today", "later"}:
+            users = wide.index.get_level_values("user_id")
+            change = mean_interval(wide["later"] - wide["today"], users)
+            means = {"SR today": wide["today"].mean(), "SR later": wide["later"].mean()}
+            rows.append(dict(zip(keys, names, strict=True)) | means | change._asdict())
+    return pd.DataFrame(rows).rename(columns={"mean": "difference"})
+
+
+def drivers_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """By agent, level and driver: episodes, scores, and the share of trajectories equal in both drivers."""
+    groups = frame.groupby(["method", "level", "driver"], sort=False)
+    table = groups.agg(
+        episodes=("task_id", "size"),
+        steps=("steps", "mean"),
+        SR=("success", "mean"),
+        reached=("reached", "mean"),
+    )
+    same = groups["same"].mean()
+    return (
+        table.assign(**{"same trajectory": same})
+        .reset_index()
+        .rename(columns={"method": "agent", "reached": "goal reached"})
+    )
+
+
+# --- what must hold --------------------------------------------------------------------------------------
+
+
+def orders(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """The orders that were expected, the two means of each, and whether they are as expected."""
+    level_2 = levels[levels["level"] == 2]
+    oracle, floor = (
+        levels[levels["method"] == ORACLE],
+        level_2.query("method == @OFFLINE and scheme == 'none'"),
+    )
+    rows = [
+        ("SR of the oracle, all levels, is 1", oracle["success"].mean(), 1.0, "="),
+        ("SR without a history, level 2, is 0", floor["success"].mean(), 0.0, "="),
+    ]
+    for scheme in ("on_demand", "pre_execution"):
+        agent = pd.concat([level_2, variants[~variants["asked"].eq(True)]]).query(
+            "method == @OFFLINE and scheme == @scheme and retriever == 'minilm'"
+        )
+        means = agent.groupby("memory")[["p_avg", "p_pref", "success"]].mean()
+        here, latest, profile = (means.loc[name] for name in ("implicit", "recency", "explicit"))
+        words = _SCHEMES[scheme]
+        rows += [
+            (f"P_avg, {words}, above no history", here["p_avg"], floor["p_avg"].mean(), ">"),
+            (f"P_avg, {words}, above the latest records", here["p_avg"], latest["p_avg"], ">"),
+            (f"SR, {words}, above the latest records", here["success"], latest["success"], ">"),
+            (f"SR of the oracle above {words}", oracle["success"].mean(), here["success"], ">"),
+            (
+                f"P_pref of a stated profile above the history, {words}",
+                profile["p_pref"],
+                here["p_pref"],
+                ">",
+            ),
+            (f"SR of a stated profile above the history, {words}", profile["success"], here["success"], ">"),
+        ]
+    by_level = with_history(levels).groupby("level")["success"].mean()
+    rows += [(f"SR at level {a} above level {b}", by_level[a], by_level[b], ">") for a, b in ((0, 1), (1, 2))]
+    table = pd.DataFrame(rows, columns=["expected", "first", "second", "order"])
+    above, same = table["first"] > table["second"], table["first"] == table["second"]
+    return table.assign(found=np.where(same.where(table["order"] == "=", above), "yes", "NO"))
