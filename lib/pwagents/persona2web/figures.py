@@ -2,13 +2,13 @@
 
 import pandas as pd
 
-from pwagents.evaluation.figures import PALETTE, plain, plot_bars, plot_lines, use_style
+from pwagents.evaluation.figures import PALETTE, plain, plot_lines, use_style
 from pwagents.evaluation.statistics import summarise
 from pwagents.persona2web.domains import value_text
 from pwagents.persona2web.history import NOW, History
 from pwagents.persona2web.judge import WEBSITE
 from pwagents.persona2web.types import WebTask
-from pwagents.persona2web.views import told
+from pwagents.persona2web.views import row_name, told
 
 _PREFERRED, _OTHER, _NOISE = "what the user prefers", "something else", "cancelled or changed"
 _LOOKS = {_PREFERRED: (PALETTE[0], "o"), _OTHER: (PALETTE[2], "x"), _NOISE: (PALETTE[-1], "|")}
@@ -60,7 +60,7 @@ def evidence(history: History, task: WebTask, n: int) -> pd.DataFrame:
         shown = history.shown[event.event_id]
         if shown.domain == task.goal.domain and len(rows) < n:
             day = f"{pd.to_datetime(event.timestamp, unit='ms'):%Y-%m-%d}"
-            what = f"{shown.facet}: {shown.value}" if shown.facet else ""
+            what = f"{shown.facet}: {value_text(shown.value)}" if shown.facet else ""
             noise = "yes" if shown.noise else ""
             rows.append((day, event.type, event.object, event.website, what, noise))
     names = ["date", "type", "object", "website", "shows (truth)", "noise (truth)"]
@@ -70,21 +70,31 @@ def evidence(history: History, task: WebTask, n: int) -> pd.DataFrame:
 def levels_figure(levels: pd.DataFrame):
     """SR and share of goals reached by level, a line each agent and access; and what is plotted."""
     frame = told(levels[levels["memory"] == "implicit"])
-    frame = frame.assign(row=frame["agent"] + ", " + frame["access"])
-    data = summarise(frame, by=["row", "level"], metrics=["success", "reached"])
+    data = summarise(frame.assign(row=row_name(frame)), by=["row", "level"], metrics=["success", "reached"])
     data["panel"] = data["metric"].map({"success": "success rate (SR)", "reached": "goal reached"})
     figure = plot_lines(
         data, "level", "mean", hue="row", panel="panel", panel_size=(5.5, 4.2), xlabel="level of ambiguity"
     )
     for ax in figure.axes:
-        ax.set(xticks=[0, 1, 2], ylim=(-0.03, 1.03))
+        ax.set(xticks=[0, 1, 2], ylim=(-0.04, 1.04))
     return figure, data
 
 
 def funnel_figure(lost: pd.DataFrame):
     """Where episodes of the indexed DOM are lost, a bar each agent and access."""
-    data = lost[lost["architecture"] == "indexed DOM"].assign(row=lost["agent"] + ": " + lost["access"])
-    return plot_bars(data, "row", "share", hue="lost", stacked=True, ylabel="share of episodes")
+    import matplotlib.pyplot as plt
+
+    use_style()
+    data = lost[lost["architecture"] == "indexed DOM"]
+    shares = data.assign(row=row_name(data)).pivot(index="row", columns="lost", values="share")
+    shares = shares.reindex(index=row_name(data).unique(), columns=data["lost"].unique())
+    fig, ax = plt.subplots(figsize=(11, 1.4 + 0.5 * len(shares)))
+    shares.plot.barh(ax=ax, stacked=True, legend=False, width=0.75, color=list(PALETTE[:4]))
+    ax.invert_yaxis()
+    ax.set(xlim=(0, 1), xlabel="share of episodes", ylabel="")
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=4)
+    return fig
 
 
 def dials_figure(dialled: pd.DataFrame):
@@ -92,16 +102,9 @@ def dials_figure(dialled: pd.DataFrame):
     words = {"p_avg": "P_avg", "reached": "goal reached", "success": "SR"}
     data = summarise(dialled, by=["dial", "value"], metrics=list(words)).replace({"metric": words})
     data["dial"] = data["dial"].str.replace("_", " ")
-    figure = plot_lines(
-        data,
-        "value",
-        "mean",
-        hue="metric",
-        panel="dial",
-        columns=2,
-        panel_size=(5.5, 3.6),
-        xlabel="value of the dial",
-    )
-    for ax in figure.axes:
-        ax.set_ylim(-0.03, 1.03)
+    data["place"] = data.groupby("dial")["value"].rank(method="dense") - 1  # values lie unevenly
+    figure = plot_lines(data, "place", "mean", hue="metric", panel="dial", columns=2, panel_size=(5.5, 3.4))
+    for ax, (_, part) in zip(figure.axes, data.groupby("dial", sort=False), strict=True):
+        values = part["value"].unique()
+        ax.set(ylim=(-0.04, 1.04), xticks=range(len(values)), xticklabels=[f"{v:g}" for v in values])
     return figure, data

@@ -87,7 +87,7 @@ class HtmlDriver(Driver):
             self._load(f"{url.split('?')[0]}?{_encode(fields)}")
 
     def _look(self) -> None:
-        self.page.read()
+        self.page.changed()
 
 
 def _encode(fields: dict[str, str]) -> str:

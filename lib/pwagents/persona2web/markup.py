@@ -45,11 +45,15 @@ class Element:
 
     def descendants(self) -> list["Element"]:
         """All elements below this one, in the order of the document."""
-        found = []
-        for child in self.children:
-            if isinstance(child, Element):
-                found += [child, *child.descendants()]
+        found, ahead = [], self._inside()
+        while ahead:
+            found.append(element := ahead.pop())
+            ahead += element._inside()
         return found
+
+    def _inside(self) -> list["Element"]:
+        """The elements right below this one, the last one first."""
+        return [child for child in reversed(self.children) if isinstance(child, Element)]
 
     def closest(self, tag: str) -> "Element | None":
         """The nearest element of a tag above this one."""

@@ -6,6 +6,7 @@ hides: HTML says it all.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pwagents.persona2web.markup import INPUTS, Element
 
@@ -55,27 +56,36 @@ class Node:
 
 @dataclass(eq=False)
 class Page:
-    """A loaded page. ``elements`` are its interactive nodes by id; what is no HTML has none."""
+    """A loaded page; what is no HTML has no elements."""
 
     url: str
     title: str
     status: int
     body: Element
     is_html: bool = True
-    root: Node = field(init=False)
-    elements: dict[int, Node] = field(init=False)
 
-    def __post_init__(self):
-        self.read()
+    @property
+    def root(self) -> Node:
+        """All of the page, with roles, names and ids."""
+        return self._read[0]
 
-    def read(self) -> None:
-        """Work out roles, names and ids (again, after something was typed or chosen)."""
+    @property
+    def elements(self) -> dict[int, Node]:
+        """Its interactive nodes by id."""
+        return self._read[1]
+
+    def changed(self) -> None:
+        """Something was typed or chosen: roles, names and ids are worked out anew when they are asked for."""
+        self.__dict__.pop("_read", None)
+
+    @cached_property
+    def _read(self) -> tuple[Node, dict[int, Node]]:
         for ref, element in enumerate(self.body.descendants()):
             element.ref = ref
-        labels = _labels(self.body)
-        self.root = Node("page", self.title, self.body, children=_nodes(self.body, labels))
-        self.elements = {}
-        _number(self.root, self.elements)
+        root = Node("page", self.title, self.body, children=_nodes(self.body, _labels(self.body)))
+        elements: dict[int, Node] = {}
+        _number(root, elements)
+        return root, elements
 
 
 # --- roles and names -------------------------------------------------------------------------------------

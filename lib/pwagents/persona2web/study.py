@@ -137,16 +137,21 @@ class Study:
         """The episodes of one agent under one condition, in the order of the tasks."""
         world = world or self.world
         with self._drivers(world.web, condition.driver) as drivers:
-            records = run_condition(
-                world,
-                condition,
-                self.agent(agent, condition, world),
-                drivers,
-                self.folder / f"09_{part}.jsonl",
-                method=agent,
-                model=agent if agent not in (OFFLINE, CHANCE, ORACLE) else "none",
-                stored_runs_only=self.settings.stored_runs_only,
-            )
+            return self._episodes(part, agent, condition, world, drivers)
+
+    def _episodes(
+        self, part: str, agent: str, condition: Condition, world: World, drivers: Sequence[Driver]
+    ) -> list[WebEpisode]:
+        records = run_condition(
+            world,
+            condition,
+            self.agent(agent, condition, world),
+            drivers,
+            self.folder / f"09_{part}.jsonl",
+            method=agent,
+            model="none" if agent in (OFFLINE, CHANCE, ORACLE) else agent,
+            stored_runs_only=self.settings.stored_runs_only,
+        )
         require_played(records)
         return records
 
@@ -215,18 +220,26 @@ class Study:
         return pd.concat([silent.assign(asked=False), asks.assign(asked=True)], ignore_index=True)
 
     def repeated(self) -> pd.DataFrame:
-        """Level 2 with a history, some runs each, in which pages fail at random."""
+        """Level 2 with a history, some runs each, in which pages fail at random; and the oracle."""
         faults, runs = self.settings.study.faults, range(self.settings.study.runs)
         conditions = [c for i in runs for c in self._conditions(WITH_HISTORY, faults=faults, sample=i)]
-        return self.play("failing_pages", self.agents, conditions)
+        walks = [self._condition("indexed", "on_demand", faults=faults, sample=i) for i in runs]
+        parts = [(self.agents, conditions), ([ORACLE], walks)]
+        return pd.concat([self.play("failing_pages", *each) for each in parts], ignore_index=True)
 
     def later(self) -> pd.DataFrame:
-        """The same tasks with a history on the web some months later, and the oracle there."""
+        """The same tasks at levels 0 and 2 on the web some months later, by the indexed DOM."""
         world = self.world_of(self.settings.histories, LATER)
-        conditions = self._conditions(WITH_HISTORY, LEVELS, edition=LATER)
-        oracle = self._conditions(["on_demand"], LEVELS, edition=LATER)
-        parts = [(self.agents, conditions), ([ORACLE], oracle)]
-        return pd.concat([self.play("later", *each, world) for each in parts], ignore_index=True)
+        parts = []
+        for agents, schemes in (
+            ([CHANCE], SCHEMES[:1]),
+            (self.agents, SCHEMES),
+            ([ORACLE], WITH_HISTORY[:1]),
+        ):
+            for_each = product(schemes, (0, 2))
+            conditions = [self._condition("indexed", *each, edition=LATER) for each in for_each]
+            parts.append(self.play("later", agents, conditions, world))
+        return pd.concat(parts, ignore_index=True)
 
     def dialled(self) -> pd.DataFrame:
         """The offline agent, pre-execution, in worlds that differ in one dial: columns ``dial, value``.
@@ -248,13 +261,14 @@ class Study:
         """
         world = replace(self.world, tasks=self.world.tasks[: self.settings.study.chromium_tasks])
         frames = []
-        for agent, level in [(OFFLINE, 2), *((ORACLE, level) for level in LEVELS)]:
-            conditions = [
-                self._condition("indexed", "on_demand", level, driver=d) for d in ("html", "chromium")
-            ]
-            runs = [self.episodes("chromium", agent, condition, world) for condition in conditions]
-            same = [a.trajectory == b.trajectory for a, b in zip(*runs, strict=True)]
-            frames += [scores_frame(records, world).assign(same=same) for records in runs]
+        with self._drivers(world.web, "html") as html, self._drivers(world.web, "chromium") as chromium:
+            for agent, level in [(OFFLINE, 2), *((ORACLE, level) for level in LEVELS)]:
+                runs = []
+                for name, drivers in (("html", html), ("chromium", chromium)):
+                    condition = self._condition("indexed", "on_demand", level, driver=name)
+                    runs.append(self._episodes("chromium", agent, condition, world, drivers))
+                same = [a.trajectory == b.trajectory for a, b in zip(*runs, strict=True)]
+                frames += [scores_frame(records, world).assign(same=same) for records in runs]
         return pd.concat(frames, ignore_index=True)
 
     def recorded(self, task: WebTask, folder: Path) -> tuple[WebTrajectory, Path | None]:

@@ -42,8 +42,6 @@ def told(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with what rows are called: ``agent, access`` and the architecture in words."""
     scheme = frame["scheme"].map(_SCHEMES) + frame["memory"].map(_MEMORIES)
     access = scheme.where(~frame["method"].isin([CHANCE, ORACLE]), "none needed")
-    if "asked" in frame:
-        access = access + frame["asked"].map({True: ", may ask the user", False: ""})
     words = frame["architecture"].map(_ARCHITECTURES)
     return frame.assign(agent=frame["method"], access=access, architecture=words)
 
@@ -108,7 +106,8 @@ def main_with_paper(level_2: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for architecture, table in (("indexed", "Browser-Use, level 2"), ("occam", "AgentOccam, level 2")):
         frame = told(level_2[level_2["architecture"] == architecture])
-        ours = _means(frame.assign(row=_row_name(frame)), ["row"], ("p_avg", "intent", "success"))
+        rows = row_name(frame) + ", " + frame["architecture"]
+        ours = _means(frame.assign(row=rows), ("p_avg", "intent", "success"))
         parts.append(below_printed(ours, PAPER, table, HERE, GRADER))
     both = pd.concat(parts, ignore_index=True)
     error = (both["SR"] * (1 - both["SR"]) / both["n"]) ** 0.5
@@ -120,7 +119,7 @@ def levels_with_paper(levels: pd.DataFrame) -> pd.DataFrame:
     """The paper's means by level, and the offline agent's over both architectures and both schemes."""
     frame = with_history(levels)
     ours = _means(
-        frame.assign(row="offline agent, level " + frame["level"].astype(str)), ["row"], ("success", "p_pref")
+        frame.assign(row="offline agent, level " + frame["level"].astype(str)), ("success", "p_pref")
     )
     named = ours.rename(columns={"SR": "mean SR", "P_pref": "mean P_pref"})
     return below_printed(named, PAPER, "levels", HERE, GRADER)
@@ -132,7 +131,7 @@ def profile_with_paper(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataF
     frame = both[(both["scheme"] == "on_demand") & (both["architecture"] == "indexed")]
     frame = frame[(frame["method"] == OFFLINE) & frame["memory"].isin(["implicit", "explicit"])]
     words = {"implicit": "offline agent, implicit history", "explicit": "offline agent, stated profile"}
-    ours = _means(frame.assign(row=frame["memory"].map(words)), ["row"], ("p_pref", "success"))
+    ours = _means(frame.assign(row=frame["memory"].map(words)), ("p_pref", "success"))
     return below_printed(ours, PAPER, "history against profile", HERE, GRADER)
 
 
@@ -141,14 +140,15 @@ def with_history(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame["method"] == OFFLINE) & (frame["scheme"] != "none") & (frame["memory"] == "implicit")]
 
 
-def _row_name(frame: pd.DataFrame) -> pd.Series:
+def row_name(frame: pd.DataFrame) -> pd.Series:
+    """Agent and access of :func:`told` as one text."""
     alone = frame["agent"].isin([CHANCE, ORACLE])
     return frame["agent"].where(alone, frame["agent"] + " (" + frame["access"] + ")")
 
 
-def _means(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
-    """Means under the paper's names, and ``n``, tasks."""
-    groups = frame.groupby(list(by), sort=False)
+def _means(frame: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+    """Means by ``row`` under the paper's names, and ``n``, tasks."""
+    groups = frame.groupby("row", sort=False)
     means = groups[list(metrics)].mean().rename(columns=PRINTED)
     return means.assign(n=groups["task_id"].nunique())
 
@@ -266,4 +266,5 @@ def orders(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     rows += [(f"SR at level {a} above level {b}", by_level[a], by_level[b], ">") for a, b in ((0, 1), (1, 2))]
     table = pd.DataFrame(rows, columns=["expected", "first", "second", "order"])
     above, same = table["first"] > table["second"], table["first"] == table["second"]
-    return table.assign(found=np.where(same.where(table["order"] == "=", above), "yes", "NO"))
+    found = np.where(same.where(table["order"] == "=", above), "yes", "NO")
+    return table.drop(columns="order").assign(found=found)
