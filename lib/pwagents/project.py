@@ -15,7 +15,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
 _LIBRARY = Path(__file__).parent
-_SHOWS = ("views.py", "figures.py")  # what only shows results
+# What only shows results.
+_SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")
 
 
 def project_path(path: str | Path) -> Path:

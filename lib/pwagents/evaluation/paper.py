@@ -132,7 +132,7 @@ def below_paper(
     theirs = theirs if printed is None else theirs.loc[list(printed)]
     facts = pd.DataFrame({"source": f"{paper}, {table}", "row": theirs.index}, index=theirs.index)
     facts["backbone"] = [_backbone(paper, table, row) for row in theirs.index]
-    facts["data"], facts["n"] = f"the data of {paper}", _n_tasks(paper)
+    facts["data"], facts["n"] = f"the data of {paper}", _n_tasks(paper, table)
     facts["grader"] = "the paper's"
     if not frame.empty:
         ours, own_facts = _measured(frame, paper, table, here)
@@ -147,18 +147,20 @@ def below_printed(ours: pd.DataFrame, paper: str, table: str, here: Here, grader
     """:func:`below_paper` of a table that does not tell types of tasks apart, with our means as they are.
 
     Args:
-        ours: a row a method, by its name; a column a metric, called as in the paper, and ``n``, test tasks.
+        ours: a row a method, by its name; a column a metric, called as in the paper, and ``n``, test tasks;
+            ``backbone`` where it is not that of ``here``.
 
     Returns:
         The columns of :func:`below_paper`, the metrics under their own names.
     """
     theirs = paper_table(paper, table).droplevel("task", axis="columns").reset_index()
-    theirs = theirs.assign(source=f"{paper}, {table}", data=f"the data of {paper}", n=_n_tasks(paper))
+    theirs = theirs.assign(source=f"{paper}, {table}", data=f"the data of {paper}", n=_n_tasks(paper, table))
     theirs = theirs.assign(
         backbone=[_backbone(paper, table, row) for row in theirs["row"]], grader="the paper's"
     )
-    added = ours.rename_axis("row").reset_index().assign(source="here", grader=grader)
-    both = pd.concat([theirs, added.assign(backbone=here.backbone, data=here.data)], ignore_index=True)
+    added = ours.rename_axis("row").reset_index().assign(source="here", data=here.data, grader=grader)
+    added["backbone"] = ours.get("backbone", pd.Series(here.backbone, ours.index)).to_numpy()
+    both = pd.concat([theirs, added], ignore_index=True)
     facts = ["source", "row", "backbone", "data", "n", "grader"]
     return both[[*facts, *both.columns.drop(facts)]].rename_axis(columns=None)
 
@@ -204,9 +206,9 @@ def _backbone(paper: str, table: str, row: str) -> str:
     return within if paper == "PersonalWAB" and within else _BACKBONES[paper, table]
 
 
-def _n_tasks(paper: str) -> float:
-    """Test tasks of a paper; Orion does not tell."""
-    if paper == "Persona2Web":
+def _n_tasks(paper: str, table: str) -> float:
+    """Test tasks of a paper's table; Orion does not tell, and of judges Persona2Web does not."""
+    if paper == "Persona2Web" and table != "meta-evaluation":
         return target(paper, "benchmark", "tasks", "number")
     known = paper == "PersonalWAB"
     return target(paper, "Table 2", "Instructions", "test") if known else float("nan")

@@ -8,9 +8,17 @@ from pathlib import Path
 
 from pwagents.evaluation.tables import Shown
 from pwagents.persona2web.actions import Visit
+from pwagents.persona2web.agent import Brief
+from pwagents.persona2web.browser import ChromiumDriver, find_chromium
 from pwagents.persona2web.driver import Driver
+from pwagents.persona2web.episode import play_episode
+from pwagents.persona2web.html_driver import HtmlDriver
+from pwagents.persona2web.memory import recall_of
 from pwagents.persona2web.observe import observe
+from pwagents.persona2web.runs import Condition
+from pwagents.persona2web.serve import serving
 from pwagents.persona2web.sites import LocalWeb
+from pwagents.persona2web.study import OFFLINE, Study
 from pwagents.persona2web.types import MemoryStep, WebTask, WebTrajectory
 
 _SHOT = 520  # pixels that a screenshot is wide in the notebook
@@ -18,6 +26,25 @@ _BOX = (
     "background:#f6f8fa;color:#1f2328;border:1px solid #d0d7de;border-radius:6px;padding:6px 8px;"
     "white-space:pre-wrap;overflow-wrap:anywhere"
 )
+
+
+def recorded(study: Study, task: WebTask, folder: Path) -> tuple[WebTrajectory, Path | None]:
+    """The offline agent's episode of a task at level 2 in Chromium, with screenshots and trace in ``folder``.
+
+    Returns:
+        The episode, and the folder; None for it where no Chromium is found, and none was used.
+    """
+    world, condition = study.world, Condition("indexed", "on_demand")
+    recall = recall_of(world.histories[task.user_id], "implicit", condition.retrieval, study.embedder)
+    brief, agent = Brief(task.texts[2], recall), study.agent(OFFLINE, condition, world)(task)
+
+    def play(driver: Driver) -> WebTrajectory:
+        return play_episode(task, 2, agent, brief, world.web, driver, "indexed", "on_demand")
+
+    if find_chromium() is None:
+        return play(HtmlDriver(world.web)), None
+    with serving(world.web) as port, ChromiumDriver(port, record=folder) as driver:
+        return play(driver), folder
 
 
 def both_observations(

@@ -37,6 +37,7 @@ def meta_evaluation(
     model: ChatModel | None = None,
     n_tasks: int = 50,
     architecture: Architecture = "indexed",
+    stored_runs_only: bool = False,
 ) -> pd.DataFrame:
     """How three judges agree with the truth, on three views: what notebook 09 shows.
 
@@ -56,10 +57,12 @@ def meta_evaluation(
         DataError, RuntimeError: see :func:`pwagents.evaluation.runner.run_episodes`.
     """
     few = replace(world, tasks=world.tasks[:n_tasks])
-    return judge_scripts(few, play_scripts(few, store, architecture), model)
+    return judge_scripts(few, play_scripts(few, store, architecture, stored_runs_only), model)
 
 
-def play_scripts(world: World, store: Path, architecture: Architecture) -> dict[str, list[WebEpisode]]:
+def play_scripts(
+    world: World, store: Path, architecture: Architecture, stored_runs_only: bool = False
+) -> dict[str, list[WebEpisode]]:
     """Every script of every task, by the script's name; episodes are kept as others are."""
     condition, truth = Condition(architecture, SCHEME, LEVEL), world.truth("implicit")
 
@@ -76,6 +79,7 @@ def play_scripts(world: World, store: Path, architecture: Architecture) -> dict[
             [HtmlDriver(world.web)],
             store,
             method=name,
+            stored_runs_only=stored_runs_only,
         )
         for name in SCRIPTS
     }

@@ -82,10 +82,13 @@ class WebDataSettings:
 
 @settings
 class WebPlayers(Players):
-    """Who plays the agent."""
+    """Who plays the agent, and who judges."""
 
     policy: Annotated[str, player("offline")] = "offline"
     """A language model that plays beside the offline agent (the paper has five); offline: none."""
+
+    judge: Annotated[str, player("offline")] = "offline"
+    """A language model that judges beside truth and rules (paper: GPT-5-mini); offline: none."""
 
 
 @settings
@@ -124,6 +127,9 @@ class WebStudySettings:
     faults: Share = 0.05
     """Share of requests that fail or come too late in these runs."""
 
+    judged_tasks: PositiveInt = 50
+    """Tasks on which judges are compared, ten scripted episodes each."""
+
     dials: Dials
     """Values of the difficulty dials."""
 
@@ -145,7 +151,7 @@ class WebNotebook(NotebookSettings):
     """How tasks are made of preferences."""
 
     players: WebPlayers
-    """Who plays the agent."""
+    """Who plays the agent, and who judges."""
 
     study: WebStudySettings
     """What is played."""

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 
 import pandas as pd
 
@@ -19,16 +18,16 @@ from pwagents.embedding import Embedder
 from pwagents.evaluation.runner import require_played
 from pwagents.llm.make import Models
 from pwagents.notebook.run import Run
-from pwagents.persona2web.agent import Brief, ChatWebAgent
+from pwagents.persona2web.agent import ChatWebAgent
 from pwagents.persona2web.asked_user import answers_of
-from pwagents.persona2web.browser import ChromiumDriver, find_chromium
+from pwagents.persona2web.browser import ChromiumDriver
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.domains import domains
 from pwagents.persona2web.driver import Driver
-from pwagents.persona2web.episode import Agent, play_episode
+from pwagents.persona2web.episode import Agent
 from pwagents.persona2web.history import make_histories
 from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.memory import recall_of
+from pwagents.persona2web.meta_evaluation import meta_evaluation
 from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
 from pwagents.persona2web.queries import make_tasks
 from pwagents.persona2web.reader import Reader
@@ -37,7 +36,7 @@ from pwagents.persona2web.runs import Condition, WebEpisode, World, run_conditio
 from pwagents.persona2web.serve import serving
 from pwagents.persona2web.settings import HistorySettings, RetrievalSettings, WebNotebook
 from pwagents.persona2web.sites import LocalWeb
-from pwagents.persona2web.types import Architecture, Level, Scheme, WebTask, WebTrajectory
+from pwagents.persona2web.types import Architecture, Level, Scheme, WebTask
 from pwagents.project import code_hash
 from pwagents.settings import plain
 
@@ -271,20 +270,16 @@ class Study:
                 frames += [scores_frame(records, world).assign(same=same) for records in runs]
         return pd.concat(frames, ignore_index=True)
 
-    def recorded(self, task: WebTask, folder: Path) -> tuple[WebTrajectory, Path | None]:
-        """One episode at level 2 in Chromium, with screenshots and trace in ``folder``; None for the folder
-        where no Chromium is found, and the episode was played without."""
-        condition = self._condition("indexed", "on_demand")
-        recall = recall_of(self.world.histories[task.user_id], "implicit", condition.retrieval, self.embedder)
-        brief, agent = Brief(task.texts[2], recall), self.agent(OFFLINE, condition, self.world)(task)
-
-        def play(driver: Driver) -> WebTrajectory:
-            return play_episode(task, 2, agent, brief, self.world.web, driver, "indexed", "on_demand")
-
-        if find_chromium() is None:
-            return play(HtmlDriver(self.world.web)), None
-        with serving(self.world.web) as port, ChromiumDriver(port, record=folder) as driver:
-            return play(driver), folder
+    def meta_evaluation(self) -> pd.DataFrame:
+        """How judges agree with the truth, see :mod:`pwagents.persona2web.meta_evaluation`."""
+        judge, settings = self.settings.players.judge, self.settings
+        return meta_evaluation(
+            self.world,
+            self.folder / "09_scripts.jsonl",
+            None if judge == "offline" else self._models(judge),
+            settings.study.judged_tasks,
+            stored_runs_only=settings.stored_runs_only,
+        )
 
     def _conditions(
         self, schemes: Sequence[Scheme], levels: Sequence[Level] = (2,), **more

@@ -1,18 +1,14 @@
-"""What notebook 09's tables show: means of scores by condition, the paper's rows, and what they say."""
+"""What notebook 09's tables show: means of scores by condition, where episodes are lost, what must hold."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.paper import Here, below_printed
 from pwagents.evaluation.statistics import mean_interval, summarise
 from pwagents.evaluation.tables import interval_cells
 from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
 
-PAPER = "Persona2Web"
-HERE = Here("none (trained reader, rules)", "embedded web")
-GRADER = "programmatic judge"
 # Our scores -> their headings, and the headings over these.
 COLUMNS = {
     "website_retrieval": ("website", "found"),
@@ -27,7 +23,6 @@ COLUMNS = {
     "reached": ("task", "goal reached"),
 }
 WITH_INTERVAL = ("p_avg", "intent", "success", "reached")
-PRINTED = {"p_avg": "P_avg", "p_pref": "P_pref", "intent": "Intent", "success": "SR"}
 _ARCHITECTURES = {"indexed": "indexed DOM", "occam": "pruned tree"}
 _SCHEMES = {"none": "no history", "on_demand": "on-demand", "pre_execution": "pre-execution"}
 _MEMORIES = {"implicit": "", "recency": ", latest 20 records", "explicit": ", stated profile"}
@@ -101,40 +96,6 @@ def memories_table(level_2: pd.DataFrame, variants: pd.DataFrame):
     return scores_table(frame, ["agent", "known", "scheme"])
 
 
-def main_with_paper(level_2: pd.DataFrame) -> pd.DataFrame:
-    """The paper's rows at level 2, and ours in rows of their own, with the standard error of each SR."""
-    parts = []
-    for architecture, table in (("indexed", "Browser-Use, level 2"), ("occam", "AgentOccam, level 2")):
-        frame = told(level_2[level_2["architecture"] == architecture])
-        rows = row_name(frame) + ", " + frame["architecture"]
-        ours = _means(frame.assign(row=rows), ("p_avg", "intent", "success"))
-        parts.append(below_printed(ours, PAPER, table, HERE, GRADER))
-    both = pd.concat(parts, ignore_index=True)
-    error = (both["SR"] * (1 - both["SR"]) / both["n"]) ** 0.5
-    facts = ["source", "row", "backbone", "data", "n", "grader"]
-    return both[[*facts, "P_avg", "Intent", "SR"]].assign(**{"SE of SR": error})
-
-
-def levels_with_paper(levels: pd.DataFrame) -> pd.DataFrame:
-    """The paper's means by level, and the offline agent's over both architectures and both schemes."""
-    frame = with_history(levels)
-    ours = _means(
-        frame.assign(row="offline agent, level " + frame["level"].astype(str)), ("success", "p_pref")
-    )
-    named = ours.rename(columns={"SR": "mean SR", "P_pref": "mean P_pref"})
-    return below_printed(named, PAPER, "levels", HERE, GRADER)
-
-
-def profile_with_paper(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
-    """The paper's history against profile, and ours under its setting (indexed DOM, on-demand, level 2)."""
-    both = pd.concat([levels[levels["level"] == 2], variants[variants["memory"] == "explicit"]])
-    frame = both[(both["scheme"] == "on_demand") & (both["architecture"] == "indexed")]
-    frame = frame[(frame["method"] == OFFLINE) & frame["memory"].isin(["implicit", "explicit"])]
-    words = {"implicit": "offline agent, implicit history", "explicit": "offline agent, stated profile"}
-    ours = _means(frame.assign(row=frame["memory"].map(words)), ("p_pref", "success"))
-    return below_printed(ours, PAPER, "history against profile", HERE, GRADER)
-
-
 def with_history(frame: pd.DataFrame) -> pd.DataFrame:
     """The offline agent's episodes with a plain history."""
     return frame[(frame["method"] == OFFLINE) & (frame["scheme"] != "none") & (frame["memory"] == "implicit")]
@@ -144,13 +105,6 @@ def row_name(frame: pd.DataFrame) -> pd.Series:
     """Agent and access of :func:`told` as one text."""
     alone = frame["agent"].isin([CHANCE, ORACLE])
     return frame["agent"].where(alone, frame["agent"] + " (" + frame["access"] + ")")
-
-
-def _means(frame: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """Means by ``row`` under the paper's names, and ``n``, tasks."""
-    groups = frame.groupby("row", sort=False)
-    means = groups[list(metrics)].mean().rename(columns=PRINTED)
-    return means.assign(n=groups["task_id"].nunique())
 
 
 # --- where episodes are lost -----------------------------------------------------------------------------
@@ -226,6 +180,22 @@ def drivers_table(frame: pd.DataFrame) -> pd.DataFrame:
         .reset_index()
         .rename(columns={"method": "agent", "reached": "goal reached"})
     )
+
+
+# --- judges ----------------------------------------------------------------------------------------------
+
+_VIEWS = {"reasoning_aware": "reasoning-aware", "action_wise": "action-wise", "outcome": "outcome"}
+
+
+def judges_table(agreement: pd.DataFrame) -> pd.DataFrame:
+    """The rows of :func:`pwagents.persona2web.meta_evaluation.meta_evaluation` to be read.
+
+    The truth's own row is left out: it agrees with itself.
+    """
+    itself = (agreement["judge"] == "programmatic") & (agreement["view"] == "reasoning_aware")
+    table = agreement[~itself].replace({"view": _VIEWS}).rename(columns={"judged": "episodes"})
+    table = table.rename(columns={name: name.capitalize() for name in ("spearman", "pearson")})
+    return table if table["unreadable"].any() else table.drop(columns="unreadable")
 
 
 # --- what must hold --------------------------------------------------------------------------------------
