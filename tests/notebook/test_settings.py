@@ -71,6 +71,29 @@ def test_groups_that_other_notebooks_read_are_passed_over(params):
     assert not hasattr(load(), "players")
 
 
+@settings
+class OwnData:
+    """Data of another kind than the shop's."""
+
+    source: str
+    drift: float = 0.0
+
+
+@settings
+class Other(NotebookSettings):
+    """A notebook with such data."""
+
+    data: OwnData
+
+
+def test_a_notebook_with_data_of_its_own_takes_what_it_has_of_the_shared_ones(params):
+    own = load_settings("toy", Other, {**FLAT, "data": {}})
+    assert (own.data.source, own.data.drift) == ("synthetic", 0.5)
+    params("laptop/toy", data={"n_users": 3})  # its own file is held to its names
+    with pytest.raises(SettingsError, match="found setting 'n_users'"):
+        load_settings("toy", Other, {**FLAT, "data": {}})
+
+
 def test_a_group_takes_the_runs_seed_unless_it_has_its_own(params):
     assert (load(seed=5).seed, load(seed=5).sft.seed) == (5, 5)
     assert load(seed=5, sft={"seed": 9}).sft.seed == 9

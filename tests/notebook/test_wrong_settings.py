@@ -14,11 +14,14 @@ from .notebooks import NOTEBOOKS, ROOT, kind_of, parameters_of
 # Changes of the parameters cell, and what the line says after the notebook's name.
 EVERYWHERE = [
     ({"preset": "smok"}, "preset: found 'smok'; expected one of laptop, paper, smoke"),
+    ({"seed": -1}, "setting seed: found -1; expected greater than or equal to 0"),
+    ({"seed": "one"}, "setting seed: found 'one'; expected a valid integer"),
+    ({"data": 3}, "group data: found 3; expected names and values"),
+]
+IN_THE_SHOP = [
     ({"source": "ebay"}, "group data, setting source: found 'ebay'; expected 'synthetic', 'amazon' or"),
     ({"source": "amazon"}, "group data: data_dir is empty; source 'amazon' needs the folder"),
     ({"source": "personalwab", "data_dir": "nowhere"}, "group data: "),
-    ({"seed": -1}, "setting seed: found -1; expected greater than or equal to 0"),
-    ({"seed": "one"}, "setting seed: found 'one'; expected a valid integer"),
     ({"data": {"n_user": 3}}, "group data: found setting 'n_user'; expected n_users"),
     ({"data": {"n_users": 0}}, "group data, setting n_users: found 0; expected greater than 0"),
     (
@@ -27,7 +30,6 @@ EVERYWHERE = [
     ),
     ({"data": {"drift": 1.5}}, "group data, setting drift: found 1.5; expected less than or equal to 1"),
     ({"data": {"history": [9, 5]}}, "group data, setting history: found [9, 5]; expected two whole numbers"),
-    ({"data": 3}, "group data: found 3; expected names and values"),
 ]
 TRAINED = ["05_orion_sft", "06_orion_grpo", "07_ablations"]
 REINFORCED = TRAINED[1:]
@@ -75,6 +77,16 @@ SOME = {
     ]
     for notebook in TRAINED
 }
+SOME["09_persona2web"] = [
+    ("players", "policy", "gpt-4.1", "expected offline, openai:NAME"),
+    ("players", "judge", "rules", "expected offline, openai:NAME"),
+    ("histories", "n_users", 0, "expected greater than 0"),
+    ("histories", "n_domains", 22, "expected less than or equal to 21"),
+    ("histories", "consistency", 1.1, "expected less than or equal to 1"),
+    ("queries", "form", "official", "expected 'paper' or 'released'"),
+    ("study", "driver", "firefox", "expected 'html' or 'chromium'"),
+    ("study", "faults", -0.1, "expected greater than or equal to 0"),
+]
 for notebook in REINFORCED:
     SOME[notebook] = SOME[notebook] + [
         ("rl", "max_steps", 0, "expected greater than 0"),
@@ -96,7 +108,22 @@ URLS = [
     for url in ("not a url", "http://me:secret@host/v1")
 ]
 CASES = [("03_benchmark", *case) for case in URLS]
-CASES += [(notebook, change, said) for notebook in NOTEBOOKS for change, said in EVERYWHERE] + [
+CASES += [
+    (
+        "09_persona2web",
+        {"source": "amazon"},
+        "group data, setting source: found 'amazon'; expected",
+    ),
+    ("09_persona2web", {"data_dir": "nowhere"}, "group data: data_dir 'nowhere' holds no queries.jsonl"),
+    ("09_persona2web", {"data": {"n_users": 3}}, "group data: found setting 'n_users'; expected"),
+]
+CASES += [(notebook, change, said) for notebook in NOTEBOOKS for change, said in EVERYWHERE]
+CASES += [
+    (notebook, change, said)
+    for notebook in NOTEBOOKS
+    if notebook != "09_persona2web"
+    for change, said in IN_THE_SHOP
+] + [
     (notebook, nested(group, name, value), f"group {group}, setting {name}: found {value!r}; ", expected)
     for notebook, rows in SOME.items()
     for group, name, value, expected in rows
@@ -123,6 +150,7 @@ ROLES = {
     "03_benchmark": "policy",
     "04_puma": "label_writer",
     "05_orion_sft": "teacher",
+    "09_persona2web": "policy",
 }
 
 

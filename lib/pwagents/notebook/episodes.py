@@ -109,7 +109,7 @@ class _Instructions:
         worlds = {}
         for row in read_lines(output_dir / "timings" / "journal.jsonl"):
             settings, data = row["settings"], row["settings"]["data"]
-            if data["source"] == "synthetic":
+            if data["source"] == "synthetic" and "n_users" in data:  # not the local web
                 # Notebooks that train play in a world with further users.
                 more = settings.get("study", {}).get("training_users", 0)
                 for users in {data["n_users"], data["n_users"] + more}:
@@ -125,7 +125,7 @@ class _Instructions:
     def of(self, record: dict) -> str:
         """Of a record's task; empty where it is not known."""
         tasks = self._of_data.get(record.get("params", {}).get("data", ""), {})
-        return tasks.get(record["task_id"]) or record.get("observation") or ""
+        return tasks.get(record["task_id"]) or record.get("observation") or record.get("query", "")
 
 
 def _data_settings(data: dict[str, Any]) -> DataSettings:

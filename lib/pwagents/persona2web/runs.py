@@ -47,9 +47,14 @@ _CONDITION = ("architecture", "scheme", "level", "memory", "driver", "faults", "
 
 
 class WebEpisode(Episode):
-    """One episode on the local web, as it is stored."""
+    """One episode on the local web, as it is stored; ``query`` is the task's text, for readers."""
 
+    query: str = ""
     trajectory: WebTrajectory | None = None
+
+    @classmethod
+    def details(cls, task: WebTask, trajectory: WebTrajectory | None) -> dict[str, Any]:
+        return {"query": task.texts[trajectory.level] if trajectory else "", "trajectory": trajectory}
 
 
 @dataclass(frozen=True)
