@@ -14,7 +14,7 @@ import pytest
 from pwagents.evaluation.paper import load_targets
 
 FOLDER = Path(os.environ.get("PWAGENTS_OUTPUTS", Path(__file__).parents[1] / "outputs" / "smoke"))
-NAMES = ("01_data", "02_profiles", "03_benchmark", "04_puma", "05_orion_sft", "06_orion_grpo")
+NAMES = ("01_data", "02_profiles", "03_benchmark", "04_puma", "05_orion_sft", "06_orion_grpo", "09_persona2web")
 pytestmark = pytest.mark.skipif(
     not all((FOLDER / "notebooks" / f"{name}.ipynb").exists() for name in NAMES),
     reason=f"no finished smoke run in {FOLDER}; make reproduce PRESET=smoke",
@@ -49,7 +49,7 @@ def test_every_table_and_figure_has_all_its_forms():
 def test_every_figure_says_what_made_it():
     for path in (FOLDER / "figures").glob("*.svg"):
         text = path.read_text(encoding="utf-8")
-        facts = [f"{path.stem} ·", "preset: smoke", "source: "] + ["backbone: "] * (path.stem >= "04")
+        facts = [f"{path.stem} ·", "preset: smoke", "source: "] + ["backbone: "] * ("04" <= path.stem < "09")
         assert all(fact in text for fact in facts), path.name
 
 
@@ -74,6 +74,10 @@ WITH_A_PAPER = (
     "04_table_6",
     "05_orion_table_1",
     "06_orion_table_1",
+    "09_with_paper",
+    "09_levels_with_paper",
+    "09_profile_with_paper",
+    "09_judges_with_paper",
 )
 
 
@@ -166,6 +170,18 @@ def test_profiles_tell_users_apart_and_cost_less_than_memory():
     assert 5 * tokens["contextual profile"] < tokens["PUMA memory"]
     nearest = table("02_retrieval")["nearest"].dropna()
     assert (nearest > 0.6).all()
+
+
+def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
+    levels = table("09_levels").set_index(["agent", "access", "level"])["task: SR"]
+    assert (levels["oracle"] == 1).all() and (levels["offline agent", "no history"][1:] == 0).all()
+    found = table("09_level_2").set_index("agent")["website: found"]
+    assert (found["guesses"] == 0).all() and (found["oracle"] == 1).all()
+
+
+def test_chromium_saw_what_the_html_alone_shows():
+    drivers = table("09_drivers").set_index(["agent", "driver"])
+    assert (drivers["same trajectory"] == 1).all() and (drivers.loc["oracle", "SR"] == 1).all()
 
 
 def test_notebooks_share_one_base_model():
