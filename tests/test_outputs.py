@@ -14,7 +14,8 @@ import pytest
 from pwagents.evaluation.paper import load_targets
 
 FOLDER = Path(os.environ.get("PWAGENTS_OUTPUTS", Path(__file__).parents[1] / "outputs" / "smoke"))
-NAMES = ("01_data", "02_profiles", "03_benchmark", "04_puma", "05_orion_sft", "06_orion_grpo", "09_persona2web")
+TRAINED = ("04_puma", "05_orion_sft", "06_orion_grpo")
+NAMES = ("01_data", "02_profiles", "03_benchmark", *TRAINED, "09_persona2web")
 pytestmark = pytest.mark.skipif(
     not all((FOLDER / "notebooks" / f"{name}.ipynb").exists() for name in NAMES),
     reason=f"no finished smoke run in {FOLDER}; make reproduce PRESET=smoke",

@@ -211,6 +211,39 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
 
 
+@needs_browser
+def test_an_episode_of_the_local_web_is_shown_step_by_step(browser, tmp_path):
+    steps = [
+        {"kind": "memory", "query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"},
+        {
+            "kind": "web",
+            "observation": f"[1] {HOSTILE}",
+            "reason": "it flies",
+            "action": "click [1]",
+            "error": "no",
+        },
+    ]
+    record = {
+        "key": "k", "task_id": "t", "user_id": "u", "method": "offline agent", "model": "none", "params": {},
+        "outcome": "scored", "query": "Book a flight", "trajectory": {"task_id": "t", "steps": steps},
+    }  # fmt: skip
+    folder = tmp_path / "smoke"
+    folder.mkdir()
+    write_lines(folder / "runs" / "09_level_2.jsonl", [record])
+    row = journal_row("hash") | {"notebook": "09_persona2web"}
+    row["settings"]["data"] = {"source": "synthetic", "data_dir": ""}
+    write_lines(folder / "timings" / "journal.jsonl", [row])
+    opened = Opened(browser, report.build(folder).parent, 1280)
+    page = opened.go("episodes.html")
+    page.get_by_role("button", name="left").click()
+    page.wait_for_selector("#left .agent")
+    text = page.locator("#left").inner_text()
+    for part in ("Book a flight", "from 2 records", "window", "click [1]", "it flies", "no", "<script>ran"):
+        assert part in text
+    assert page.evaluate("window.ran") == []
+    opened.page.close()
+
+
 def test_each_table_says_what_made_it(site):
     page = (site[0] / "04_puma.html").read_text()
     for fact in ("c0ffee", "with local changes", "--preset smoke", "synthetic, hash", "1.5 minutes", "rules"):

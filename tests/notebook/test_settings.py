@@ -78,6 +78,9 @@ class OwnData:
     source: str
     drift: float = 0.0
 
+    def require_files(self):
+        """Nothing is needed."""
+
 
 @settings
 class Other(NotebookSettings):

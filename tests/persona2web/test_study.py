@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from pwagents.llm.chat import ChatModel, Reply
 from pwagents.notebook.settings import load_settings
 from pwagents.persona2web import study as module
 from pwagents.persona2web.asked_user import answers_of
 from pwagents.persona2web.browser import find_chromium
 from pwagents.persona2web.catalogue import make_sites
+from pwagents.persona2web.costs import costs, reading
 from pwagents.persona2web.domains import domains
 from pwagents.persona2web.episode import play_episode
 from pwagents.persona2web.history import make_histories
@@ -18,6 +20,7 @@ from pwagents.persona2web.queries import make_tasks
 from pwagents.persona2web.settings import HistorySettings, QuerySettings, WebNotebook
 from pwagents.persona2web.sites import LocalWeb
 from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE, Study
+from pwagents.schema import Usage
 
 from ..notebook.notebooks import parameters_of
 from .worlds import Words
@@ -133,3 +136,37 @@ def test_the_oracle_succeeds_where_only_one_item_can_be_compared():
         played = play_episode(task, 2, agent, None, web, driver, "indexed", "on_demand")
         assert played.reached and played.intended, task.task_id
     assert len(compared) > 3
+
+
+class Talker(ChatModel):
+    """Stops at once; asked for looks, it wants none."""
+
+    name = "talker"
+
+    def reply(self, request):
+        return Reply(text='{"need_memory": false, "queries": []}\nAction: stop [done]', usage=SPENT)
+
+
+SPENT = Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.5)
+
+
+def test_a_language_model_plays_beside_the_offline_agent(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "Embedder", lambda *_, **__: Words())
+    monkeypatch.setattr(module, "Models", lambda *_: lambda spec: Talker())
+    study = make_study(tmp_path, players={"policy": "replay:talker"})
+    frame = study.level(2)
+    talked = frame[frame["method"] == "talker"]
+    assert set(talked["model"]) == {"talker"} and set(talked["scheme"]) == set(module.SCHEMES)
+    assert (talked["success"] == 0).all()
+    spent = costs(frame)
+    assert set(spent["agent"]) == {"talker"} and (spent["tokens"] >= 100).all()
+    assert spent["US dollars in all"].sum() == pytest.approx(talked["usd"].sum())
+
+
+def test_what_an_episode_has_to_read_is_counted_by_pages(study):
+    study.level(2)
+    table = reading(study.walks(), lambda texts: [1] * len(texts)).set_index("episodes")
+    assert (table["tokens of a page"] == 1).all()
+    web_steps = table["steps"] - table["looks"]
+    assert table["tokens of pages sent"]["indexed, on-demand"] == web_steps["indexed, on-demand"]
+    assert table["tokens of pages sent"]["occam, on-demand"] > web_steps["occam, on-demand"]

@@ -90,10 +90,10 @@ def test_expected_orders_are_told_as_they_are_found(level_2):
     explicit = level_2[level_2["memory"] == "recency"].assign(memory="explicit", asked=False, **RIGHT)
     levels = pd.concat([level_2, *(level_2.assign(level=n, **RIGHT) for n in (0, 1))])
     found = views.orders(levels, explicit).set_index("expected")["found"]
-    assert found["SR of the oracle, all levels, is 1"] == "yes"
+    assert found["SR, oracle above on-demand"] == "yes" and found["SR, oracle above pre-execution"] == "NO"
     assert found["SR, on-demand, above the latest records"] == "yes"
-    assert found["SR of a stated profile above the history, pre-execution"] == "NO"  # both are 1
-    assert found["SR at level 0 above level 1"] == "NO" and found["SR at level 1 above level 2"] == "yes"
+    assert found["SR, pre-execution, profile above history"] == "NO"  # both are 1
+    assert found["SR, level 0, above level 1"] == "NO" and found["SR, level 1, above level 2"] == "yes"
 
 
 def test_the_papers_rows_and_ours_are_rows_of_their_own(level_2):

@@ -207,23 +207,27 @@ class Study:
     def variants(self) -> pd.DataFrame:
         """Level 2 by a profile that says all outright, by words (BM25), and with questions to the user.
 
-        ``asked`` tells whether the user could be asked. The plain history is in :meth:`level`.
+        ``asked`` tells whether the user could be asked. Indexed DOM; the plain history is in :meth:`level`.
         """
         by_words = RetrievalSettings(retriever="bm25")
-        changed = [
-            *self._conditions(WITH_HISTORY, memory="explicit"),
-            *self._conditions(WITH_HISTORY, retrieval=by_words),
-        ]
-        asks = self.play("variants", self.agents, self._conditions(SCHEMES), self.asking)
+        changed = [self._condition("indexed", scheme, memory="explicit") for scheme in WITH_HISTORY]
+        changed += [self._condition("indexed", scheme, retrieval=by_words) for scheme in WITH_HISTORY]
+        asks = [self._condition("indexed", scheme) for scheme in SCHEMES]
         silent = self.play("variants", self.agents, changed)
-        return pd.concat([silent.assign(asked=False), asks.assign(asked=True)], ignore_index=True)
+        asking = self.play("variants", self.agents, asks, self.asking)
+        return pd.concat([silent.assign(asked=False), asking.assign(asked=True)], ignore_index=True)
 
     def repeated(self) -> pd.DataFrame:
-        """Level 2 with a history, some runs each, in which pages fail at random; and the oracle."""
-        faults, runs = self.settings.study.faults, range(self.settings.study.runs)
-        conditions = [c for i in runs for c in self._conditions(WITH_HISTORY, faults=faults, sample=i)]
-        walks = [self._condition("indexed", "on_demand", faults=faults, sample=i) for i in runs]
-        parts = [(self.agents, conditions), ([ORACLE], walks)]
+        """Level 2 with a history, some runs each, in which pages fail at random; and the oracle.
+
+        Indexed DOM.
+        """
+        runs, faults = range(self.settings.study.runs), self.settings.study.faults
+
+        def fail(scheme: Scheme) -> list[Condition]:
+            return [self._condition("indexed", scheme, faults=faults, sample=i) for i in runs]
+
+        parts = [(self.agents, fail(scheme)) for scheme in WITH_HISTORY] + [([ORACLE], fail("on_demand"))]
         return pd.concat([self.play("failing_pages", *each) for each in parts], ignore_index=True)
 
     def later(self) -> pd.DataFrame:
