@@ -30,9 +30,7 @@ def make_study(folder, **changes):
     parameters = parameters_of("09_persona2web") | {"preset": "smoke"} | changes
     settings = load_settings("09_persona2web", WebNotebook, parameters)
     run = SimpleNamespace(output_dir=folder, cache_dir=folder / "cache", store=folder / "replies.sqlite")
-    study = Study(settings, run)
-    study.world = study.world_of(settings.histories)
-    return study
+    return Study(settings, run)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def level_2():
 def test_the_main_table_has_a_row_each_and_intervals_within_0_and_1(level_2):
     means, cells = views.main_table(level_2)
     assert means.loc[("indexed DOM", OFFLINE, "on-demand"), ("task", "SR")] == 0.5
-    assert means.loc[("indexed DOM", ORACLE, "none needed"), ("task", "SR")] == 1
+    assert means.loc[("indexed DOM", ORACLE, "not used"), ("task", "SR")] == 1
     assert cells.loc[("indexed DOM", OFFLINE, "on-demand"), ("task", "SR")] == "0.500 ±0.500"
     assert len(means) == 7 and not means.index.duplicated().any()
 
@@ -82,7 +82,7 @@ def test_deviations_are_over_runs_and_faults_stand_apart():
 def test_drift_is_paired_by_task(level_2):
     later = level_2.assign(success=0.0)
     table = views.drift(level_2, later).set_index(["agent", "access"])
-    assert table.loc[(ORACLE, "none needed"), "difference"] == -1
+    assert table.loc[(ORACLE, "not used"), "difference"] == -1
     assert table.loc[(OFFLINE, "on-demand"), "difference"] == -0.5
 
 

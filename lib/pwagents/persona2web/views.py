@@ -36,7 +36,7 @@ NOTE = (
 def told(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with what rows are called: ``agent, access`` and the architecture in words."""
     scheme = frame["scheme"].map(_SCHEMES) + frame["memory"].map(_MEMORIES)
-    access = scheme.where(~frame["method"].isin([CHANCE, ORACLE]), "none needed")
+    access = scheme.where(~frame["method"].isin([CHANCE, ORACLE]), "not used")
     words = frame["architecture"].map(_ARCHITECTURES)
     return frame.assign(agent=frame["method"], access=access, architecture=words)
 
@@ -89,7 +89,7 @@ def memories_table(level_2: pd.DataFrame, variants: pd.DataFrame):
     known = frame["memory"].map({"recency": "latest 20 records", "explicit": "stated profile"})
     searched = "history, " + frame["retriever"].map({"minilm": "MiniLM", "bm25": "BM25"})
     known = known.fillna(searched).where(frame["scheme"] != "none", "nothing")
-    known = known.where(~frame["method"].isin([CHANCE, ORACLE]), "none needed")
+    known = known.where(~frame["method"].isin([CHANCE, ORACLE]), "not used")
     known = known + frame["asked"].map({True: ", and questions", False: ""})
     frame = frame.assign(agent=frame["method"], known=known, scheme=frame["scheme"].map(_SCHEMES))
     rank = frame["method"].map({CHANCE: 0, ORACLE: 2}).fillna(1)
