@@ -11,7 +11,6 @@ from pwagents.persona2web.asked_user import answers_of
 from pwagents.persona2web.browser import find_chromium
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.costs import costs, reading
-from pwagents.persona2web.domains import domains
 from pwagents.persona2web.episode import play_episode
 from pwagents.persona2web.history import make_histories
 from pwagents.persona2web.html_driver import HtmlDriver
@@ -124,7 +123,7 @@ def test_the_oracle_succeeds_where_only_one_item_can_be_compared():
     """Its comparison holds one item; by what the task states alone there would be two."""
     histories = make_histories(HistorySettings(records=60), seed=0)
     sites = make_sites(0)
-    web = LocalWeb(sites.values(), domains().values())
+    web = LocalWeb(sites.values())
     truth = module.World(histories, (), web, Words(), "test").truth("implicit")
     tasks = make_tasks(histories, sites, QuerySettings(), seed=0)
     compared = [task for task in tasks if task.goal.operation == "compare"]

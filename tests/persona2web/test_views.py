@@ -16,7 +16,7 @@ def episode(method, scheme="on_demand", level=2, user=0, memory="implicit", **sc
     return {
         "method": method, "model": "none", "scheme": scheme, "level": level, "memory": memory,
         "architecture": "indexed", "task_id": f"t{user}", "user_id": f"u{user}", "retriever": "minilm",
-        "sample": 0, "fault": 0.0, **RIGHT, **scores,
+        "sample": 0, "fault": 0.0, "asked": False, **RIGHT, **scores,
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from pwagents.persona2web.runs import Condition
 from pwagents.persona2web.serve import serving
 from pwagents.persona2web.sites import LocalWeb
 from pwagents.persona2web.study import OFFLINE, Study
-from pwagents.persona2web.types import MemoryStep, WebTask, WebTrajectory
+from pwagents.persona2web.types import AskStep, MemoryStep, WebTask, WebTrajectory
 
 _SHOT = 520  # pixels that a screenshot is wide in the notebook
 _BOX = (
@@ -44,7 +44,7 @@ def recorded(study: Study, task: WebTask, folder: Path) -> tuple[WebTrajectory, 
     if find_chromium() is None:
         return play(HtmlDriver(world.web)), None
     with serving(world.web) as port, ChromiumDriver(port, record=folder) as driver:
-        return play(driver), folder
+        return play(driver), folder / "000"  # the first visit's
 
 
 def both_observations(
@@ -84,10 +84,12 @@ def episode_page(task: WebTask, trajectory: WebTrajectory, pictures: Path | None
     """
     parts, picture = [f"<p><b>Task</b> {escape(task.texts[trajectory.level])}</p>"], 0
     for number, step in enumerate(trajectory.steps, 1):
+        image = ""
         if isinstance(step, MemoryStep):
             found = f"{len(step.retrieved)} records found" if step.retrieved else "nothing found"
             said = f"looks into the history: {step.query}\n{found}. {step.answer}"
-            image = ""
+        elif isinstance(step, AskStep):
+            said = f"asks the user: {step.question}\n{step.answer}"
         else:
             actions = step.action.splitlines()
             said = f"{step.reason}\n{step.action}" + (f"\nfailed: {step.error}" if step.error else "")

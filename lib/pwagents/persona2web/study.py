@@ -22,7 +22,6 @@ from pwagents.persona2web.agent import ChatWebAgent
 from pwagents.persona2web.asked_user import answers_of
 from pwagents.persona2web.browser import ChromiumDriver
 from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
 from pwagents.persona2web.driver import Driver
 from pwagents.persona2web.episode import Agent
 from pwagents.persona2web.history import make_histories
@@ -37,7 +36,6 @@ from pwagents.persona2web.serve import serving
 from pwagents.persona2web.settings import HistorySettings, RetrievalSettings, WebNotebook
 from pwagents.persona2web.sites import LocalWeb
 from pwagents.persona2web.types import Architecture, Level, Scheme, WebTask
-from pwagents.project import code_hash
 from pwagents.settings import plain
 
 OFFLINE, CHANCE, ORACLE = "offline agent", "guesses", "oracle"
@@ -46,7 +44,6 @@ SCHEMES: tuple[Scheme, ...] = ("none", "on_demand", "pre_execution")
 WITH_HISTORY = SCHEMES[1:]
 LEVELS: tuple[Level, ...] = (0, 1, 2)
 LATER = 1  # the edition of the web "three months later"
-_PLAYED = ("persona2web", "agents/replies", "embedding", "web", "llm")  # the code that decides an episode
 
 
 class Study:
@@ -80,9 +77,9 @@ class Study:
         return World(
             made,
             make_tasks(made, sites, settings.queries, settings.seed),
-            LocalWeb(make_sites(settings.seed, edition).values(), domains().values()),
+            LocalWeb(make_sites(settings.seed, edition).values()),
             self.embedder,
-            data=hashlib.sha256(json.dumps([*decides, code_hash(*_PLAYED)]).encode()).hexdigest()[:16],
+            data=hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16],
         )
 
     @property
@@ -207,7 +204,7 @@ class Study:
     def variants(self) -> pd.DataFrame:
         """Level 2 by a profile that says all outright, by words (BM25), and with questions to the user.
 
-        ``asked`` tells whether the user could be asked. Indexed DOM; the plain history is in :meth:`level`.
+        Indexed DOM; the plain history is in :meth:`level`.
         """
         by_words = RetrievalSettings(retriever="bm25")
         changed = [self._condition("indexed", scheme, memory="explicit") for scheme in WITH_HISTORY]
@@ -215,7 +212,7 @@ class Study:
         asks = [self._condition("indexed", scheme) for scheme in SCHEMES]
         silent = self.play("variants", self.agents, changed)
         asking = self.play("variants", self.agents, asks, self.asking)
-        return pd.concat([silent.assign(asked=False), asking.assign(asked=True)], ignore_index=True)
+        return pd.concat([silent, asking], ignore_index=True)
 
     def repeated(self) -> pd.DataFrame:
         """Level 2 with a history, some runs each, in which pages fail at random; and the oracle.

@@ -84,7 +84,7 @@ def levels_table(levels: pd.DataFrame):
 
 def memories_table(level_2: pd.DataFrame, variants: pd.DataFrame):
     """Level 2 by what the agent may know and by scheme, indexed DOM, in both forms."""
-    here = level_2[level_2["architecture"] == "indexed"].assign(asked=False)
+    here = level_2[level_2["architecture"] == "indexed"]
     frame = pd.concat([here, variants], ignore_index=True)
     known = frame["memory"].map({"recency": "latest 20 records", "explicit": "stated profile"})
     searched = "history, " + frame["retriever"].map({"minilm": "MiniLM", "bm25": "BM25"})
@@ -210,7 +210,7 @@ def orders(levels: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     """
     oracle = levels.loc[levels["method"] == ORACLE, "success"].mean()
     by_level = with_history(levels).groupby("level")["success"].mean()
-    agent = pd.concat([levels[levels["level"] == 2], variants[~variants["asked"].eq(True)]])
+    agent = pd.concat([levels[levels["level"] == 2], variants[~variants["asked"]]])
     agent = agent.query("method == @OFFLINE and architecture == 'indexed' and retriever == 'minilm'")
     means = agent.groupby(["scheme", "memory"])[["p_avg", "p_pref", "success"]].mean()
     floor = means.loc[("none", "implicit")]
