@@ -7,7 +7,6 @@ import pytest
 from pwagents.errors import NotEvaluableError
 from pwagents.persona2web.asked_user import answers_of
 from pwagents.persona2web.catalogue import make_sites
-from pwagents.persona2web.domains import domains
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.offline_agent import Guesser, OfflineAgent, Oracle
 from pwagents.persona2web.runs import Condition, run_condition, scores_frame
@@ -83,7 +82,7 @@ def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path)
 def test_what_other_code_or_another_web_made_is_played_again(world, tmp_path, monkeypatch):
     condition, store = Condition("occam", "none"), tmp_path / "runs"
     play(world, condition, lambda task: Guesser("occam", 0), store)
-    later = LocalWeb(make_sites(3, edition=1).values(), domains().values())
+    later = LocalWeb(make_sites(3, edition=1).values())
     for changed in (replace(world, web=later), replace(world, ask=answers_of)):
         with pytest.raises(RuntimeError, match="played again"):
             play(changed, condition, never, store)
