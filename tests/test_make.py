@@ -96,7 +96,7 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     assert shown == project.make("help").stdout
-    targets = "setup lock lab web test reproduce reproduce-full figures report check lint data clean help"
+    targets = "setup lock lab web serve test reproduce reproduce-full figures report check lint data clean help"
     assert set(re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)) == set(targets.split())
 
 
