@@ -1,5 +1,5 @@
 # Everything from a fresh clone (Linux, Python 3.11 or newer):
-#   make reproduce     the tables and figures of notebooks 01 to 06 and 09
+#   make reproduce     the tables and figures of notebooks 00 to 06 and 09
 #   make test          the tests
 # `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
 
@@ -35,7 +35,7 @@ NB := $(OUT)/notebooks
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
 LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
-REPRODUCE := $(call executed,$(filter notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09%,$(NOTEBOOKS)))
+REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
 # `make figures` takes the notebooks of `make reproduce`, and whatever else has been run
 STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(sort $(REPRODUCE) \
@@ -44,7 +44,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test reproduce reproduce-full figures report check data clean help $(STORED)
+.PHONY: setup lock lab web serve test reproduce reproduce-full figures report check lint data clean help $(STORED)
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -52,7 +52,7 @@ help: ## list the targets
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
 
-reproduce: $(REPRODUCE) ## run notebooks 01 to 06 and 09, as far as they are not up to date
+reproduce: $(REPRODUCE) ## run notebooks 00 to 06 and 09, as far as they are not up to date
 
 reproduce-full: $(REPRODUCE_FULL) ## run all notebooks
 
@@ -60,6 +60,9 @@ figures: $(STORED) ## make tables and figures again from stored runs: no episode
 
 report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
 	@$(run) pwagents.notebook.report $(OUT)
+
+check: $(READY) ## compare the preset's tables with the papers' numbers and outputs/reference: OK, noise or FAIL
+	@$(run) pwagents.notebook.check $(OUT)
 
 data: $(READY) ## download PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab)
 	@$(run) pwagents.data.download --data-dir "$(DATA_DIR)"
@@ -73,10 +76,11 @@ web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machin
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.serve --preset $(PRESET) --port $(SERVE_PORT)
 
-test: $(READY) ## run the tests
-	$(run) pytest -q
+test: $(READY) ## run the tests, a process for each core (6 minutes on 2 cores)
+	@echo "Takes about 6 minutes on 2 cores"
+	$(run) pytest -q -n $(CORES) --dist loadfile
 
-check: $(READY) ## lint and format check, direction of imports; notebooks must be stripped of outputs
+lint: $(READY) ## lint and format check, direction of imports; notebooks must be stripped of outputs
 	$(run) ruff check
 	$(run) ruff format --check
 	$(VENV)/bin/lint-imports
@@ -98,7 +102,7 @@ run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NU
   $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
 # The files of parameters that a notebook reads: of laptop, which is complete, and of the preset.
-wing = $(if $(filter 01% 02% 03%,$(1)),benchmark,$(if $(filter 04%,$(1)),puma,$(if $(filter 09%,$(1)),persona2web,orion)))
+wing = $(if $(filter 00% 01% 02% 03%,$(1)),benchmark,$(if $(filter 04%,$(1)),puma,$(if $(filter 09%,$(1)),persona2web,orion)))
 params = $(wildcard $(foreach folder,laptop $(PRESET),$(foreach file,common $(call wing,$(1)) $(1),\
   params/$(folder)/$(file).yaml)))
 

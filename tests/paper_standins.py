@@ -33,7 +33,7 @@ SIZES: dict[str, Any] = {
     },
     "identify": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
     "role_play": {"n_trajectories": 4, "scaling": [4]},
-    "sft": {"num_train_epochs": 4.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1, "n_gpus": 1},
+    "sft": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1, "n_gpus": 1},
     "dpo": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
     "play": {"turn_tokens": 12},
     "rl": {

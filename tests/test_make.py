@@ -96,8 +96,10 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     assert shown == project.make("help").stdout
-    targets = "setup lock lab web test reproduce reproduce-full figures report check data clean help"
-    assert set(re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)) == set(targets.split())
+    targets = (
+        "setup lock lab web serve test reproduce reproduce-full figures report check lint data clean help"
+    )
+    assert set(re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)) == {*targets.split(), "help"}
 
 
 def test_an_unknown_preset_is_one_clear_error(project):
@@ -207,7 +209,7 @@ def test_a_duplicated_notebook_is_passed_over(reproduced):
     folder = reproduced.root / "notebooks"
     shutil.copy(folder / "03_benchmark.ipynb", folder / "03_benchmark-Copy1.ipynb")
     assert reproduced.would_run() == []
-    assert "Copy1" not in reproduced.make("--dry-run", "check").stdout
+    assert "Copy1" not in reproduced.make("--dry-run", "lint").stdout
 
 
 def test_lab_opens_at_the_root_so_that_results_can_be_read(project):

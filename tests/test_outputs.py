@@ -39,6 +39,20 @@ def test_notebook_ran_to_its_end_and_shows_what_it_made(name):
     assert f"{name} finished" in code[-1].outputs[-1].text
 
 
+TOUR = FOLDER / "notebooks" / "00_tour.ipynb"
+
+
+@pytest.mark.skipif(not TOUR.exists(), reason=f"no finished tour in {FOLDER}")
+def test_the_tour_plays_by_itself_where_nobody_sits_at_the_keyboard():
+    code = [cell for cell in nbformat.read(TOUR, as_version=4).cells if cell.cell_type == "code"]
+    outputs = [output for cell in code for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error"]
+    shown = " ".join(output.get("data", {}).get("text/html", "") for output in outputs)
+    players = ("a simulated user, in your place", "you, the agent", "SFT", "GRPO", "LastBrand")
+    assert all(player in shown for player in players)
+    assert "00_tour finished" in code[-1].outputs[-1].text
+
+
 def test_every_table_and_figure_has_all_its_forms():
     for kind, forms in (("tables", {".csv", ".html", ".tex"}), ("figures", {".png", ".svg", ".csv"})):
         files = [path for path in (FOLDER / kind).iterdir() if path.stat().st_size > 0]

@@ -41,6 +41,7 @@ def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path):
         told.append(done.stdout.rpartition(" finished in ")[2].partition("\n")[2])  # below the time it took
     assert told[0] == told[1] and "Reference: oracle" in told[0] and "LastBrand" in told[0]
     assert len((tmp_path / "out/runs/evaluate.jsonl").read_text().splitlines()) == 20
+    assert (tmp_path / "out/episodes/LastBrand_multi_turn.html").exists()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -27,6 +27,18 @@ def test_history_table_ends_with_the_latest_behaviour(world):
     assert list(table["review"]) == [b.review.text for b in world.benchmark.train_period(user)[-3:]]
 
 
+def test_the_last_year_holds_purchases_and_the_tasks_about_them(world):
+    user = next(iter(world.benchmark.behaviors))
+    year = describe.last_year(world.benchmark, user)
+    own = [task for task in world.benchmark.tasks["test"] if task.user_id == user]
+    assert (year["event"] != "bought").sum() == len(own) and set(year["event"]) > {"bought"}
+    assert year["date"].is_monotonic_increasing and (year["date"].iloc[-1] - year["date"].iloc[0]).days <= 365
+    asked = year[year["event"] != "bought"]
+    assert set(asked["product"]) <= set(year.loc[year["event"] == "bought", "product"])
+    (ax,) = describe.plot_year(year).axes
+    assert len(ax.collections) == 4 and len(ax.get_yticks()) == year["section"].nunique()
+
+
 def test_statistics_stand_below_the_papers_in_rows_of_their_own(world):
     table = describe.statistics_below_paper(world.benchmark, "embedded world")
     paper, here = table.loc["PersonalWAB, Table 2"], table.loc["here, embedded world"]

@@ -1,7 +1,6 @@
 """One call that evaluates an agent: each kind of agent on a tiny world, what it writes, what it refuses."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -215,15 +214,6 @@ def run(files, monkeypatch, capsys):
         return shell.main(), capsys.readouterr().err
 
     return command
-
-
-def test_the_same_from_the_shell(files):
-    folder, options = files
-    command = [sys.executable, "-m", "pwagents", "evaluate", "my_agent.py:agent", "--track", "single_turn"]
-    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Reference: oracle" in done.stdout and "agent" in done.stdout
-    assert (folder / "out" / "episodes" / "agent_single_turn.html").exists()
 
 
 def test_an_agent_that_raises_is_one_line_with_its_place_in_the_shell(run):

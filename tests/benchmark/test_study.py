@@ -10,11 +10,18 @@ from pwagents.benchmark import results
 from pwagents.benchmark.settings import BenchmarkNotebook, MethodPlayers
 from pwagents.benchmark.study import PLAIN, TRACKS, Study
 from pwagents.data.settings import DataSettings
+from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import DataError
 from pwagents.notebook.run import Run
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 from pwagents.web.published_recommender import CHECKPOINT
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Smaller than that of the other tests here: all its behaviours are embedded."""
+    return make_world(WorldConfig(n_users=20, n_products=400, history=(10, 40)), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +32,8 @@ def settings(tmp_path_factory):
         seed=0,
         data={
             "source": "synthetic",
-            "n_users": 60,
-            "n_products": 1200,
+            "n_users": 20,
+            "n_products": 400,
             "history": (10, 40),
             "interests": (2, 15),
             "drift": 0.5,

@@ -285,14 +285,14 @@ def test_a_server_that_ignores_the_range_and_always_drops_is_given_up(server, fo
 
 def test_a_silent_server_is_asked_again_after_the_time_out(server, folder, fetch):
     server.replies = [Reply(stop_after=2 * CHUNK, stall=True)]
-    fetch(timeout=0.5)
+    fetch(timeout=2)
     assert is_complete(folder)
     assert requests_for(server, "big.json") == [None, f"bytes={2 * CHUNK}-"]
 
 
 def test_a_slow_server_is_waited_for(server, folder, fetch):
-    server.replies = [Reply(pause=0.15)]
-    fetch(timeout=1)  # the whole takes longer
+    server.replies = [Reply(pause=0.3)]
+    fetch(timeout=2)  # the whole takes longer
     assert is_complete(folder)
     assert requests_for(server, "big.json") == [None]
 

@@ -331,6 +331,13 @@ def test_frame_and_counts_of_nothing():
     assert list(count_outcomes(frame)) == ["method", "scored", "infrastructure_error", "not_evaluable"]
 
 
+def test_a_frame_refuses_episodes_of_two_graders(store):
+    first, second = run_episodes(make_tasks(2), solve, store, **NAMES)
+    other = first.model_copy(update={"grade": first.grade.model_copy(update={"grader_version": "0"})})
+    with pytest.raises(ValueError, match="graded by versions 0, 1 of the grader; expected one"):
+        records_frame([other, second])
+
+
 def test_the_bar_counts_outcomes(store, capsys):
     flaky = Flaky(InfrastructureError("down"), ["t1"])
 

@@ -142,8 +142,8 @@ def test_an_answer_that_is_no_chat_completion_is_tried_again(chat_server, body):
 
 def test_a_time_out_is_tried_again_with_fewer_calls_at_once(chat_server):
     server = chat_server()
-    server.then(answer(content="late"), delay=1.0)
-    model = model_at(server, timeout_s=0.1, workers=8)
+    server.then(answer(content="late"), delay=3.0)
+    model = model_at(server, timeout_s=1.0, workers=8)
     assert model.complete(HI).text.startswith("reply")
     assert model.limiter.slots == 4
 
@@ -170,7 +170,7 @@ def test_retry_after_is_honoured(chat_server, headers):
     server.then(error("slow down"), 429, **headers)
     model_at(server).complete(HI)
     first, second = server.arrivals
-    assert 0.39 <= second - first < 5
+    assert 0.39 <= second - first < 60
 
 
 def test_a_server_that_asks_for_an_hour_is_given_up(chat_server):
@@ -231,8 +231,8 @@ def test_it_gives_up_after_the_last_attempt(chat_server):
 
 
 def test_mixed_faults_do_not_show(chat_server):
-    server = chat_server(faults=0.2, seed=3, hang=0.5)
-    model = model_at(server, timeout_s=0.25, workers=16)
+    server = chat_server(faults=0.2, seed=3, hang=3.0)
+    model = model_at(server, timeout_s=1.0, workers=16)
     requests = [Request(messages=({"role": "user", "content": f"task {i}"},)) for i in range(120)]
     replies = model.replies(requests)
     assert [reply.text for reply in replies] == [

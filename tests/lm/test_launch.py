@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,7 @@ import torch
 
 from pwagents.errors import DataError
 from pwagents.lm.launch import LaunchError, launch, launch_command
-from pwagents.lm.settings import DpoSettings, SftSettings
+from pwagents.lm.settings import SftSettings
 from pwagents.lm.small import make_small_model, make_tokenizer
 
 SFT = "pwagents.lm.sft:train_on_plain"
@@ -151,31 +151,6 @@ def test_gpus_that_are_not_there(model, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="n_gpus is 2; expected at most 1"):
         launch(SFT, arguments, n_gpus=2)
-
-
-def test_preferences_are_optimized_by_two_processes_as_by_one(model, tmp_path):
-    from safetensors.torch import load_file
-
-    rows = range(4)
-    tokens = {"prompt_ids": [[50] * 4 for _ in rows], "chosen_ids": [[60 + i] * 4 for i in rows],
-              "rejected_ids": [[70 + i] * 4 for i in rows]}  # fmt: skip
-    config = DpoSettings(num_train_epochs=2, gradient_accumulation_steps=1, learning_rate=1e-2, lora=(4, 8))
-
-    def train(name, config, *how):
-        given = {"model": str(model), "tokens": tokens, "config": asdict(config)}
-        launch("pwagents.lm.dpo:train_on_plain", given | {"out_folder": str(tmp_path / name)}, *how)
-        return load_file(tmp_path / name / "adapter_model.safetensors")
-
-    shared, alone = (
-        train("two", config, 2, "cpu"),
-        train("one", replace(config, per_device_train_batch_size=2)),
-    )
-    assert shared.keys() == alone.keys()
-    for name, tensor in alone.items():
-        torch.testing.assert_close(shared[name], tensor, rtol=0, atol=1e-4)
-    losses = pd.read_csv(tmp_path / "two" / "log.csv")["loss"]
-    assert losses.iloc[0] == pytest.approx(0.6931, abs=1e-3)  # log 2: the reference is where it starts
-    assert any(tensor.abs().max() > 0.01 for name, tensor in shared.items() if "lora_B" in name)
 
 
 def test_nothing_heavy_is_imported():

@@ -342,9 +342,9 @@ def test_sessions_are_separate_and_expire(web):
     web.end(first.session)
     first.go_back()
     assert first.page.status == 401 and "expired" in observe(first.page, "occam")
-    start = time.perf_counter()
+    start = time.process_time()
     many = [web.begin() for _ in range(2000)]
-    assert len({session.session_id for session in many}) == 2000 and time.perf_counter() - start < 5
+    assert len({session.session_id for session in many}) == 2000 and time.process_time() - start < 5
     assert isinstance(many[0], WebSession)
 
 

@@ -4,8 +4,9 @@ import pandas as pd
 
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import count_tokens
-from pwagents.evaluation.figures import COLORS, plot_bars
+from pwagents.evaluation.figures import COLORS, NEUTRAL, plot_bars, use_style
 from pwagents.evaluation.paper import paper_table
+from pwagents.profiles.catalogue import section
 from pwagents.schema import TASK_TYPES, Benchmark
 from pwagents.web.documents import product_text
 
@@ -102,6 +103,47 @@ def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def last_year(benchmark: Benchmark, user_id: str) -> pd.DataFrame:
+    """What a user bought in the year up to their last purchase, and which of it the test tasks are about.
+
+    Returns:
+        A row an event, oldest first: ``date``, ``section`` (the finest category that pages name), ``event``
+        ("bought", or the type of a test task) and ``product``.
+    """
+    bought = [("bought", b.timestamp, b.parent_asin) for b in benchmark.behaviors[user_id]]
+    asked = [(t.type, t.timestamp, t.target) for t in benchmark.tasks["test"] if t.user_id == user_id]
+    since = bought[-1][1] - 365 * 24 * 3600 * 1000
+    rows = [
+        {
+            "date": pd.to_datetime(timestamp, unit="ms").normalize(),
+            "section": section(benchmark.products[asin]),
+            "event": event,
+            "product": benchmark.products[asin].title,
+        }
+        for event, timestamp, asin in sorted([*bought, *asked], key=lambda each: each[1])
+        if timestamp > since
+    ]
+    return pd.DataFrame(rows)
+
+
+def plot_year(year: pd.DataFrame):
+    """:func:`last_year` as a line of time for each section; test tasks above the purchase they are about."""
+    import matplotlib.pyplot as plt
+
+    use_style()
+    sections = sorted(year["section"].unique(), reverse=True)
+    figure, ax = plt.subplots(figsize=(10, 1.5 + 0.5 * len(sections)))
+    for i, (event, color) in enumerate({"bought": NEUTRAL, **{t: COLORS[t] for t in TASK_TYPES}}.items()):
+        own = year[year["event"] == event]
+        heights = own["section"].map(sections.index).to_numpy() + 0.18 * i
+        ax.scatter(own["date"], heights, color=color, marker="o" if event == "bought" else "^", label=event)
+    ax.set_yticks(range(len(sections)), sections)
+    ax.set_ylim(-0.5, len(sections))
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
+    figure.autofmt_xdate()
+    return figure
 
 
 def task_table(benchmark: Benchmark, user_id: str, n: int, truth: Truth | None) -> pd.DataFrame:

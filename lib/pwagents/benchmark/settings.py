@@ -24,7 +24,7 @@ class ShowSettings:
 
 @settings
 class DataNotebook(NotebookSettings):
-    """Notebook 01."""
+    """Notebooks 00 and 01."""
 
     show: ShowSettings
     """What is shown to be read."""

@@ -56,8 +56,12 @@ class EpisodeRecord(Episode):
     @model_validator(mode="before")
     @classmethod
     def _grade_anew(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Grade from the stored trajectory what another version of the grader has graded."""
-        stored = data.get("grade")
-        if isinstance(stored, dict) and stored.get("grader_version") != GRADER_VERSION:
-            return data | {"grade": grade(Trajectory.model_validate(data["trajectory"]))}
+        return regraded(data)
+
+
+def regraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A record as it is stored, graded anew from its trajectory where another version graded it."""
+    stored = data.get("grade")
+    if not isinstance(stored, dict) or stored.get("grader_version") == GRADER_VERSION:
         return data
+    return data | {"grade": grade(Trajectory.model_validate(data["trajectory"])).model_dump()}

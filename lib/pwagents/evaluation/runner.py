@@ -139,7 +139,16 @@ def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
+
+    Raises:
+        ValueError: several versions of the grader graded them: their numbers do not belong in one table.
     """
+    versions = sorted({record.grade.grader_version for record in records if record.grade})
+    if len(versions) > 1:
+        raise ValueError(
+            f"episodes graded by versions {', '.join(versions)} of the grader; expected one. Read them from "
+            "their store again, which grades all by the present version"
+        )
     rows = [
         {name: getattr(record, name) for name in _FRAME_FIELDS}
         | {name: getattr(record.grade, name, math.nan) for name in METRICS}

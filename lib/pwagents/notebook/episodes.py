@@ -8,13 +8,13 @@ conversations in chunks that are loaded when they are looked at.
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pwagents.data import load_benchmark
 from pwagents.data.settings import DataSettings
+from pwagents.notebook.reference import full, read_runs
 from pwagents.notebook.results import read_lines
 
 CHUNK = 200  # episodes
@@ -37,7 +37,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
         return lists[name].setdefault(text, len(lists[name]))
 
     folder.mkdir(parents=True, exist_ok=True)
-    episodes = _episodes(output_dir)
+    episodes = read_runs(output_dir)
     for chunk in iter(lambda: list(islice(episodes, CHUNK)), []):
         stored = []
         for run, record in chunk:
@@ -58,17 +58,12 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
             ]
             rows.append(row)
             kept = {name: record.get(name) for name in ("message", "failure", "seconds", "grade")}
-            stored.append(_full({"instruction": instruction, **kept, "trajectory": trajectory}))
+            stored.append(full({"instruction": instruction, **kept, "trajectory": trajectory}))
         _write_script(folder, f"chunk{len(rows[: -len(chunk)]) // CHUNK}", stored)
     _write_script(
         folder, "index", {"chunk": CHUNK, "rows": rows, **{name: list(of) for name, of in lists.items()}}
     )
     return len(rows)
-
-
-def _episodes(output_dir: Path) -> Iterator[tuple[str, dict]]:
-    for path in sorted((output_dir / "runs").glob("*.jsonl")):
-        yield from ((path.stem, record) for record in read_lines(path))
 
 
 def _outcome(record: dict, grade: dict) -> str:
@@ -85,14 +80,6 @@ def _outcome(record: dict, grade: dict) -> str:
 def _first_call(steps: list[dict]) -> str:
     arguments = (steps[0].get("action") or {}).get("arguments") or {} if steps else {}
     return " ".join(map(str, arguments.values()))
-
-
-def _full(value: Any) -> Any:
-    """``value`` without what is empty or zero, of which records are full; a call's arguments stay whole."""
-    if isinstance(value, dict):
-        kept = {key: each if key == "arguments" else _full(each) for key, each in value.items()}
-        return {key: each for key, each in kept.items() if each not in ("", None, [], {}, 0)}
-    return [_full(each) for each in value] if isinstance(value, list) else value
 
 
 def _write_script(folder: Path, name: str, data: Any) -> None:

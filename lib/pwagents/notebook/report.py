@@ -2,6 +2,7 @@
 
     python -m pwagents.notebook.report outputs/laptop    # writes outputs/laptop/report; as `make report` does
 
+Where laptop has not run, the site is that of the committed reference (:mod:`pwagents.notebook.reference`).
 Everything is read from what the notebooks left; what is missing is left out. Texts of others (products,
 reviews, replies of models) are escaped: by Jinja, by great_tables where the tables were saved, and in the
 browser of episodes by writing text nodes alone. Other pages may run no script at all.
@@ -17,6 +18,7 @@ from markupsafe import Markup
 
 from pwagents.notebook.episodes import write_episodes
 from pwagents.notebook.execute import without_passwords
+from pwagents.notebook.reference import PRESET, REFERENCE
 from pwagents.notebook.results import Notebook, read_notebooks
 from pwagents.notebook.run import SMOKE_BANNER
 
@@ -46,10 +48,15 @@ def build(output_dir: Path) -> Path:
     Raises:
         ValueError: there is nothing to be reported.
     """
+    site = output_dir / "report"
     notebooks = read_notebooks(output_dir)
+    if not notebooks and output_dir.name == PRESET:
+        print(f"{output_dir} holds no results: the report is that of the committed reference, {REFERENCE}")
+        output_dir = REFERENCE
+        # What an older run left there says nothing of what made it.
+        notebooks = [notebook for notebook in read_notebooks(output_dir) if notebook.run]
     if not notebooks:
         raise ValueError(f"{output_dir} holds no results; expected what `make reproduce` leaves there")
-    site = output_dir / "report"
     shutil.rmtree(site, ignore_errors=True)
     for folder in ("files", "notebooks"):
         (site / folder).mkdir(parents=True)

@@ -1,0 +1,142 @@
+"""Tables beside the papers' numbers and the reference: what is the same, what is noise, what fails."""
+
+import pandas as pd
+import pytest
+
+from pwagents.notebook import check
+
+PRINTED = {
+    "source": "PersonalWAB, Table 3", "row": "Last Memory (gpt-4o)", "backbone": "gpt-4o",
+    "data": "the data of PersonalWAB", "grader": "the paper's", "search: result accuracy": 0.626,
+}  # fmt: skip
+OURS = {
+    "source": "here", "row": "gpt-4o (Last memory)", "backbone": "gpt-4o", "data": "PersonalWAB's files",
+    "grader": "pwagents, version 1", "search: result accuracy": 0.63,
+}  # fmt: skip
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes a table of a preset, or of the reference."""
+
+    def write(folder, name, *rows):
+        path = tmp_path / folder / "tables" / f"{name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(rows).to_csv(path, index=False)
+
+    return write
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    """What each compared cell of a preset is, with its column."""
+
+    def run(preset="laptop"):
+        cells = check.check(tmp_path / preset, tmp_path / "reference")
+        return [(cell.column, cell.verdict) for cell in cells]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("table", "found", "verdict"),
+    [
+        ("03_single_turn", 0.5, "OK"),
+        ("03_single_turn", 0.51, "noise"),
+        ("03_single_turn", 0.6, "FAIL"),
+        ("03_single_turn", None, "FAIL"),
+        ("06_results", 0.6, "noise"),  # of a trained model
+        ("06_results", 0.7, "FAIL"),
+    ],
+)
+def test_a_number_is_compared_with_the_reference(save, verdicts, table, found, verdict):
+    save("laptop", table, {"method": "Plain", "result": found})
+    save("reference", table, {"method": "Plain", "result": 0.5})
+    assert verdicts() == [("method", "OK"), ("result", verdict)]
+
+
+def test_large_numbers_are_compared_in_proportion_and_counts_exactly(save, verdicts):
+    save("laptop", "02_clusters", {"tokens": 1001.0, "n_tasks": 840}, {"tokens": 1200.0, "n_tasks": 839})
+    save("reference", "02_clusters", *2 * [{"tokens": 1000.0, "n_tasks": 839}])
+    assert verdicts() == [("tokens", "noise"), ("n_tasks", "FAIL"), ("tokens", "FAIL"), ("n_tasks", "OK")]
+
+
+def test_another_text_fails_unless_it_comes_of_a_training(save, verdicts):
+    for folder, text in (("laptop", "color"), ("reference", "brand")):
+        save(folder, "02_map", {"label": text})
+        save(folder, "06_question_patterns", {"pattern": text})
+    assert verdicts() == [("label", "FAIL"), ("pattern", "noise")]
+
+
+def test_what_is_missing_fails_but_not_notebooks_that_did_not_run(save, verdicts):
+    save("laptop", "02_one", {"a": 1})
+    for name in ("02_one", "02_two", "05_results"):
+        save("reference", name, {"a": 1, "b": 2}, {"a": 1, "b": 2})
+    assert verdicts() == [("rows", "FAIL"), ("table", "FAIL")]
+    save("laptop", "02_one", {"a": 1}, {"a": 1})
+    save("laptop", "02_two", *2 * [{"a": 1, "b": 2}])
+    assert verdicts() == [("column", "FAIL"), *2 * [("a", "OK")], *2 * [("a", "OK"), ("b", "OK")]]
+
+
+def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
+    save("smoke", "03_single_turn_with_paper", PRINTED, PRINTED | {"search: result accuracy": 0.627})
+    assert verdicts("smoke") == [("search: result accuracy", "OK"), ("search: result accuracy", "FAIL")]
+
+
+@pytest.mark.parametrize(("found", "verdict"), [(0.63, "OK"), (0.6, "noise"), (0.4, "FAIL")])
+def test_ours_is_compared_with_the_papers_row_of_the_same_method_model_and_data(
+    save, verdicts, found, verdict
+):
+    save("paper", "03_table_3", PRINTED, OURS | {"search: result accuracy": found})
+    assert verdicts("paper")[1:] == [("search: result accuracy", verdict)]
+
+
+@pytest.mark.parametrize(
+    "other", [{"backbone": "small model"}, {"data": "embedded world"}, {"row": "gpt-4o (Careful)"}]
+)
+def test_another_model_data_or_method_is_compared_with_no_paper(save, verdicts, other):
+    save("paper", "03_table_3", PRINTED, OURS | other)
+    assert len(verdicts("paper")) == 1
+
+
+def test_methods_have_the_papers_names(save, verdicts):
+    where = {"backbone": "Qwen2.5-7B-Instruct", "search: result accuracy": 62.5}
+    theirs = PRINTED | where | {"source": "Orion, Table 1", "row": "Orion (Ours)"}
+    save("paper", "06_orion_table_1", theirs, OURS | where | {"row": "Qwen2.5-7B-Instruct (GRPO)"})
+    assert verdicts("paper") == 2 * [("search: result accuracy", "OK")]
+
+
+def test_tables_of_two_graders_are_not_compared(save, verdicts):
+    for folder, version in (("laptop", 2), ("reference", 1)):
+        save(folder, "04_table_3", OURS | {"grader": f"pwagents, version {version}"})
+    assert verdicts() == [("grader", "FAIL")]
+
+
+def test_it_prints_what_is_not_as_expected_and_fails_by_its_exit_code(save, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check, "REFERENCE", tmp_path / "reference")
+    monkeypatch.setattr("sys.argv", ["check", str(tmp_path / "laptop")])
+    assert check.main() == 1 and "expected what `make reproduce` leaves" in capsys.readouterr().err
+    save("laptop", "03_x", {"method": "Plain", "result": 0.5, "steps": 2.0})
+    save("reference", "03_x", {"method": "Plain", "result": 0.51, "steps": 2.0})
+    assert check.main() == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "OK    2  noise    1  FAIL    0  03_x, against the reference",
+        "    noise  Plain | result: 0.5, expected 0.51",
+        "OK    2  noise    1  FAIL    0  cells in all",
+    ]
+    save("reference", "03_x", {"method": "Last", "result": 0.5, "steps": 2.0})
+    assert check.main() == 1
+    assert "FAIL   Plain | method: Plain, expected Last" in capsys.readouterr().out
+
+
+def test_a_preset_without_a_reference_says_so(save, tmp_path, monkeypatch, capsys):
+    save("smoke", "01_x", {"a": 1})
+    monkeypatch.setattr("sys.argv", ["check", str(tmp_path / "smoke")])
+    assert check.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "There is no reference for smoke: its other numbers are compared with nothing."
+    )
+
+
+def test_the_reference_agrees_with_itself():
+    assert {cell.verdict for cell in check.check(check.REFERENCE, check.REFERENCE)} <= {"OK"}

@@ -1,0 +1,150 @@
+"""The committed reference: small, complete, and read like a preset's own results."""
+
+import json
+
+import nbformat
+import pandas as pd
+import pytest
+
+from pwagents.evaluation.metrics import grade
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.runner import records_frame
+from pwagents.notebook import report
+from pwagents.notebook.reference import REFERENCE, first_episodes, make_reference, read_episodes, read_runs
+from pwagents.schema import Action, Observation, Step, Trajectory
+
+PLACE = "/home/somebody/results/laptop"
+
+
+def record(task_id="t1", method="GRPO", result=1.0):
+    call = Action(name="search_product_by_query", arguments={"query": "", "n": 0})
+    found = Observation(text="", products=("B1",))
+    step = Step(action=call, observation=found, attempt=True, result_accuracy=result)
+    trajectory = Trajectory(task_id=task_id, user_id="u", type="search", steps=(step,))
+    return EpisodeRecord(
+        key="k",
+        task_id=task_id,
+        user_id="u",
+        method=method,
+        model="none",
+        params={"seed": 0},
+        outcome="scored",
+        seconds=0.5,
+        type="search",
+        trajectory=trajectory,
+        grade=grade(trajectory),
+    )
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A folder as a run of the preset leaves it; the one who ran it had it elsewhere."""
+    folder = tmp_path / "laptop"
+    for kind, names in {
+        "tables": ("03_x.csv", "03_x.html", "03_x.tex"),
+        "figures": ("03_x.png", "03_x.svg"),
+    }.items():
+        (folder / kind).mkdir(parents=True)
+        for name in names:
+            (folder / kind / name).write_text("x")
+    shown = {
+        "image/png": "iVBO",
+        "text/html": '<img src="data:image/png;base64,iVBO">',
+        "text/plain": "Figure",
+    }
+    outputs = [
+        nbformat.v4.new_output("display_data", shown),
+        nbformat.v4.new_output("stream", text=f"in {PLACE}"),
+    ]
+    (folder / "notebooks").mkdir()
+    cells = [nbformat.v4.new_code_cell("x", outputs=outputs)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "notebooks" / "03_benchmark.ipynb")
+    rows = [
+        {"notebook": "03_benchmark", "status": s, "settings": {"output_dir": PLACE}}
+        for s in ("unfinished", "finished")
+    ]
+    (folder / "timings").mkdir()
+    (folder / "timings" / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    records = [record(), record("t2", "SFT", 0.5), record("t1", "GRPO", 0.1)]
+    (folder / "runs").mkdir()
+    (folder / "runs" / "orion.jsonl").write_text("".join(r.model_dump_json() + "\n" for r in records))
+    return folder, records
+
+
+def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path):
+    folder, _ = finished
+    (tmp_path / "reference" / "tables").mkdir(parents=True)
+    (tmp_path / "reference" / "tables" / "07_older.csv").touch()
+    make_reference(folder, tmp_path / "reference")
+    left = sorted(
+        str(path.relative_to(tmp_path / "reference")) for path in (tmp_path / "reference").rglob("*.*")
+    )
+    assert left == [
+        "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet", "tables/03_x.csv",
+        "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
+    ]  # fmt: skip
+    assert not any(PLACE.encode() in path.read_bytes() for path in (tmp_path / "reference").rglob("*.*"))
+    (row,) = (tmp_path / "reference/timings/journal.jsonl").read_text().splitlines()
+    assert json.loads(row)["settings"]["output_dir"] == "outputs/laptop"
+    image, said = nbformat.read(tmp_path / "reference/notebooks/03_benchmark.ipynb", 4).cells[0].outputs
+    assert set(image.data) == {"image/png", "text/plain"} and said.text == "in outputs/laptop"
+
+
+def test_episodes_come_back_as_they_were(finished, tmp_path):
+    folder, records = finished
+    make_reference(folder, tmp_path / "reference")
+    again = [EpisodeRecord(key="k", seconds=0.5, **row) for _, row in read_runs(tmp_path / "reference")]
+    assert again == records
+    stored = tmp_path / "reference" / "runs" / "orion.parquet"
+    assert [row["task_id"] for row in read_episodes(stored, ["SFT"])] == ["t2"]
+    first = first_episodes(stored, ["SFT", "GRPO"])
+    assert first == {"t1": {"GRPO": records[0].trajectory}, "t2": {"SFT": records[1].trajectory}}
+
+
+def test_episodes_of_an_older_grader_are_graded_anew(finished, tmp_path):
+    folder, _ = finished
+    lines = folder / "runs" / "orion.jsonl"
+    old = lines.read_text().replace('"grader_version":"1"', '"grader_version":"0","gone":1')
+    lines.write_text(old.replace('"result_final":', '"result_final":1'))
+    make_reference(folder, tmp_path / "reference")
+    for place in (folder, tmp_path / "reference"):
+        grades = [row["grade"] for _, row in read_runs(place)]
+        assert [grade["result_final"] for grade in grades] == [1.0, 0.5, 0.1]
+        assert all(grade["grader_version"] == "1" and "gone" not in grade for grade in grades)
+
+
+def test_a_folder_in_which_nothing_ran_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected a preset's folder"):
+        make_reference(tmp_path, tmp_path / "reference")
+
+
+def test_the_committed_one_is_small_and_of_one_commit():
+    sizes = {path: path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()}
+    assert sum(sizes.values()) < 25e6
+    rows = [json.loads(line) for line in (REFERENCE / "timings/journal.jsonl").read_text().splitlines()]
+    assert len({row["commit"] for row in rows}) == 1 and not any(row["local_changes"] for row in rows)
+    executed = {path.stem for path in (REFERENCE / "notebooks").glob("*.ipynb")}
+    assert executed == {row["notebook"] for row in rows}
+
+
+def test_the_committed_episodes_give_the_committed_tables():
+    rows = read_episodes(REFERENCE / "runs" / "orion.parquet", ["SFT", "GRPO", "PPO"])
+    first = {(row["task_id"], row["method"]): row for row in reversed([*rows])}
+    frame = records_frame([EpisodeRecord(key="", seconds=0, **row) for row in first.values()])
+    means = frame.groupby("method")["result_final"].mean()
+    table = pd.read_csv(REFERENCE / "tables" / "06_results.csv", index_col="method")
+    for method, mean in means.items():
+        assert mean == pytest.approx(table.loc[method, "search: result accuracy"], abs=1e-5)
+
+
+def test_where_laptop_has_not_run_the_report_is_that_of_the_reference(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(report, "write_episodes", lambda output_dir, folder: 0)
+    page = report.build(tmp_path / "laptop")
+    assert (
+        page == tmp_path / "laptop" / "report" / "index.html"
+        and "committed reference" in capsys.readouterr().out
+    )
+    text = page.read_text()
+    assert "Does Orion learn by imitation?" in text and "07_seeds" not in text
+    with pytest.raises(ValueError, match="holds no results"):
+        report.build(tmp_path / "smoke")
