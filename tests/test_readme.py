@@ -1,4 +1,4 @@
-"""README's own words: its examples run, its papermill commands set what exists."""
+"""The words of README and GUIDE: their examples run, their papermill commands set what exists."""
 
 import re
 import shlex
@@ -12,11 +12,11 @@ from pwagents.notebook.settings import load_settings
 
 from .notebook.notebooks import ROOT, kind_of, parameters_of
 
-README = (ROOT / "README.md").read_text("utf-8")
-SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", README, re.DOTALL)).replace("\\\n", " ")
+TEXTS = "\n".join((ROOT / name).read_text("utf-8") for name in ("README.md", "GUIDE.md"))
+SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", TEXTS, re.DOTALL)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
 EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents evaluate" in line]
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTHON = re.findall(r"```python\n(.*?)```", TEXTS, re.DOTALL)
 AGENTS = [code for code in PYTHON if "evaluate(" in code]
 
 
@@ -61,3 +61,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 
 def test_there_is_something_to_try():
     assert PYTHON and len(COMMANDS) >= 3
+
+
+def test_readme_is_read_to_its_end():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
