@@ -37,9 +37,9 @@ LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
 REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
-# `make figures` takes the notebooks of `make reproduce`, and whatever else has been run
-STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(sort $(REPRODUCE) \
-  $(filter $(REPRODUCE_FULL),$(wildcard $(NB)/*.ipynb))))
+# `make figures` takes the notebooks of `make reproduce`, and whatever else has been run; not the tour, which plays anew
+STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(filter-out $(NB)/00%,$(sort $(REPRODUCE) \
+  $(filter $(REPRODUCE_FULL),$(wildcard $(NB)/*.ipynb)))))
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
@@ -76,9 +76,9 @@ web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machin
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.serve --preset $(PRESET) --port $(SERVE_PORT)
 
-test: $(READY) ## run the tests, a process for each core (6 minutes on 2 cores)
-	@echo "Takes about 6 minutes on 2 cores"
-	$(run) pytest -q -n $(CORES) --dist loadfile
+test: $(READY) ## run the tests, a process for each core (6 minutes on 2 quiet cores)
+	@echo "Takes about 6 minutes on 2 quiet cores"
+	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## lint and format check, direction of imports; notebooks must be stripped of outputs
 	$(run) ruff check

@@ -22,6 +22,11 @@ settings.register_profile("pwagents", deadline=None)
 settings.load_profile("pwagents")
 
 
+def pytest_collection_modifyitems(items):
+    """The longest file first, so that no process is left alone with it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_paper_preset.py")
+
+
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     return Path(__file__).resolve().parents[1]

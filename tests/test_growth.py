@@ -26,7 +26,7 @@ def benchmarks(project_root, monkeypatch):
 def test_every_step_is_measured(benchmarks, tmp_path):
     import growth
 
-    rows = [row for part in (growth.make, growth.use) for row in growth.measure(part, tmp_path, 200, 20, 10)]
+    rows = [row for part in (growth.make, growth.use) for row in growth.measure(part, tmp_path, 200, 10, 10)]
     assert [row["step"] for row in rows] == STEPS
     assert all(row["cpu_s"] > 0 and row["wall_s"] > 0 and row["mb"] >= 0 for row in rows)
     assert all(row["peak_mb"] >= row["mb"] for row in rows)

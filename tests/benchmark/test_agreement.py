@@ -5,12 +5,13 @@ import pytest
 from pwagents.benchmark.agreement import published_against_corrected
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import Study
+from pwagents.data.synthetic import make_world
 from pwagents.notebook.run import Run
 
 
 @pytest.fixture(scope="module")
-def table(world, tmp_path_factory):
-    data = {"source": "synthetic", "n_users": 60, "n_products": 1200, "history": (10, 40)}
+def table(tmp_path_factory):
+    data = {"source": "synthetic", "n_users": 30, "n_products": 600, "history": (10, 40)}
     settings = BenchmarkNotebook(
         preset="smoke",
         output_dir=tmp_path_factory.mktemp("agreement"),
@@ -20,6 +21,7 @@ def table(world, tmp_path_factory):
         players={},
         play={"max_tasks": 60, "method_tasks": 60, "noise_seeds": 2},
     )
+    world = make_world(settings.data.world, seed=0)
     study = Study(world.benchmark, settings, Run("03", settings.output_dir, None))
     return published_against_corrected(study).set_index("difference")
 

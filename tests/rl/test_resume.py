@@ -20,15 +20,23 @@ from . import game
 TIMES = ("seconds", "rollout_seconds")
 
 
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
-def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method):
+def in_the_middle(run):
+    return len(read_rows(run / "log.jsonl")) >= 3
+
+
+def while_it_saves(run):
+    """Or just after."""
+    return (run / "checkpoint-6").exists()
+
+
+@pytest.mark.parametrize(("method", "moment"), [("grpo", in_the_middle), ("ppo", while_it_saves)])
+def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, moment):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         game.save_model(folder / "start")
     with one_core():
         game.train(method, whole)
-    kill_at(method, killed, lambda run: len(read_rows(run / "log.jsonl")) >= 3)
-    kill_at(method, killed, lambda run: (run / "checkpoint-6").exists())  # while it is written, or just after
+    kill_at(method, killed, moment)
     assert 0 < len(read_rows(killed / "run" / "log.jsonl")) < 8
     with one_core():
         game.train(method, killed)
