@@ -151,7 +151,7 @@ def below_printed(ours: pd.DataFrame, paper: str, table: str, here: Here, grader
             ``backbone`` where it is not that of ``here``.
 
     Returns:
-        The columns of :func:`below_paper`, the metrics under their own names.
+        The columns of :func:`below_paper`, the metrics without types of tasks above them.
     """
     theirs = paper_table(paper, table).droplevel("task", axis="columns").reset_index()
     theirs = theirs.assign(source=f"{paper}, {table}", data=f"the data of {paper}", n=_n_tasks(paper, table))
@@ -160,7 +160,7 @@ def below_printed(ours: pd.DataFrame, paper: str, table: str, here: Here, grader
     )
     added = ours.rename_axis("row").reset_index().assign(source="here", data=here.data, grader=grader)
     added["backbone"] = ours.get("backbone", pd.Series(here.backbone, ours.index)).to_numpy()
-    both = pd.concat([theirs, added], ignore_index=True)
+    both = pd.concat([theirs, added], ignore_index=True).rename(columns=_heading)
     facts = ["source", "row", "backbone", "data", "n", "grader"]
     return both[[*facts, *both.columns.drop(facts)]].rename_axis(columns=None)
 

@@ -15,7 +15,7 @@ _PRINTED = {"p_avg": "P_avg", "p_pref": "P_pref", "intent": "Intent", "success":
 
 
 def main_with_paper(level_2: pd.DataFrame) -> pd.DataFrame:
-    """The paper's rows at level 2, and ours in rows of their own, with the standard error of each SR."""
+    """The paper's rows at level 2, and ours in rows of their own, with the standard error of our SR."""
     parts = []
     for architecture, table in (("indexed", "Browser-Use, level 2"), ("occam", "AgentOccam, level 2")):
         frame = told(level_2[level_2["architecture"] == architecture])
@@ -23,9 +23,9 @@ def main_with_paper(level_2: pd.DataFrame) -> pd.DataFrame:
         ours = _means(frame.assign(row=rows), ("p_avg", "intent", "success"))
         parts.append(below_printed(ours, PAPER, table, HERE, GRADER))
     both = pd.concat(parts, ignore_index=True)
-    error = (both["SR"] * (1 - both["SR"]) / both["n"]) ** 0.5
+    error = (both["SR"] * (1 - both["SR"]) / both["n"]).where(both["source"] == "here") ** 0.5
     facts = ["source", "row", "backbone", "data", "n", "grader"]
-    return both[[*facts, "P_avg", "Intent", "SR"]].assign(**{"SE of SR": error})
+    return both[[*facts, "P avg", "Intent", "SR"]].assign(**{"SE of SR": error})
 
 
 def levels_with_paper(levels: pd.DataFrame) -> pd.DataFrame:

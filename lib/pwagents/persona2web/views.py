@@ -137,7 +137,9 @@ def deviations(repeated: pd.DataFrame) -> pd.DataFrame:
     """By condition, mean and standard deviation over runs of the main scores, and episodes with a fault."""
     frame, rows = told(repeated), []
     for (agent, access), part in frame.groupby(["agent", "access"], sort=False):
-        runs = part.groupby("sample")[["p_avg", "intent", "success"]].mean()
+        runs = (
+            part.groupby("sample")[["p_avg", "intent", "success"]].mean().round(9)
+        )  # equal runs deviate by 0
         row = {("", "agent"): agent, ("", "access"): access}
         row |= {("", "runs"): len(runs), ("", "episodes with a fault"): part["fault"].mean()}
         for name, heading in (("p_avg", "P_avg"), ("intent", "Intent"), ("success", "SR")):
