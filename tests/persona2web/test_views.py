@@ -2,10 +2,10 @@
 
 import pandas as pd
 import pytest
-from pwagents.notebook.check import check
 
 from pwagents.evaluation.paper import load_targets
 from pwagents.evaluation.tables import save_table
+from pwagents.notebook.check import check
 from pwagents.persona2web import paper_rows, views
 from pwagents.persona2web.runs import SCORES
 from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
