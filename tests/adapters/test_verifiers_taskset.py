@@ -51,14 +51,14 @@ def test_an_evaluation_ends_with_the_rewards_of_the_runner(task_set, greedy, rew
         command = [
             str(Path(PYTHON).with_name("vf-eval")),
             "verifiers_taskset",
-            "--env.taskset.task.tools.url=" + url,
-            "--env.agent.harness.id=null",
-            "--client.base-url=" + chat_server(reply=answer(greedy)).url,
-            "--client.api-key-var=NO_KEY",
-            "--model=mock",
+            *("--env.taskset.task.tools.url", url),
+            *("--env.agent.harness.id", "null"),
+            *("--client.base-url", chat_server(reply=answer(greedy)).url),
+            *("--client.api-key-var", "NO_KEY"),
+            *("--model", "mock"),
             "--no-push",
             "--no-rich",
-            "--output-dir=" + str(tmp_path),
+            *("--output-dir", str(tmp_path)),
         ]
         adapters = str(Path(serve.__file__).parent)
         env = {**os.environ, "PYTHONPATH": adapters, "NO_KEY": "none", "HF_HUB_OFFLINE": "1"}
