@@ -55,6 +55,7 @@ def test_an_evaluation_ends_with_the_rewards_of_the_runner(task_set, greedy, rew
             *("--env.agent.harness.id", "null"),
             *("--client.base-url", chat_server(reply=answer(greedy)).url),
             *("--client.api-key-var", "NO_KEY"),
+            *("--env.agent.runtime.type", "subprocess"),
             *("--model", "mock"),
             "--no-push",
             "--no-rich",
