@@ -66,6 +66,6 @@ def test_an_evaluation_ends_with_the_rewards_of_the_runner(task_set, greedy, rew
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (traces,) = tmp_path.rglob("traces.jsonl")
-    played = [json.loads(line) for line in traces.read_text().splitlines()]
-    earned = [trace["rewards"]["result_accuracy"]["score"] for trace in played]
+    played = [json.loads(line)["traces"] for line in traces.read_text().splitlines()]
+    earned = [trace["rewards"]["result_accuracy"]["score"] for (trace,) in played]
     assert sorted(earned) == sorted(rewards.values())

@@ -146,7 +146,8 @@ class ChatServer:
         fault = self._fault(key)
         if fault:
             self.fault_counts[fault] += 1
-        whole = json.dumps(completion(key, body, self.reply(body)))
+        answer = completion(key, body, self.reply(body))
+        whole = json.dumps(answer)
         if fault == "429":
             headers = {"Retry-After": str(self.retry_after)}
             return await _send(writer, Answer(error("rate limit reached"), 429, headers))
@@ -161,6 +162,9 @@ class ChatServer:
         if fault == "hang":
             await asyncio.sleep(self.hang)
         self.paid[key] += 1
+        if body.get("stream"):
+            headers = {"Content-Type": "text/event-stream"}
+            return await _send(writer, Answer(streamed(answer), headers=headers))
         await _send(writer, Answer(whole))
 
     def _fault(self, key: str) -> str:
@@ -212,6 +216,16 @@ def completion(key: str, body: dict, message: dict) -> dict:
         "choices": [choice],
         "usage": usage,
     }
+
+
+def streamed(answer: dict) -> str:
+    """A whole answer as a stream of events: one with all of it, and the end."""
+    choice = answer["choices"][0]
+    calls = [{"index": i, **call} for i, call in enumerate(choice["message"].get("tool_calls", []))]
+    delta = choice["message"] | ({"tool_calls": calls} if calls else {})
+    chunk = answer | {"object": "chat.completion.chunk"}
+    chunk["choices"] = [{"index": 0, "delta": delta, "finish_reason": choice["finish_reason"]}]
+    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
 
 
 def error(message: str, code: str | None = None) -> dict:
