@@ -6,15 +6,13 @@ A trainer or a harness needs nothing of this project's environment: it reaches h
 """
 
 import argparse
-import socket
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import uvicorn
 import yaml
 
+from pwagents import local_server
 from pwagents.adapters.load import load_tasks
 from pwagents.adapters.mcp_server import make_app
 from pwagents.adapters.sessions import Sessions
@@ -22,36 +20,17 @@ from pwagents.adapters.sessions import Sessions
 
 @contextmanager
 def serving(sessions: Sessions, port: int = 0) -> Iterator[str]:
-    """Serve on the loopback interface, in a thread, as long as the block runs; yields the URL.
+    """Serve in a thread as long as the block runs; yields the URL.
 
     Raises:
         OSError: the port is taken; the message says so.
     """
-    listener = _listen(port)
-    server = uvicorn.Server(_config(sessions))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield _url(listener)
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    with local_server.serving(make_app(sessions), port) as taken:
+        yield _url(taken)
 
 
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port), backlog=1024)
-    except (OSError, OverflowError) as error:
-        raise OSError(f"Port {port} cannot be used ({error}): choose another one with --port") from None
-
-
-def _url(listener: socket.socket) -> str:
-    return f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-
-
-def _config(sessions: Sessions) -> uvicorn.Config:
-    return uvicorn.Config(make_app(sessions), log_level="warning", access_log=False)
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/mcp"
 
 
 def main() -> int:
@@ -69,13 +48,15 @@ def main() -> int:
     given = vars(parser.parse_args())
     port, idle, changes = given.pop("port"), given.pop("idle"), given.pop("changes")
     try:
-        listener = _listen(port)
+        listener = local_server.listen(port)
         sessions = Sessions(load_tasks(**given, **changes), idle_s=idle)
     except (ValueError, RuntimeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    print(f"{len(sessions.task_set):,} tasks at {_url(listener)} (Ctrl+C ends it)", flush=True)
-    uvicorn.Server(_config(sessions)).run(sockets=[listener])
+    print(
+        f"{len(sessions.task_set):,} tasks at {_url(listener.getsockname()[1])} (Ctrl+C ends it)", flush=True
+    )
+    local_server.serve(make_app(sessions), listener)
     return 0
 
 

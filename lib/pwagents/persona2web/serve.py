@@ -9,19 +9,16 @@ agent's browser is told to take every host for this server (:mod:`pwagents.perso
 
 import argparse
 import asyncio
-import socket
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from urllib.parse import parse_qsl
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from pwagents import local_server
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.sites import PORTAL, LocalWeb
 from pwagents.persona2web.visits import Reply
@@ -100,40 +97,13 @@ def _response(reply: Reply) -> Response:
     return response
 
 
-@contextmanager
-def serving(web: LocalWeb, port: int = 0) -> Iterator[int]:
-    """Serve ``web`` on the loopback interface, in a thread, as long as the block runs.
+def serving(web: LocalWeb, port: int = 0) -> AbstractContextManager[int]:
+    """Serves ``web`` in a thread as long as the block runs, which gets the port; 0 takes a free one.
 
-    Args:
-        port: 0 takes a free one.
-
-    Yields:
-        The port.
-
-    Raises:
+    Raises (from the block's beginning):
         OSError: the port is taken; the message says so.
     """
-    listener = _listen(port)
-    server = uvicorn.Server(_config(web))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield listener.getsockname()[1]  # connections made before it runs wait in the listener's queue
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
-
-
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        raise OSError(f"Port {port} cannot be used ({error}): choose another one with --port") from None
-
-
-def _config(web: LocalWeb) -> uvicorn.Config:
-    return uvicorn.Config(make_app(web), log_level="warning", access_log=False, lifespan="off")
+    return local_server.serving(make_app(web), port)
 
 
 def main() -> None:
@@ -144,11 +114,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the sites' stock")
     options = parser.parse_args()
     try:
-        listener = _listen(options.port)
+        listener = local_server.listen(options.port)
     except OSError as error:
         sys.exit(str(error))
     print(f"The local web is at http://localhost:{options.port} (Ctrl+C ends it)", flush=True)
-    uvicorn.Server(_config(LocalWeb(make_sites(options.seed).values()))).run(sockets=[listener])
+    local_server.serve(make_app(LocalWeb(make_sites(options.seed).values())), listener)
 
 
 if __name__ == "__main__":

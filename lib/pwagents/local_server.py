@@ -1,0 +1,47 @@
+"""ASGI applications behind a port of this machine alone: the local web, and the shop for other harnesses."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on the loopback interface; port 0 takes a free one.
+
+    Raises:
+        OSError: the port is taken; the message says so.
+    """
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise OSError(f"Port {port} cannot be used ({error}): choose another one with --port") from None
+
+
+def serve(app: Callable, listener: socket.socket) -> None:
+    """Serve ``app`` until the process is interrupted."""
+    _server(app).run(sockets=[listener])
+
+
+@contextmanager
+def serving(app: Callable, port: int = 0) -> Iterator[int]:
+    """Serve ``app`` in a thread as long as the block runs; yields the port.
+
+    Raises:
+        OSError: the port is taken; the message says so.
+    """
+    listener, server = listen(port), _server(app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]  # connections made before it runs wait in the listener's queue
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _server(app: Callable) -> uvicorn.Server:
+    return uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
