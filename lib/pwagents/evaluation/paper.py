@@ -130,10 +130,7 @@ def below_paper(
     """
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
     theirs = theirs if printed is None else theirs.loc[list(printed)]
-    facts = pd.DataFrame({"source": f"{paper}, {table}", "row": theirs.index}, index=theirs.index)
-    facts["backbone"] = [_backbone(paper, table, row) for row in theirs.index]
-    facts["data"], facts["n"] = f"the data of {paper}", _n_tasks(paper, table)
-    facts["grader"] = "the paper's"
+    facts = _printed_facts(paper, table, theirs.index)
     if not frame.empty:
         ours, own_facts = _measured(frame, paper, table, here)
         theirs = theirs[[place for place in theirs.columns if place in ours.columns]]
@@ -153,16 +150,13 @@ def below_printed(ours: pd.DataFrame, paper: str, table: str, here: Here, grader
     Returns:
         The columns of :func:`below_paper`, the metrics without types of tasks above them.
     """
-    theirs = paper_table(paper, table).droplevel("task", axis="columns").reset_index()
-    theirs = theirs.assign(source=f"{paper}, {table}", data=f"the data of {paper}", n=_n_tasks(paper, table))
-    theirs = theirs.assign(
-        backbone=[_backbone(paper, table, row) for row in theirs["row"]], grader="the paper's"
-    )
+    theirs = paper_table(paper, table).droplevel("task", axis="columns")
+    facts = _printed_facts(paper, table, theirs.index)
     added = ours.rename_axis("row").reset_index().assign(source="here", data=here.data, grader=grader)
     added["backbone"] = ours.get("backbone", pd.Series(here.backbone, ours.index)).to_numpy()
-    both = pd.concat([theirs, added], ignore_index=True).rename(columns=_heading)
-    facts = ["source", "row", "backbone", "data", "n", "grader"]
-    return both[[*facts, *both.columns.drop(facts)]].rename_axis(columns=None)
+    printed = pd.concat([facts, theirs], axis=1)
+    both = pd.concat([printed, added], ignore_index=True).rename(columns=_heading)
+    return both.rename_axis(columns=None)
 
 
 def orders(table: pd.DataFrame, task: str, metric: str) -> str:
@@ -194,6 +188,14 @@ def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[
     facts["backbone"], facts["data"] = here.backbone or "none", here.data
     facts["n"] = scored.groupby("method")["task_id"].nunique().reindex(means.index, fill_value=0)
     return means, facts.assign(grader=f"pwagents, version {GRADER_VERSION}")
+
+
+def _printed_facts(paper: str, table: str, rows: pd.Index) -> pd.DataFrame:
+    """What a paper's rows say of themselves: columns ``source, row, backbone, data, n, grader``."""
+    facts = pd.DataFrame({"source": f"{paper}, {table}", "row": rows}, index=rows)
+    facts["backbone"] = [_backbone(paper, table, row) for row in rows]
+    facts["data"], facts["n"] = f"the data of {paper}", _n_tasks(paper, table)
+    return facts.assign(grader="the paper's")
 
 
 def _backbone(paper: str, table: str, row: str) -> str:
