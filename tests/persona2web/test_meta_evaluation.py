@@ -148,8 +148,8 @@ def test_a_reply_that_holds_no_scores_is_none(world, played, reply):
 def test_scores_off_the_scale_are_refused(world, played):
     shown = transcripts(world, played, "outcome")[0]
     scores = {"website_utilization": 1, "preference_utilization": 1, "intent": 0.7}
-    assert read_scores(json.dumps(scores), shown) is None
-    assert read_scores(json.dumps(scores | {"intent": 1}), shown).intent == 1
+    assert read_scores(Reply(text=json.dumps(scores)), shown) is None
+    assert read_scores(Reply(text=json.dumps(scores | {"intent": 1})), shown).intent == 1
 
 
 def test_the_notebooks_table_has_a_row_for_each_judge_view_and_measure(world, tmp_path):

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
+from pydantic import create_model
 
-from pwagents.agents.replies import parse_arguments
-from pwagents.llm.chat import ChatModel, Request, ask_all
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.persona2web.judge import Scores, View
+from pwagents.llm.replies import read_reply
+from pwagents.persona2web.judge import Score, Scores, View
 from pwagents.persona2web.transcript import Transcript, tell
 
 RUBRIC = """\
@@ -57,7 +57,7 @@ class LlmJudge:
         """
         replies = ask_all(self.model, [request_for(each) for each in transcripts], "judge")
         return [
-            read_scores(reply.text, transcript) if reply else None
+            read_scores(reply, transcript) if reply else None
             for reply, transcript in zip(replies, transcripts, strict=True)
         ]
 
@@ -82,16 +82,12 @@ def request_for(transcript: Transcript) -> Request:
     return Request(messages=messages, sampling={"temperature": 0.0})
 
 
-def read_scores(text: str, transcript: Transcript) -> Scores | None:
-    """The scores in a reply; None where one is missing or off the scale."""
-    start, end = text.find("{"), text.rfind("}")
-    said, mistake = parse_arguments(text[start : end + 1]) if 0 <= start < end else ({}, "no object")
-    names = _criteria(transcript)
-    if mistake or not names.keys() <= said.keys():
-        return None
+def read_scores(reply: Reply, transcript: Transcript) -> Scores | None:
+    """The scores in a reply; None where it cannot be read, or one is missing or off the scale."""
+    form = create_model("Judgement", **dict.fromkeys(_criteria(transcript), (Score, ...)))
     try:
-        return Scores(**{name: said[name] for name in names})
-    except ValidationError:
+        return Scores(**read_reply(reply, form).model_dump())
+    except ValueError:
         return None
 
 

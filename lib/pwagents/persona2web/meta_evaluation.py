@@ -21,7 +21,7 @@ from pwagents.persona2web.judge_rules import judge_by_rules
 from pwagents.persona2web.runs import Condition, WebEpisode, World, run_condition
 from pwagents.persona2web.scripts import LEVEL, SCHEME, SCRIPTS, agent_of, scripts_of
 from pwagents.persona2web.transcript import transcribe
-from pwagents.persona2web.types import Architecture, WebTask
+from pwagents.persona2web.types import Architecture
 
 MEASURES: Mapping[str, Callable[[Scores], float]] = {
     "website": lambda scores: scores.p_web,
@@ -65,17 +65,15 @@ def play_scripts(
 ) -> dict[str, list[WebEpisode]]:
     """Every script of every task, by the script's name; episodes are kept as others are."""
     condition, truth = Condition(architecture, SCHEME, LEVEL), world.truth("implicit")
-
-    def script(task: WebTask, name: str):
-        site = world.web.sites[task.goal.host]
-        scripts = scripts_of(task, world.histories[task.user_id], site, truth)
-        return agent_of(scripts[name], architecture)
-
+    scripts = {
+        task.task_id: scripts_of(task, world.histories[task.user_id], world.web.sites[task.goal.host], truth)
+        for task in world.tasks
+    }
     return {
         name: run_condition(
             world,
             condition,
-            lambda task, name=name: script(task, name),
+            lambda task, name=name: agent_of(scripts[task.task_id][name], architecture),
             [HtmlDriver(world.web)],
             store,
             method=name,

@@ -194,7 +194,7 @@ def true_looks(task: WebTask, level: Level, truth: Truth) -> list[MemoryStep]:
     left_out = wanted_from_history(task, level)
     return [
         MemoryStep(
-            query=f"{task.goal.domain}: {name}",
+            query=question_for(domains()[task.goal.domain], name),
             retrieved=tuple(sorted(truth.support.get((task.user_id, task.goal.domain, name), ()))[:20]),
             answer=f"{name}: {value_text(value)}",
             reason=f"The task leaves out the {name}.",

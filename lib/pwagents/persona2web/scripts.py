@@ -11,9 +11,10 @@ from pwagents.persona2web.actions import Visit
 from pwagents.persona2web.agent import Brief, Played
 from pwagents.persona2web.domains import facet_of, item_fits
 from pwagents.persona2web.history import History
-from pwagents.persona2web.judge import WEBSITE, Truth
+from pwagents.persona2web.judge import Truth
 from pwagents.persona2web.navigator import Navigator, Plan
 from pwagents.persona2web.offline_agent import true_looks, true_plan, walk
+from pwagents.persona2web.people import WEBSITE
 from pwagents.persona2web.types import Architecture, MemoryStep, Scheme, Site, WebTask
 
 SCHEME: Scheme = "pre_execution"
