@@ -34,12 +34,13 @@ CALLS = (
 
 
 @contextmanager
-def server(kind: str) -> Iterator[tuple[str, psutil.Process]]:
-    """The URL of a server in a process of its own, and the process."""
+def server(kind: str) -> Iterator[tuple[str, subprocess.Popen]]:
+    """The URL of a server in a process of its own, and the process, which then says each second how many
+    sessions are open."""
     command = [sys.executable, __file__, "--serve", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield process.stdout.readline().strip(), psutil.Process(process.pid)
+            yield process.stdout.readline().strip(), process
         finally:
             process.terminate()
 
@@ -114,9 +115,10 @@ def measure(clients: int) -> pd.DataFrame:
     for kind in ("nothing", "shop"):
         with server(kind) as (url, process):
             asyncio.run(load(url, 10))  # warms up
-            before = process.cpu_times()
+            watched = psutil.Process(process.pid)
+            before = watched.cpu_times()
             seconds, wall, mixed = asyncio.run(load(url, clients))
-            after = process.cpu_times()
+            after = watched.cpu_times()
         cpu = after.user + after.system - before.user - before.system
         p50, p99 = np.percentile(seconds, [50, 99]) * 1000
         rows[kind] = {
@@ -141,15 +143,11 @@ def measure_silence(clients: int) -> dict[str, float]:
             for number in range(clients):
                 await episode(client, tasks[number % len(tasks)], [], calls=1)
 
-    command = [sys.executable, __file__, "--serve", "shop"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            asyncio.run(begin(process.stdout.readline().strip()))
-            begun, counts = time.monotonic(), []
-            while time.monotonic() < begun + IDLE_S + 3:
-                counts.append(int(process.stdout.readline()))
-        finally:
-            process.terminate()
+    with server("shop") as (url, process):
+        asyncio.run(begin(url))
+        begun, counts = time.monotonic(), []
+        while time.monotonic() < begun + IDLE_S + 3:
+            counts.append(int(process.stdout.readline()))
     return {"open_at_most": max(counts), "open_in_the_end": counts[-1]}
 
 
