@@ -16,6 +16,7 @@ from pwagents.persona2web.meta_evaluation import agreement, judge_scripts, meta_
 from pwagents.persona2web.runs import scores_frame
 from pwagents.persona2web.scripts import SCRIPTS
 from pwagents.persona2web.transcript import tell, transcribe
+from pwagents.persona2web.types import AskStep
 
 from .worlds import make_world
 
@@ -99,6 +100,17 @@ def test_judges_see_no_ids_and_no_state_and_no_more_than_the_view(world, played,
         assert ("Asked the history" in said) <= (view == "reasoning_aware")
         assert ("because:" in said) <= (view == "reasoning_aware")
         assert ("Last page" in said) == (view != "action_wise")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_only_who_sees_reasons_is_told_what_the_user_said(world, played, view):
+    task = world.tasks[0]
+    trajectory = next(r.trajectory for r in played[SCRIPTS[0]] if r.task_id == task.task_id)
+    answered = AskStep(question="Which seat?", answer="By the window.")
+    asked = trajectory.model_copy(update={"steps": (answered, *trajectory.steps)})
+    events = {e.event_id: e for history in world.histories.values() for e in history.events}
+    said = tell(transcribe(task, asked, view, events, trajectory))
+    assert ("Asked the user: Which seat?\nTold: By the window." in said) == (view == "reasoning_aware")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 Addresses of items' pages, too, are shown without the item's id.
 
-- reasoning_aware: all that the agent asked its history, found, thought, did and saw at the end.
+- reasoning_aware: all that the agent asked its history and the user, found, thought, did and saw at the end.
 - action_wise: the actions alone, beside those of a reference route.
 - outcome: the last page and the answer.
 """
@@ -16,7 +16,7 @@ from pwagents.persona2web.agent import tell_records
 from pwagents.persona2web.domains import facet_of, value_text
 from pwagents.persona2web.judge import View, wanted_from_history
 from pwagents.persona2web.page_text import read_page
-from pwagents.persona2web.types import BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
+from pwagents.persona2web.types import AskStep, BrowsingEvent, Value, WebStep, WebTask, WebTrajectory
 
 LAST_PAGE = 6000  # characters
 _ITEM = re.compile(r"(?<=\.test/item/|\.test/book/)[\w-]+")
@@ -65,6 +65,7 @@ class Transcript:
     masked: dict[str, Wish]
     to_find: tuple[str, ...]
     looks: tuple[Look, ...] = ()
+    asked: tuple[AskStep, ...] = ()
     did: tuple[Did, ...] = ()
     last_page: str = ""
     answer: str = ""
@@ -115,7 +116,8 @@ def transcribe(
         for step in trajectory.steps
         if step.kind == "memory"
     )
-    return Transcript(**rubric, looks=looks, did=did, **end)
+    asked = tuple(step for step in trajectory.steps if step.kind == "ask")
+    return Transcript(**rubric, looks=looks, asked=asked, did=did, **end)
 
 
 def _wishes(task: WebTask, values: Mapping[str, Value]) -> dict[str, Wish]:
@@ -150,6 +152,8 @@ def tell(transcript: Transcript) -> str:
         parts.append(
             [f"Asked the history: {x.query}\nFound:\n{x.records}\nRead: {x.answer}" for x in transcript.looks]
         )
+    if transcript.asked:
+        parts.append([f"Asked the user: {x.question}\nTold: {x.answer}" for x in transcript.asked])
     if transcript.did:
         parts.append([_tell_did(i, each) for i, each in enumerate(transcript.did, 1)])
     if transcript.reference:
