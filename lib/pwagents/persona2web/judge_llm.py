@@ -21,8 +21,8 @@ Judge what was done, not how well it was told. Reply with one JSON object of the
 {example}, and nothing else."""
 
 SHOWN: dict[View, str] = {
-    "reasoning_aware": "what it asked the history and the user and was told, its reasons, its actions and where it "
-    "ended",
+    "reasoning_aware": "what it asked the history and the user, what it was told, its reasons, its actions "
+    "and where it ended",
     "action_wise": "its actions alone, and those of a valid route; a right action is one of the route's",
     "outcome": "the last page that it saw and its answer",
 }
