@@ -1,7 +1,9 @@
 """The elements of a page, read in one of two ways: by one script in Chromium, or from the HTML alone."""
 
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
+
+from lxml import html
+from lxml.html import HtmlElement
 
 # In Chromium: the body's elements with what was typed and chosen since the page was loaded.
 READ_PAGE = """() => {
@@ -22,7 +24,6 @@ READ_PAGE = """() => {
 }"""
 
 INPUTS = {"search": "searchbox", "radio": "radio", "checkbox": "checkbox", "text": "textbox"}
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
 
 @dataclass(eq=False)
@@ -75,15 +76,22 @@ def from_json(node: dict, parent: Element | None = None) -> Element:
 
 def parse_html(text: str) -> tuple[str, Element]:
     """Title and body of a page as it is when it is loaded; tags must be closed, as in our templates."""
-    parser = _Parser()
-    parser.feed(text)
-    parser.close()
-    found = {element.tag: element for element in reversed(parser.root.descendants())}
-    body = found["body"]
-    body.parent = None
+    page = html.document_fromstring(text)
+    body = _from_lxml(page.find("body"))
     for element in body.descendants():
         _set_out(element)
-    return " ".join("".join(found["title"].children).split()), body
+    return " ".join(page.findtext("head/title").split()), body
+
+
+def _from_lxml(node: HtmlElement, parent: Element | None = None) -> Element:
+    element = Element(node.tag, dict(node.attrib), parent=parent)
+    if node.text:
+        element.children.append(node.text)
+    for child in node:
+        element.children.append(_from_lxml(child, element))
+        if child.tail:
+            element.children.append(child.tail)
+    return element
 
 
 def _set_out(element: Element) -> None:
@@ -97,28 +105,3 @@ def _set_out(element: Element) -> None:
         chosen = [option for option in options if "selected" in option.attrs] or options
         for option in options:
             option.selected = option is (chosen[-1] if "selected" in chosen[0].attrs else chosen[0])
-
-
-class _Parser(HTMLParser):
-    """HTML as elements below ``root``."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.root = self.open = Element("root", {})
-
-    def handle_starttag(self, tag, attrs):
-        element = Element(tag, {name: value or "" for name, value in reversed(attrs)}, parent=self.open)
-        self.open.children.append(element)
-        if tag not in _VOID:
-            self.open = element
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag):
-        if self.open.tag == tag and self.open.parent is not None:
-            self.open = self.open.parent
-
-    def handle_data(self, data):
-        self.open.children.append(data)
