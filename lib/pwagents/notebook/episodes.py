@@ -19,6 +19,7 @@ from pwagents.data import load_benchmark
 from pwagents.data.settings import DataSettings
 from pwagents.notebook.reference import full, read_runs
 from pwagents.notebook.results import read_lines
+from pwagents.progress import progress
 
 CHUNK = 200  # episodes
 _SHORT = 160  # characters of an instruction in the index
@@ -41,7 +42,8 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
 
     folder.mkdir(parents=True, exist_ok=True)
     episodes = read_runs(output_dir)
-    for chunk in iter(lambda: list(islice(episodes, CHUNK)), []):
+    chunks = iter(lambda: list(islice(episodes, CHUNK)), [])
+    for chunk in progress(chunks, desc="episodes", unit=f" x {CHUNK}"):
         stored = []
         for run, record in chunk:
             instruction = instructions.of(record)

@@ -89,11 +89,12 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
     if not files and output_dir.name == PRESET:
         source = REFERENCE
         files = _numbers(source)
-        print(f"{output_dir} holds no figures: these are those of the committed reference, {source}")
     if not files:
         raise ValueError(
             f"{source / 'figures'} holds no figure's numbers (*.parquet); a notebook's run leaves them"
         )
+    if source != output_dir:
+        print(f"{output_dir} holds no figures: these are those of the committed reference, {source}")
     for path in progress(files, desc="figures", unit="figure"):
         frame = _read(path)
         figure = _drawn(frame)
