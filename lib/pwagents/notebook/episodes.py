@@ -41,9 +41,8 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
         return lists[name].setdefault(text, len(lists[name]))
 
     folder.mkdir(parents=True, exist_ok=True)
-    episodes = read_runs(output_dir)
-    chunks = iter(lambda: list(islice(episodes, CHUNK)), [])
-    for chunk in progress(chunks, desc="episodes", unit=f" x {CHUNK}"):
+    episodes = iter(progress(read_runs(output_dir), desc="episodes", unit="episode"))
+    for chunk in iter(lambda: list(islice(episodes, CHUNK)), []):
         stored = []
         for run, record in chunk:
             instruction = instructions.of(record)
