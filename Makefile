@@ -16,6 +16,9 @@ PYTHON ?= python3
 PORT ?= 8009
 # where `make serve` serves
 SERVE_PORT ?= 8010
+# what `make figures` writes (png, svg, pdf), and one of matplotlib's style sheets above the usual style, or a file
+FORMATS ?= png svg
+STYLE ?=
 # more options for installing torch, for instance another index
 TORCH_FLAGS ?=
 # the stamp of a finished environment; empty (READY=) for one you made yourself: it is used as it is
@@ -37,14 +40,11 @@ LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
 REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
-# `make figures` takes the notebooks of `make reproduce`, and whatever else has been run; not the tour, which plays anew
-STORED := $(patsubst $(NB)/%.ipynb,stored-%,$(filter-out $(NB)/00%,$(sort $(REPRODUCE) \
-  $(filter $(REPRODUCE_FULL),$(wildcard $(NB)/*.ipynb)))))
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test reproduce reproduce-full figures report check lint data clean help $(STORED)
+.PHONY: setup lock lab web serve test reproduce reproduce-full figures report check lint data clean help
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -56,7 +56,8 @@ reproduce: $(REPRODUCE) ## run notebooks 00 to 06 and 09, as far as they are not
 
 reproduce-full: $(REPRODUCE_FULL) ## run all notebooks
 
-figures: $(STORED) ## make tables and figures again from stored runs: no episode is played (no GPU, no key)
+figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
+	@$(run) pwagents.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
 
 report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
 	@$(run) pwagents.notebook.report $(OUT)
@@ -114,10 +115,6 @@ $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRAR
 # the others wait for it.)
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
 $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
-
-# In a folder of its own, so that it never passes for a full run.
-$(STORED): stored-%: $(READY)
-	@$(run_notebook) --stored-runs-only $*
 
 # --- environment -----------------------------------------------------------------------------------
 

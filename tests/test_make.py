@@ -17,7 +17,7 @@ stored_runs_only = False"""
 WRITE = (
     "from pathlib import Path\n"
     "folder = Path(output_dir, 'tables'); folder.mkdir(parents=True, exist_ok=True)\n"
-    "(folder / f'{name}.csv').write_text(f'{preset},{stored_runs_only}')"
+    "(folder / f'{name}.csv').write_text(f'{preset}')"
 )
 NOTEBOOK = "outputs/smoke/notebooks/01_data.ipynb"  # as a target: this notebook alone
 ERROR = "raise ValueError('no such product')"
@@ -113,8 +113,8 @@ def test_reproduce_runs_both_side_by_side_and_then_has_nothing_to_do(project):
     done = project.make("CORES=2", "reproduce", "PRESET=smoke")
     assert done.returncode == 0, done.stderr
     tables = project.root / "outputs/smoke/tables"
-    assert (tables / "01_data.csv").read_text() == "smoke,False"
-    assert (tables / "03_benchmark.csv").read_text() == "smoke,False"
+    assert (tables / "01_data.csv").read_text() == "smoke"
+    assert (tables / "03_benchmark.csv").read_text() == "smoke"
     assert re.search(r"\[01_data\] done in \d+ min", done.stdout)
     assert "outputs/smoke/notebooks/03_benchmark.ipynb" in done.stdout
     assert project.would_run() == []
@@ -147,12 +147,13 @@ def test_a_notebook_follows_those_declared_upstream(reproduced):
     assert reproduced.would_run(*makefiles) == ["01_data", "03_benchmark"]
 
 
-def test_figures_come_from_stored_runs_and_never_pass_for_a_full_run(project):
-    (project.root / "notebooks/03_benchmark.ipynb").unlink()
-    done = project.make("figures", "PRESET=smoke")
-    assert done.returncode == 0, done.stderr
-    assert (project.root / "outputs/smoke/tables/01_data.csv").read_text() == "smoke,True"
-    assert project.would_run() == ["01_data"]
+def test_figures_are_drawn_in_the_format_and_style_of_choice(project):
+    shown = project.make("--dry-run", "figures", "PRESET=smoke").stdout
+    assert shown.strip().endswith("pwagents.notebook.figures outputs/smoke --formats png svg")
+    shown = project.make(
+        "--dry-run", "figures", "PRESET=smoke", "FORMATS=pdf", "STYLE=my talk.mplstyle"
+    ).stdout
+    assert shown.endswith('--formats pdf --style "my talk.mplstyle"\n')
 
 
 def test_a_notebook_edited_while_it_runs_runs_again(project):

@@ -54,7 +54,10 @@ def test_the_tour_plays_by_itself_where_nobody_sits_at_the_keyboard():
 
 
 def test_every_table_and_figure_has_all_its_forms():
-    for kind, forms in (("tables", {".csv", ".html", ".tex"}), ("figures", {".png", ".svg", ".csv"})):
+    for kind, forms in (
+        ("tables", {".csv", ".html", ".tex"}),
+        ("figures", {".png", ".svg", ".csv", ".parquet"}),
+    ):
         files = [path for path in (FOLDER / kind).iterdir() if path.stat().st_size > 0]
         for name in {path.stem for path in files}:
             assert {path.suffix for path in files if path.stem == name} == forms, name

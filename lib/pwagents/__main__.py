@@ -62,6 +62,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     given = dict(vars(arguments))
     agent, changes = _agent(given.pop("agent")), _changes(given.pop("changes"))
+    print(f"Making the world, its search and its recommender of preset {given['preset']}", flush=True)
     print(evaluate(agent, **given, **changes))
     return 0
 
@@ -87,7 +88,8 @@ def _agent(text: str) -> Any:
     except Exception as error:
         raise SettingsError(f"agent {text}: {type(error).__name__}: {error}{_place(error)}") from None
     if not hasattr(module, name):
-        raise SettingsError(f"agent {text}: found no {name!r} in {file}")
+        own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == file.stem]
+        raise SettingsError(f"agent {text}: found no {name!r} in {file}, but {', '.join(own) or 'nothing'}")
     return getattr(module, name)
 
 

@@ -226,7 +226,7 @@ def test_an_agent_that_raises_is_one_line_with_its_place_in_the_shell(run):
     ("arguments", "message"),
     [
         (["none.py:agent"], "found no file none.py; expected FILE.py:NAME"),
-        (["my_agent.py:nobody"], "found no 'nobody' in my_agent.py"),
+        (["my_agent.py:nobody"], "found no 'nobody' in my_agent.py, but "),
         (["my_agent.py"], "agent: model 'my_agent.py'"),
         (["my_agent.py:agent", "--preset", "big"], "preset: found 'big'"),
         (["my_agent.py:agent", "--changes", "[1]"], "changes: found '[1]'; expected names and values"),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pwagents.benchmark import profile_figures
 from pwagents.benchmark.profile_figures import (
     PEOPLE,
     TENDENCIES,
@@ -15,7 +16,6 @@ from pwagents.benchmark.profile_figures import (
     plot_consistency,
     plot_item_map,
     plot_people,
-    plot_profiles,
     plot_search_gain,
     plot_tendencies,
     profile_counts,
@@ -95,14 +95,14 @@ def test_bars_of_tendencies_come_in_groups():
 
 
 def test_the_figures_of_profiles_come_with_what_they_show():
-    made = plot_profiles(people(n=10, price_sensitivity={"High": 10}, gender={"Female": 1}))
+    made = profile_figures.counted(people(n=10, price_sensitivity={"High": 10}, gender={"Female": 1}))
     assert list(made) == ["people", "tendencies"]
     (_, counts), (_, levels) = made.values()
     assert set(counts["field"]) == {"Gender"} and set(levels["field"]) == set(TENDENCIES)
 
 
 def test_there_is_no_figure_of_people_whom_nothing_is_told_of():
-    assert list(plot_profiles(people(n=10, price_sensitivity={"High": 10}))) == ["tendencies"]
+    assert list(profile_figures.counted(people(n=10, price_sensitivity={"High": 10}))) == ["tendencies"]
 
 
 def test_clusters_on_the_map_have_a_colour_and_their_size():

@@ -42,7 +42,7 @@ def finished(tmp_path):
     folder = tmp_path / "laptop"
     for kind, names in {
         "tables": ("03_x.csv", "03_x.html", "03_x.tex"),
-        "figures": ("03_x.png", "03_x.svg"),
+        "figures": ("03_x.png", "03_x.svg", "03_x.parquet"),
     }.items():
         (folder / kind).mkdir(parents=True)
         for name in names:
@@ -80,7 +80,8 @@ def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path
         str(path.relative_to(tmp_path / "reference")) for path in (tmp_path / "reference").rglob("*.*")
     )
     assert left == [
-        "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet", "tables/03_x.csv",
+        "figures/03_x.parquet", "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet",
+        "tables/03_x.csv",
         "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
     ]  # fmt: skip
     assert not any(PLACE.encode() in path.read_bytes() for path in (tmp_path / "reference").rglob("*.*"))

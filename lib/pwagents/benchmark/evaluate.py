@@ -53,6 +53,11 @@ _PLAYED = (
     "benchmark/own_agent",
 )
 _OUTPUTS = "outputs/evaluate"
+_FUNCTION = "Function: the right one, with well-formed parameters."
+_COLUMNS = {
+    "single_turn": f"{_FUNCTION} Result: result accuracy.",
+    "multi_turn": f"{_FUNCTION} Official, final: result accuracy of the best attempt, of the last.",
+}
 
 
 @dataclass(frozen=True)
@@ -241,7 +246,7 @@ def _note(study: Study, track: Track) -> str:
     return (
         f"{len(study.sample):,} test tasks, {settings.data.told}, preset {settings.preset}, seed "
         f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
-        f"oracle knows the answer.{user} Grader: {GRADER}.{small}"
+        f"oracle knows the answer.{user} {_COLUMNS[track]} Grader: {GRADER}.{small}"
     )
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pwagents.benchmark.bounds import COLUMNS, product_bounds
 from pwagents.data.synthetic import Truth, World, WorldConfig, make_world
+from pwagents.evaluation.figures import plot_intervals
 from pwagents.evaluation.statistics import paired_test
 from pwagents.schema import Task
 from pwagents.web.functions import RESULTS
@@ -116,3 +117,11 @@ def knowledge_gains(
             test = paired_test(ladder, "result_accuracy", knowing, without)
             rows.append((name, knowledge, test.difference, test.low, test.high, test.p))
     return pd.DataFrame(rows, columns=["world", "knowledge", "gain", "low", "high", "p"])
+
+
+def plot_gains(gains: pd.DataFrame):
+    """:func:`knowledge_gains` as points with intervals, beside a line at no gain."""
+    label = "gain in result accuracy, search tasks (95% interval)"
+    figure = plot_intervals(gains, "world", hue="knowledge", mean="gain", xlabel=label)
+    figure.axes[0].axvline(0, color="black", linewidth=1)
+    return figure

@@ -2,8 +2,7 @@
 interests, what profiles are worth (its Figure 5), and how ambiguous instructions are."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -45,15 +44,14 @@ def profile_counts(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -
     return counts.assign(share=counts["users"] / len(profiles))
 
 
-def plot_profiles(profiles: Mapping[str, UserProfile]) -> dict[str, tuple[Any, pd.DataFrame]]:
-    """The figures of who users are ("people") and how they shop ("tendencies"), each with what it shows.
+def counted(profiles: Mapping[str, UserProfile]) -> dict[str, tuple[Callable, pd.DataFrame]]:
+    """Who users are ("people") and how they shop ("tendencies"): what draws each figure, and its numbers.
 
     A field of "people" that says "Other" of everybody is left out; without any, so is the figure.
     """
     told = [field for field in PEOPLE if _tells(profiles, field)]
-    people, tendencies = profile_counts(profiles, told), profile_counts(profiles, TENDENCIES)
-    figures = {"people": (plot_people(people), people)} if told else {}
-    return figures | {"tendencies": (plot_tendencies(tendencies), tendencies)}
+    figures = {"people": (plot_people, profile_counts(profiles, told))} if told else {}
+    return figures | {"tendencies": (plot_tendencies, profile_counts(profiles, TENDENCIES))}
 
 
 def _tells(profiles: Mapping[str, UserProfile], field: str) -> bool:

@@ -25,7 +25,7 @@ PALETTE = ("#0072B2", "#009E73", "#D55E00", "#7570B3", "#882255", "#A6761D", "#C
 _FIXED = ("search", "recommend", "review", "SFT", "GRPO", "PPO")  # what has one colour in all figures
 COLORS = dict(zip(_FIXED, PALETTE, strict=False))
 NEUTRAL = PALETTE[-1]  # of a legend's marks whose colour means nothing
-_STYLE = (
+_STYLE: list[str | dict] = [
     "seaborn-v0_8-whitegrid",
     {
         "axes.prop_cycle": f"cycler('color', {[color.lstrip('#') for color in PALETTE]})",
@@ -42,7 +42,13 @@ _STYLE = (
         "savefig.dpi": 150,
         "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
     },
-)
+]
+# What figures can be written as, and what matplotlib is not to write of itself.
+FORMATS = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 _SHOWN_DPI = 72  # of a figure in a notebook; the saved PNG has twice as many
 _MARKERS = "osD^vP"  # a second cue beside colour
 _DASHES = ("-", "--", ":", "-.")  # a third
@@ -53,7 +59,19 @@ def use_style() -> None:
     """Set the style for all figures made from here on; the plot helpers below call it themselves."""
     import matplotlib.pyplot as plt
 
-    plt.style.use(list(_STYLE))
+    plt.style.use(_STYLE)
+
+
+def add_style(sheet: str) -> None:
+    """Put one of matplotlib's style sheets, or one's own file, above the style of all figures from here on.
+
+    Raises:
+        OSError: there is no such sheet.
+    """
+    import matplotlib.pyplot as plt
+
+    plt.style.use(sheet)
+    _STYLE.append(sheet)
 
 
 def colors_of(names: Iterable[str]) -> dict[str, str]:
@@ -76,20 +94,28 @@ def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str, s
     import matplotlib.pyplot as plt
 
     path = result_path(output_dir, "figures", name)
-    if stamp:
-        fig.supxlabel(plain(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
-    png = _rendered(fig, "png", {"Software": None})
-    with plt.rc_context({"svg.hashsalt": name}):
-        write_aside(path.with_name(f"{name}.png"), png)
-        write_aside(path.with_name(f"{name}.svg"), _rendered(fig, "svg", {"Date": None, "Creator": None}))
+    put_stamp(fig, stamp)
+    png = rendered(fig, "png", name)
+    write_aside(path.with_name(f"{name}.png"), png)
+    write_aside(path.with_name(f"{name}.svg"), rendered(fig, "svg", name))
     write_aside(path.with_name(f"{name}.csv"), csv_text(data))
     _show(png, _alternative_text(fig, name), fig.get_figwidth())
     plt.close(fig)
 
 
-def _rendered(fig, kind: str, metadata: dict) -> bytes:
+def put_stamp(fig, stamp: str) -> None:
+    """Write what made a figure in small type below it."""
+    if stamp:
+        fig.supxlabel(plain(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
+
+
+def rendered(fig, kind: str, name: str) -> bytes:
+    """A figure as a file of one of :data:`FORMATS`, the same bytes at every run."""
+    import matplotlib.pyplot as plt
+
     buffer = io.BytesIO()
-    fig.savefig(buffer, format=kind, metadata=metadata)
+    with plt.rc_context({"svg.hashsalt": name}):
+        fig.savefig(buffer, format=kind, metadata=FORMATS[kind])
     return buffer.getvalue()
 
 

@@ -129,7 +129,7 @@ def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFram
     if table is None:
         yield missing("table", "none", "a table")
     elif (graders := _graders(table)) != (wanted := _graders(expected)):
-        yield missing("grader", graders, f"{wanted}; make figures grades stored runs again")
+        yield missing("grader", graders, f"{wanted}; the notebook, run again, grades its stored runs anew")
     elif len(table) != len(expected):
         yield missing("rows", len(table), len(expected))
     else:

@@ -8,14 +8,18 @@ conversations in chunks that are loaded when they are looked at.
 import gzip
 import json
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from joblib import Parallel, cpu_count, delayed
 
 from pwagents.data import load_benchmark
 from pwagents.data.settings import DataSettings
 from pwagents.notebook.reference import full, read_runs
 from pwagents.notebook.results import read_lines
+from pwagents.progress import progress
 
 CHUNK = 200  # episodes
 _SHORT = 160  # characters of an instruction in the index
@@ -37,7 +41,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
         return lists[name].setdefault(text, len(lists[name]))
 
     folder.mkdir(parents=True, exist_ok=True)
-    episodes = read_runs(output_dir)
+    episodes = iter(progress(read_runs(output_dir), desc="episodes", unit="episode"))
     for chunk in iter(lambda: list(islice(episodes, CHUNK)), []):
         stored = []
         for run, record in chunk:
@@ -92,22 +96,19 @@ class _Instructions:
     """What the tasks asked for: records do not repeat it, but the embedded world can be made again."""
 
     def __init__(self, output_dir: Path):
-        self._of_data: dict[str, dict[str, str]] = {}
-        worlds = {}
+        self._of_data: dict[str, dict[str, str]] = {}  # hash of a benchmark -> task id -> instruction
+        worlds = []
         for row in read_lines(output_dir / "timings" / "journal.jsonl"):
             settings, data = row["settings"], row["settings"]["data"]
             if data["source"] == "synthetic" and "n_users" in data:  # not the local web
                 # Notebooks that train play in a world with further users.
                 more = settings.get("study", {}).get("training_users", 0)
                 for users in {data["n_users"], data["n_users"] + more}:
-                    worlds[json.dumps([data | {"n_users": users}, settings["seed"]])] = None
-        for world in worlds:
-            data, seed = json.loads(world)
-            try:
-                benchmark, _ = load_benchmark(_data_settings(data), seed)
-            except ValueError:  # settings of another version of the code: episodes are shown without
-                continue
-            self._of_data[benchmark.content_hash] = {t.task_id: t.instruction for t in benchmark.all_tasks()}
+                    world = (data | {"n_users": users}, settings["seed"])
+                    worlds += [world] if world not in worlds else []
+        worlds.sort(key=lambda world: -world[0]["n_users"])  # the longest work first
+        for told in in_parallel(_of_world, worlds):
+            self._of_data |= told
 
     def of(self, record: dict) -> str:
         """Of a record's task; empty where it is not known."""
@@ -115,6 +116,17 @@ class _Instructions:
         return tasks.get(record["task_id"]) or record.get("observation") or record.get("query", "")
 
 
-def _data_settings(data: dict[str, Any]) -> DataSettings:
+def _of_world(world: tuple[dict[str, Any], int]) -> dict[str, dict[str, str]]:
+    data, seed = world
     tuples = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    return DataSettings(**data | tuples)
+    try:
+        benchmark, _ = load_benchmark(DataSettings(**data | tuples), seed)
+    except ValueError:  # settings of another version of the code: episodes are shown without
+        return {}
+    return {benchmark.content_hash: {task.task_id: task.instruction for task in benchmark.all_tasks()}}
+
+
+def in_parallel(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """``function`` of each item, in their order, on all cores."""
+    jobs = max(1, min(cpu_count(), len(items)))
+    return Parallel(n_jobs=jobs)(delayed(function)(item) for item in items)

@@ -26,10 +26,10 @@ TOLD_WHOLE = (
 _PASSWORD = re.compile(r"//[^/\s\"'@\\]+@")
 
 
-def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False) -> int:
+def run(name: str, preset: str, output_dir: Path) -> int:
     """:func:`_run`, which a disk that cannot be written ends in one line, without empty files."""
     try:
-        return _run(name, preset, output_dir, stored_runs_only)
+        return _run(name, preset, output_dir)
     except OSError as error:
         partial = _partial(output_dir, name)
         if partial.is_file() and not partial.stat().st_size:
@@ -37,21 +37,17 @@ def run(name: str, preset: str, output_dir: Path, stored_runs_only: bool = False
         return _fail(name, str(error))
 
 
-def _run(name: str, preset: str, output_dir: Path, stored_runs_only: bool) -> int:
+def _run(name: str, preset: str, output_dir: Path) -> int:
     """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``; 0, or 1 when it failed.
-
-    A run from stored results alone goes to ``notebooks/from_stored_runs``: it is no full run.
 
     The notebook reads the preset's parameters by itself (:mod:`pwagents.notebook.settings`).
     """
     if not read_values(PARAMS / preset / "common.yaml").get("portable", True):
         portable.switch_off()  # before the notebook's kernel, which inherits the variables, loads numpy
-    parameters = {"preset": preset, "output_dir": str(output_dir), "stored_runs_only": stored_runs_only}
-    notebooks = output_dir / "notebooks"
-    finished = notebooks / ("from_stored_runs" if stored_runs_only else "") / f"{name}.ipynb"
+    parameters = {"preset": preset, "output_dir": str(output_dir)}
+    finished = output_dir / "notebooks" / f"{name}.ipynb"
     partial = _partial(output_dir, name)
-    finished.parent.mkdir(parents=True, exist_ok=True)
-    partial.parent.mkdir(exist_ok=True)
+    partial.parent.mkdir(parents=True, exist_ok=True)
 
     with open(partial.with_suffix(".lock"), "w") as lock:
         try:
@@ -138,7 +134,6 @@ def main() -> int:
     parser.add_argument("name", help="the notebook, for instance 01_data")
     parser.add_argument("--preset", required=True)
     parser.add_argument("--output-dir", type=_folder, required=True)
-    parser.add_argument("--stored-runs-only", action="store_true")
     try:
         return run(**vars(parser.parse_args()))
     except KeyboardInterrupt:

@@ -2,9 +2,10 @@
 
     python -m pwagents.notebook.reference outputs/laptop    # makes outputs/reference anew
 
-It holds tables (CSV and HTML), figures (PNG), executed notebooks, the journal, and all episodes as compressed
-Parquet: 190 MB of JSON lines become 4 MB. Of a record all is kept but its key, the seconds that it took, and
-what is empty or zero in its steps. Reports and notebook 00 read it like a preset's own results.
+It holds tables (CSV and HTML), figures (PNG, and the numbers from which `make figures` draws them again),
+executed notebooks, the journal, and all episodes as compressed Parquet: 190 MB of JSON lines become 4 MB. Of
+a record all is kept but its key, the seconds that it took, and what is empty or zero in its steps. Reports
+and notebook 00 read it like a preset's own results.
 """
 
 import json
@@ -21,7 +22,7 @@ from pwagents.schema import Trajectory
 
 REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
-_COPIED = {"tables": (".csv", ".html"), "figures": (".png",)}
+_COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
 _LEFT_OUT = ("key", "seconds")
 _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON

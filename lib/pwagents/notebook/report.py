@@ -12,11 +12,12 @@ import re
 import shutil
 import sys
 from base64 import b64decode
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
 
-from pwagents.notebook.episodes import write_episodes
+from pwagents.notebook.episodes import in_parallel, write_episodes
 from pwagents.notebook.execute import without_passwords
 from pwagents.notebook.reference import PRESET, REFERENCE
 from pwagents.notebook.results import Notebook, read_notebooks
@@ -86,10 +87,11 @@ def build(output_dir: Path) -> Path:
         write("episodes.html", "episodes.html", n_episodes=n_episodes)
     for notebook in notebooks:
         write(f"{notebook.name}.html", "results.html", notebook=notebook)
-        if notebook.executed:
-            body, highlighting = _executed(notebook, site / "notebooks")
-            page = f"notebooks/{notebook.name}.html"
-            write(page, "notebook.html", up="../", notebook=notebook, body=body, highlighting=highlighting)
+    executed = [notebook for notebook in notebooks if notebook.executed]
+    bodies = in_parallel(partial(_executed, folder=site / "notebooks"), executed)
+    for notebook, (body, highlighting) in zip(executed, bodies, strict=True):
+        page = f"notebooks/{notebook.name}.html"
+        write(page, "notebook.html", up="../", notebook=notebook, body=body, highlighting=highlighting)
     return site / "index.html"
 
 

@@ -31,7 +31,6 @@ class Run:
         return (
             f"python -m pwagents.notebook.execute {self.notebook} --preset {self.row['preset']} "
             f"--output-dir {settings['output_dir']}"
-            + (" --stored-runs-only" if settings.get("stored_runs_only") else "")
         )
 
     @property
@@ -85,9 +84,7 @@ class Notebook:
 
 def read_notebooks(output_dir: Path) -> list[Notebook]:
     """All notebooks that left something in ``output_dir``, by number."""
-    executed = {}
-    for folder in ("notebooks/from_stored_runs", "notebooks"):  # a full run counts more
-        executed |= {path.stem: path for path in sorted((output_dir / folder).glob("*.ipynb"))}
+    executed = {path.stem: path for path in sorted((output_dir / "notebooks").glob("*.ipynb"))}
     runs = _read_runs(output_dir)
     tables = [table for folder in ("", "timings") for table in _read_tables(output_dir / folder)]
     figures = [figure for folder in ("", "timings") for figure in _read_figures(output_dir / folder)]

@@ -4,11 +4,11 @@ settings, run = start("01_data", DataNotebook, globals())           # first cell
 with run.timed("search index"):
     ...
 run.table(frame, "statistics", title="...")                         # tables/01_statistics.csv, .html, .tex
-run.figure(figure, "ladder", data)                                  # figures/01_ladder.png, .svg, .csv
+run.figure(plot_year, "year", frame)         # figures/01_year.png, .svg, .csv; .parquet for `make figures`
 run.finish(data_hash=benchmark.content_hash)                        # last cell
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import Any
 import pandas as pd
 
 from pwagents import portable
-from pwagents.evaluation import figures, tables
+from pwagents.evaluation import tables
+from pwagents.evaluation.figures import save_figure
+from pwagents.notebook.figures import drawn, save_numbers
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
 from pwagents.settings import plain
@@ -59,16 +61,26 @@ class Run:
             data, f"{self.number}_{name}", title=title, output_dir=self.output_dir, **options
         )
 
-    def figure(self, figure: Any, name: str, data: pd.DataFrame, **made_from: str) -> None:
-        """Save a figure with the plotted data, and show it.
+    def figure(
+        self,
+        plot: Callable,
+        name: str,
+        data: pd.DataFrame,
+        *,
+        made_from: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Save a figure with the plotted numbers, from which `make figures` can draw it again, and show it.
 
         Args:
+            plot: the function that draws it from ``data`` and ``options``; see :func:`save_numbers`.
             made_from: what differs from, or adds to, what all figures of the notebook say of themselves.
         """
         name = f"{self.number}_{name}"
-        facts = {**self.made_from, **made_from}
+        facts = {**self.made_from, **(made_from or {})}
         stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in facts.items())])
-        figures.save_figure(figure, name, data, output_dir=self.output_dir, stamp=stamp)
+        numbers = save_numbers(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
+        save_figure(drawn(numbers), name, data, output_dir=self.output_dir, stamp=stamp)
 
     @property
     def wall_clock(self) -> "Run":

@@ -67,20 +67,24 @@ def evidence(history: History, task: WebTask, n: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def levels_figure(levels: pd.DataFrame):
-    """SR and share of goals reached by level, a line each agent and access; and what is plotted."""
+def level_means(levels: pd.DataFrame) -> pd.DataFrame:
+    """SR and share of goals reached by level, for each agent and access."""
     frame = told(levels[levels["memory"] == "implicit"])
     data = summarise(frame.assign(row=row_name(frame)), by=["row", "level"], metrics=["success", "reached"])
-    data["panel"] = data["metric"].map({"success": "success rate (SR)", "reached": "goal reached"})
+    return data.assign(panel=data["metric"].map({"success": "success rate (SR)", "reached": "goal reached"}))
+
+
+def plot_levels(means: pd.DataFrame):
+    """:func:`level_means`, a line each agent and access."""
     figure = plot_lines(
-        data, "level", "mean", hue="row", panel="panel", panel_size=(5.5, 4.2), xlabel="level of ambiguity"
+        means, "level", "mean", hue="row", panel="panel", panel_size=(5.5, 4.2), xlabel="level of ambiguity"
     )
     for ax in figure.axes:
         ax.set(xticks=[0, 1, 2], ylim=(-0.04, 1.04))
-    return figure, data
+    return figure
 
 
-def funnel_figure(lost: pd.DataFrame):
+def plot_funnel(lost: pd.DataFrame):
     """Where episodes of the indexed DOM are lost, a bar each agent and access."""
     import matplotlib.pyplot as plt
 
@@ -97,14 +101,19 @@ def funnel_figure(lost: pd.DataFrame):
     return fig
 
 
-def dials_figure(dialled: pd.DataFrame):
-    """P_avg, goal reached and SR by the value of each dial; and what is plotted."""
+def dial_means(dialled: pd.DataFrame) -> pd.DataFrame:
+    """P_avg, goal reached and SR by the value of each dial, and the values' places along its axis."""
     words = {"p_avg": "P_avg", "reached": "goal reached", "success": "SR"}
     data = summarise(dialled, by=["dial", "value"], metrics=list(words)).replace({"metric": words})
     data["dial"] = data["dial"].str.replace("_", " ")
     data["place"] = data.groupby("dial")["value"].rank(method="dense") - 1  # values lie unevenly
-    figure = plot_lines(data, "place", "mean", hue="metric", panel="dial", columns=2, panel_size=(5.5, 3.4))
-    for ax, (_, part) in zip(figure.axes, data.groupby("dial", sort=False), strict=True):
+    return data
+
+
+def plot_dials(means: pd.DataFrame):
+    """:func:`dial_means`, a panel each dial."""
+    figure = plot_lines(means, "place", "mean", hue="metric", panel="dial", columns=2, panel_size=(5.5, 3.4))
+    for ax, (_, part) in zip(figure.axes, means.groupby("dial", sort=False), strict=True):
         values = part["value"].unique()
         ax.set(ylim=(-0.04, 1.04), xticks=range(len(values)), xticklabels=[f"{v:g}" for v in values])
-    return figure, data
+    return figure

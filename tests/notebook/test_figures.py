@@ -1,0 +1,161 @@
+"""Figures drawn again from their numbers: the same bytes as the notebook's, or another style and format."""
+
+import shutil
+import subprocess
+import sys
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from pwagents.benchmark.describe import plot_year
+from pwagents.evaluation import figures
+from pwagents.evaluation.figures import plot_intervals
+from pwagents.notebook.figures import drawn, main, redraw, save_numbers
+from pwagents.notebook.reference import REFERENCE, make_reference
+from pwagents.notebook.results import read_notebooks
+from pwagents.notebook.run import Run
+from pwagents.orion.figures import plot_curves, plot_scaling
+
+ROWS = pd.DataFrame(
+    {
+        "method": ["random", "costs $5 or $6", "oracle"],
+        "mean": [1 / 3, 0.2, np.nan],
+        "low": [0.05, np.nan, np.nan],
+        "high": [0.4, np.nan, np.nan],
+    },
+    index=[5, 5, 7],
+)
+YEAR = pd.DataFrame(
+    {
+        "date": pd.to_datetime(["2023-01-04", "2023-05-06", "2023-05-06"]),
+        "section": ["Tea", "Lamps", "Tea"],
+        "event": ["bought", "search", "review"],
+    }
+)
+CURVES = pd.DataFrame({"run": ["GRPO"] * 9, "step": range(9), "reward": np.sqrt(np.arange(9)), "kl": np.nan})
+SCALING = ROWS.iloc[:2].assign(trajectories=[100, 400])
+
+
+@pytest.fixture(autouse=True)
+def plain_matplotlib(monkeypatch):
+    monkeypatch.setattr(figures, "_STYLE", list(figures._STYLE))
+    matplotlib.use("Agg")
+    with matplotlib.rc_context():
+        yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def drawn_once(tmp_path_factory):
+    """A preset's folder in which a notebook has drawn."""
+    folder = tmp_path_factory.mktemp("outputs") / "laptop"
+    matplotlib.use("Agg")
+    with matplotlib.rc_context():
+        run = Run("03", folder, journal=None, made_from={"preset": "laptop", "source": "synthetic"})
+        run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
+        run.figure(plot_year, "year", YEAR, made_from={"source": "amazon"})
+        run.figure(plot_curves, "curves", CURVES, window=2)
+        run.figure(plot_scaling, "scaling", SCALING, levels={"Base": np.float64(0.1), "A teacher": 0.9})
+    return folder
+
+
+@pytest.fixture
+def folder(drawn_once, tmp_path):
+    return shutil.copytree(drawn_once, tmp_path / "laptop")
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """``command(*arguments)``: what the command line returns and says in errors."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["figures", *map(str, arguments)])
+        return main(), capsys.readouterr().err
+
+    return run
+
+
+def files(folder, kind):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob(f"*.{kind}"))}
+
+
+def test_drawn_again_by_another_process_they_are_the_same_bytes(folder):
+    command = [sys.executable, "-m", "pwagents.notebook.figures", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"Drawn: {folder / 'redrawn'}"
+    for kind in ("png", "svg"):
+        made = files(folder / "figures", kind)
+        assert len(made) == 4 and files(folder / "redrawn", kind) == made
+    assert "source: amazon" in (folder / "redrawn" / "03_year.svg").read_text()
+
+
+def test_the_numbers_are_those_of_the_notebook_unrounded(folder):
+    stored = pd.read_parquet(folder / "figures" / "03_gains.parquet")
+    pd.testing.assert_frame_equal(stored, ROWS.reset_index(drop=True))
+
+
+def test_other_formats_and_styles(folder, command, tmp_path):
+    sheet = tmp_path / "talk.mplstyle"
+    sheet.write_text("font.size: 22\nsavefig.dpi: 50\n")
+    assert command(folder, "--formats", "pdf", "png", "--style", sheet) == (0, "")
+    redrawn = folder / "redrawn"
+    assert {path.suffix for path in redrawn.iterdir()} == {".pdf", ".png"}
+    assert all(
+        made.startswith(b"%PDF") and b"CreationDate" not in made for made in files(redrawn, "pdf").values()
+    )
+    small, usual = (plt.imread(place / "03_gains.png") for place in (redrawn, folder / "figures"))
+    assert small.shape[1] * 3 == usual.shape[1]
+
+
+def test_in_python_a_figure_comes_back_to_be_changed(folder):
+    figure = drawn(folder / "figures" / "03_gains.parquet")
+    assert figure.axes[0].get_xlabel() == "accuracy" and not figure.get_supxlabel()
+
+
+def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path, monkeypatch, capsys):
+    timings = folder / "timings" / "journal.jsonl"
+    timings.parent.mkdir()
+    timings.write_text(
+        '{"notebook": "03_benchmark", "status": "finished", "settings": {"output_dir": "x"}}\n'
+    )
+    (folder / "tables").mkdir()
+    make_reference(folder, tmp_path / "reference")
+    monkeypatch.setattr("pwagents.notebook.figures.REFERENCE", tmp_path / "reference")
+    fresh = tmp_path / "clone" / "laptop"
+    redraw(fresh)
+    assert files(fresh / "redrawn", "png") == files(tmp_path / "reference" / "figures", "png")
+    assert "committed reference" in capsys.readouterr().out
+    assert not read_notebooks(fresh)  # a report is still that of the reference
+    with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
+        redraw(tmp_path / "clone" / "smoke")
+
+
+def test_a_file_can_name_no_code_but_drawing_functions(folder):
+    path = folder / "figures" / "03_gains.parquet"
+    frame = pd.read_parquet(path)
+    for place in ("os:system", "pwagents.notebook.report:shutil.rmtree", "pwagents.project:write_aside", ""):
+        frame.attrs["plot"] = place
+        frame.to_parquet(path)
+        with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):
+            drawn(path)
+    with pytest.raises(ValueError, match=r"figure x is drawn by .*; expected a function plot_"):
+        save_numbers(lambda data: None, "x", ROWS, output_dir=folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and no more"])
+def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command, content):
+    (folder / "figures" / "03_gains.parquet").write_bytes(content)
+    (folder / "figures" / "03_curves.parquet").unlink()  # which would be drawn first
+    for arguments, what in (((), "03_gains.parquet"), (("--style", "loud"), "loud")):
+        status, told = command(folder, *arguments)
+        assert status == 1 and what in told and len(told.splitlines()) == 1
+
+
+def test_the_code_draws_all_committed_figures():
+    for path in (REFERENCE / "figures").glob("*.parquet"):
+        assert drawn(path).axes, path
+        plt.close("all")
