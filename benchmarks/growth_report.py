@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import save_figure, use_style
+from pwagents.evaluation.figure_files import save_figure
+from pwagents.evaluation.figures import use_style
 from pwagents.evaluation.tables import save_table
 
 # Exponents up to here pass as linear: n log n of a sort is 1.09 from 36,000 to 360,000, and data that outgrow

@@ -21,7 +21,7 @@ from pwagents.benchmark.profile_figures import (
     profile_counts,
 )
 from pwagents.data.personalwab import read_profiles
-from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.figure_files import save_figure
 from pwagents.profiles.consistency import NDCG, RECALL, TOP1, chance
 from pwagents.schema import UserProfile
 

@@ -10,7 +10,7 @@ from pwagents.benchmark.sessions import (
     plot_transitions,
     problem_counts,
 )
-from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.figure_files import save_figure
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pwagents.evaluation.figure_files import save_figure
 from pwagents.evaluation.figures import (
     COLORS,
     PALETTE,
@@ -18,7 +19,6 @@ from pwagents.evaluation.figures import (
     plot_bars,
     plot_intervals,
     plot_lines,
-    save_figure,
 )
 
 matplotlib.use("Agg")

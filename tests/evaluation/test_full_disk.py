@@ -32,7 +32,7 @@ told(lambda: save_table(frame, "t", title="T", output_dir=folder))
     "a figure": """
 import matplotlib; matplotlib.use("agg")
 import matplotlib.pyplot as plt
-from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.figure_files import save_figure
 fig, ax = plt.subplots(); ax.plot([1, 2]); fig.canvas.draw()
 told(lambda: save_figure(fig, "f", frame, output_dir=folder))
 """,

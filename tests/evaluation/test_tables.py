@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.figure_files import save_figure
 from pwagents.evaluation.tables import csv_text, interval_cells, save_table
 
 EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.skipif(
 SHOW = """
 import matplotlib.pyplot as plt
 import pandas as pd
-from pwagents.evaluation import figures, tables
+from pwagents.evaluation import figure_files, figures, tables
 
 frame = pd.DataFrame({"query": ["instruction <b>alone</b>"], "accuracy": [0.491]})
 fig, ax = plt.subplots()
 ax.plot([1, 2])
 ax.set(xlabel="steps", ylabel="reward")
-figures.save_figure(fig, "01_reward", frame, output_dir=output_dir)
+figure_files.save_figure(fig, "01_reward", frame, output_dir=output_dir)
 display(tables.banner("Preset smoke"))
 tables.save_table(frame, "01_accuracy", title="Accuracy", output_dir=output_dir)
 """

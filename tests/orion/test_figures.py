@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.figure_files import save_figure
 from pwagents.orion.figures import plot_by_ambiguity, plot_curves, plot_scaling
 
 matplotlib.use("Agg")

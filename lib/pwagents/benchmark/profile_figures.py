@@ -65,7 +65,7 @@ def plot_people(counts: pd.DataFrame):
         counts: from :func:`profile_counts`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
     """
     import matplotlib.pyplot as plt
 
@@ -91,7 +91,7 @@ def plot_tendencies(counts: pd.DataFrame):
         counts: from :func:`profile_counts`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
     """
     import matplotlib.pyplot as plt
 
@@ -119,7 +119,7 @@ def plot_item_map(frame: pd.DataFrame):
         frame: from :func:`pwagents.benchmark.profile_views.item_map`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
     """
     import matplotlib.pyplot as plt
 
@@ -147,7 +147,7 @@ def plot_search_gain(summary: pd.DataFrame):
         summary: ``method, added, mean, low, high``, of :mod:`pwagents.benchmark.search_gain`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
     """
     return plot_lines(
         summary,
@@ -168,7 +168,7 @@ def plot_consistency(summary: pd.DataFrame):
             :mod:`pwagents.profiles.consistency`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`; a dashed line is chance.
+        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`; dashed is chance.
     """
     import matplotlib.pyplot as plt
 
@@ -197,7 +197,7 @@ def plot_ambiguity(frame: pd.DataFrame):
         frame: from :func:`pwagents.tasks.ambiguity.ambiguity`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figures.save_figure`.
+        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
     """
     import matplotlib.pyplot as plt
 

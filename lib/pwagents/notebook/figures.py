@@ -20,7 +20,8 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.evaluation import figures
+from pwagents.evaluation.figure_files import FORMATS, put_stamp, rendered
+from pwagents.evaluation.figures import add_style
 from pwagents.notebook.reference import PRESET, REFERENCE
 from pwagents.progress import progress
 from pwagents.project import result_path, write_aside
@@ -38,7 +39,7 @@ def save_numbers(
         plot: the drawing function, ``plot_...`` of a module of this library; it gets the frame and
             ``options``, which JSON must be able to hold.
         data: the numbers, unrounded. Its index is dropped.
-        stamp: see :func:`pwagents.evaluation.figures.save_figure`.
+        stamp: see :func:`pwagents.evaluation.figure_files.save_figure`.
     """
     place = f"{plot.__module__}:{plot.__qualname__}"
     if not _PLOT.fullmatch(place):
@@ -98,9 +99,9 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
     for path in progress(files, desc="figures", unit="figure"):
         frame = _read(path)
         figure = _drawn(frame)
-        figures.put_stamp(figure, frame.attrs["stamp"])
+        put_stamp(figure, frame.attrs["stamp"])
         for kind in formats:
-            write_aside(target / f"{path.stem}.{kind}", figures.rendered(figure, kind, path.stem))
+            write_aside(target / f"{path.stem}.{kind}", rendered(figure, kind, path.stem))
         plt.close(figure)
     return target
 
@@ -112,12 +113,12 @@ def _numbers(output_dir: Path) -> list[Path]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Draw a preset's figures again from their numbers.")
     parser.add_argument("output_dir", type=Path, help="for instance outputs/laptop")
-    parser.add_argument("--formats", nargs="+", default=["png", "svg"], choices=sorted(figures.FORMATS))
+    parser.add_argument("--formats", nargs="+", default=["png", "svg"], choices=sorted(FORMATS))
     parser.add_argument("--style", help="a matplotlib style sheet above the usual one: its name, or a file")
     arguments = parser.parse_args()
     try:
         if arguments.style:
-            figures.add_style(arguments.style)
+            add_style(arguments.style)
         print(f"Drawn: {redraw(arguments.output_dir, arguments.formats)}")
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)

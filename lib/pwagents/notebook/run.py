@@ -18,7 +18,7 @@ import pandas as pd
 
 from pwagents import portable
 from pwagents.evaluation import tables
-from pwagents.evaluation.figures import save_figure
+from pwagents.evaluation.figure_files import save_figure
 from pwagents.notebook.figures import drawn, save_numbers
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
