@@ -1,6 +1,8 @@
 """What all tests share: no network, property tests without a clock, a small world, a random small model."""
 
+import gc
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder, model_folder
 from pwagents.lm.small import make_small_model
 from pwagents.orion.base import base_tokenizer
 from pwagents.profiles.catalogue import Catalogue
@@ -16,15 +19,59 @@ from pwagents.profiles.offline_update import OfflineUpdater
 from .llm.server import ChatServer
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+sys.modules.setdefault("rfc3987_syntax", None)  # as pwagents.notebook.execute does, to the same end
 
 # Machines that run tests are often busy: a slow example is no failure.
 settings.register_profile("pwagents", deadline=None)
 settings.load_profile("pwagents")
 
 
+# The longest first, so that no process is left alone with one of them at the end.
+LONGEST = (
+    "test_paper_preset.py",
+    "test_drivers.py",
+    "test_launch.py",
+    "test_make.py",
+    "test_base_text.py",
+    "test_play.py",
+    "test_base.py",
+    "test_train.py",
+    "test_agreement.py",
+    "test_readme.py",
+    "test_portable.py",
+    "test_transformers_serve.py",
+    "test_lab.py",
+)
+
+
 def pytest_collection_modifyitems(items):
-    """The longest file first, so that no process is left alone with it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_paper_preset.py")
+    place = {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
+def pytest_collection_finish():
+    """What was imported stays: nobody need look through it again and again for what may go."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def minilm_is_loaded_once():
+    """Embedders that read as much of a text share a model, which takes half a second to load."""
+    load, models = Embedder._load_model, {}
+
+    def load_once(embedder):
+        key = embedder.max_tokens, model_folder()
+        models[key] = models.get(key) or load(embedder)
+        return models[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Embedder, "_load_model", load_once)
+        yield
 
 
 @pytest.fixture(scope="session")

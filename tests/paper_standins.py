@@ -21,13 +21,13 @@ SIZES: dict[str, Any] = {
     "players": {"workers": 4},
     "study": {
         "training_users": 8,
-        "train_tasks": 12,
+        "train_tasks": 6,
         "memory_tokens": 128,
         "memory_lengths": [64],
         "dpo_tasks": 4,
         "candidates": 2,
         "max_call_tokens": 12,
-        "test_tasks": 6,
+        "test_tasks": 4,
         "timed_tasks": 2,
         "eval_tasks": 4,
     },
@@ -35,14 +35,14 @@ SIZES: dict[str, Any] = {
     "role_play": {"n_trajectories": 4, "scaling": [4]},
     "sft": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1, "n_gpus": 1},
     "dpo": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
-    "play": {"turn_tokens": 12},
+    "play": {"turn_tokens": 12, "episode_tokens": 150},
     "rl": {
         "max_steps": 1,
         "prompts_per_step": 2,
         "num_generations": 2,
         "per_device_train_batch_size": 2,
         "n_gpus": 1,
-        "log_tasks": 4,
+        "log_tasks": 2,
         "seeds": [0],
         "remedies": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
@@ -155,7 +155,7 @@ def save_data(folder: Path) -> Path:
     from pwagents.data.personalwab_export import write_personalwab
     from pwagents.data.synthetic import WorldConfig, make_world
 
-    config = WorldConfig(**SIZES["data"])
+    config = WorldConfig(**SIZES["data"], history=(10, 24))
     write_personalwab(make_world(config, seed=0).benchmark, folder)
     return folder
 

@@ -1,8 +1,5 @@
 """The parts of the GPU benchmark with a tiny model on a CPU: they run, and count what they say."""
 
-import subprocess
-import sys
-
 import gpu_proof
 import pytest
 import torch
@@ -30,9 +27,9 @@ WORK = Work(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_refuses_in_one_line():
-    done = subprocess.run([sys.executable, gpu_proof.__file__], capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr == "No GPU was found: this measures trainings on one.\n"
+def test_without_a_gpu_it_refuses_in_one_line(capsys):
+    assert gpu_proof.main() == 1
+    assert capsys.readouterr().err == "No GPU was found: this measures trainings on one.\n"
 
 
 @pytest.mark.parametrize("measure", [measure_sft, measure_grpo])

@@ -156,33 +156,30 @@ def test_figures_are_drawn_in_the_format_and_style_of_choice(project):
     assert shown.endswith('--formats pdf --style "my talk.mplstyle"\n')
 
 
-def test_a_notebook_edited_while_it_runs_runs_again(project):
-    edit = "import time; time.sleep(0.1); open('params/smoke/01_data.yaml', 'a').write('x: 1')"
-    write_notebook(project.root, "01_data", edit)
-    done = project.make(NOTEBOOK, "PRESET=smoke")
-    assert done.returncode == 0, done.stderr
-    assert "01_data" in project.would_run()
-
-
-@pytest.mark.parametrize(("cell", "message"), [(ERROR, "no such product"), (KILL, "kernel died")])
-def test_a_failed_notebook_leaves_no_finished_output_and_says_why(project, cell, message):
+def fail(project, cell, message):
+    """Run a notebook that fails in ``cell``: the reason is told, and what there is of it is kept."""
     write_notebook(project.root, "01_data", cell, WRITE)
     done = project.make(NOTEBOOK, "PRESET=smoke")
     assert done.returncode != 0
     assert message in done.stderr
     partial = re.search(r"as far as it came: (\S+)", done.stderr).group(1)
     assert (project.root / partial).exists()
+
+
+def test_a_notebook_whose_kernel_dies_leaves_no_finished_output_and_says_why(project):
+    fail(project, KILL, "kernel died")
     assert not (project.notebooks / "01_data.ipynb").exists()
     assert project.would_run() == ["01_data", "03_benchmark"]
 
 
-def test_a_failed_run_keeps_the_earlier_output_out_of_date(reproduced):
-    write_notebook(reproduced.root, "01_data", ERROR)
-    assert reproduced.make(NOTEBOOK, "PRESET=smoke").returncode != 0
+def test_a_failed_run_keeps_the_earlier_output_out_of_date_and_says_why(reproduced):
+    earlier = (reproduced.notebooks / "01_data.ipynb").read_bytes()
+    fail(reproduced, ERROR, "no such product")
+    assert (reproduced.notebooks / "01_data.ipynb").read_bytes() == earlier
     assert reproduced.would_run() == ["01_data"]
 
 
-def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
+def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_runs_runs_again(project):
     write_notebook(project.root, "01_data", WAIT)
     process = subprocess.Popen(
         project.command(NOTEBOOK, "PRESET=smoke"),
@@ -201,9 +198,12 @@ def test_a_killed_make_leaves_no_finished_output_and_blocks_nothing(project):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (project.notebooks / "01_data.ipynb").exists()
-    write_notebook(project.root, "01_data", WRITE)
-    assert project.make(NOTEBOOK, "PRESET=smoke").returncode == 0
+    edit = "import time; time.sleep(0.1); open('params/smoke/01_data.yaml', 'a').write('x: 1')"
+    write_notebook(project.root, "01_data", edit)
+    done = project.make(NOTEBOOK, "PRESET=smoke")  # which the killed one does not block
+    assert done.returncode == 0, done.stderr
     assert (project.notebooks / "01_data.ipynb").exists()
+    assert "01_data" in project.would_run()
 
 
 def test_a_duplicated_notebook_is_passed_over(reproduced):

@@ -21,21 +21,36 @@ def stand_ins(tmp_path_factory):
     return save_qwen(folder / "qwen"), save_data(folder / "personalwab"), folder / "outputs"
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """One kernel for all, as they import the same; each begins without the variables of the one before."""
+    from jupyter_client import AsyncKernelManager
+    from nbclient.util import run_sync
+
+    manager = AsyncKernelManager(kernel_name="python3")  # the first notebook starts it
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}.items():
+            patch.setenv(name, value)
+        yield manager
+        run_sync(manager.shutdown_kernel)(now=True)
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, stand_ins, tmp_path, monkeypatch):
+def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, stand_ins, kernel, tmp_path):
     from papermill import execute_notebook
 
-    for name, value in {"OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}.items():
-        monkeypatch.setenv(name, value)
     model, data, output = stand_ins
+    fresh = nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4)
+    fresh.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    nbformat.write(fresh, tmp_path / "fresh.ipynb")
     with ChatServer(reply=answer) as server:
         preset = preset_values(notebook, kind_of(notebook), "paper")
         executed = tmp_path / "executed.ipynb"
         execute_notebook(
-            ROOT / "notebooks" / f"{notebook}.ipynb",
+            tmp_path / "fresh.ipynb",
             executed,
             overrides(preset, model, data, server.url, output),
-            kernel_name="python3",
+            km=kernel,
             progress_bar=False,
         )
     last = [cell for cell in nbformat.read(executed, as_version=4).cells if cell.cell_type == "code"][-1]

@@ -50,8 +50,12 @@ def python(code, **variables):
 
 
 @needs_avx2
-def test_trainings_give_the_same_bits_on_an_older_cpu_and_with_two_threads():
-    here = python(WORK)
+def test_trainings_give_the_same_bits_on_an_older_cpu_and_with_two_threads(capsys):
+    if portable.shortfall():  # the process of these tests was told to use all that the CPU has
+        here = python(WORK)
+    else:
+        exec(WORK, {})
+        here = capsys.readouterr().out.splitlines()[-1]
     assert here.startswith("AVX2 1 ")
     older = {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL"}
     assert python(WORK, OMP_NUM_THREADS="2", **older) == here

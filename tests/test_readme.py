@@ -8,6 +8,7 @@ import sys
 import pytest
 import yaml
 
+from pwagents import __main__ as shell
 from pwagents.notebook.settings import load_settings
 
 from .notebook.notebooks import ROOT, kind_of, parameters_of
@@ -27,18 +28,25 @@ def test_an_example_runs(code):
     assert done.stdout.strip()
 
 
-def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path):
+def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path, monkeypatch, capsys):
     """Both leave the same table, of the same stored episodes."""
     (code,) = AGENTS
     (command,) = EVALUATIONS
     kept = str(tmp_path / "out")
     script = code.replace('preset="smoke"', f'preset="smoke", output_dir={kept!r}')
     (tmp_path / "my_agent.py").write_text(script)
-    told = []
-    for arguments in (["my_agent.py"], [*shlex.split(command)[1:], "--output-dir", kept]):
-        done = subprocess.run([sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        told.append(done.stdout.rpartition(" finished in ")[2].partition("\n")[2])  # below the time it took
+    done = subprocess.run([sys.executable, "my_agent.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    python, module, name, *arguments = shlex.split(command)
+    assert python.endswith("python") and (module, name) == ("-m", "pwagents")
+    monkeypatch.chdir(tmp_path)  # in this process, which has imported all that it needs
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", ["pwagents", *arguments, "--output-dir", kept])
+    assert shell.main() == 0
+    told = [
+        text.rpartition(" finished in ")[2].partition("\n")[2]
+        for text in (done.stdout, capsys.readouterr().out)
+    ]
     assert told[0] == told[1] and "Reference: oracle" in told[0] and "LastBrand" in told[0]
     assert len((tmp_path / "out/runs/evaluate.jsonl").read_text().splitlines()) == 20
     assert (tmp_path / "out/episodes/LastBrand_multi_turn.html").exists()

@@ -17,7 +17,7 @@ PARAMETER_FILES = sorted(
     for path in (ROOT / "params" / preset).glob("*.yaml")
 )
 
-HEAVY = ("torch", "transformers", "sentence_transformers", "jnius")
+HEAVY = ("torch", "transformers", "sentence_transformers", "jnius", "vllm")
 # Modules whose sole subject is torch.
 MAY_BE_HEAVY = {
     f"pwagents.web.{name}" for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
@@ -66,16 +66,6 @@ def test_laptop_is_complete_the_other_presets_say_what_differs(name):
             both = isinstance(values, dict) and isinstance(laptop.get(group), dict)
             laptop[group] = laptop[group] | values if both else values
     assert list(missing(load(name), laptop)) == []
-
-
-def test_notebooks_are_stripped_of_outputs():
-    paths = sorted(map(str, (ROOT / "notebooks").glob("*.ipynb")))
-    if not paths:
-        pytest.skip("there is no notebook yet")
-    keys = "metadata.papermill cell.metadata.papermill"
-    command = [sys.executable, "-m", "nbstripout", "--verify", "--keep-id", "--extra-keys", keys, *paths]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_importing_the_library_loads_nothing_heavy():

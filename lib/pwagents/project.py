@@ -61,9 +61,13 @@ def code_hash(*rooms: str) -> str:
 
 def _content(file: Path) -> bytes:
     """What of a file decides what it does."""
-    if file.suffix != ".py":
-        return file.read_bytes()
-    tree = ast.parse(file.read_bytes())
+    content = file.read_bytes()
+    return _deciding(content) if file.suffix == ".py" else content
+
+
+@cache  # a wing takes a second, and each stored run asks for it
+def _deciding(code: bytes) -> bytes:
+    tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(getattr(node, "body", None), list):
             node.body = [statement for statement in node.body if not _is_text(statement)]

@@ -199,7 +199,7 @@ def test_one_agent_serves_many_threads(setup_of, play, benchmark, scripted, call
         return calls("stop")
 
     agent = METHODS["Relevant memory"](setup_of(scripted(answer)))
-    tasks = benchmark.tasks["test"][:24]
+    tasks = benchmark.tasks["test"][:12]
     serial = [play(agent, task).trajectory for task in tasks]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda task: play(agent, task).trajectory, tasks)) == serial

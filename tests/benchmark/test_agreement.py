@@ -11,7 +11,7 @@ from pwagents.notebook.run import Run
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    data = {"source": "synthetic", "n_users": 30, "n_products": 600, "history": (10, 40)}
+    data = {"source": "synthetic", "n_users": 20, "n_products": 400, "history": (10, 20)}
     settings = BenchmarkNotebook(
         preset="smoke",
         output_dir=tmp_path_factory.mktemp("agreement"),

@@ -21,7 +21,7 @@ from pwagents.web.published_recommender import CHECKPOINT
 @pytest.fixture(scope="module")
 def world():
     """Smaller than that of the other tests here: all its behaviours are embedded."""
-    return make_world(WorldConfig(n_users=20, n_products=400, history=(10, 40)), seed=0)
+    return make_world(WorldConfig(n_users=20, n_products=400, history=(10, 18)), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def settings(tmp_path_factory):
             "source": "synthetic",
             "n_users": 20,
             "n_products": 400,
-            "history": (10, 40),
+            "history": (10, 18),
             "interests": (2, 15),
             "drift": 0.5,
             "completeness": 0.2,

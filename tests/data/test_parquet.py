@@ -125,7 +125,7 @@ def benchmarks(draw):
     return Benchmark(draw(texts), shop, behaviors, tasks, profiles, repairs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(benchmarks())
 def test_any_benchmark_comes_back_equal(benchmark):
     with TemporaryDirectory() as folder:

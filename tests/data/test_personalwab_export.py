@@ -127,7 +127,7 @@ def benchmarks(draw) -> Benchmark:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(benchmark=benchmarks(), parts=st.integers(1, 3))
 def test_any_sound_benchmark_comes_back(benchmark, parts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")

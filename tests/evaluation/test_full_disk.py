@@ -5,24 +5,23 @@ import sys
 
 import pytest
 
-# No file of this process may grow: what a full disk does, without one.
+# While it writes, no file of this process may grow: what a full disk does, without one.
 BEGIN = """
 import resource, sys
 from pathlib import Path
 import pandas as pd
 from pwagents.errors import InfrastructureError
 
-folder, frame = Path(sys.argv[1]), pd.DataFrame({"x": [1]})
-
-def fill_disk():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+frame = pd.DataFrame({"x": [1]})
 
 def told(write):
-    fill_disk()
+    free, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
     try:
         write()
     except (OSError, InfrastructureError) as error:
         print(str(error))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, most))
 """
 WRITERS = {
     "a table": """
@@ -56,14 +55,25 @@ told(journal._append)
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk_is_one_line_and_leaves_no_file(name, tmp_path):
-    folder = tmp_path / "out"
-    folder.mkdir()
-    command = [sys.executable, "-c", BEGIN + WRITERS[name], str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folders of all writers, and what each said, by its name: one process, which has imported all."""
+    root, program = tmp_path_factory.mktemp("disk"), BEGIN
+    for i, (name, writer) in enumerate(WRITERS.items()):
+        folder = root / str(i) / "out"
+        folder.mkdir(parents=True)
+        program += f"\nfolder = Path({str(folder)!r})\n{writer}\nprint({f'end of {name}'!r})\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    (line,) = done.stdout.splitlines()
+    rest, said = done.stdout, {}
+    for name in WRITERS:
+        said[name], _, rest = rest.partition(f"end of {name}\n")
+    return {name: root / str(i) / "out" for i, name in enumerate(WRITERS)}, said
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_is_one_line_and_leaves_no_file(name, written):
+    folder, (line,) = written[0][name], written[1][name].splitlines()
     assert str(folder) in line
     left = [path for path in folder.rglob("*") if path.is_file()]
     assert all(path.name == "journal.jsonl" for path in left)  # appended to by others, too: it stays

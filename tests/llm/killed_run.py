@@ -1,18 +1,11 @@
-"""A run of the runner over a model at an endpoint, killed at random moments and taken up again.
-
-``python tests/llm/killed_run.py URL FOLDER EPISODES STEPS WORKERS`` plays it once; :func:`kill_and_resume`
-starts and kills it.
-"""
+"""A run of the runner over a model at an endpoint, killed at random moments and taken up again."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import Process
 from pathlib import Path
 
 from pwagents.evaluation.runner import run_episodes
@@ -20,6 +13,9 @@ from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+
+from ..processes import begin, kill
+from .server import request_key
 
 MODEL = "gpt-4o-mini"
 
@@ -71,19 +67,18 @@ def kill_and_resume(
         before); "most_under_way" (kills x workers: calls under way at a kill are paid for, and lost).
     """
     moments, kept, stored_calls, lost = random.Random(seed), b"", {}, 0
-    for kill in range(kills):
-        process = _start(url, folder, episodes, steps, workers)
-        _wait_for_lines(folder, episodes * (kill + moments.random()) / (kills + 1), process)
+    for times in range(kills):
+        process = begin(play, url, folder, episodes, steps, workers)
+        _wait_for_lines(folder, episodes * (times + moments.random()) / (kills + 1), process)
         time.sleep(moments.random() * 0.2)
-        os.kill(process.pid, signal.SIGKILL)
-        if process.wait() != -signal.SIGKILL:
-            raise RuntimeError("the run ended before it was killed; give it more episodes")
+        kill(process)
         lost += not _whole_lines(folder).startswith(kept)
         kept = _whole_lines(folder)
         calls = counts()["calls"]
         stored_calls |= {key: calls[key] for key in _stored_keys(folder) if key not in stored_calls}
-    if _start(url, folder, episodes, steps, workers).wait() != 0:
-        raise RuntimeError("the last run failed")
+    last = begin(play, url, folder, episodes, steps, workers)
+    last.join()
+    assert last.exitcode == 0
 
     lost += not _whole_lines(folder).startswith(kept)
     records = [json.loads(line) for line in _whole_lines(folder).splitlines()]
@@ -100,29 +95,22 @@ def kill_and_resume(
     }
 
 
-def _start(url: str, folder: Path, *numbers: int) -> subprocess.Popen:
-    command = [sys.executable, __file__, url, str(folder), *map(str, numbers)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-
 def _whole_lines(folder: Path) -> bytes:
     path = folder / "runs.jsonl"
     content = path.read_bytes() if path.exists() else b""
     return content[: content.rfind(b"\n") + 1]
 
 
-def _wait_for_lines(folder: Path, count: float, process: subprocess.Popen) -> None:
+def _wait_for_lines(folder: Path, count: float, process: Process) -> None:
     deadline = time.monotonic() + 120
     while _whole_lines(folder).count(b"\n") < count:
-        if process.poll() is not None or time.monotonic() > deadline:
+        if process.exitcode is not None or time.monotonic() > deadline:
             raise RuntimeError("the run did not get so far")
         time.sleep(0.005)
 
 
 def _stored_keys(folder: Path) -> list[str]:
     """The server's keys of the requests whose replies are stored."""
-    from .server import request_key
-
     store = ResponseStore(folder / "replies.sqlite")
     store.export(folder / "replies.jsonl")
     store.close()
@@ -130,7 +118,3 @@ def _stored_keys(folder: Path) -> list[str]:
     requests = [json.loads(line)["request"] for line in lines]
     bodies = [{"model": MODEL, "messages": r["messages"], **r["sampling"]} for r in requests]
     return [request_key(body) for body in bodies]
-
-
-if __name__ == "__main__":
-    play(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -1,4 +1,4 @@
-"""A model of transformers behind a real endpoint: ``transformers serve``, in a process of its own."""
+"""Models of transformers behind a real endpoint: ``transformers serve``, in a process of its own."""
 
 import socket
 import subprocess
@@ -11,15 +11,15 @@ from pathlib import Path
 
 
 @contextmanager
-def transformers_serve(model: Path, log: Path) -> Iterator[str]:
-    """Serve the model in a folder; the base URL, once it answers. Its output goes to ``log``."""
+def transformers_serve(log: Path) -> Iterator[str]:
+    """Serve the models of folders, by their paths; the base URL, once it answers. ``log`` gets its output."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu"]
     with open(log, "wb") as output:
         server = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port), model], stdout=output, stderr=output
+            [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=output, stderr=output
         )
         try:
             _wait_until_healthy(f"http://127.0.0.1:{port}/health", server, log)

@@ -1,7 +1,6 @@
-"""A fine-tuning of a small random model, to be killed: ``python tests/lm/killed_sft.py FOLDER``."""
+"""A fine-tuning of a small random model, to be killed."""
 
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,3 @@ def train(folder: Path, **changes):
     tokenizer = make_tokenizer()
     model = make_small_model(tokenizer, 0, SIZE)
     return train_on(model, tokenizer, examples(tokenizer), replace(CONFIG, **changes), folder)
-
-
-if __name__ == "__main__":
-    train(Path(sys.argv[1]))

@@ -1,9 +1,5 @@
 """Fine-tuning by TRL: what the loss is, what is saved, and a killed training ends as an unbroken one does."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
@@ -18,6 +14,7 @@ from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 from pwagents.lm.trainer import last_checkpoint
 
+from ..processes import begin, kill
 from . import killed_sft
 
 
@@ -110,15 +107,12 @@ def test_our_loss_without_a_gpu_is_that_of_trl(tokenizer, tmp_path, size, passes
 
 
 def test_sigkill_and_resume_give_the_weights_of_an_unbroken_training(trained, tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.lm.killed_sft", str(tmp_path)], stdout=subprocess.DEVNULL
-    )
+    process = begin(killed_sft.train, tmp_path)
     deadline = time.monotonic() + 120
     while not any(tmp_path.glob("checkpoints-*/checkpoint-*/trainer_state.json")):
-        assert process.poll() is None and time.monotonic() < deadline, "the training was not caught"
+        assert process.exitcode is None and time.monotonic() < deadline, "the training was not caught"
         time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    kill(process)
     assert not (tmp_path / "model.safetensors").exists()
     log = killed_sft.train(tmp_path, save_steps=20)  # which makes it no other training
     assert not list(tmp_path.glob("checkpoints-*"))

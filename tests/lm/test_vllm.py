@@ -33,6 +33,7 @@ class Engine:
         self.asked += sampling_params
         return [self._one(*pair) for pair in zip(prompts, sampling_params, strict=True)]
 
+    @torch.inference_mode()
     def _one(self, prompt, sampling):
         ids, told = list(prompt["prompt_token_ids"]), []
         for _ in range(sampling.max_tokens):
@@ -50,14 +51,15 @@ def engine(tokenizer, monkeypatch):
     module = ModuleType("vllm")
     module.SamplingParams = SamplingParams
     monkeypatch.setitem(sys.modules, "vllm", module)
-    return Engine(make_small_model(tokenizer, seed=1).eval())
+    return Engine(make_small_model(tokenizer, seed=1, size=SIZE).eval())
 
 
+SIZE = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 GREEDY = Decoding(turn_tokens=8, shown=2).greedy
 
 
 def test_greedy_episodes_are_those_of_our_own_decoder(engine, tokenizer, benchmark, catalogue):
-    tasks = list(benchmark.tasks[SPLIT][:3])
+    tasks = list(benchmark.tasks[SPLIT][:2])
     start = make_setting(benchmark, catalogue).start
     ours = play_rollouts(engine.model, tokenizer, tasks, start, GREEDY)
     theirs = play_rollouts(engine, tokenizer, tasks, start, GREEDY)

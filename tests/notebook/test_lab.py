@@ -57,52 +57,63 @@ def executed(tmp_path_factory):
     return root / "outputs" / "notebooks"
 
 
-def serve(folder, tmp_path, theme):
-    """A JupyterLab over ``folder`` that never saw its notebooks before; its process and address."""
-    settings = tmp_path / "settings" / "@jupyterlab" / "apputils-extension"
+@pytest.fixture(scope="module")
+def lab(executed, tmp_path_factory):
+    """A JupyterLab that never saw its notebooks before: its address, and the file of its theme."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
-    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
     environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "workspaces"),
-        "JUPYTER_DATA_DIR": str(tmp_path / "data"),  # where signatures of trusted notebooks are kept
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),  # where signatures of trusted notebooks are kept
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
     }
     arguments = ["--no-browser", "--port=0", "--IdentityProvider.token=", "--allow-root", "--ip=127.0.0.1"]
-    log = open(tmp_path / "lab.log", "w+")  # noqa: SIM115 (closed with the process)
-    command = [sys.executable, "-m", "jupyterlab", *arguments, f"--ServerApp.root_dir={folder}"]
-    process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    command = [sys.executable, "-m", "jupyterlab", *arguments, f"--ServerApp.root_dir={executed}"]
+    with open(folder / "lab.log", "w+") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            yield _address(process, folder / "lab.log"), settings / "themes.jupyterlab-settings"
+        finally:
+            process.kill()  # its kernels end with it
+            process.wait()
+
+
+def _address(process, log):
     deadline = time.time() + 120
     while time.time() < deadline and process.poll() is None:
-        if found := re.search(r"http://127\.0\.0\.1:\d+/lab", (tmp_path / "lab.log").read_text()):
-            return process, found.group()
+        if found := re.search(r"http://127\.0\.0\.1:\d+/lab", log.read_text()):
+            return found.group()
         time.sleep(0.2)
-    process.kill()
-    raise AssertionError((tmp_path / "lab.log").read_text())
+    raise AssertionError(log.read_text())
 
 
-@pytest.fixture(params=["JupyterLab Light", "JupyterLab Dark"])
-def page(request, executed, tmp_path):
-    """The executed notebook, opened in one theme."""
+@pytest.fixture(scope="module")
+def browser():
     from playwright.sync_api import sync_playwright
 
     assert BROWSER, "a browser is needed in CI: install chromium-headless-shell"
-    process, address = serve(executed, tmp_path, request.param)
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1280, "height": 1600})
-            page.goto(f"{address}/tree/01_toy.ipynb")
-            page.wait_for_selector(".jp-OutputArea-output table", timeout=90_000)
-            page.wait_for_function(f"document.body.dataset.jpThemeName == {request.param!r}")
-            if folder := os.environ.get("PWAGENTS_SCREENSHOTS"):
-                page.screenshot(path=f"{folder}/{request.param}.png")
-            yield page
-            browser.close()
-    finally:
-        process.kill()  # its kernel ends with it
-        process.wait()
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened.new_context(viewport={"width": 1280, "height": 1600})
+        opened.close()
+
+
+@pytest.fixture(params=["JupyterLab Light", "JupyterLab Dark"])
+def page(request, lab, browser):
+    """The executed notebook, opened in one theme."""
+    address, theme = lab
+    theme.write_text(json.dumps({"theme": request.param}))
+    page = browser.new_page()
+    page.goto(f"{address}/workspaces/{request.param[-4:].strip()}/tree/01_toy.ipynb")
+    page.wait_for_selector(".jp-OutputArea-output table", timeout=90_000)
+    page.wait_for_function(f"document.body.dataset.jpThemeName == {request.param!r}")
+    if folder := os.environ.get("PWAGENTS_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/{request.param}.png")
+    yield page
+    page.close()
 
 
 def look(page, selector):

@@ -1,11 +1,11 @@
 """Wrong settings of every notebook: a line each, within seconds, before anything is made."""
 
-import subprocess
-import sys
 import time
 
 import nbformat
 import pytest
+from papermill import execute_notebook
+from papermill.exceptions import PapermillExecutionError
 
 from pwagents.errors import SettingsError
 from pwagents.notebook.settings import load_settings
@@ -168,12 +168,11 @@ def test_a_missing_key_is_told_first_unless_stored_replies_will_do(notebook, mon
 
 
 def test_papermill_tells_a_wrong_name_in_a_line_and_at_once(tmp_path):
-    command = [sys.executable, "-m", "papermill", "notebooks/01_data.ipynb", str(tmp_path / "out.ipynb")]
-    done = subprocess.run(
-        [*command, "-p", "preset", "smoke", "-p", "sede", "3"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode != 0
-    assert "SettingsError: 01_data: found parameter 'sede'; expected seed" in done.stderr
+    with pytest.raises(PapermillExecutionError) as told:
+        execute_notebook(
+            ROOT / "notebooks/01_data.ipynb", tmp_path / "out.ipynb", {"preset": "smoke", "sede": 3}
+        )
+    assert "SettingsError: 01_data: found parameter 'sede'; expected seed" in str(told.value)
     code = [c for c in nbformat.read(tmp_path / "out.ipynb", 4).cells if c.cell_type == "code"]
     starts = next(i for i, cell in enumerate(code) if "start(" in cell.source)
     assert not any(cell.execution_count for cell in code[starts + 1 :])

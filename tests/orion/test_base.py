@@ -2,15 +2,14 @@
 
 import json
 import math
-import signal
-import subprocess
-import sys
 import time
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 import torch
 
+from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.pretrain import HELD_OUT, Lesson
 from pwagents.lm.small import make_small_model
@@ -19,9 +18,13 @@ from pwagents.orion import base as module
 from pwagents.orion.agent import OrionAgent
 from pwagents.orion.base import LOG, base_model, base_tokenizer
 from pwagents.orion.base_text import BaseText
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.threads import one_core
 from pwagents.web.episode import BeliefState, Context
+
+from ..processes import begin, kill
 
 SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
 NEVER = 1.1  # no share is as large: the lesson ends after its last step
@@ -29,12 +32,13 @@ LESSONS = (
     Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=NEVER, most_steps=90),
     Lesson(asked=None, batch_size=4, learning_rate=4e-3, accuracy=NEVER, most_steps=7),
 )
+SHORT = (replace(LESSONS[0], most_steps=6), LESSONS[1])
 SEED = 5
 
 
-def train(root, text):
+def train(root, text, lessons=LESSONS):
     with one_core():  # on more, the last bit of a weight depends on how many
-        return base_model(root, text, SEED, LESSONS, SIZE)
+        return base_model(root, text, SEED, lessons, SIZE)
 
 
 class Stops(BaseText):
@@ -146,8 +150,9 @@ def test_the_card_tells_what_it_is_made_of(folder, text):
 
 
 def test_what_is_there_is_not_trained_again_and_what_differs_is(folder, text, updater, monkeypatch):
-    made = []
+    made, hashed = [], text.content_hash()
     monkeypatch.setattr(module, "_make", lambda folder, *_: made.append(folder))
+    monkeypatch.setattr(text, "content_hash", lambda: hashed)  # which takes a second each time
     assert train(folder.parent, text) == folder and not made
     facts = json.loads((folder / "made_from.json").read_text())
     assert (facts["seed"], facts["text"]) == (SEED, text.content_hash())
@@ -160,36 +165,25 @@ def test_what_is_there_is_not_trained_again_and_what_differs_is(folder, text, up
     assert len(others - {folder}) == len(made) == 4
 
 
-KILLED = """
-import sys
-from pathlib import Path
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
-from tests.orion.test_base import Stops, train
-
-benchmark = make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark
-text = Stops(OfflineUpdater(Catalogue(benchmark.products)), (), 0)
-text.sign = Path(sys.argv[1], "sign")
-train(Path(sys.argv[1], "models"), text)
-"""
+def train_and_stop(folder):
+    benchmark = make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark
+    text = Stops(OfflineUpdater(Catalogue(benchmark.products)), (), 0)
+    text.sign = folder / "sign"
+    train(folder / "models", text, SHORT)
 
 
-def test_a_killed_run_leaves_nothing_half_and_the_next_gives_the_same_weights(
-    folder, text, tmp_path, project_root
-):
-    killed = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], cwd=project_root)
+def test_a_killed_run_leaves_nothing_half_and_the_next_gives_the_same_weights(text, tmp_path):
+    killed = begin(train_and_stop, tmp_path)
     deadline = time.monotonic() + 300
     while not (tmp_path / "sign").exists():
-        assert killed.poll() is None and time.monotonic() < deadline
+        assert killed.exitcode is None and time.monotonic() < deadline
         time.sleep(0.1)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
+    kill(killed)
     models = tmp_path / "models"
     assert not [path for path in models.iterdir() if not path.name.startswith(".")]
 
-    again = train(models, text)
-    assert again.name == folder.name, "the killed run was of the same model"
+    whole, again = train(tmp_path / "whole", text, SHORT), train(models, text, SHORT)
     assert [path for path in models.iterdir() if path.is_dir()] == [again]
+    assert again.name == whole.name
     for name in ("model.safetensors", LOG, "tokenizer.json", "README.md"):
-        assert (again / name).read_bytes() == (folder / name).read_bytes()
+        assert (again / name).read_bytes() == (whole / name).read_bytes()

@@ -81,7 +81,7 @@ def laptop():
 @pytest.fixture(scope="module")
 def laptop_messages(laptop):
     text = make_text(OfflineUpdater(Catalogue(laptop.products)), laptop)
-    made = [text.dialogue(n) for n in range(2000)] + [text.exercise(n, n % 4) for n in range(1500)]
+    made = [text.dialogue(n) for n in range(1400)] + [text.exercise(n, n % 4) for n in range(900)]
     return [whole(message) for messages in made for message in messages[1:]]  # the first holds the rules
 
 

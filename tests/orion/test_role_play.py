@@ -1,14 +1,9 @@
 """The role-play: two sides that share nothing, exactly as many trajectories, and nothing lost at a kill."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -27,6 +22,8 @@ from pwagents.schema import Action
 from pwagents.web.environment import UserReply
 from pwagents.web.episode import Context
 
+from ..processes import begin, kill
+from . import killed_role_play
 from .world import SPLIT, make_setting, make_teacher
 
 SUCCESS = Success(review_success=0.15)
@@ -277,20 +274,18 @@ def test_a_corrupt_line_is_named(play, tmp_path, line, message):
 
 
 def test_sigkill_loses_nothing_and_the_result_is_the_same(play, setting, tmp_path):
-    program = Path(__file__).with_name("killed_role_play.py")
     store, calls = tmp_path / "played.jsonl", tmp_path / "calls"
 
     def lines():
         return store.read_bytes().count(b"\n") if store.exists() else 0
 
     for kill_after in (3, 11):
-        process = subprocess.Popen([sys.executable, program, store, calls], stdout=subprocess.DEVNULL)
+        process = begin(killed_role_play.play, store, calls)
         enough = lines() + kill_after
         while lines() < enough:
-            assert process.poll() is None
+            assert process.exitcode is None
             time.sleep(0.001)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        kill(process)
     if store.read_bytes().endswith(b"\n"):  # else a kill did fall into a write
         with open(store, "ab") as file:
             file.write(b'{"key":"0123')

@@ -2,58 +2,54 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 
-N_TASKS = 40
-PROGRAM = f"""
-import os, sys, time
 from pwagents.evaluation.runner import run_episodes
 from pwagents.persona2web.runs import WebEpisode
 from pwagents.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 
-calls = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-goal = Goal(domain="flights", host="a.test", operation="booking", stated={{}}, masked={{"seat": "window"}})
-texts = {{0: "Book", 1: "Book", 2: "Book"}}
-tasks = [WebTask(task_id=f"t{{i}}", user_id="u", now=1, texts=texts, goal=goal) for i in range({N_TASKS})]
-steps = (
-    MemoryStep(query="seat", retrieved=("e1",), answer="window"),
-    WebStep(observation="a page " * 2_000, action="click [1]"),
-)
+from ..processes import begin, kill
 
-def solve(task):
-    os.write(calls, (task.task_id + "\\n").encode())
-    time.sleep(0.005)
-    where = dict(level=2, scheme="on_demand", architecture="occam")
-    return WebTrajectory(task_id=task.task_id, steps=steps, **where)
-
-run_episodes(
-    tasks, solve, sys.argv[1], method="m", model="none", params={{}}, workers=2, record=WebEpisode
-)
-"""
+N_TASKS = 40
 
 
-def start(store, calls):
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(store), str(calls)])
+def play(store, calls):
+    """The run that is killed; ``calls`` gets a line an episode."""
+    called = os.open(calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    goal = Goal(domain="flights", host="a.test", operation="booking", stated={}, masked={"seat": "window"})
+    texts = {0: "Book", 1: "Book", 2: "Book"}
+    tasks = [WebTask(task_id=f"t{i}", user_id="u", now=1, texts=texts, goal=goal) for i in range(N_TASKS)]
+    steps = (
+        MemoryStep(query="seat", retrieved=("e1",), answer="window"),
+        WebStep(observation="a page " * 2_000, action="click [1]"),
+    )
+
+    def solve(task):
+        os.write(called, f"{task.task_id}\n".encode())
+        time.sleep(0.005)
+        where = {"level": 2, "scheme": "on_demand", "architecture": "occam"}
+        return WebTrajectory(task_id=task.task_id, steps=steps, **where)
+
+    options = {"method": "m", "model": "none", "params": {}, "workers": 2, "record": WebEpisode}
+    run_episodes(tasks, solve, store, **options)
 
 
 def test_sigkill_loses_no_episode_and_repeats_none(tmp_path):
     store, calls = tmp_path / "web.jsonl", tmp_path / "calls"
-    process = start(store, calls)
+    process = begin(play, store, calls)
     while not store.exists() or store.read_bytes().count(b"\n") < 10:
-        assert process.poll() is None
+        assert process.exitcode is None
         time.sleep(0.001)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    kill(process)
     content = store.read_bytes()
     kept = content[: content.rfind(b"\n") + 1]
     finished = {json.loads(line)["task_id"] for line in kept.splitlines()}
     before = calls.read_text().split()
     assert 10 <= len(finished) < N_TASKS
 
-    assert start(store, calls).wait(timeout=200) == 0
+    last = begin(play, store, calls)
+    last.join(timeout=200)
+    assert last.exitcode == 0
     assert store.read_bytes().startswith(kept)
     stored = [json.loads(line)["task_id"] for line in store.read_bytes().splitlines()]
     assert sorted(stored) == sorted(f"t{i}" for i in range(N_TASKS))

@@ -2,11 +2,8 @@
 
 A turn is one sampled token. In the bandit the word said decides the reward; in the second game whatever is
 said first, a cue comes back (two tokens that are not learned from), and only the answer to the cue pays.
-
-``python tests/rl/game.py grpo|ppo FOLDER`` trains on the second game, to be killed by tests.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
+from pwagents.threads import one_core
 from pwagents.web.episode import BeliefState
 
 WORDS = ["<pad>", "<end>", "begin", "go", "heads", "tails", "say", "a", "b", "c", "d", "e"]
@@ -158,11 +156,5 @@ def train(method: str, folder: Path, **changed) -> Path:
     config = CONFIGS[method](**changed)
     trainer = {"grpo": train_grpo, "ppo": train_ppo}[method]
     given = (folder / "start", make_tokenizer(), make_tasks(6), play_cue, pay_cue)
-    return trainer(*given, config, folder / "run")
-
-
-if __name__ == "__main__":
-    import torch
-
-    torch.set_num_threads(1)
-    train(sys.argv[1], Path(sys.argv[2]))
+    with one_core():
+        return trainer(*given, config, folder / "run")

@@ -1,9 +1,5 @@
 """Runs of GRPO and PPO, killed for real and taken up again."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,8 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from pwagents.rl.log import RunLog, read_rows
-from pwagents.threads import one_core
 
+from ..processes import begin, kill
 from . import game
 
 # What a step took is no part of what it did.
@@ -34,12 +30,10 @@ def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, momen
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         game.save_model(folder / "start")
-    with one_core():
-        game.train(method, whole)
+    game.train(method, whole)
     kill_at(method, killed, moment)
     assert 0 < len(read_rows(killed / "run" / "log.jsonl")) < 8
-    with one_core():
-        game.train(method, killed)
+    game.train(method, killed)
     weights = [load_file(folder / "run" / "model" / "model.safetensors") for folder in (whole, killed)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -53,13 +47,11 @@ def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, momen
 
 def kill_at(method: str, folder: Path, moment) -> None:
     """Start the run in a process of its own, and kill it once ``moment`` has come."""
-    command = [sys.executable, "-m", "tests.rl.game", method, str(folder)]
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)
+    process = begin(game.train, method, folder)
     while not moment(folder / "run"):
-        assert process.poll() is None, "the run ended before it was killed"
+        assert process.exitcode is None, "the run ended before it was killed"
         time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    kill(process)
 
 
 def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):

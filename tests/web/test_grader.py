@@ -355,7 +355,7 @@ def call_of(name, values):
     return st.tuples(st.just(name), st.builds(dict, **{PARAMETER[name]: values}))
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(
     odd_calls
     | call_of(RECOMMEND, st.lists(st.text() | scalars))
@@ -437,7 +437,7 @@ def test_a_review_is_graded_by_minilms_cosine_with_the_real_one(shop, review, re
     assert result.result_final == 1 or review.strip() != real.strip()
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.lists(st.text("abcdeé.", min_size=1, max_size=7), min_size=1, max_size=50))
 def test_a_review_of_ten_thousand_words_gets_the_same_grade_at_two_runs(shop, words):
     review = " ".join((words * 10_000)[:10_000])
@@ -482,7 +482,7 @@ def stored_and_read(trajectory):
     return Trajectory.model_validate(json.loads(json.dumps(trajectory.model_dump())))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(["single_turn", "multi_turn"]))
 def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
     """Whatever the environment was used for before."""

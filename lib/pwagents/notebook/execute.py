@@ -76,6 +76,9 @@ def _partial(output_dir: Path, name: str) -> Path:
 
 def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     """Run all cells, writing to ``partial`` on the way; what went wrong, or an empty text."""
+    # jsonschema imports it to check international addresses, of which there are none here: at its import it
+    # builds a parser, which takes three seconds.
+    sys.modules.setdefault("rfc3987_syntax", None)
     # Imported late because it takes seconds: what can be refused is refused before.
     from nbclient.exceptions import DeadKernelError
     from papermill import execute_notebook
