@@ -33,12 +33,12 @@ OPTIONS = {"method": "m", "model": "none", "params": {}}
 
 @contextmanager
 def ray_cluster():
-    """Two machines; ``lose`` takes one of them away, as if its power had failed."""
+    """Two machines; ``lose`` takes one of them away, as if its power had failed. (What is left has two cores:
+    for one, joblib works where it is.)"""
     import ray
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # of a busy machine
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, log_to_driver=False)
     yield lambda notes: cluster.remove_node(second, allow_graceful=False)
@@ -52,7 +52,7 @@ def dask_cluster():
     import dask
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster:
         dask.config.set(scheduler_address=cluster.scheduler_address)  # as DASK_SCHEDULER_ADDRESS
 
         def lose(notes):

@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from joblib import Parallel
 
 from pwagents import engine
 from pwagents.embedding import Embedder
@@ -23,10 +22,8 @@ if not PYTHON and all(map(importlib.util.find_spec, ("ray", "distributed"))):
 
 
 @pytest.fixture
-def shipping(monkeypatch):
-    """All is shipped as to a cluster, whose only process is this one."""
-    monkeypatch.setattr(engine, "_engine", "dask")
-    monkeypatch.setattr(engine, "_cluster", lambda _: (Parallel(n_jobs=1), 2))
+def shipping(ship):
+    ship()
 
 
 def flat(rounds):
