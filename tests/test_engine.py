@@ -98,6 +98,8 @@ def test_a_cluster_that_loses_a_machine_stores_each_episode_once_as_here(name, p
     command = [PYTHON, "-m", "tests.engine_program", name, str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     done = subprocess.run(command, cwd=project_root, env=env, capture_output=True, text=True, timeout=280)
+    if "The current node timed out during startup" in done.stderr:
+        pytest.skip("Ray gives itself 30 seconds to start, and this machine was too busy")
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told == {"records": True, "profiles": True, "processes": told["processes"], "here": False}
