@@ -102,13 +102,11 @@ def test_a_cluster_that_loses_a_machine_stores_each_episode_once_as_here(name, p
         pytest.skip("Ray gives itself 30 seconds to start, and this machine was too busy")
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told == {"records": True, "profiles": True, "processes": told["processes"], "here": False}
+    assert told["records"] and told["profiles"]  # as here
     assert told["processes"] > 1  # both machines played
     for file in ("alone", "chained"):
         lines = (tmp_path / name / f"{file}.jsonl").read_text().splitlines()
         assert len(lines) == len({json.loads(line)["key"] for line in lines}) == 48
     begun = [line.split()[0] for line in (tmp_path / name / "alone.txt").read_text().splitlines()]
     assert set(begun) == {f"t{i}" for i in range(48)}  # nothing lost
-    assert (
-        48 <= len(begun) <= 48 + 8
-    )  # begun twice: what the lost machine had not given back, two shares at most
+    assert 48 <= len(begun) <= 48 + 8  # begun twice: of one round, what was not given back
