@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from joblib import Parallel
 
+from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder, model_folder
 from pwagents.lm.small import make_small_model
@@ -84,6 +86,17 @@ def chat_server():
     """Start local servers: ``chat_server(faults=0.2)`` is a running :class:`ChatServer`."""
     with ExitStack() as servers:
         yield lambda **options: servers.enter_context(ChatServer(**options))
+
+
+@pytest.fixture
+def ship(monkeypatch):
+    """From ``ship()`` on all is shipped as to a cluster, whose only process is this one."""
+
+    def start():
+        monkeypatch.setattr(engine, "_engine", "dask")
+        monkeypatch.setattr(engine, "_cluster", lambda _: (Parallel(n_jobs=1), 2))
+
+    return start
 
 
 # The world of the tests of agents that train; rooms with another one have fixtures of their own.

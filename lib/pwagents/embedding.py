@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,10 @@ class Embedder:
                 self._compute(missing, show_progress)
             rows = [self._memory[key] for key in keys]
         return np.stack(rows) if rows else np.zeros((0, DIMENSION), np.float32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: with the embeddings in memory, without the file, which others do not write."""
+        return vars(self) | {"_file": None, "_model": None}
 
     def similarity(self, text: str, other: str) -> float:
         """Cosine of two texts, clipped to 0..1: PersonalWAB's result accuracy of a review.

@@ -28,7 +28,8 @@ VARIABLES = {
 CPU_INFO = Path("/proc/cpuinfo")
 
 _before: dict[str, str | None] = {}  # the variables as the user had them
-_loaded_early = [name for name in ("torch", "numpy") if name in sys.modules]
+_set_before = VARIABLES.items() <= os.environ.items()  # by the process that started this one
+_loaded_early = [name for name in ("torch", "numpy") if name in sys.modules and not _set_before]
 
 
 def set_variables() -> None:

@@ -55,6 +55,21 @@ def stored(settings, name):
     return [json.loads(line) for line in lines]
 
 
+def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
+    def played():
+        runs = [study.play(method, "multi_turn") for method in ("PUMA (prompted)", "InteRecAgent")]
+        return [
+            record.trajectory
+            for records in (*runs, *study.play_plain("leak_free").values())
+            for record in records
+        ]
+
+    here = played()
+    monkeypatch.setattr(study, "_folder", tmp_path)
+    ship()
+    assert played() == here
+
+
 def test_tasks_are_sampled_twice_and_told(study):
     assert len(study.tasks) == 30 and len(study.sample) == 6
     assert set(study.sample) < set(study.tasks)

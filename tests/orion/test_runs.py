@@ -5,6 +5,7 @@ import pytest
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.orion.references import CONTENT, INSTRUCTION, ORACLE, RANDOM, TEACHER, play_references
 from pwagents.orion.runs import OrionRuns, episodes_frame
+from pwagents.orion.train import OrionModels
 
 from .small_study import elsewhere, save_tiny_model, small_study
 
@@ -40,6 +41,22 @@ def test_one_record_a_task_and_nothing_is_played_twice(study, model, tmp_path):
     assert stored.policy("tiny", model, sampled=True) == sampled
     with pytest.raises(DataError, match=f"{len(study.test_tasks)} of {len(study.test_tasks)} missing"):
         stored.policy("another row", model)
+
+
+def test_an_engine_plays_the_same_episodes_and_policies_stay_here(study, model, tmp_path, ship):
+    def played(folder):
+        runs = OrionRuns(elsewhere(study, folder))
+        return list(map(trajectories, [*play_references(runs).values(), runs.policy("tiny", model)]))
+
+    here = played(tmp_path / "here")
+    ship()
+    assert played(tmp_path / "there") == here
+
+
+def test_trainings_beside_each_other_have_their_study(study, ship):
+    ship()
+    made = OrionModels(study).side_by_side(lambda n: [task.task_id for task in study.train_tasks[:n]], [1, 2])
+    assert made == [[task.task_id for task in study.train_tasks[:n]] for n in (1, 2)]
 
 
 def test_another_model_of_the_same_name_is_another_run(study, model, tmp_path):

@@ -62,6 +62,13 @@ def test_what_is_stored_is_not_played_again(study, monkeypatch):
     assert study.level(1).equals(first)
 
 
+def test_an_engine_plays_the_same_episodes(study, monkeypatch, tmp_path, ship):
+    monkeypatch.setattr(module, "Embedder", lambda *_, **__: Words())
+    here = study.level(2)
+    ship()
+    assert make_study(tmp_path).level(2).equals(here)
+
+
 def test_stored_runs_alone_play_nothing_and_miss_what_is_not_there(study, monkeypatch):
     monkeypatch.setattr(module, "Embedder", lambda *_, **__: Words())
     first = study.level(0)

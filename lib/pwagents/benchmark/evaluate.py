@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents import portable
+from pwagents import engine, portable
 from pwagents.agents.methods import METHODS
 from pwagents.benchmark.bounds import with_references
 from pwagents.benchmark.own_agent import KINDS, Stage, own_agent, play
@@ -143,6 +143,7 @@ def evaluate(
     settings = study_settings(preset, source, data_dir, tasks, output_dir, changes)
     if not settings.portable:
         portable.switch_off()
+    engine.use(settings.engine)
     folder = settings.output_dir
     run = Run("evaluate", folder, Journal.start("evaluate", plain(settings), folder))
     benchmark, _ = load_benchmark(settings.data, settings.seed)

@@ -23,6 +23,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -55,6 +56,7 @@ def run_episodes(
     params: Mapping[str, Any],
     workers: int = 1,
     stored_runs_only: bool = False,
+    here: bool = False,
     record: type[E] = EpisodeRecord,
 ) -> list[E]:
     """Run ``solve`` on every task that ``store`` has no finished episode of; all records in task order.
@@ -66,9 +68,11 @@ def run_episodes(
 
     Args:
         solve: task -> trajectory: plays one episode. It runs in ``workers`` threads, never in the main one,
-            so with more than one worker it must be thread-safe.
+            so with more than one worker it must be thread-safe; or on a cluster (:mod:`pwagents.engine`),
+            in processes that each have a copy of it and of all that it holds.
         params: plain JSON values; all that decides the result besides task, method and model.
         stored_runs_only: run nothing and write nothing; every episode must be in the store.
+        here: run in this process whatever the engine: ``solve`` computes several episodes at once, say.
         record: what is kept of an episode.
 
     Raises:
@@ -83,7 +87,7 @@ def run_episodes(
     def solve_alone(task: T, _: Memory) -> tuple[Any, Memory]:
         return solve(task), None
 
-    chains, options = [[task] for task in tasks], (workers, stored_runs_only, record)
+    chains, options = [[task] for task in tasks], (workers, stored_runs_only, here, record)
     return _run(tasks, chains, keys, solve_alone, None, Path(store), fields, *options)
 
 
@@ -116,7 +120,7 @@ def run_user_episodes(
         key = "a user's tasks in time order"
         for task in chain:
             key = keys[task.task_id] = episode_key(task.task_id, **fields, after=key)
-    options = (workers, stored_runs_only, EpisodeRecord)
+    options = (workers, stored_runs_only, False, EpisodeRecord)
     return _run(tasks, chains, keys, solve, {}, Path(store), fields, *options)
 
 
@@ -200,6 +204,7 @@ def _run(
     fields: Mapping[str, Any],
     workers: int,
     stored_runs_only: bool,
+    here: bool,
     kept: type[E],
 ) -> list[E]:
     """Play what is missing: chains in parallel, the tasks of a chain one after another."""
@@ -213,36 +218,38 @@ def _run(
         _require_all(records, keys, store, fields)
         return [records[keys[task.task_id]] for task in tasks]
 
-    def play(chain: Sequence[T]) -> Generator[E, E, None]:
-        """The chain's missing episodes, each played when it is asked for."""
-        memory, failed = memory_at_first, None
-        for task in chain:
-            key = keys[task.task_id]
-            record = finished.get(key)
-            if record is None:
-                record = yield _episode(task, solve, memory, failed, {"key": key, **fields}, kept)
-            if record.outcome == "infrastructure_error":
-                failed = failed or task
-            memory = record.memory
-
     with episodes.appending() as append:
         records = {record.key: record for record in episodes.read(wanted)}  # the last of a key counts
         finished = {key: r for key, r in records.items() if r.outcome != "infrastructure_error"}
         counts = Counter(record.outcome for record in finished.values())
-        unfinished = [chain for chain in chains if any(keys[t.task_id] not in finished for t in chain)]
-        bar = progress(
-            total=len(tasks),
-            initial=len(finished),
-            desc=fields["method"],
-            unit="episode",
-        )
-        with bar:
-            for record in play_chains([play(chain) for chain in unfinished], append, workers):
+        links = [[(task, key := keys[task.task_id], finished.get(key)) for task in chain] for chain in chains]
+        unfinished = [chain for chain in links if any(record is None for *_, record in chain)]
+        play = partial(_missing, solve=solve, memory=memory_at_first, fields=fields, kept=kept)
+        with progress(total=len(tasks), initial=len(finished), desc=fields["method"], unit="episode") as bar:
+            for record in play_chains(play, unfinished, append, workers, here):
                 records[record.key] = record
                 counts[record.outcome] += 1
                 bar.set_postfix({name: counts[name] for name in OUTCOMES}, refresh=False)
                 bar.update()
     return [records[keys[task.task_id]] for task in tasks]
+
+
+def _missing(
+    chain: Sequence[tuple[T, str, E | None]],
+    solve: _Solve,
+    memory: Memory,
+    fields: Mapping[str, Any],
+    kept: type[E],
+) -> Generator[E, E, None]:
+    """A chain's missing episodes, each played when it is asked for; with a task come its key and, where it
+    is finished, its record."""
+    failed = None
+    for task, key, record in chain:
+        if record is None:
+            record = yield _episode(task, solve, memory, failed, {"key": key, **fields}, kept)
+        if record.outcome == "infrastructure_error":
+            failed = failed or task
+        memory = record.memory
 
 
 def _episode(

@@ -32,6 +32,11 @@ R = TypeVar("R", bound=Keyed)
 _LINE_START = b'{"key":'
 
 
+def as_stored(record: R) -> R:
+    """The record as it is read from its line: tuples within JSON values are lists, say."""
+    return record.model_validate(json.loads(json.dumps(record.model_dump())))
+
+
 class Store(Generic[R]):
     """The records of one class in a file, which need not exist before the first is appended."""
 

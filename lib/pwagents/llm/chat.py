@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from pwagents.engine import StaysHere
 from pwagents.errors import NotEvaluableError
 from pwagents.progress import progress
 from pwagents.schema import Record, Usage
@@ -105,6 +106,9 @@ class ChatModel(ABC):
     name: str
     workers: int = 1
     batch_size: int = 1
+
+    def __reduce__(self) -> Any:
+        raise StaysHere("the store of replies and the budget of a language model are those of one process")
 
     @abstractmethod
     def reply(self, request: Request) -> Reply:

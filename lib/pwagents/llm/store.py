@@ -15,9 +15,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
+from pwagents.engine import StaysHere
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import Reply, key_of
 from pwagents.project import written_aside
@@ -52,6 +54,9 @@ class ResponseStore:
             self._set_write_ahead_log()
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute(_TABLE)
+
+    def __reduce__(self) -> Any:
+        raise StaysHere("the file of a language model's replies belongs to one machine")
 
     def get(self, key: str) -> Reply | None:
         """The reply to the request of this key; None where none is stored."""

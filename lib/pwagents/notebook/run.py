@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents import portable
+from pwagents import engine, portable
 from pwagents.evaluation import tables
 from pwagents.evaluation.figure_files import save_figure
 from pwagents.notebook.figures import drawn, save_numbers
@@ -113,6 +113,7 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
         portable.switch_off()
     elif shortfall := portable.shortfall():
         print(shortfall)
+    engine.use(settings.engine)
     journal = Journal.start(notebook, plain(settings), settings.output_dir)
     if settings.preset == "smoke":
         _display(tables.banner(SMOKE_BANNER))

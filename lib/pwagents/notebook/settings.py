@@ -17,6 +17,7 @@ import yaml
 from pydantic import NonNegativeInt, ValidationError
 
 from pwagents.data.settings import DataSettings
+from pwagents.engine import Engine
 from pwagents.errors import DataError, SettingsError
 from pwagents.llm.settings import Players
 from pwagents.project import ROOT, project_path
@@ -25,7 +26,7 @@ from pwagents.settings import meaning, settings
 PARAMS = ROOT / "params"
 COMPLETE = "laptop"  # the preset that every other one differs from
 INTERACTIVE = "outputs/interactive"  # where a notebook opened by hand leaves its results
-UNLISTED = ("portable",)  # papermill may change it, but no parameters cell lists it
+UNLISTED = ("portable", "engine")  # papermill may change them, but no parameters cell lists them
 
 
 @settings
@@ -46,6 +47,10 @@ class NotebookSettings:
 
     portable: bool = True
     """Compute with AVX2 on one thread: the same numbers on other machines; false: as the CPU likes."""
+
+    engine: Engine = "local"
+    """What runs episodes, profiles and trainings that do not depend on each other: local, this machine; ray,
+    dask: a cluster. The results are the same."""
 
     data: DataSettings
 

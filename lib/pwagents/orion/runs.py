@@ -63,7 +63,7 @@ class OrionRuns:
         # Which tasks stand beside each other decides what is sampled.
         ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]
         params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, batches.solve, LocalModel(folder).name, params, workers=1)
+        return self._run(method, batches.solve, LocalModel(folder).name, params, workers=1, here=True)
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
@@ -98,6 +98,7 @@ class OrionRuns:
         model: str,
         facts: Mapping[str, Any],
         workers: int,
+        here: bool = False,
     ) -> list[EpisodeRecord]:
         records = run_episodes(
             self.study.test_tasks,
@@ -108,6 +109,7 @@ class OrionRuns:
             params={**self.study.facts, "variant": dict(self.variant), **facts},
             workers=workers,
             stored_runs_only=self.study.settings.stored_runs_only,
+            here=here,
         )
         require_played(records)
         return records

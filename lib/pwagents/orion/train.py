@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pwagents import engine
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
@@ -43,6 +44,8 @@ from pwagents.web.episode import BeliefState
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+U = TypeVar("U")
+R = TypeVar("R")
 # Code that decides, beside data and settings, what comes out of a training.
 SFT = (*EPISODE, "lm")
 RL = (*SFT, "rl")
@@ -150,6 +153,22 @@ class OrionModels:
         decoding = {k: v for k, v in plain(study.settings.decoding).items() if k not in aside}
         facts = {"study": study.facts, "judge": judge, "decoding": decoding, "tasks": hash_of(tasks)}
         return self._cached(f"orion-{stage}", start, facts | given, config, RL, make)
+
+    def side_by_side(self, train: Callable[[U], R], units: Sequence[U]) -> list[R]:
+        """What ``train`` gives for each unit (a seed, say), in their order.
+
+        The small model's trainings go to the cluster, where the engine is one; those that take GPUs follow
+        one another, each on all GPUs of this machine (:func:`pwagents.lm.launch.launch`).
+
+        Args:
+            train: makes models with this object; it runs where they are not there yet, too.
+        """
+        settings = self.study.settings
+        here = settings.stored_runs_only or not settings.base.is_small
+        at_work = None if here else engine.remote(train)
+        if at_work is None:
+            return [train(unit) for unit in units]
+        return [made for trained in at_work(units) for made in trained]
 
     @property
     def _folder(self) -> Path:

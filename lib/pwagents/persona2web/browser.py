@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pwagents.engine import StaysHere
 from pwagents.errors import InfrastructureError
 from pwagents.persona2web import driver
 from pwagents.persona2web.driver import START, Driver
@@ -73,6 +74,9 @@ class ChromiumDriver(Driver):
         except BaseException:
             self._thread.shutdown()
             raise
+
+    def __reduce__(self) -> Any:
+        raise StaysHere("a browser runs on one machine")
 
     def __enter__(self) -> "ChromiumDriver":
         return self

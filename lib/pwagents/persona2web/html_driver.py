@@ -20,6 +20,10 @@ class HtmlDriver(Driver):
     def __init__(self, web: LocalWeb):
         self.web = web
 
+    def __reduce__(self) -> tuple:
+        """For another process: another driver, with no page open."""
+        return HtmlDriver, (self.web,)
+
     def _begin(self) -> None:
         self.page = None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any
 
 import pandas as pd
@@ -135,7 +135,7 @@ def run_condition(
     for driver in () if stored_runs_only else drivers:
         if driver.kind != condition.driver:
             raise ValueError(f"the condition's driver is {condition.driver}, but {driver.kind} is to play")
-    free: SimpleQueue[Driver] = SimpleQueue()
+    free: Queue[Driver] = Queue()
     for driver in drivers:
         free.put(driver)
     recalls = {

@@ -1,8 +1,12 @@
 """All profiles of all users."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
+import numpy as np
+
+from pwagents import engine
 from pwagents.embedding import Embedder
 from pwagents.profiles.clusters import adaptive_clusters, embed_items
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
@@ -39,7 +43,8 @@ def profile_users(
     """The global profile, interest clusters and micro-profiles of each user (Orion, section 4.1).
 
     The profiler is asked for the profiles of all users at once, so that one with a language model can have
-    many calls under way.
+    many calls under way; on a cluster (:mod:`pwagents.engine`), for those of one user after another. Items
+    are embedded here, in batches that the engine does not change.
 
     Args:
         histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
@@ -57,6 +62,33 @@ def profile_users(
         raise ValueError(f"l_c is {l_c}; a micro-profile needs at least one behaviour")
     long = [history for history in histories.values() if len(history) > alpha]
     vectors = embed_items(long, products, embedder, show_progress=True)
+    fixed = {"products": products, "profiler": profiler, "seed": seed, "alpha": alpha, "l_c": l_c}
+    build = partial(_build, **fixed, cluster=cluster)
+    at_work = engine.remote(build)
+    if at_work is None:
+        return build((histories, vectors))
+    alone = []
+    for user, history in histories.items():
+        products_of = {b.parent_asin for b in history} & vectors.keys()
+        alone.append(({user: history}, {asin: vectors[asin] for asin in sorted(products_of)}))
+    return {user: own for built in at_work(alone) for profiles in built for user, own in profiles.items()}
+
+
+def _build(
+    users: tuple[Mapping[str, History], Mapping[str, np.ndarray]],
+    products: Mapping[str, Product],
+    profiler: Profiler,
+    seed: int,
+    alpha: int,
+    l_c: int,
+    cluster: Callable[..., tuple[Cluster, ...]],
+) -> dict[str, UserProfiles]:
+    """The profiles of some users.
+
+    Args:
+        users: their histories, and the vectors of the products in those of more than ``alpha`` behaviours.
+    """
+    histories, vectors = users
     clusters = {
         user: cluster(history, products, vectors) if len(history) > alpha else ()
         for user, history in histories.items()

@@ -104,7 +104,7 @@ def run_at_once(
         method=method,
         model=stage.model,
         params=stage.params,
-        workers=1,  # the first episode computes the actions of all
+        here=True,  # the first episode computes the actions of all
         stored_runs_only=stage.stored_runs_only,
     )
 

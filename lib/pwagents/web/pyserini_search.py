@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from pwagents.engine import StaysHere
 from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 from pwagents.web.documents import Hit, content_key
@@ -99,6 +101,9 @@ class PyseriniEngine:
         if not self.index_dir.is_dir():
             _write_index(autoclass, documents, self.index_dir)
         self._searcher = autoclass("io.anserini.search.SimpleSearcher")(str(self.index_dir))
+
+    def __reduce__(self) -> Any:
+        raise StaysHere("Pyserini's Java runs in this process")
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """At most ``k`` (id, score), best first; documents without any term of the query are left out."""

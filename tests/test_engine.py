@@ -1,0 +1,112 @@
+"""Engines: what is shipped and what stays, and the same work here and on clusters that lose a machine."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pwagents import engine
+from pwagents.embedding import Embedder
+from pwagents.llm.store import ResponseStore
+
+# Of an environment with the extras ray and dask; CI makes one.
+PYTHON = os.environ.get("ENGINES_PYTHON", "")
+if not PYTHON and all(map(importlib.util.find_spec, ("ray", "distributed"))):
+    PYTHON = sys.executable
+
+
+@pytest.fixture
+def shipping(ship):
+    ship()
+
+
+def flat(rounds):
+    return [result for results in rounds for result in results]
+
+
+def test_nothing_leaves_this_process_unless_an_engine_is_named():
+    engine.use("local")
+    assert engine.remote(len) is None
+
+
+@pytest.mark.parametrize("name", ["ray", "dask"])
+def test_an_engine_that_is_not_installed_says_what_to_install(monkeypatch, name):
+    monkeypatch.setattr(engine, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match=rf"pip install -e \.\[{name}\]"):
+        engine.use(name)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 100])
+def test_results_come_in_rounds_and_in_order(shipping, n):
+    rounds = list(engine.remote(lambda unit: unit**2)(range(n)))
+    assert flat(rounds) == [i**2 for i in range(n)]
+    assert len(rounds) <= engine.ROUNDS
+
+
+def test_what_a_function_holds_is_made_again_once(shipping):
+    made = []
+    lock, squares = threading.Lock(), cache(lambda unit: unit**2)
+
+    class Held:
+        def __setstate__(self, _):
+            made.append(1)
+
+    held = Held()
+    held.value = 1
+
+    def function(unit):
+        with lock:
+            return squares(unit), held is not None
+
+    assert flat(engine.remote(function)([1, 2, 3])) == [(1, True), (4, True), (9, True)]
+
+
+def test_an_embedder_goes_with_what_it_remembers_and_writes_no_file_elsewhere(shipping, tmp_path):
+    class Random(Embedder):
+        def _load_model(self):
+            return self
+
+        def encode(self, texts, show_progress=False, **options):
+            if options:  # as the model
+                return np.random.default_rng().normal(size=(len(texts), 384))
+            return super().encode(texts, show_progress)
+
+    embedder = Random(tmp_path)
+    first = embedder.encode(["a coat"])
+    before = (tmp_path / "embeddings.sqlite").read_bytes()
+    (there,) = flat(engine.remote(lambda texts: embedder.encode(texts))([["a coat", "a shoe"]]))
+    assert (there[0] == first[0]).all()
+    assert (tmp_path / "embeddings.sqlite").read_bytes() == before
+
+
+def test_what_holds_a_language_models_replies_stays_and_says_why(shipping, tmp_path, capsys):
+    store = ResponseStore(tmp_path / "replies.sqlite")
+    assert engine.remote(lambda key: store.get(key)) is None
+    assert "belongs to one machine" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not PYTHON, reason="needs extras, pip install -e .[ray,dask], or ENGINES_PYTHON")
+@pytest.mark.parametrize("name", ["ray", "dask"])
+def test_a_cluster_that_loses_a_machine_stores_each_episode_once_as_here(name, project_root, tmp_path):
+    folders = [str(project_root), str(project_root / "lib"), os.environ.get("PYTHONPATH", "")]
+    command = [PYTHON, "-m", "tests.engine_program", name, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    done = subprocess.run(command, cwd=project_root, env=env, capture_output=True, text=True, timeout=280)
+    if "The current node timed out during startup" in done.stderr:
+        pytest.skip("Ray gives itself 30 seconds to start, and this machine was too busy")
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["records"] and told["profiles"]  # as here
+    assert told["processes"] > 1  # both machines played
+    for file in ("alone", "chained"):
+        lines = (tmp_path / name / f"{file}.jsonl").read_text().splitlines()
+        assert len(lines) == len({json.loads(line)["key"] for line in lines}) == 48
+    begun = [line.split()[0] for line in (tmp_path / name / "alone.txt").read_text().splitlines()]
+    assert set(begun) == {f"t{i}" for i in range(48)}  # nothing lost
+    assert 48 <= len(begun) <= 48 + 8  # begun twice: of one round, what was not given back
