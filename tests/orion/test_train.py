@@ -151,7 +151,18 @@ def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_
 
 # What decides nothing, or is told in a key by itself: the data by their content hash, grades by the grader's
 # version, settings by their values.
-ASIDE = ("data", "evaluation", "errors", "notebook", "portable", "progress", "project", "settings", "threads")
+ASIDE = (
+    "data",
+    "engine",
+    "evaluation",
+    "errors",
+    "notebook",
+    "portable",
+    "progress",
+    "project",
+    "settings",
+    "threads",
+)
 
 
 def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell():
