@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pwagents import engine
+from pwagents.errors import SettingsError
 from pwagents.embedding import Embedder
 from pwagents.llm.store import ResponseStore
 
@@ -38,7 +39,7 @@ def test_nothing_leaves_this_process_unless_an_engine_is_named():
 @pytest.mark.parametrize("name", ["ray", "dask"])
 def test_an_engine_that_is_not_installed_says_what_to_install(monkeypatch, name):
     monkeypatch.setattr(engine, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=rf"pip install -e \.\[{name}\]"):
+    with pytest.raises(SettingsError, match=rf"pip install -e \.\[{name}\]"):
         engine.use(name)
 
 

@@ -26,6 +26,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pwagents import portable
+from pwagents.errors import SettingsError
 
 if TYPE_CHECKING:
     from joblib import Parallel
@@ -48,12 +49,12 @@ def use(engine: Engine) -> None:
     """Let an engine run what this process asks for, from now on.
 
     Raises:
-        ValueError: it is not installed.
+        SettingsError: it is not installed.
     """
     global _engine
     package = {"dask": "distributed"}.get(engine, engine)
     if engine != "local" and find_spec(package) is None:
-        raise ValueError(f"engine {engine!r}: {package} is not installed; pip install -e .[{engine}]")
+        raise SettingsError(f"engine {engine!r}: {package} is not installed; pip install -e .[{engine}]")
     _engine = engine
 
 

@@ -150,6 +150,11 @@ def test_the_table_is_displayed_by_a_notebook(tmp_path):
     assert "<table" in table._repr_html_()
 
 
+def test_a_notebook_holds_the_page_of_a_table_once(tmp_path):
+    shown = save_table(pd.DataFrame({"a": [1]}), "t", title="A title", output_dir=tmp_path)
+    assert "A title" in shown._repr_html_() and repr(shown) == "Shown()"
+
+
 def test_interval_cells():
     summary = pd.DataFrame(
         {"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, np.nan], "high": [0.6, np.nan, 1]}

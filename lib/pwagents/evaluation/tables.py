@@ -6,7 +6,7 @@ texts and other foreign strings in a table stay text. The same frame gives the s
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from numbers import Integral, Real
 from pathlib import Path
@@ -62,7 +62,7 @@ class Shown:
     executed among them. So styles are inline, with a background of their own for the dark theme.
     """
 
-    html: str
+    html: str = field(repr=False)  # a notebook would hold it twice, the second time as its plain text
 
     def _repr_html_(self) -> str:
         return self.html

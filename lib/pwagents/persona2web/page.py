@@ -80,9 +80,10 @@ class Page:
 
     @cached_property
     def _read(self) -> tuple[Node, dict[int, Node]]:
-        for ref, element in enumerate(self.body.descendants()):
+        within = self.body.descendants()
+        for ref, element in enumerate(within):
             element.ref = ref
-        root = Node("page", self.title, self.body, children=_nodes(self.body, _labels(self.body)))
+        root = Node("page", self.title, self.body, children=_nodes(self.body, _labels(within)))
         elements: dict[int, Node] = {}
         _number(root, elements)
         return root, elements
@@ -113,10 +114,10 @@ def _is_seen(element: Element) -> bool:
     return not hidden and element.tag not in _UNSEEN
 
 
-def _labels(body: Element) -> dict[Element, str]:
-    """Controls -> the text of their labels."""
-    found, by_id = {}, {e.attrs["id"]: e for e in body.descendants() if "id" in e.attrs}
-    for label in body.descendants():
+def _labels(within: list[Element]) -> dict[Element, str]:
+    """Controls among these elements -> the text of their labels."""
+    found, by_id = {}, {e.attrs["id"]: e for e in within if "id" in e.attrs}
+    for label in within:
         if label.tag == "label":
             inside = [e for e in label.descendants() if e.tag in ("input", "select")]
             control = by_id.get(label.attrs.get("for", "")) or (inside[0] if inside else None)
