@@ -1,5 +1,8 @@
 """The rest of the embedded world's people: strangers to the benchmark, of whom only purchases are known."""
 
+from dataclasses import replace
+from functools import cache
+
 from pwagents.data.splits import chronological_split
 from pwagents.data.synthetic.people import Shopper
 from pwagents.data.synthetic.shop import make_items, make_shelves
@@ -16,6 +19,12 @@ def make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[t
     Returns:
         Stranger's id -> (milliseconds, parent_asin), oldest first.
     """
+    # What decides nothing about strangers is taken out, so that worlds that differ in it share them.
+    return dict(_make(replace(config, n_users=1, completeness=0.0), n, seed))
+
+
+@cache
+def _make(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
     items = make_items(config.n_products, seed)
     shelves = make_shelves(items)
     population = {}
