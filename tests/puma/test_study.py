@@ -54,7 +54,9 @@ def test_the_papers_way_trains_on_the_tested_users(settings):
 
 
 def test_the_shop_to_learn_in_knows_nothing_of_train_tasks(study, worlds):
-    known = set(study.learning_shop.recommender.index)
+    strangers = {asin for bought in worlds.learned.population.values() for _, asin in bought}
+    known = set(study.learning_shop.recommender.index) - strangers
+    assert strangers and max(t for own in worlds.learned.population.values() for t, _ in own) < worlds.date
     before = {
         behavior.parent_asin
         for user in {task.user_id for task in worlds.learned.tasks["train"]}
