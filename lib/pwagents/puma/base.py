@@ -25,8 +25,8 @@ _FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values()
 # Plain repetition first, of short texts and then of longer ones: so small a model does not learn to copy from
 # dialogues in which it also has to select.
 LESSONS = (
-    Lesson(asked=4, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=200),
-    Lesson(asked=8, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=200),
+    Lesson(asked=1, batch_size=32, learning_rate=4e-3, accuracy=0.95, most_steps=100),
+    Lesson(asked=4, batch_size=32, learning_rate=4e-3, accuracy=0.95, most_steps=200),
     Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=400),
 )
 
