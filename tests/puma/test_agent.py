@@ -126,6 +126,17 @@ def test_only_a_review_is_told_its_product_and_foreign_text_is_fenced(memory_of,
     assert "<data>" not in parameter_messages(search, SEARCH, ())[1]["content"]
 
 
+def test_a_search_is_told_what_recurs_in_what_was_bought(state_of, task_of):
+    search = state_of(task_of["search"])
+    mugs = [
+        {"title": f"{color} oak mug", "category": "Mugs", "price": 1.0, "store": "Otter"} for color in "ab"
+    ]
+    told = parameter_messages(search, SEARCH, mugs)[1]["content"]
+    assert "Often: oak, mug\n</data>" in told and told.endswith(search.instruction)
+    assert "Often:" not in parameter_messages(search, SEARCH, mugs[:1])[1]["content"]
+    assert "Often:" not in parameter_messages(search, RECOMMEND, mugs)[1]["content"]
+
+
 @given(st.text(max_size=40))
 def test_a_function_is_read_only_where_one_is_named(text):
     assert read_function(Reply(text=text)) in ("", *FUNCTIONS)

@@ -1,5 +1,6 @@
 """PUMA's pseudo-labels: what they say, and that none of them, nor any input, tells the target."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -136,15 +137,23 @@ def state(instruction):
     return BeliefState("U1", instruction, instruction, None, ())
 
 
-def test_a_query_is_what_the_instruction_tells_and_what_recurs_in_the_memory():
+def test_a_query_is_what_recurs_in_the_memory_and_what_the_instruction_tells():
     entries = [entry("A", "red oak mug"), entry("B", "red steel mug"), entry("C", "red oak cup")]
     entries.append(entry("D", "blue oak mug", store="Juniper"))
     asked = state("Could you find me a mug?")
-    assert offline_queries([(asked, entries)]) == ["mug red oak"]  # and not the third, kestrel
+    assert offline_queries([(asked, entries)]) == ["red oak mug"]  # and not the third, Kestrel
     strange = [entry(f"E{i}", "pan", store="Otter") for i in range(6)]
-    assert offline_queries([(asked, entries + strange)]) == ["mug pan otter"]
-    assert offline_queries([(state("Could you find me a mug?"), ())]) == ["mug"]
+    assert offline_queries([(asked, entries + strange)]) == ["pan Otter mug"]
+    assert offline_queries([(state("Mug, Kestrel if possible?"), ())]) == ["Mug Kestrel possible"]
     assert offline_queries([(state("Please?"), ())])[0]
+
+
+def test_the_words_of_a_query_stand_in_the_input_as_they_are_written(source, items):
+    examples, _ = leak_free_labels(items, source.products, offline_queries)
+    for example in examples:
+        if example.item.function == SEARCH and example.item.state.instruction != example.arguments["query"]:
+            given = re.findall(r"\w+", example.item.messages[1]["content"])
+            assert set(example.arguments["query"].split()) <= set(given)
 
 
 def test_recommendations_are_all_that_is_remembered_called_by_their_numbers(source, items):

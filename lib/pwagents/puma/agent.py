@@ -24,6 +24,7 @@ from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.catalogue import section
 from pwagents.profiles.clusters import item_text
+from pwagents.puma.telling import recurring_words
 from pwagents.schema import Action, Behavior, Product
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
@@ -39,7 +40,7 @@ them, {REVIEW} to write their review of a product."""
 PARAMETER_RULES = {
     SEARCH: f"""\
 A customer of an online shop describes a product. Call {SEARCH} once, with the query that finds it.
-Let what they bought before decide what they leave open.
+Let what they bought before decide what they leave open; words that recur there stand at its end.
 
 {FENCE_NOTE}""",
     RECOMMEND: f"""\
@@ -57,6 +58,7 @@ as they would write it themselves, in the manner of their earlier reviews.
 RECALLED = 50  # behaviours, at most, of which those are kept that fit ...
 MOST_RECOMMENDED = 10  # ... and to recommend from
 PAST = "Before:"
+OFTEN = "Often:"
 PRODUCT = "Product:"
 
 
@@ -148,17 +150,24 @@ def identify_messages(instruction: str) -> list[Message]:
 
 
 def parameter_messages(state: BeliefState, function: str, entries: Sequence[Entry]) -> list[Message]:
-    """The input of step 2: the function's rules, the instruction, the product of a review, the memory."""
-    parts = [state.instruction]
-    if function == REVIEW and (product := state.product):
-        line = _product_line(product.title, product.category, product.price, product.store)
-        parts.append(f"{PRODUCT}\n{fence(line)}")
+    """The input of step 2: the function's rules, the memory, the product of a review, the instruction.
+
+    What is asked for stands last, next to the answer: a small model copies from near by best. The memory of
+    a search ends with the words that recur in it (a departure: the paper lets the model find them).
+    """
+    parts = []
     if entries:
         lines = [entry_line(function, entry) for entry in entries]
         if function == RECOMMEND:
             lines = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
+        if function == SEARCH and (often := recurring_words(state.instruction, entries)):
+            lines.append(f"{OFTEN} {', '.join(often)}")
         told = "\n".join(lines)
         parts.append(f"{PAST}\n{fence(told)}")
+    if function == REVIEW and (product := state.product):
+        line = _product_line(product.title, product.category, product.price, product.store)
+        parts.append(f"{PRODUCT}\n{fence(line)}")
+    parts.append(state.instruction)
     return [{"role": "system", "content": PARAMETER_RULES[function]}, user("\n\n".join(parts))]
 
 

@@ -1,5 +1,6 @@
-"""PUMA's small base model: that of Orion's notebooks, which then reads exercises and dialogues in PUMA's
-format (:mod:`pwagents.puma.base_text`), with all of its weights."""
+"""PUMA's small base model: that of Orion's notebooks, with two layers below it that copy
+(:mod:`pwagents.puma.copying`), which then reads exercises and dialogues in PUMA's format
+(:mod:`pwagents.puma.base_text`), with all of its weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,20 +15,19 @@ from pwagents.lm.pretrain import Lesson, pretrain
 from pwagents.orion.base import END_OF_CALL, LOG, QUERY, base_for
 from pwagents.orion.base_text import ids_and_titles
 from pwagents.project import code_hash
-from pwagents.puma.agent import IDENTIFY_RULES, PARAMETER_RULES
+from pwagents.puma.agent import IDENTIFY_RULES, OFTEN, PARAMETER_RULES
 from pwagents.puma.base_text import PumaText
+from pwagents.puma.copying import with_copying_layers
 from pwagents.puma.settings import PumaNotebook
 from pwagents.schema import Benchmark, Product
 from pwagents.seeds import derive_seed
 from pwagents.web.functions import FUNCTION_OF
 
-_FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values())
-# Plain repetition first, of short texts and then of longer ones: so small a model does not learn to copy from
-# dialogues in which it also has to select.
+_FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values(), OFTEN)
+# Plain repetition of words first: so small a model does not learn to copy from dialogues alone.
 LESSONS = (
-    Lesson(asked=1, batch_size=32, learning_rate=4e-3, accuracy=0.95, most_steps=100),
-    Lesson(asked=4, batch_size=32, learning_rate=4e-3, accuracy=0.95, most_steps=200),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=400),
+    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=250),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=200),
 )
 
 
@@ -78,6 +78,7 @@ def read_puma_text(
 
     def make(folder: Path) -> None:
         model, tokenizer = _with_fixed_texts(base, seed)
+        model = with_copying_layers(model, seed)
         log = pretrain(model, tokenizer, PumaText(taken, seed), lessons, copied=(QUERY, END_OF_CALL))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -1,37 +1,43 @@
 """What the small base model reads in PUMA's format: exercises and dialogues that mean nothing.
 
-They teach what a general language model knows already: to repeat what a request or a list says, to notice
-what several products share, to write in the manner of earlier texts. Products, ids and requests are made up
-at random, and how many of the shared words join a query is left to chance: what to search for, recommend or
-write on a real task they do not teach.
+They teach what a general language model knows already: to repeat the telling words of what it reads, or a
+list, to write in the manner of earlier texts. Products, ids and requests are made up at random, and most
+requests are of words that nobody would say together: what can be guessed from its neighbours need not be
+copied, and copying is what is to be learned. What to search for, recommend or write on a real task they do
+not teach.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from pwagents.agents.memory import Entry
-from pwagents.data.instructions import content_words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
+from pwagents.llm.fence import fence
 from pwagents.puma.agent import (
-    MOST_RECOMMENDED,
+    OFTEN,
+    PAST,
     RECOMMEND,
     REVIEW,
     SEARCH,
     call_message,
     parameter_messages,
 )
-from pwagents.puma.labels import recurring_words
+from pwagents.puma.labels import offline_queries
+from pwagents.puma.telling import telling_words
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents.web.episode import BeliefState
 
 # How many products are remembered, the last number excluded; of reviews few, as their lines are long.
 LINES, LINES_OF_A_LIST, LINES_OF_REVIEWS = (1, 9), (1, 11), (1, 5)
-MOST_ADDED = 4  # words that join a query
+MOST_WORDS = 3  # in the name of a thing that does not exist
+SAME_KIND = 16  # dialogues in a row: of one length or nearly so, little of a batch is padding
 SHARED = 0.6  # the probability that a product of an interest has the value that the others have
 _REQUESTS = (
     "Get me {want} now.",
@@ -58,17 +64,20 @@ class PumaText:
 
     def dialogue(self, n: int) -> list[Message]:
         """A request, what is remembered, and what follows from both."""
-        made = _Dialogue(self.taken, rng(self.seed, "PUMA text", str(n)))
-        return made.pick([made.search] * 5 + [made.recommend] + [made.review] * 4)()
+        made = self._made("PUMA text", n)
+        kinds = [made.search] * 2 + [made.recommend] + [made.review] * 2
+        return kinds[n // SAME_KIND % len(kinds)]()
 
     def exercise(self, n: int, most: int) -> list[Message]:
-        """Plain repetition: of the words of a request, of the numbers of a list, of a remembered review.
+        """Plain repetition of what a request says, and of what is often bought.
 
         Args:
-            most: words, lines or reviews.
+            most: wishes in a request.
         """
-        made = _Dialogue(self.taken, rng(self.seed, "PUMA exercise", str(n)))
-        return made.pick([made.repeat_words] * 3 + [made.repeat_list, made.repeat_review])(most)
+        return self._made("PUMA exercise", n).repeat_words(most)
+
+    def _made(self, kind: str, n: int) -> "_Dialogue":
+        return _Dialogue(self.taken, rng(self.seed, kind, str(n)))
 
 
 class _Dialogue:
@@ -80,16 +89,20 @@ class _Dialogue:
         self.type = self.pick(list(self.domain.types))
 
     def search(self) -> list[Message]:
-        """The query: the telling words of the request, then some that recur in what is remembered."""
+        """The query: the words that recur in what is remembered, and the telling words of the request."""
         liked = {slot: self.pick(values) for slot, values in self.domain.values.items()}
         entries = self.entries(lambda: (self.domain, dict(self.some(liked.items(), SHARED))))
-        request = self.wish(len(self.domain.values), share=0.25)
-        added = recurring_words(request, entries)[: int(self.generator.integers(MOST_ADDED + 1))]
-        return self.messages(request, SEARCH, entries, query=" ".join([*content_words(request), *added]))
+        request = self.pick([self.wish, self.nonsense])(2)
+        (query,) = offline_queries([(self.state(request), entries)])
+        return self.messages(request, SEARCH, entries, query=query)
 
     def recommend(self) -> list[Message]:
-        """All that is remembered."""
-        return self.repeat_list(MOST_RECOMMENDED)
+        """The numbers of all lines."""
+        entries = self.entries(lambda: (self.domain, {}), LINES_OF_A_LIST)
+        entries = list({entry["parent_asin"]: entry for entry in entries}.values())
+        numbers = [str(number) for number in range(1, len(entries) + 1)]
+        request = self.request(f"things for {self.domain.scenario}")
+        return self.messages(request, RECOMMEND, entries, product_sequence=numbers)
 
     def review(self) -> list[Message]:
         """The review: in the tone and at the length of the earlier ones, on what is to be mentioned first."""
@@ -113,41 +126,36 @@ class _Dialogue:
         return self.messages(self.request(request), REVIEW, entries, product, review=text)
 
     def repeat_words(self, most: int) -> list[Message]:
-        """The telling words of a request."""
-        request = self.wish(min(most, len(self.domain.values)))
-        return self.messages(request, SEARCH, [], query=" ".join(content_words(request)))
+        """The telling words of what is often bought, and of a request."""
+        request = self.nonsense(most)
+        often = list(dict.fromkeys(self.word() for _ in range(int(self.generator.integers(0, 3)))))
+        messages = self.messages(request, SEARCH, [], query=" ".join([*often, *telling_words(request)]))
+        if often:
+            told = fence(f"{OFTEN} {', '.join(often)}")
+            messages[1] |= {"content": f"{PAST}\n{told}\n\n{request}"}
+        return messages
 
-    def repeat_list(self, most: int) -> list[Message]:
-        """The numbers of all lines."""
-        entries = self.entries(lambda: (self.domain, {}), LINES_OF_A_LIST)[:most]
-        entries = list({entry["parent_asin"]: entry for entry in entries}.values())
-        numbers = [str(number) for number in range(1, len(entries) + 1)]
-        request = self.request(f"things for {self.domain.scenario}")
-        return self.messages(request, RECOMMEND, entries, product_sequence=numbers)
+    def wish(self, most: int) -> str:
+        """A request for a thing, or for something for a situation, that names some of its values."""
+        values = {slot: self.pick(options) for slot, options in self.domain.values.items()}
+        thing = self.pick([with_article(self.type), f"things for {self.domain.scenario}"])
+        return self.wanted(thing, self.shuffled(values)[: int(self.generator.integers(most + 1))])
 
-    def repeat_review(self, most: int) -> list[Message]:
-        """The first remembered review."""
-        tone = self.pick(list(language()["tones"].values()))
-        entries = self.entries(lambda: (self.domain, {}))[: max(1, most // 3)]
-        for entry in entries:
-            mood = self.pick(["high", "low"])
-            _, values = self.product(self.domain, {}, self.type)
-            topics = self.shuffled(values)[: int(self.generator.integers(1, 4))]
-            entry |= {
-                "rating": 5.0 if mood == "high" else 2.0,
-                "text": self.opinion(tone, mood, self.type, topics),
-            }
-        product, _ = self.product(self.domain, {}, self.type)
-        return self.messages(self.request("it again"), REVIEW, entries, product, review=entries[0]["text"])
-
-    def wish(self, most: int, share: float = 0.5) -> str:
-        """A request for a thing, or for something for a situation, that names some values."""
-        named = self.some(self.shuffled(self.domain.values), share)[:most]
-        thing = self.pick(
-            [with_article(self.type), with_article(self.type), f"things for {self.domain.scenario}"]
+    def nonsense(self, most: int) -> str:
+        """A request of words that nobody would say together."""
+        thing = " ".join(self.word() for _ in range(int(self.generator.integers(1, MOST_WORDS + 1))))
+        slots = {slot: self.word() for slot in language()["wishes"]}
+        return self.wanted(
+            with_article(thing), self.shuffled(slots)[: int(self.generator.integers(most + 1))]
         )
-        wishes = ", ".join(language()["wishes"][slot].format(v=self.pick(values)) for slot, values in named)
+
+    def wanted(self, thing: str, values: list[tuple[str, str]]) -> str:
+        wishes = ", ".join(language()["wishes"][slot].format(v=value) for slot, value in values)
         return self.request(f"{thing} {wishes}".strip())
+
+    def word(self) -> str:
+        """Any word that tells something of a product."""
+        return self.pick(_words())
 
     def request(self, want: str) -> str:
         return self.pick(_REQUESTS).format(want=want)
@@ -160,8 +168,11 @@ class _Dialogue:
         product: Product | None = None,
         **arguments: Any,
     ) -> list[Message]:
-        state = BeliefState("U", request, request, product, ())
+        state = self.state(request, product)
         return [*parameter_messages(state, function, entries), call_message(function, arguments)]
+
+    def state(self, request: str, product: Product | None = None) -> BeliefState:
+        return BeliefState("U", request, request, product, ())
 
     def entries(
         self, draw: Callable[[], tuple[Domain, dict[str, str]]], lines: tuple[int, int] = LINES
@@ -202,3 +213,10 @@ class _Dialogue:
     def shuffled(self, values: dict) -> list[tuple]:
         items = list(values.items())
         return [items[i] for i in self.generator.permutation(len(items))]
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    """The telling words of the shop's types and values."""
+    names = [name for domain in domains() for name in [*domain.types, *chain(*domain.values.values())]]
+    return tuple(dict.fromkeys(word for name in names for word in telling_words(name)))

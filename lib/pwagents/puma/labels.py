@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pwagents.agents.memory import Entry
-from pwagents.agents.plain import words
-from pwagents.data.instructions import content_words
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Message, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE
@@ -37,14 +35,11 @@ from pwagents.puma.agent import (
     parameter_messages,
 )
 from pwagents.puma.settings import PumaPlayers
+from pwagents.puma.telling import recurring_words, telling_words
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Product, Task
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
-
-# A word joins a query that stands in so many remembered products, and in such a share of them.
-RECURRING, RECURRING_SHARE = 2, 0.4
-ADDED_WORDS = 2  # at most
 
 Remembered = tuple[BeliefState, Sequence[Entry]]
 QueryWriter = Callable[[Sequence[Remembered]], list[str]]
@@ -179,28 +174,13 @@ def _outcome(example: Example, products: Mapping[str, Product]) -> str:
 
 
 def offline_queries(items: Sequence[Remembered]) -> list[str]:
-    """Queries by a rule: the telling words of the instruction, and those that recur in the memory.
-
-    A word joins when it stands in title or store of :data:`RECURRING` remembered products and of
-    :data:`RECURRING_SHARE` of them, at most :data:`ADDED_WORDS` of them: the most frequent first, of equally
-    frequent ones the one bought last.
-    """
+    """Queries by a rule: the words that recur in the memory, then the telling words of the instruction; all
+    in the order in which they are read."""
     return [_offline_query(state.instruction, entries) for state, entries in items]
 
 
 def _offline_query(instruction: str, entries: Sequence[Entry]) -> str:
-    added = recurring_words(instruction, entries)[:ADDED_WORDS]
-    return " ".join([*content_words(instruction), *added]) or instruction
-
-
-def recurring_words(instruction: str, entries: Sequence[Entry]) -> list[str]:
-    """Words of remembered products that recur and that the instruction does not say, the most frequent
-    first."""
-    said = set(words(instruction))
-    told = (dict.fromkeys(words(f"{entry['title']} {entry['store'] or ''}")) for entry in entries)
-    counts = Counter(word for line in told for word in line if word not in said)
-    enough = max(RECURRING, RECURRING_SHARE * len(entries))
-    return [word for word, n in counts.most_common() if n >= enough]  # ties: as they were met
+    return " ".join([*recurring_words(instruction, entries), *telling_words(instruction)]) or instruction
 
 
 def query_writer(players: PumaPlayers, store: Path) -> QueryWriter:
