@@ -18,7 +18,6 @@ from pwagents.agents.plain import words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.llm.chat import Message
 from pwagents.llm.folder import read_tokenizer
-from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
 from pwagents.lm.load import load_model
@@ -164,9 +163,9 @@ def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[st
     Raises:
         DataError: with ``stored_runs_only``, a small model that is not there.
     """
-    if not settings.base.is_small:
-        return model_folder(settings.base.model)
     models, seed, only = settings.output_dir / "models", settings.seed, settings.stored_runs_only
+    if not settings.base.is_small:
+        return settings.base.folder(models, stored_only=only)
     shared = base_for(benchmark.products, models, seed, settings.base.steps, stored_only=only)
     return read_puma_text(shared, models, products, settings.base.dialogues, seed, stored_only=only)
 
