@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.card import write_card
 from pwagents.lm.pretrain import Lesson, pretrain
@@ -43,8 +42,6 @@ def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[st
     Raises:
         DataError: with ``stored_runs_only``, a small model that is not there.
     """
-    if not settings.base.is_small:
-        return model_folder(settings.base.model)
     models, seed, only = settings.output_dir / "models", settings.seed, settings.stored_runs_only
     steps = settings.base.steps
     shared = base_for(benchmark.products, models, seed, steps, stored_only=only)
