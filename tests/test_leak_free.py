@@ -130,6 +130,23 @@ def test_where_nobodys_past_is_anothers_future_one_recommender_serves_all():
     }
 
 
+def test_what_strangers_buy_later_is_not_known_either(benchmark):
+    times = [task.timestamp for task in benchmark.all_tasks()]
+    # Products of the world before it was marked: no user has bought them.
+    unused = [asin for asin in sorted(benchmark.products) if not times_of_markers(asin)][:40]
+    bought = tuple((min(times) + i * (max(times) - min(times)) // 40, asin) for i, asin in enumerate(unused))
+    among_strangers = replace(benchmark, population={"P1": bought[::2], "P2": bought[1::2]})
+    time_of, known = {asin: time for time, asin in bought}, set()
+    fitted = RecommendersByTime.fit(among_strangers, CONFIG, seed=0, n_dates=4)
+    for user in benchmark.behaviors:
+        start = benchmark.first_task(user)
+        index = getattr(fitted.at(start), "index", {})
+        known |= index.keys() & time_of.keys()
+        assert all(time_of.get(asin, 0) < start for asin in index)
+        assert all(time < start for time in times_of_markers(" ".join(index)))
+    assert known
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, embedder, strategy):
     """Belief state, memory and the answers of the recommender; what an agent sends is made of these."""

@@ -121,11 +121,13 @@ class Benchmark:
         behaviors: user_id -> all behaviours of the user, the tasks' own purchases included, oldest first.
         tasks: split -> tasks.
         profiles: user_id -> the profile published with the data, where there is one (``personalwab`` alone).
+        population: stranger's id -> (milliseconds, parent_asin) of what they bought, oldest first. Strangers
+            have no task; the recommender learns from them.
         repairs: what was mended while reading, as "description" -> count.
 
     Raises:
         DataError: a behaviour or task names an unknown product or user, a history is not in time
-            order, or two tasks share an id.
+            order, two tasks share an id, or a stranger is a user or bought an unknown product.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Benchmark:
     behaviors: Mapping[str, tuple[Behavior, ...]]
     tasks: Mapping[Split, tuple[Task, ...]]
     profiles: Mapping[str, UserProfile] = field(default_factory=dict)
+    population: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -155,6 +158,13 @@ class Benchmark:
             if task.task_id in seen:
                 raise DataError(*where, "task_id", "the same id twice", "unique ids")
             seen.add(task.task_id)
+        for stranger, purchases in self.population.items():
+            where = (self.name, f"stranger {stranger}")
+            if stranger in self.behaviors:
+                raise DataError(*where, "user_id", stranger, "somebody who is no user of the benchmark")
+            for _, asin in purchases:
+                if asin not in self.products:
+                    raise DataError(*where, "parent_asin", asin, "the id of a known product")
 
     def all_tasks(self) -> Iterator[Task]:
         for tasks in self.tasks.values():
@@ -195,7 +205,8 @@ class Benchmark:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 (16 hex digits) over products, behaviours, tasks and profiles, for journals and keys."""
+        """SHA-256 (16 hex digits) over products, behaviours, tasks, profiles and population, for journals and
+        keys."""
         digest = hashlib.sha256()
         groups = [
             ("products", [self.products[asin] for asin in sorted(self.products)]),
@@ -207,6 +218,7 @@ class Benchmark:
             digest.update(f"\n{name}, {len(records)}\n".encode())
             for record in records:
                 digest.update(record.model_dump_json().encode())
+        digest.update(repr(sorted(self.population.items())).encode())
         return digest.hexdigest()[:16]
 
 

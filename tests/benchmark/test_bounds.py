@@ -1,5 +1,7 @@
 """What needs no method."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -24,6 +26,12 @@ def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period
     targets = {task.task_id: task.target for task in benchmark.tasks["test"]}
     oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
     assert list(oracle["result_accuracy"]) == [float(targets[t] in bought) for t in oracle["task_id"]]
+    known = {"P1": tuple((1, asin) for asin in sorted(benchmark.products))}
+    among_strangers = replace(benchmark, population=known)
+    frame = bounds.product_bounds(among_strangers, engine, benchmark.tasks["test"], seed=0)
+    assert (
+        frame.loc[frame["method"] == "oracle", "result_accuracy"][frame["type"] == "recommend"] == 1
+    ).all()
 
 
 def test_review_bounds(world):

@@ -16,7 +16,7 @@ from pwagents.schema import Action, Usage
 from pwagents.web.recommenders_by_time import RecommendersByTime
 
 TINY = {
-    "data": {"n_users": 12, "n_products": 300},
+    "data": {"n_users": 12, "n_products": 300, "population": 0},
     "shop": {"rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
 }
 

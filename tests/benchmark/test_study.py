@@ -97,12 +97,6 @@ def test_a_published_recommender_serves_the_published_protocol_alone(study, worl
     assert study.shops.params("leak_free") == {}
 
 
-def test_the_recommender_stands_beside_its_floors(study):
-    held_out = study.shops.held_out()
-    assert list(held_out.index) == ["SASRec", "popularity", "own latest purchases", "ceiling"]
-    assert (held_out.loc["ceiling"] >= held_out.loc["popularity"]).all()
-
-
 def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
     runs = study.play_plain("leak_free")
     assert list(runs) == list(PLAIN)

@@ -44,6 +44,19 @@ def test_synthetic_world_has_its_truth_and_needs_no_files():
     assert set(truth.people) == set(benchmark.behaviors)
 
 
+def test_the_population_are_those_who_are_no_users(amazon_files):
+    folder = amazon_files.write()
+    assert not load("amazon", folder, population=5)[0].population
+    benchmark, _ = load("amazon", folder, n_users=1, population=5)
+    everybody, _ = load("amazon", folder)
+    (stranger,) = everybody.behaviors.keys() - benchmark.behaviors.keys()
+    bought = tuple((b.timestamp, b.parent_asin) for b in everybody.behaviors[stranger])
+    assert benchmark.population == {stranger: bought}
+    assert not load("amazon", folder, n_users=1)[0].population
+    few, _ = load("synthetic", population=3)
+    assert len(few.population) == 3 and few.content_hash != load("synthetic")[0].content_hash
+
+
 def test_personalwab_files(personalwab_files):
     folder = personalwab_files.write()
     benchmark, truth = load("personalwab", folder, categories=["x"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.data.synthetic import WorldConfig, make_population, make_world
 from pwagents.data.synthetic.shop import domains, make_items, shared_heads
 from pwagents.schema import TASK_TYPES
 
@@ -52,6 +52,26 @@ def test_same_seed_same_world_and_other_seed_other_world(world):
 def test_a_user_is_the_same_however_many_others_there_are(world):
     fewer = make_world(replace(SMALL, n_users=3), seed=0)
     assert fewer.benchmark.behaviors["U0002"] == world.benchmark.behaviors["U0002"]
+
+
+def test_strangers_buy_in_the_same_shop_before_anybody_has_a_task(world):
+    strangers = make_population(SMALL, 40, seed=0)
+    assert len(strangers) == 40 and not strangers.keys() & world.benchmark.behaviors.keys()
+    first_task = min(task.timestamp for task in world.benchmark.all_tasks())
+    for bought in strangers.values():
+        assert list(bought) == sorted(bought) and max(time for time, _ in bought) < first_task
+        assert {asin for _, asin in bought} <= world.benchmark.products.keys()
+    assert make_population(replace(SMALL, n_users=1), 2, seed=0) == dict(list(strangers.items())[:2])
+    assert make_population(SMALL, 2, seed=1) != dict(list(strangers.items())[:2])
+
+
+def test_strangers_have_interests_and_buy_again_as_users_do(world):
+    domain = {asin: item.domain.name for asin, item in world.truth.items.items()}
+    users = [[b.parent_asin for b in own] for own in world.benchmark.behaviors.values()]
+    strangers = [[asin for _, asin in own] for own in make_population(SMALL, 60, seed=0).values()]
+    for count in (len, lambda own: len({domain[asin] for asin in own}), lambda own: len(set(own))):
+        of_users, of_strangers = (sum(map(count, people)) / 60 for people in (users, strangers))
+        assert 0.6 * of_users < of_strangers < 1.1 * of_users  # their last fifth is not kept
 
 
 def test_language_stays_small(world):

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.llm.chat import Reply, parse_tool_calls
+from pwagents.profiles.catalogue import section
 from pwagents.puma.agent import (
     IDENTIFY_RULES,
+    MOST_RECOMMENDED,
     RECOMMEND,
     REVIEW,
     SEARCH,
@@ -17,6 +19,8 @@ from pwagents.puma.agent import (
     call_message,
     entry_line,
     identify_messages,
+    ids_for_numbers,
+    numbers_for_ids,
     parameter_messages,
     parameter_tools,
     read_function,
@@ -64,24 +68,46 @@ def test_the_memory_keeps_to_its_budget_and_fills_it(memory_of, state_of, task_o
 
 def test_the_closest_behaviours_stay_when_room_is_short(memory_of, state_of, task_of):
     state = state_of(task_of["search"])
-    order = [e["timestamp"] for e in memory_of(10**6).recall(state, SEARCH)]
-    few = [e["timestamp"] for e in memory_of(10**6, lambda text: 10**6 // 3).recall(state, SEARCH)]
+    order = [e["timestamp"] for e in memory_of(10**6).recall(state, REVIEW)]
+    few = [e["timestamp"] for e in memory_of(10**6, lambda text: 10**6 // 3).recall(state, REVIEW)]
     assert few == order[:3]
 
 
-def test_recommendations_are_told_oldest_first_whatever_was_closest(memory_of, state_of, task_of):
-    entries = memory_of(60).recall(state_of(task_of["recommend"]), RECOMMEND)
-    times = [entry["timestamp"] for entry in entries]
-    assert len(times) > 2 and times == sorted(times)
+def test_a_search_and_a_recommendation_are_told_the_interest_of_the_closest_product(
+    memory_of, benchmark, state_of
+):
+    kept = 0
+    for task in benchmark.tasks["test"]:
+        state = state_of(task)
+        memory = memory_of(10**6)
+        entries = {function: memory.recall(state, function) for function in FUNCTIONS}
+        (interest,) = {section(benchmark.products[e["parent_asin"]]) for e in entries[SEARCH]}
+        assert section(benchmark.products[entries[REVIEW][0]["parent_asin"]]) == interest
+        bought = [b for b in state.history if section(benchmark.products[b.parent_asin]) == interest]
+        assert [e["timestamp"] for e in entries[SEARCH]] == [b.timestamp for b in bought[::-1]]
+        ids = [e["parent_asin"] for e in entries[RECOMMEND]]
+        latest_first = list(dict.fromkeys(b.parent_asin for b in reversed(bought)))
+        assert ids == latest_first[:MOST_RECOMMENDED][::-1]
+        kept = max(kept, len(ids))
+    assert kept > 2
+
+
+@given(st.lists(st.sampled_from(["1", "2", "3", "04", "B0", 5]), max_size=5))
+def test_numbers_of_lines_are_put_back_into_ids_and_nothing_else_is_changed(told):
+    entries = [{"parent_asin": "A"}, {"parent_asin": "B"}]
+    arguments = ids_for_numbers({"product_sequence": told, "more": 1}, entries)
+    assert arguments == {"product_sequence": [{"1": "A", "2": "B"}.get(t, t) for t in told], "more": 1}
+    assert numbers_for_ids(arguments, entries) == {"product_sequence": told, "more": 1}
+    assert ids_for_numbers({"product_sequence": "1"}, entries) == {"product_sequence": "1"}
 
 
 def test_each_function_is_told_its_own_fields(memory_of, state_of, task_of):
     state = state_of(task_of["search"])
     (entry,) = memory_of(1, lambda text: 1).recall(state, SEARCH)
     entry |= {"price": 12.5, "store": "Kestrel", "rating": 4.0, "text": "Fine."}
-    title, category, asin = entry["title"], entry["category"], entry["parent_asin"]
+    title, category = entry["title"], entry["category"]
     assert entry_line(SEARCH, entry) == f"{title} ({category}, $12.50, Kestrel)"
-    assert entry_line(RECOMMEND, entry) == f"{asin} {title} ({category})"
+    assert entry_line(RECOMMEND, entry) == f"{title} ({category})"
     assert entry_line(REVIEW, entry) == "4 stars: Fine."
 
 
@@ -98,6 +124,17 @@ def test_only_a_review_is_told_its_product_and_foreign_text_is_fenced(memory_of,
     assert f"<data>\n{product}" in told and told.count("<data>") == 2
     assert "Product:" not in parameter_messages(search, SEARCH, ())[1]["content"]
     assert "<data>" not in parameter_messages(search, SEARCH, ())[1]["content"]
+
+
+def test_a_search_is_told_what_recurs_in_what_was_bought(state_of, task_of):
+    search = state_of(task_of["search"])
+    mugs = [
+        {"title": f"{color} oak mug", "category": "Mugs", "price": 1.0, "store": "Otter"} for color in "ab"
+    ]
+    told = parameter_messages(search, SEARCH, mugs)[1]["content"]
+    assert "Often: oak, mug\n</data>" in told and told.endswith(search.instruction)
+    assert "Often:" not in parameter_messages(search, SEARCH, mugs[:1])[1]["content"]
+    assert "Often:" not in parameter_messages(search, RECOMMEND, mugs)[1]["content"]
 
 
 @given(st.text(max_size=40))

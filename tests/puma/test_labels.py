@@ -1,5 +1,6 @@
 """PUMA's pseudo-labels: what they say, and that none of them, nor any input, tells the target."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -64,16 +65,25 @@ def told(example: Example) -> str:
     return "\n".join(str(message) for message in example.conversation)
 
 
-def test_no_label_and_no_input_tells_the_target(source, items):
+def bought_before(example: Example, source) -> bool:
+    """Whether the target, or a product of its title, stands in the past."""
+    target = source.products[example.item.task.target]
+    past = [source.products[b.parent_asin] for b in example.item.state.history]
+    return any(p.parent_asin == target.parent_asin or p.title == target.title for p in past)
+
+
+def test_no_label_and_no_input_tells_the_target_unless_the_past_does(source, items):
     examples, counts = leak_free_labels(items, source.products, offline_queries)
     assert sum(counts.values()) == len(items) and examples
+    again = [e for e in examples if e.item.task.type != "review" and bought_before(e, source)]
+    assert len(again) == sum(n for (_, outcome), n in counts.items() if outcome == "labelled, bought before")
     for example in examples:
         task = example.item.task
         target = source.products[task.target]
         if task.type == "review":  # the product is given, the review is the answer
             given = "\n".join(str(message["content"]) for message in example.item.messages)
             assert task.review.text.strip() not in given
-        else:
+        elif example not in again:
             assert target.parent_asin not in told(example)
             assert target.title.lower() not in told(example).lower()
 
@@ -127,22 +137,32 @@ def state(instruction):
     return BeliefState("U1", instruction, instruction, None, ())
 
 
-def test_a_query_is_what_the_instruction_tells_and_what_recurs_in_the_memory():
+def test_a_query_is_what_recurs_in_the_memory_and_what_the_instruction_tells():
     entries = [entry("A", "red oak mug"), entry("B", "red steel mug"), entry("C", "red oak cup")]
     entries.append(entry("D", "blue oak mug", store="Juniper"))
-    assert offline_queries([(state("Could you find me a mug?"), entries)]) == ["mug kestrel oak"]
-    assert offline_queries([(state("Could you find me a mug?"), ())]) == ["mug"]
+    asked = state("Could you find me a mug?")
+    assert offline_queries([(asked, entries)]) == ["red oak mug"]  # and not the third, Kestrel
+    strange = [entry(f"E{i}", "pan", store="Otter") for i in range(6)]
+    assert offline_queries([(asked, entries + strange)]) == ["pan Otter mug"]
+    assert offline_queries([(state("Mug, Kestrel if possible?"), ())]) == ["Mug Kestrel possible"]
     assert offline_queries([(state("Please?"), ())])[0]
 
 
-def test_recommendations_are_the_latest_of_the_usual_category(source, items):
+def test_the_words_of_a_query_stand_in_the_input_as_they_are_written(source, items):
+    examples, _ = leak_free_labels(items, source.products, offline_queries)
+    for example in examples:
+        if example.item.function == SEARCH and example.item.state.instruction != example.arguments["query"]:
+            given = re.findall(r"\w+", example.item.messages[1]["content"])
+            assert set(example.arguments["query"].split()) <= set(given)
+
+
+def test_recommendations_are_all_that_is_remembered_called_by_their_numbers(source, items):
     item = next(item for item in items if item.function == RECOMMEND)
-    entries = tuple(
-        entry(f"A{i}", "thing", category)
-        for i, category in enumerate(["Mugs", "Lamps", "Mugs", "Mugs", "Lamps"])
-    )
+    entries = tuple(entry(f"A{i}", "thing") for i in (7, 3, 5))
     (example,), _ = leak_free_labels([replace(item, entries=entries)], source.products, offline_queries)
-    assert example.arguments == {"product_sequence": ["A0", "A2", "A3"]}
+    assert example.arguments == {"product_sequence": ["A7", "A3", "A5"]}
+    assert '"product_sequence": ["1", "2", "3"]' in example.conversation[-1]["content"]
+    assert "1. thing (Mugs)\n2. thing (Mugs)" in example.conversation[1]["content"]
 
 
 def test_nothing_remembered_is_nothing_to_recommend(source, items):
@@ -187,4 +207,5 @@ def test_a_query_that_gives_the_target_away_is_no_label(source, items):
         return [source.products[item.task.target].title for item in searches]
 
     examples, counts = leak_free_labels(searches, source.products, cheat)
-    assert examples == [] and counts["search", "target in the label"] > 0
+    assert all(bought_before(example, source) for example in examples)
+    assert counts["search", "target in the label"] > 0 == counts["search", "labelled"]

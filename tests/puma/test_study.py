@@ -54,7 +54,9 @@ def test_the_papers_way_trains_on_the_tested_users(settings):
 
 
 def test_the_shop_to_learn_in_knows_nothing_of_train_tasks(study, worlds):
-    known = set(study.learning_shop.recommender.index)
+    strangers = {asin for bought in worlds.learned.population.values() for _, asin in bought}
+    known = set(study.learning_shop.recommender.index) - strangers
+    assert strangers and max(t for own in worlds.learned.population.values() for t, _ in own) < worlds.date
     before = {
         behavior.parent_asin
         for user in {task.user_id for task in worlds.learned.tasks["train"]}
@@ -78,8 +80,25 @@ def test_each_variant_has_labels_of_its_own_memory(study, worlds, items):
     ]
     assert examples["PUMA"] == labels and examples["w/o DPO, published labels"] == published
     assert not any(example.item.entries for example in examples["w/o Task-specific Memory"])
-    assert {task for task, _ in study.worth(labels).items()} <= {"search", "recommend", "review"}
-    assert study.worth(published)["review"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_labels_are_worth_what_they_achieve_beside_the_instruction(study, worlds, items):
+    labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
+    published = published_labels([label.item for label in labels], worlds.products)
+    worth = study.worth_of_labels(labels, published).set_index(["task", "target"])
+    assert worth.loc[("search", "all"), "as published"] == 1.0
+    assert worth.loc[("review", "all"), "leak-free"] == pytest.approx(1.0, abs=1e-3)
+    assert worth.xs("all", level="target")["tasks"].sum() == len(labels)
+    parts = worth.loc["search"].drop("all")
+    assert parts["tasks"].sum() == worth.loc[("search", "all"), "tasks"]
+    assert worth["instruction alone"].dropna().index.unique("task").tolist() == ["search"]
+
+
+def test_few_variants_are_the_full_agent_alone(study, worlds, items):
+    labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
+    settings = replace(study.settings, study=replace(study.settings.study, variants="few"))
+    few = PumaStudy(worlds, replace(study.models, settings=settings))
+    assert few.labels_of_variants(labels, labels) == {"PUMA": labels}
 
 
 def test_pairs_are_sampled_for_some_of_the_tasks(study, items):

@@ -59,7 +59,7 @@ class Memory:
             function: the function at hand. Only the task-specific strategy looks at it.
         """
         chosen = self._choose(state)
-        entries = [self._entry(behavior) for behavior in chosen]
+        entries = [memory_entry(behavior, self.products) for behavior in chosen]
         if self.strategy != "task_specific":
             return entries
         if function == "get_recommendations_by_history":
@@ -81,18 +81,20 @@ class Memory:
         order = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))  # ties: the later behaviour
         return [history[i] for i in order[: self.length]]
 
-    def _entry(self, behavior: Behavior) -> Entry:
-        product = self.products[behavior.parent_asin]
-        return {
-            "title": product.title,
-            "parent_asin": product.parent_asin,
-            "category": product.category,
-            "price": product.price,
-            "store": product.store,
-            "rating": behavior.review.rating,
-            "text": behavior.review.text,
-            "timestamp": behavior.timestamp,
-        }
+
+def memory_entry(behavior: Behavior, products: Mapping[str, Product]) -> Entry:
+    """A behaviour with all of the fields that a memory may tell."""
+    product = products[behavior.parent_asin]
+    return {
+        "title": product.title,
+        "parent_asin": product.parent_asin,
+        "category": product.category,
+        "price": product.price,
+        "store": product.store,
+        "rating": behavior.review.rating,
+        "text": behavior.review.text,
+        "timestamp": behavior.timestamp,
+    }
 
 
 def behavior_text(behavior: Behavior, product: Product) -> str:

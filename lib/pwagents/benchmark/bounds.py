@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from heapq import nsmallest
+from itertools import chain
 
 import pandas as pd
 
@@ -34,13 +35,16 @@ def product_bounds(
     - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
       before: a recommender that learns from purchases can know no other product.
 
-    Bought means: in somebody's train period, and before the first test task of the task's own user.
+    Bought means: in somebody's train period, and before the first test task of the task's own user; the
+    oracle counts what strangers bought by then, too.
     """
     catalogue = sorted(benchmark.products)
     purchases = _train_purchases(benchmark)
     first_bought: dict[str, int] = {}
     for timestamp, _, behavior in purchases:
         first_bought.setdefault(behavior.parent_asin, timestamp)
+    for timestamp, asin in chain.from_iterable(benchmark.population.values()):
+        first_bought[asin] = min(timestamp, first_bought.get(asin, timestamp))
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
     rows = []
     for task in tasks:

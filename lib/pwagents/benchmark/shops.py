@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from pwagents.data.download import git_blob_id
 from pwagents.data.settings import DataSettings
 from pwagents.embedding import Embedder
@@ -31,7 +29,7 @@ class Shops:
     Attributes:
         engine: the search engine.
         embedder: scores reviews.
-        recommenders: by date, trained on the benchmark's train periods.
+        recommenders: by date, trained on strangers and on the benchmark's train periods.
         published: the published recommender; None where there is none.
     """
 
@@ -65,23 +63,6 @@ class Shops:
         if protocol == "leak_free":
             return f"SASRec trained here, {self.settings.recommender.loss} loss"
         return "the published checkpoint" if self.published else "as leak-free (no published checkpoint)"
-
-    def held_out(self) -> pd.DataFrame:
-        """How well SASRec foretells the last product of each user's train period, next to rules that
-        learn nothing.
-
-        One row a method, with HR@10 and NDCG@10, in full and by the published protocol
-        (:mod:`pwagents.web.leave_one_out`).
-        """
-        from pwagents.web.leave_one_out import evaluate_leave_one_out
-
-        users = [self.benchmark.train_period(user) for user in self.benchmark.behaviors]
-        bought = [[behavior.parent_asin for behavior in behaviors] for behaviors in users]
-        values = evaluate_leave_one_out(
-            bought, self.settings.recommender, self.seed, cache_dir=self.cache_dir
-        )
-        names = {"sasrec": "SASRec", "repeat_last": "own latest purchases"}
-        return pd.DataFrame(values).T.rename(index=names).rename_axis("method")
 
     def params(self, protocol: Protocol) -> dict[str, Any]:
         """What tells runs with a published recommender from others, for the keys of records."""

@@ -1,7 +1,9 @@
 """Sources of users, products and histories. Each gives the same typed :class:`pwagents.schema.Benchmark`."""
 
+from dataclasses import replace
+
 from pwagents.data.settings import DataSettings
-from pwagents.data.synthetic import Truth, make_world
+from pwagents.data.synthetic import Truth, make_population, make_world
 from pwagents.schema import Benchmark
 
 
@@ -15,7 +17,8 @@ def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | No
     data.require_files()
     if data.source == "synthetic":
         world = make_world(data.world, seed)
-        return world.benchmark, world.truth
+        population = make_population(data.world, data.population, seed)
+        return replace(world.benchmark, population=population), world.truth
     if data.source == "amazon":
         from pwagents.data.amazon import load_amazon
 
@@ -25,6 +28,7 @@ def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | No
             min_behaviors=data.history[0],
             categories=data.categories or None,
             max_products=data.n_products,
+            population=data.population,
             seed=seed,
         )
     else:

@@ -14,6 +14,8 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import duckdb
@@ -43,6 +45,7 @@ def load_amazon(
     min_behaviors: int = 10,
     categories: Sequence[str] | None = None,
     max_products: int = 40_000,
+    population: int = 0,
     seed: int = 0,
     memory_limit: str = "2GB",
 ) -> Benchmark:
@@ -57,7 +60,9 @@ def load_amazon(
             :func:`pwagents.data.amazon_clean.category_name` gives them); None for all.
         max_products: size of the catalogue. It holds every product of a sampled user, however many these
             are; others fill it up.
-        seed: chooses users, the rest of the catalogue and the instructions' wording.
+        population: of the users who were not sampled, at most so many become strangers, whose purchases of
+            products of the catalogue are kept.
+        seed: chooses users, strangers, the rest of the catalogue and the instructions' wording.
         memory_limit: of DuckDB; what does not fit goes to the system's folder for temporary files.
 
     Returns:
@@ -81,6 +86,7 @@ def load_amazon(
             _choose_users(db, data_dir, n_users, min_behaviors, seed, repairs)
             _count_dropped_reviews(db, repairs)
             _choose_catalogue(db, max_products, seed, repairs)
+            strangers = _read_population(db, population, seed)
             behaviors = _read_behaviors(db, reviews, repairs)
             products = _read_products(db, metas, repairs)
     except duckdb.Error as error:
@@ -88,7 +94,8 @@ def load_amazon(
         raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
     tasks = _make_tasks(products, behaviors, seed, repairs)
     _check_tasks(data_dir, tasks)
-    return Benchmark("amazon", products, behaviors, tasks, repairs=dict(sorted((+repairs).items())))
+    repaired = dict(sorted((+repairs).items()))
+    return Benchmark("amazon", products, behaviors, tasks, population=strangers, repairs=repaired)
 
 
 def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:
@@ -202,6 +209,22 @@ def _choose_catalogue(db, max_products: int, seed: int, repairs: Counter) -> Non
     )
     more = "SELECT coalesce(sum(listed - 1), 0)::BIGINT FROM chosen_listings"
     (repairs["product listed again dropped (the first is kept)"],) = db.execute(more).fetchone()
+
+
+def _read_population(db, n_strangers: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
+    """What users who were not chosen bought of the catalogue; who, the seeded hash says."""
+    purchases = db.execute(
+        """
+        WITH catalogue AS (SELECT parent_asin FROM items SEMI JOIN chosen_listings USING (place)),
+        sold AS (FROM behaviors SEMI JOIN catalogue USING (parent_asin) ANTI JOIN users USING (user_id)),
+        strangers AS (
+            SELECT user_id FROM sold GROUP BY user_id HAVING count(*) > 1
+            ORDER BY sha256(? || user_id) LIMIT ?)
+        SELECT user_id, timestamp, parent_asin FROM sold SEMI JOIN strangers USING (user_id) ORDER BY ALL""",
+        [str(derive_seed(seed, "users")), n_strangers],
+    ).fetchall()
+    by_stranger = groupby(purchases, key=itemgetter(0))
+    return {user: tuple((time, asin) for _, time, asin in bought) for user, bought in by_stranger}
 
 
 def _read_behaviors(db, paths: list[Path], repairs: Counter) -> dict[str, tuple[Behavior, ...]]:

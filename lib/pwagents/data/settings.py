@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from pwagents.data.synthetic.world import History, Interests, WorldConfig
 from pwagents.project import project_path
@@ -34,6 +34,10 @@ class DataSettings:
 
     n_products: PositiveInt
     """Products; with amazon and personalwab, others fill up what the users bought to this number."""
+
+    population: NonNegativeInt = 0
+    """Strangers to the benchmark, whose earlier purchases train the recommender beside those of its users;
+    amazon: at most so many users who were not sampled; personalwab has none."""
 
     history: History
     """Least and most behaviours of a user; amazon heeds the least alone, personalwab neither."""

@@ -80,6 +80,22 @@ def read_model(folder: Path | str, dtype: Any) -> "PreTrainedModel":
         return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, **_SAFE)
 
 
+def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """The causal language model in a GGUF file, its weights in float32, and its tokenizer, to be saved.
+
+    transformers says nothing in one line here: give it a file that is known to be whole.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    given = {"gguf_file": file.name, **_SAFE}
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
+    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype="float32", **given)
+    # Without these, what is no longer quantized would be saved as if it were.
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    return model, tokenizer
+
+
 @contextmanager
 def bounded_steps() -> Iterator[None]:
     """Ends a chat template that does not end by itself.

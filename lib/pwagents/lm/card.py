@@ -27,6 +27,7 @@ def write_card(
     base: str | None = None,
     tags: tuple[str, ...] = (),
     use: str = "",
+    license: str = "mit",
 ) -> None:
     """Write ``folder/README.md``: YAML as Hugging Face reads it, then Markdown for people.
 
@@ -38,23 +39,24 @@ def write_card(
         results: measured numbers with a row for each comparison, as in the notebook's table.
         base: the model it was trained from: an id at Hugging Face, or a folder, of which the name is told.
         use: Python that shows how the model is used; empty: as any chat model.
+        license: of the weights, by its name at Hugging Face.
     """
     parts = [f"# {_line(title)}", what.strip()]
     parts += ["## Trained on", _facts(trained_on), "## Training", _facts(training)]
     if results is not None:
         parts += ["## Results", _table(list(map(str, results.columns)), results.itertuples(index=False))]
     parts += ["## Use", f"```python\n{(use or _USE).strip()}\n```"]
-    header = _header(title, base, tags)
+    header = _header(title, base, tags, license)
     write_aside(Path(folder) / CARD, f"---\n{header}\n---\n\n" + "\n\n".join(parts) + "\n")
 
 
-def _header(title: str, base: str | None, tags: tuple[str, ...]) -> str:
+def _header(title: str, base: str | None, tags: tuple[str, ...], license: str) -> str:
     from huggingface_hub import ModelCardData
 
     named = Path(base).name if base is not None and Path(base).is_absolute() else base
     return ModelCardData(
         model_name=_line(title),
-        license="mit",
+        license=license,
         base_model=named,
         library_name="transformers",
         pipeline_tag="text-generation",

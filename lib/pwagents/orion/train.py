@@ -19,7 +19,6 @@ from pwagents import engine
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
-from pwagents.llm.settings import model_folder
 from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch
@@ -69,9 +68,9 @@ class OrionModels:
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
         wanted = self.study.settings.base
-        if not wanted.is_small:
-            return model_folder(wanted.model)
         only, products = self.study.settings.stored_runs_only, self.study.benchmark.products
+        if not wanted.is_small:
+            return wanted.folder(self._folder, stored_only=only)
         return base_for(products, self._folder, self.study.seed, wanted.steps, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
@@ -203,7 +202,8 @@ _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answe
 def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
     """What says how large the base model is, also before the small one is made."""
     if not settings.base.is_small:
-        return model_folder(settings.base.model)
+        models, only = settings.output_dir / "models", settings.stored_runs_only
+        return settings.base.folder(models, stored_only=only)
     from pwagents.lm.small import make_small_model
 
     return make_small_model(base_tokenizer(), settings.seed).config

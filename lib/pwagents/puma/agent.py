@@ -14,13 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from pwagents.agents.conversation import assistant, user
-from pwagents.agents.memory import Entry, Memory, behavior_text
+from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.replies import problem_of, read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import Action, Product
+from pwagents.profiles.catalogue import section
+from pwagents.profiles.clusters import item_text
+from pwagents.puma.telling import recurring_words
+from pwagents.schema import Action, Behavior, Product
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
 
@@ -35,12 +40,13 @@ them, {REVIEW} to write their review of a product."""
 PARAMETER_RULES = {
     SEARCH: f"""\
 A customer of an online shop describes a product. Call {SEARCH} once, with the query that finds it.
-Let what they bought before decide what they leave open.
+Let what they bought before decide what they leave open; words that recur there stand at its end.
 
 {FENCE_NOTE}""",
     RECOMMEND: f"""\
-A customer of an online shop wants suggestions. Call {RECOMMEND} once, with the ids of those
-products among what they bought before that tell best what they want now, oldest first.
+A customer of an online shop wants suggestions. Call {RECOMMEND} once. In the place of ids
+write the numbers of those products among what they bought before that tell best what they want now, oldest
+first.
 
 {FENCE_NOTE}""",
     REVIEW: f"""\
@@ -49,18 +55,24 @@ as they would write it themselves, in the manner of their earlier reviews.
 
 {FENCE_NOTE}""",
 }
-RECALLED = 50  # behaviours, at most, of which those are kept that fit
+RECALLED = 50  # behaviours, at most, of which those are kept that fit ...
+MOST_RECOMMENDED = 10  # ... and to recommend from
 PAST = "Before:"
+OFTEN = "Often:"
 PRODUCT = "Product:"
 
 
 class TaskMemory:
     """The memory bank and its task-specific retrieval (5.1, equation 2), cut to a number of tokens.
 
-    The behaviours closest to the instruction (MiniLM cosine) are kept as long as their lines fit, of each
-    only the fields of the function. For recommendations they come oldest first. Departures: the paper cuts
-    its memory to 256, 512 or 768 tokens and does not say how; here a line that does not fit is passed over.
-    The published code tells recommendations latest first; the function takes them oldest first.
+    A review is told the behaviours whose products are closest to the instruction (MiniLM cosine). A search or
+    a recommendation is told one interest of the user's: what they bought of the section (the finest category
+    that pages name) of the closest product. It selects, so that the model need not.
+
+    Departures: the paper takes the closest behaviours for all three; they are of several interests, and what
+    a user likes in one misleads in another. It cuts its memory to 256, 512 or 768 tokens and does not say
+    how; here a line that does not fit is passed over, of an interest the oldest. The published code tells
+    recommendations latest first; the function takes them oldest first.
 
     Args:
         tokens: at most so many in all lines; 0 remembers nothing.
@@ -70,33 +82,58 @@ class TaskMemory:
     def __init__(
         self, products: Mapping[str, Product], embedder: Embedder, tokens: int, count: Callable[[str], int]
     ):
-        self.bank = Memory("relevant", products, embedder, RECALLED)
+        self.products, self.embedder = products, embedder
         self.tokens, self.count = tokens, cache(count)  # the same lines come again and again
 
     def prepare(self, states: Sequence[BeliefState]) -> None:
-        """Embed instructions and histories in one go, so that no :meth:`recall` has to wait for the model."""
-        products = self.bank.products
-        texts = {behavior_text(b, products[b.parent_asin]) for state in states for b in state.history}
+        """Embed instructions and products in one go, so that no :meth:`recall` has to wait for the model."""
         if self.tokens:
+            bought = {b.parent_asin for state in states for b in state.history}
+            texts = {item_text(self.products[asin]) for asin in bought}
             texts |= {state.instruction for state in states}
-            self.bank.embedder.encode(sorted(texts), show_progress=True)
+            self.embedder.encode(sorted(texts), show_progress=True)
 
     def recall(self, state: BeliefState, function: str) -> list[Entry]:
-        """The remembered behaviours, closest first; for recommendations oldest first."""
+        """The remembered behaviours: for a review closest first; for a search latest first; for a
+        recommendation each product once, oldest first."""
+        if not self.tokens or not state.history:
+            return []
+        closest = self._closest_first(state)
+        if function == REVIEW:
+            return self._fitting(closest[:RECALLED], function)
+        interest = section(self.products[closest[0].parent_asin])
+        latest = [b for b in reversed(state.history) if section(self.products[b.parent_asin]) == interest]
+        if function == SEARCH:
+            return self._fitting(latest[:RECALLED], function)
+        last_time = {b.parent_asin: b for b in reversed(latest)}
+        once = [b for b in latest if b is last_time[b.parent_asin]]
+        return self._fitting(once[:MOST_RECOMMENDED], function)[::-1]
+
+    def _closest_first(self, state: BeliefState) -> list[Behavior]:
+        history = state.history
+        texts = [item_text(self.products[b.parent_asin]) for b in history]
+        vectors = self.embedder.encode([state.instruction, *texts])
+        cosines = np.round(vectors[1:] @ vectors[0], 6)  # rounded, so that batch sizes cannot decide a tie
+        order = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))  # ties: the later behaviour
+        return [history[i] for i in order]
+
+    def _fitting(self, behaviors: Sequence[Behavior], function: str) -> list[Entry]:
+        """Those whose lines fit into the memory's tokens, in their order."""
         kept: list[Entry] = []
         room = self.tokens
-        for entry in self.bank.recall(state, function) if room else []:
+        for entry in (memory_entry(behavior, self.products) for behavior in behaviors):
             size = self.count(entry_line(function, entry))
             if size <= room:
                 kept.append(entry)
                 room -= size
-        return sorted(kept, key=lambda e: e["timestamp"]) if function == RECOMMEND else kept
+        return kept
 
 
 def entry_line(function: str, entry: Entry) -> str:
-    """A remembered behaviour in one line: the fields of :data:`pwagents.agents.memory.FIELDS_OF`."""
+    """A remembered behaviour in one line: the fields of :data:`pwagents.agents.memory.FIELDS_OF`, where the
+    number of the line stands for an id."""
     if function == RECOMMEND:
-        return f"{entry['parent_asin']} {entry['title']} ({entry['category']})"
+        return f"{entry['title']} ({entry['category']})"
     if function == REVIEW:
         return f"{entry['rating']:g} stars: {entry['text']}"
     return _product_line(entry["title"], entry["category"], entry["price"], entry["store"])
@@ -113,15 +150,50 @@ def identify_messages(instruction: str) -> list[Message]:
 
 
 def parameter_messages(state: BeliefState, function: str, entries: Sequence[Entry]) -> list[Message]:
-    """The input of step 2: the function's rules, the instruction, the product of a review, the memory."""
-    parts = [state.instruction]
+    """The input of step 2: the function's rules, the memory, the product of a review, the instruction.
+
+    What is asked for stands last, next to the answer: a small model copies from near by best. The memory of
+    a search ends with the words that recur in it (a departure: the paper lets the model find them).
+    """
+    parts = []
+    if entries:
+        lines = [entry_line(function, entry) for entry in entries]
+        if function == RECOMMEND:
+            lines = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
+        if function == SEARCH and (often := recurring_words(state.instruction, entries)):
+            lines.append(f"{OFTEN} {', '.join(often)}")
+        told = "\n".join(lines)
+        parts.append(f"{PAST}\n{fence(told)}")
     if function == REVIEW and (product := state.product):
         line = _product_line(product.title, product.category, product.price, product.store)
         parts.append(f"{PRODUCT}\n{fence(line)}")
-    if entries:
-        told = "\n".join(entry_line(function, entry) for entry in entries)
-        parts.append(f"{PAST}\n{fence(told)}")
+    parts.append(state.instruction)
     return [{"role": "system", "content": PARAMETER_RULES[function]}, user("\n\n".join(parts))]
+
+
+def numbers_for_ids(arguments: Mapping[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
+    """Arguments as the model of step 2 says them: a product is called by the number of its line.
+
+    An id of several tokens is hard to copy for a small model, and dear for a large one. One that is not
+    remembered stays.
+    """
+    number_of = {entry["parent_asin"]: str(number) for number, entry in enumerate(entries, start=1)}
+    return _renamed(arguments, number_of)
+
+
+def ids_for_numbers(arguments: Mapping[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
+    """The reverse of :func:`numbers_for_ids`: as the function takes them. A number without a line stays."""
+    id_of = {str(number): entry["parent_asin"] for number, entry in enumerate(entries, start=1)}
+    return _renamed(arguments, id_of)
+
+
+def _renamed(arguments: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments with other names for products; what is no list or no text stays as it is."""
+    told = arguments.get("product_sequence")
+    if not isinstance(told, list):
+        return dict(arguments)
+    renamed = [names.get(product, product) if isinstance(product, str) else product for product in told]
+    return {**arguments, "product_sequence": renamed}
 
 
 def call_message(function: str, arguments: Mapping[str, Any]) -> Message:
@@ -158,10 +230,11 @@ class PumaAgent:
         named = self.identify(states)
         functions = [read_function(reply) for reply in named]
         told = [i for i, function in enumerate(functions) if function]
-        requests = [self.request(states[i], functions[i]) for i in told]
+        recalled = {i: self.memory.recall(states[i], functions[i]) for i in told}
+        requests = [self._request(states[i], functions[i], recalled[i]) for i in told]
         written = dict(zip(told, ask_all(self.writer, requests, "parameters"), strict=True))
         return [
-            _action(reply, function, written.get(i))
+            _action(reply, function, written.get(i), recalled.get(i, ()))
             for i, (reply, function) in enumerate(zip(named, functions, strict=True))
         ]
 
@@ -174,9 +247,9 @@ class PumaAgent:
         ]
         return [reply or Reply() for reply in ask_all(self.identifier, requests, "functions")]
 
-    def request(self, state: BeliefState, function: str) -> Request:
+    def _request(self, state: BeliefState, function: str, entries: Sequence[Entry]) -> Request:
         """The request of step 2."""
-        messages = parameter_messages(state, function, self.memory.recall(state, function))
+        messages = parameter_messages(state, function, entries)
         sampling = {"temperature": 0.0, "max_tokens": self.max_tokens}
         return Request(messages=tuple(messages), tools=parameter_tools(function), sampling=sampling)
 
@@ -187,7 +260,7 @@ def parameter_tools(function: str) -> tuple[Tool, ...]:
     return tuple(tool_schemas((function,)))
 
 
-def _action(named: Reply, function: str, written: Reply | None) -> Action:
+def _action(named: Reply, function: str, written: Reply | None, entries: Sequence[Entry]) -> Action:
     if not function:
         return problem_of(
             named, named.text, "unknown_function", f"name one of {', '.join(FUNCTION_OF.values())}"
@@ -195,4 +268,5 @@ def _action(named: Reply, function: str, written: Reply | None) -> Action:
     if written is None:
         return problem_of(named, "", "empty", "the model refused the request for parameters")
     action = read_turn(written)
-    return action.model_copy(update={"usage": named.usage + written.usage})
+    arguments = ids_for_numbers(action.arguments, entries)
+    return action.model_copy(update={"arguments": arguments, "usage": named.usage + written.usage})

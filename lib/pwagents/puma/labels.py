@@ -5,12 +5,13 @@ The published heuristics, and their leak-free form, which is what is trained on:
 - search: a query made of instruction and memory. The paper has a language model write it
   (:class:`LlmQueryWriter`); :func:`offline_queries` does it by a rule. The published script takes the title
   of the target instead.
-- recommend: the most recent remembered products of one category. Here it is the category of most of what is
-  remembered, which is closest to the instruction; the published labels take the target's, and may hold the
-  target.
+- recommend: what is remembered, which is of the interest asked for. The published labels take the most recent
+  products of the target's category, and may hold the target.
 - review: what the user really wrote. It is the answer to a train task, in both.
 
-A task whose own input or label would tell the target (somebody bought the same thing again) is left out.
+Leak-free labels follow from instruction and past alone. Where the target was bought before they may name it,
+as an agent may that knows the past; such tasks are counted apart. Left out is a task whose input tells what
+nobody can know: an instruction that names the target, a past review that is word for word the one to write.
 """
 
 from collections import Counter
@@ -20,24 +21,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pwagents.agents.memory import Entry
-from pwagents.agents.plain import words
-from pwagents.data.instructions import content_words
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Message, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.llm.make import Models
 from pwagents.progress import progress
-from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory, call_message, parameter_messages
+from pwagents.puma.agent import (
+    RECOMMEND,
+    SEARCH,
+    TaskMemory,
+    call_message,
+    numbers_for_ids,
+    parameter_messages,
+)
 from pwagents.puma.settings import PumaPlayers
+from pwagents.puma.telling import recurring_words, telling_words
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Product, Task
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
-
-MOST_RECOMMENDED = 10  # ids in a recommendation's label
-CLOSEST = 4  # remembered products that a query looks at ...
-RECURRING = 3  # ... and in how many of them a word must stand to join the query
-ADDED_WORDS = 2  # at most
 
 Remembered = tuple[BeliefState, Sequence[Entry]]
 QueryWriter = Callable[[Sequence[Remembered]], list[str]]
@@ -56,6 +58,11 @@ class PumaTask:
         return FUNCTION_OF[self.task.type]
 
     @property
+    def bought_before(self) -> bool:
+        """Whether the target stands in the past."""
+        return any(behavior.parent_asin == self.task.target for behavior in self.state.history)
+
+    @property
     def messages(self) -> list[Message]:
         """The input of step 2, with the function that the task really asks for."""
         return parameter_messages(self.state, self.function, self.entries)
@@ -70,7 +77,8 @@ class Example(NamedTuple):
     @property
     def conversation(self) -> list[Message]:
         """What the model of step 2 is fine-tuned on."""
-        return [*self.item.messages, call_message(self.item.function, self.arguments)]
+        told = numbers_for_ids(self.arguments, self.item.entries)
+        return [*self.item.messages, call_message(self.item.function, told)]
 
     def without_memory(self) -> "Example":
         """The same label for an input that remembers nothing."""
@@ -96,25 +104,16 @@ def remember(tasks: Sequence[Task], start: StartEpisode, memory: TaskMemory) -> 
     return [PumaTask(task, state, tuple(memory.recall(state, FUNCTION_OF[task.type]))) for task, state in bar]
 
 
-def tells_target(item: PumaTask, text: str, products: Mapping[str, Product]) -> bool:
-    """Whether a text tells what a task is graded against: the target's id or title, or the real review.
-
-    The product of a review task is no secret: the task names it.
-    """
-    if item.task.type == "review":
-        return item.task.review.text.strip() in text
-    title = products[item.task.target].title
-    return item.task.target in text or title.casefold() in text.casefold()
-
-
 def leak_free_labels(
     items: Sequence[PumaTask], products: Mapping[str, Product], write_queries: QueryWriter
 ) -> tuple[list[Example], Counter]:
-    """The labels that are trained on, and how many tasks of each type were left out, and why.
+    """The labels that are trained on, and what became of the tasks of each type.
 
     Returns:
-        The examples, and counts by ``(type, reason)``. The reasons are "labelled"; "target in the input";
-        "target in the label"; "nothing to say" (nothing remembered to recommend from, or an empty query).
+        The examples, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought
+        before": the target, or a product of its title, stands in the user's past; and of what is left out:
+        "target in the input"; "target in the label", where a writer of queries knows what it cannot know;
+        "nothing to say" (nothing remembered to recommend from, or an empty query).
     """
     searches = [item for item in items if item.function == SEARCH]
     queries = write_queries([(item.state, item.entries) for item in searches])
@@ -122,9 +121,9 @@ def leak_free_labels(
     examples, counts = [], Counter()
     for item in items:
         example = Example(item, _leak_free_arguments(item, query_of))
-        fault = _fault(example, products)
-        counts[item.task.type, fault or "labelled"] += 1
-        if not fault:
+        outcome = _outcome(example, products)
+        counts[item.task.type, outcome] += 1
+        if outcome.startswith("labelled"):
             examples.append(example)
     return examples, counts
 
@@ -138,7 +137,7 @@ def _leak_free_arguments(item: PumaTask, query_of: Mapping[str, str]) -> dict[st
     if item.function == SEARCH:
         return {"query": query_of[item.task.task_id].strip()}
     if item.function == RECOMMEND:
-        return {"product_sequence": _most_recent(item.entries, _usual_category(item.entries))}
+        return {"product_sequence": [entry["parent_asin"] for entry in item.entries]}
     return {"review": item.task.review.text.strip()}
 
 
@@ -150,49 +149,38 @@ def _published_arguments(item: PumaTask, target: Product) -> dict[str, Any]:
     return {"review": item.task.review.text.strip()}
 
 
-def _usual_category(entries: Sequence[Entry]) -> str:
-    """The category of most remembered products, which are closest to the instruction; ties: the latest."""
-    counts = Counter(entry["category"] for entry in reversed(entries))
-    return max(counts, key=lambda category: counts[category], default="")
-
-
 def _most_recent(entries: Sequence[Entry], category: str) -> list[str]:
-    """The ids of the category bought last, oldest first, as ``entries`` are."""
-    ids = [entry["parent_asin"] for entry in reversed(entries) if entry["category"] == category]
-    return list(dict.fromkeys(ids))[:MOST_RECOMMENDED][::-1]
+    """The ids of a category, oldest first, as ``entries`` are."""
+    return [entry["parent_asin"] for entry in entries if entry["category"] == category]
 
 
-def _fault(example: Example, products: Mapping[str, Product]) -> str:
-    """Why an example must not be trained on; empty where it may."""
+def _outcome(example: Example, products: Mapping[str, Product]) -> str:
+    """What becomes of a task (:func:`leak_free_labels`)."""
     (value,) = example.arguments.values()
+    task, state = example.item.task, example.item.state
     if not value:
         return "nothing to say"
-    if tells_target(example.item, str(example.item.messages[-1]["content"]), products):
+    if task.type == "review":
+        told = str(example.item.messages[-1]["content"])
+        return "target in the input" if task.review.text.strip() in told else "labelled"
+    names = {task.target.casefold(), products[task.target].title.casefold()}
+    if any(name in state.instruction.casefold() for name in names):
         return "target in the input"
+    past = [products[behavior.parent_asin] for behavior in state.history]
+    if any(names & {product.parent_asin.casefold(), product.title.casefold()} for product in past):
+        return "labelled, bought before"
     written = value if isinstance(value, str) else " ".join(value)
-    if example.item.task.type != "review" and tells_target(example.item, written, products):
-        return "target in the label"
-    return ""
+    return "target in the label" if any(name in written.casefold() for name in names) else "labelled"
 
 
 def offline_queries(items: Sequence[Remembered]) -> list[str]:
-    """Queries by a rule: the telling words of the instruction, and those that recur in the memory.
-
-    A word joins when it stands in title or store of :data:`RECURRING` of the :data:`CLOSEST` first remembered
-    products, at most :data:`ADDED_WORDS` of them, the most frequent first.
-    """
-    return [_offline_query(state.instruction, entries[:CLOSEST]) for state, entries in items]
+    """Queries by a rule: the words that recur in the memory, then the telling words of the instruction; all
+    in the order in which they are read."""
+    return [_offline_query(state.instruction, entries) for state, entries in items]
 
 
 def _offline_query(instruction: str, entries: Sequence[Entry]) -> str:
-    said = set(words(instruction))
-    counts = Counter(
-        word
-        for entry in entries
-        for word in sorted({*words(entry["title"]), *words(entry["store"] or "")} - said)
-    )
-    recurring = sorted((w for w, n in counts.items() if n >= RECURRING), key=lambda w: (-counts[w], w))
-    return " ".join([*content_words(instruction), *recurring[:ADDED_WORDS]]) or instruction
+    return " ".join([*recurring_words(instruction, entries), *telling_words(instruction)]) or instruction
 
 
 def query_writer(players: PumaPlayers, store: Path) -> QueryWriter:

@@ -19,7 +19,13 @@ from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.progress import progress
-from pwagents.puma.agent import REVIEW, call_message, parameter_tools
+from pwagents.puma.agent import (
+    REVIEW,
+    call_message,
+    ids_for_numbers,
+    numbers_for_ids,
+    parameter_tools,
+)
 from pwagents.puma.labels import PumaTask
 from pwagents.puma.settings import StudySettings
 from pwagents.rl.rollout import StartEpisode
@@ -42,7 +48,8 @@ class Pair(NamedTuple):
 
     def conversation(self, candidate: Candidate) -> list[Message]:
         """The task's input, answered with the candidate."""
-        return [*self.item.messages, call_message(self.item.function, candidate.arguments)]
+        told = numbers_for_ids(candidate.arguments, self.item.entries)
+        return [*self.item.messages, call_message(self.item.function, told)]
 
 
 def sample_parameters(
@@ -70,7 +77,11 @@ def sample_parameters(
 
 def _distinct(item: PumaTask, replies: Sequence[Reply | None]) -> list[dict[str, Any]]:
     actions = [read_turn(reply) for reply in replies if reply]
-    called = [a.arguments for a in actions if not a.problem and a.name == item.function]
+    called = [
+        ids_for_numbers(a.arguments, item.entries)
+        for a in actions
+        if not a.problem and a.name == item.function
+    ]
     return list({json.dumps(arguments): arguments for arguments in called}.values())
 
 

@@ -21,7 +21,7 @@ from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import PumaTask, first_states
-from pwagents.puma.study import PumaStudy
+from pwagents.puma.study import NO_MEMORY, NO_SFT, PUBLISHED_LABELS, PumaStudy, with_memory
 from pwagents.schema import Action, Task
 from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
@@ -29,7 +29,7 @@ from pwagents.web.episode import Agent, BeliefState, Episode, run_episode
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
-CODE = ("puma", "agents", "web", "llm", "embedding")
+CODE = ("puma", "agents", "web", "profiles", "llm", "embedding")
 
 ActAll = Callable[[Sequence[BeliefState]], list[Action]]
 
@@ -40,6 +40,25 @@ class Variant(NamedTuple):
     identifier: Path
     writer: Path
     memory_tokens: int
+
+
+def ablations(
+    study: PumaStudy, identifier: Path, tuned: Mapping[str, Path], better: Mapping[str, Path]
+) -> dict[str, Variant]:
+    """The variants that the paper's tables compare PUMA with, and one on the published labels.
+
+    Args:
+        tuned, better: name of a variant -> its model of step 2 before and after DPO.
+    """
+    tokens = study.settings.study.memory_tokens
+    return {
+        NO_MEMORY: Variant(identifier, better[NO_MEMORY], 0),
+        NO_SFT: Variant(identifier, better[NO_SFT], tokens),
+        PUBLISHED_LABELS: Variant(identifier, tuned[PUBLISHED_LABELS], tokens),
+    } | {
+        with_memory(n): Variant(identifier, better[with_memory(n)], n)
+        for n in study.settings.study.memory_lengths
+    }
 
 
 def make_agent(study: PumaStudy, variant: Variant) -> PumaAgent:

@@ -3,7 +3,7 @@
 Defaults are the paper's (PersonalWAB, A.3) or the published scripts', where the paper says nothing.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import (
     NonNegativeInt,
@@ -32,14 +32,6 @@ class PumaPlayers(Players):
 
 
 @settings
-class PumaBase(BaseSettings):
-    """The model that all trainings start from: LLaMA-2-7B in the paper."""
-
-    dialogues: NonNegativeInt = 19_200
-    """Made-up dialogues in PUMA's format that the small model then reads."""
-
-
-@settings
 class StudySettings:
     """Who is trained on, what is remembered, how the model's own answers are sampled, what is tested."""
 
@@ -47,10 +39,13 @@ class StudySettings:
     """Further users to train on; 0, as in the paper: the train tasks of the benchmark's own users."""
     train_tasks: NonNegativeInt = 0
     """Train tasks, drawn at random; 0 takes all."""
+    variants: Literal["few", "all"] = "all"
+    """few: PUMA before and after DPO. all: also each ablation and length of the memory, all of which are
+    trained."""
     memory_tokens: PositiveInt = 768
     """Of what is remembered for a task, at most. The paper's best: 768."""
     memory_lengths: Numbers = (256, 512)
-    """Other lengths of the memory to compare with. The paper's: 256 and 512."""
+    """Other lengths of the memory to compare with, among all variants. The paper's: 256 and 512."""
     dpo_tasks: NonNegativeInt = 0
     """Train tasks whose parameters are sampled for preference pairs; 0 takes all."""
     candidates: PositiveInt = 10
@@ -73,7 +68,8 @@ class PumaNotebook(NotebookSettings):
 
     shop: ShopSettings
     players: PumaPlayers
-    base: PumaBase
+    base: BaseSettings
+    """LLaMA-2-7B in the paper."""
     study: StudySettings
     identify: SftSettings
     """Step 1: instruction -> function."""

@@ -18,7 +18,7 @@ from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.puma.agent import TaskMemory
+from pwagents.puma.agent import SEARCH, TaskMemory
 from pwagents.puma.labels import Example, QueryWriter, leak_free_labels, query_writer, remember
 from pwagents.puma.pairs import Pair, score_parameters
 from pwagents.puma.settings import PumaNotebook
@@ -157,25 +157,55 @@ class PumaStudy:
         """Who writes the queries of the labels."""
         return query_writer(self.settings.players, self.settings.output_dir / "runs" / "replies.sqlite")
 
-    def worth(self, examples: Sequence[Example]) -> pd.Series:
-        """Mean result accuracy by task type that the labels reach on their own train tasks."""
-        arguments = [[example.arguments] for example in examples]
+    def worth_of_labels(self, labels: Sequence[Example], published: Sequence[Example]) -> pd.DataFrame:
+        """Mean result accuracy that labels reach on their train tasks, beside the instruction as the query.
+
+        One row a task type and whether the target was bought before ("all", "bought before", "new"), with the
+        number of ``tasks``.
+
+        Args:
+            labels, published: of the same tasks.
+        """
+        alone = [
+            example._replace(arguments={"query": example.item.state.instruction})
+            for example in labels
+            if example.item.function == SEARCH
+        ]
+        sets = {"instruction alone": alone, "leak-free": labels, "as published": published}
+        parts = [self._scored(examples).assign(label=name) for name, examples in sets.items()]
+        scored = pd.concat(parts)
+        everything = pd.concat([scored.assign(target="all"), scored[scored["task"] != "review"]])
+        by = ["task", "target"]
+        means = everything.pivot_table("result", by, "label", sort=False)[list(sets)]
+        counted = everything[everything["label"] == "leak-free"].groupby(by).size()
+        return means.assign(tasks=counted).reset_index()
+
+    def _scored(self, examples: Sequence[Example]) -> pd.DataFrame:
+        """What labels achieve: ``task, target, result``."""
         items = [example.item for example in examples]
+        arguments = [[example.arguments] for example in examples]
         scored = score_parameters(items, arguments, self.start, self.learning_shop.embedder)
-        rows = [(item.task.type, c.score) for item, many in zip(items, scored, strict=True) for c in many]
-        return pd.DataFrame(rows, columns=["task", "result"]).groupby("task", sort=False)["result"].mean()
+        rows = [
+            (item.task.type, "bought before" if item.bought_before else "new", candidate.score)
+            for item, many in zip(items, scored, strict=True)
+            for candidate in many
+        ]
+        return pd.DataFrame(rows, columns=["task", "target", "result"])
 
     def labels_of_variants(
         self, labels: Sequence[Example], published: Sequence[Example]
     ) -> dict[str, list[Example]]:
         """What step 2 of each variant is fine-tuned on, by the variant's name.
 
-        Another length of the memory has labels of its own, since they are made from what is remembered.
+        Of few variants, the full agent alone. Another length of the memory has labels of its own, since they
+        are made from what is remembered.
 
         Args:
             labels: the leak-free ones of the full agent; ``published``: of the same tasks, as published.
         """
         examples = {FULL: list(labels)}
+        if self.settings.study.variants == "few":
+            return examples
         for tokens in self.settings.study.memory_lengths:
             tasks = [label.item.task for label in labels]
             remembered = remember(tasks, self.start, self.memory(tokens))
@@ -207,8 +237,11 @@ def with_memory(tokens: int) -> str:
 
 
 def _bought_before(world: Benchmark, date: int) -> dict[str, list[str]]:
-    """User -> the ids of what they bought before ``date`` and their first train task, oldest first."""
+    """Buyer -> the ids of what they bought before ``date`` and, as users, their first train task."""
+    from pwagents.web.recommenders_by_time import purchases_of_strangers
+
     first = {task.user_id: world.first_task(task.user_id, "train") for task in world.tasks["train"]}
-    return {
+    users = {
         user: [b.parent_asin for b in world.before(user, min(first[user], date))] for user in sorted(first)
     }
+    return users | purchases_of_strangers(world, date)

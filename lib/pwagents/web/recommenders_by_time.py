@@ -43,10 +43,11 @@ class RecommendersByTime:
         n_dates: int,
         cache_dir: Path | None = None,
     ) -> "RecommendersByTime":
-        """Train on the benchmark's train periods, at ``n_dates`` dates that part the users evenly.
+        """Train on :func:`training_sequences`, at ``n_dates`` dates that part the users evenly.
 
         Dates before which the same purchases lie share one training. Where, as in the embedded world, all
-        train periods end before the first test task of all, that is every date: one recommender is trained.
+        that is learned from lies before the first test task of all, that is every date: one recommender is
+        trained.
         """
         from pwagents.web.recommender import Recommender  # loads torch
 
@@ -67,10 +68,20 @@ class RecommendersByTime:
 
 
 def training_sequences(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
-    """User -> the products of their train period that were bought before ``date``, oldest first."""
-    return {
+    """Buyer -> the products that they bought before ``date``, oldest first: strangers, and the benchmark's
+    users in their train periods."""
+    users = {
         user: [b.parent_asin for b in benchmark.train_period(user) if b.timestamp < date]
         for user in benchmark.behaviors
+    }
+    return users | purchases_of_strangers(benchmark, date)
+
+
+def purchases_of_strangers(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
+    """Stranger -> the products that they bought before ``date``, oldest first."""
+    return {
+        stranger: [asin for timestamp, asin in bought if timestamp < date]
+        for stranger, bought in benchmark.population.items()
     }
 
 

@@ -97,10 +97,10 @@ def make_world(config: WorldConfig, seed: int) -> World:
     for n in range(config.n_users):
         user_id = f"U{n + 1:04d}"
         generator = rng(seed, "synthetic", user_id)  # so a user is the same however many others there are
-        person, length = _make_user(user_id, config, generator)
+        person, length = make_user(user_id, config, generator)
         shopper = Shopper(person, items, shelves, generator)
         purchases = [shopper.buy(i / length) for i in range(length)]
-        times, segments = _timeline(length, generator)
+        times, segments = make_timeline(length, generator)
         people[user_id] = person
         behaviors[user_id] = tuple(
             Behavior(
@@ -132,7 +132,7 @@ def _check_shop(config: WorldConfig) -> None:
         )
 
 
-def _make_user(user_id: str, config: WorldConfig, generator: np.random.Generator) -> tuple[Person, int]:
+def make_user(user_id: str, config: WorldConfig, generator: np.random.Generator) -> tuple[Person, int]:
     """A person, and how many purchases they make."""
     # Log-normal, since most people buy a little and a few buy a lot. Its mean of 34 lies between the 32 and
     # 38 behaviours that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
@@ -141,7 +141,7 @@ def _make_user(user_id: str, config: WorldConfig, generator: np.random.Generator
     return make_person(user_id, n_interests, config.drift, generator), length
 
 
-def _timeline(length: int, generator: np.random.Generator) -> tuple[list[int], list[str]]:
+def make_timeline(length: int, generator: np.random.Generator) -> tuple[list[int], list[str]]:
     """Strictly increasing times, and the segment ("history", "train", "test") of each purchase."""
     times, segments = [], []
     # Whole minutes drawn without replacement: no two purchases at one time, so "before" is never in doubt.

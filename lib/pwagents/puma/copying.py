@@ -1,0 +1,111 @@
+"""Two layers that copy, put below a small model: an induction circuit (Olsson et al. 2022) from the start.
+
+To go on with a text that has been read before, a model looks for the place where the word that it has just
+said stands, and says what follows there. Large language models learn this from billions of words; half a
+million parameters do not learn it in minutes. So the weights of two layers begin as such a circuit, and are
+trained on like all others. In the first layer head h notes at each place which word stands h places before.
+In the second one head h looks for places that noted the word at hand, and passes on what stands there: the
+word that came h places after it. Three heads see past the one or two words that a query leaves out.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pwagents.seeds import derive_seed
+
+if TYPE_CHECKING:
+    import torch
+
+LAYERS = 2
+NEAR = 4.0  # how sharply the first layer looks at one distance
+ALIKE = 3.0  # how sharply the second layer looks for the same word
+NOTED, PASSED_ON = 1.0, 0.5  # sizes of what the layers add, that of an embedding being 1 or so
+# Of the 16 pairs of dimensions that positions rotate (in a head of 32), the fast ones tell distances, and the
+# slow ones, which a few dozen places hardly turn, tell words.
+_FAST = 6
+_WEIGHTS_OF_FAST = (3.0, 2.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def with_copying_layers(model: Any, seed: int) -> Any:
+    """A Qwen2 model with the two layers below its own; to its other layers nothing is done.
+
+    Args:
+        seed: of the directions in which words are noted and passed on.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    told = model.config.to_dict()
+    told |= {"num_hidden_layers": told["num_hidden_layers"] + LAYERS, "layer_types": None}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "layers that copy"))
+        deeper = Qwen2ForCausalLM(Qwen2Config(**told))
+        directions = torch.linalg.qr(torch.randn(model.config.hidden_size, model.config.hidden_size))[0]
+    deeper.load_state_dict(dict(_moved_up(model.state_dict())), strict=False)
+    deeper.generation_config = model.generation_config
+    with torch.no_grad():
+        note, copy = deeper.model.layers[:LAYERS]
+        _begin_with_nothing(note)
+        _begin_with_nothing(copy)
+        heads = model.config.num_attention_heads
+        size = model.config.hidden_size // heads
+        for head in range(heads):
+            place = slice(head * size, (head + 1) * size)
+            _note(note.self_attn, place, head + 1, directions)
+            _copy(copy.self_attn, place, head + 1, directions)
+    return deeper
+
+
+def _moved_up(weights: dict[str, "torch.Tensor"]) -> Iterator[tuple[str, "torch.Tensor"]]:
+    for name, value in weights.items():
+        parts = name.split(".")
+        if parts[:2] == ["model", "layers"]:
+            parts[2] = str(int(parts[2]) + LAYERS)
+        yield ".".join(parts), value
+
+
+def _begin_with_nothing(layer: Any) -> None:
+    """All attention weights 0, and an MLP that adds nothing yet."""
+    for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
+        projection.weight.zero_()
+        projection.bias.zero_()
+    layer.self_attn.o_proj.weight.zero_()
+    layer.mlp.down_proj.weight.zero_()
+
+
+def _note(attention: Any, place: slice, distance: int, directions: "torch.Tensor") -> None:
+    """The head at ``place`` notes the word that stands ``distance`` places before."""
+    import torch
+
+    pairs = (place.stop - place.start) // 2
+    slow = _slow(pairs)
+    size = torch.zeros(pairs)
+    size[:_FAST] = torch.tensor(_WEIGHTS_OF_FAST).sqrt() * NEAR
+    angle = distance * 10_000.0 ** (-torch.arange(pairs) / pairs)
+    attention.q_proj.bias[place] = torch.cat([size, torch.zeros(pairs)])
+    attention.k_proj.bias[place] = torch.cat([size * angle.cos(), size * angle.sin()])
+    read, write = _directions(directions, len(slow), 0), _directions(directions, len(slow), distance)
+    rows = [place.start + i for i in slow]
+    attention.v_proj.weight[rows] = read.T
+    attention.o_proj.weight[:, rows] = NOTED * write * read.shape[0] ** -0.5
+
+
+def _copy(attention: Any, place: slice, distance: int, directions: "torch.Tensor") -> None:
+    """The head at ``place`` looks where the word at hand was noted, and passes on what stands there."""
+    size = place.stop - place.start
+    slow = _slow(size // 2)
+    rows = [place.start + i for i in slow]
+    attention.q_proj.weight[rows] = ALIKE * _directions(directions, len(slow), 0).T
+    attention.k_proj.weight[rows] = ALIKE * _directions(directions, len(slow), distance).T
+    passed_on = directions.roll(distance, 0)[:, place]
+    attention.v_proj.weight[place] = passed_on.T
+    attention.o_proj.weight[:, place] = PASSED_ON / distance * passed_on
+
+
+def _slow(pairs: int) -> list[int]:
+    return [*range(_FAST, pairs), *range(pairs + _FAST, 2 * pairs)]
+
+
+def _directions(directions: "torch.Tensor", n: int, which: int) -> "torch.Tensor":
+    """(hidden, n): the directions that the words themselves are read from (0), or are noted in (1, 2, 3)."""
+    return directions[:, which * n : (which + 1) * n]

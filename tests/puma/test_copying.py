@@ -1,0 +1,62 @@
+"""The layers that copy: before any training they find what came next the last time."""
+
+import pytest
+import torch
+
+from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.puma.copying import LAYERS, with_copying_layers
+
+WORDS = 20
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer([f"w{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(20)])
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return make_small_model(tokenizer, 0, {"num_hidden_layers": 1})
+
+
+def added_by_the_layers(model, ids):
+    """(rows, places, hidden) what the second layer adds."""
+    with torch.inference_mode():
+        states = model.model(ids, output_hidden_states=True).hidden_states
+    return states[LAYERS] - states[LAYERS - 1]
+
+
+def texts(tokenizer, between=0):
+    """(rows, places): a text, with so many other words after each word, and then its words again."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.stack(
+        [torch.randperm(200, generator=generator)[: WORDS * (1 + between)] for _ in range(16)]
+    )
+    ids = drawn + len(tokenizer) - 200 - 62  # the words; 62 characters follow
+    return torch.cat([ids, ids[:, :: 1 + between]], dim=1)
+
+
+@pytest.mark.parametrize(("between", "best"), [(0, 2), (1, 30)])
+def test_a_text_that_comes_again_is_gone_on_with_also_where_words_are_left_out(
+    model, tokenizer, between, best
+):
+    """What comes next is mostly among the best 2 of 269 tokens; with a word left out, among the best 30."""
+    ids = texts(tokenizer, between)
+    begin = WORDS * (1 + between)
+    added = added_by_the_layers(with_copying_layers(model, 0), ids)[:, begin:-1]
+    scores = added @ model.model.embed_tokens.weight.T
+    following = ids[:, begin + 1 :, None]
+    rank = (scores > scores.gather(-1, following)).sum(-1)
+    assert (rank < best).float().mean() > 0.5
+
+
+def test_the_other_layers_stay_as_they_are_and_seeds_decide(model):
+    deeper = with_copying_layers(model, 0)
+    kept = deeper.state_dict()
+    for name, weights in model.state_dict().items():
+        moved = name.replace("layers.0", f"layers.{LAYERS}")
+        assert torch.equal(kept[moved], weights)
+    first, again, other = (
+        with_copying_layers(model, seed).model.layers[1].self_attn.q_proj.weight for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again) and not torch.equal(first, other)
