@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pwagents import engine
-from pwagents.errors import SettingsError
 from pwagents.embedding import Embedder
+from pwagents.errors import SettingsError
 from pwagents.llm.store import ResponseStore
 
 # Of an environment with the extras ray and dask; CI makes one.
