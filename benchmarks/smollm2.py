@@ -34,7 +34,7 @@ from pwagents.puma.agent import RECOMMEND, TaskMemory
 from pwagents.puma.base import puma_base
 from pwagents.puma.labels import first_states, leak_free_labels, remember
 from pwagents.puma.play import Variant, play
-from pwagents.puma.settings import PumaNotebook
+from pwagents.puma.settings import PumaBase, PumaNotebook
 from pwagents.puma.study import NO_DPO, PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
 from pwagents.schema import Task
@@ -62,7 +62,6 @@ ORION = {
     "sft": TUNING | {"max_steps": 12, "max_length": 2048},
     "play": {"turn_tokens": 80, "episode_tokens": 1200, "batch_size": 20},
 }
-SMALL = BaseSettings().backbone
 METRICS = {"function_accuracy": "function", "step_accuracy": "step", "result_final": "result"}
 
 
@@ -78,8 +77,9 @@ def puma(output: Path) -> pd.DataFrame:
     writer = study.models.fine_tuned(NO_DPO, labels)
     tuned = play(study, NO_DPO, Variant(identifier, writer, tokens))
     small = from_reference("04_puma", "04_puma", NO_DPO, worlds.tested.content_hash, worlds.tasks)
-    played = {settings.base.backbone: tuned, SMALL: small}
-    memories = {settings.base.backbone: study.memory(tokens), SMALL: small_memory(study)}
+    small_model = PumaBase().backbone
+    played = {settings.base.backbone: tuned, small_model: small}
+    memories = {settings.base.backbone: study.memory(tokens), small_model: small_memory(study)}
     copied = {name: share_copied(played[name], remembered_ids(study, memories[name])) for name in played}
     return table(played).assign(**{"ids copied": pd.Series(copied)})
 
@@ -92,7 +92,7 @@ def orion(output: Path) -> pd.DataFrame:
     tuned = models.sft(models.base(), models.role_play(settings.role_play.n_trajectories).kept)
     played = OrionRuns(study).policy("SFT", tuned)
     small = from_reference("05_orion_sft", "orion", "SFT", study.held_out_hash, study.test_tasks)
-    return table({settings.base.backbone: played, SMALL: small})
+    return table({settings.base.backbone: played, BaseSettings().backbone: small})
 
 
 def load(notebook: str, kind: type[Kind], output: Path, changes: Mapping[str, Any]) -> Kind:
@@ -116,7 +116,7 @@ def from_reference(
 
 def small_memory(study: PumaStudy) -> TaskMemory:
     """What the small model remembered, in tokens of its own."""
-    tokenizer, bank = base_tokenizer(), study.memory(0).bank
+    tokenizer, bank = base_tokenizer(), study.memory(0)
     tokens = preset_values("04_puma", PumaNotebook, PRESET)["study"]["memory_tokens"]
     return TaskMemory(bank.products, bank.embedder, tokens, lambda text: len(tokenizer.tokenize(text)))
 

@@ -39,7 +39,7 @@ def test_dpo_goes_on_with_the_adapter_of_fine_tuning():
 
 
 def test_a_base_model_is_the_small_one_or_a_folder_with_a_model(tmp_path):
-    assert load().base.backbone == "small model, 0.5M parameters"
+    assert load().base.backbone == "small model, 0.7M parameters"
     with pytest.raises(SettingsError, match="group base, setting model: found 'nowhere'; expected small"):
         load(base={"model": "nowhere"})
     (tmp_path / "config.json").write_text("{}")

@@ -43,6 +43,8 @@ def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[st
         DataError: with ``stored_runs_only``, a small model that is not there.
     """
     models, seed, only = settings.output_dir / "models", settings.seed, settings.stored_runs_only
+    if not settings.base.is_small:
+        return settings.base.folder(models, stored_only=only)
     steps = settings.base.steps
     shared = base_for(benchmark.products, models, seed, steps, stored_only=only)
     lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
