@@ -13,13 +13,14 @@ killed run goes on: what is trained and played is stored.
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pwagents import portable
-from pwagents.evaluation.breakdowns import by_task
+from pwagents.evaluation.breakdowns import by_task, sample_tasks
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import records_frame, require_played
 from pwagents.notebook.reference import PRESET, REFERENCE, read_episodes
@@ -49,7 +50,6 @@ PUMA = {
         "train_tasks": 220,
         "memory_tokens": 64,
         "max_call_tokens": 96,
-        "test_tasks": 120,
         "batch_size": 30,
     },
     "identify": TUNING | {"max_steps": 12},
@@ -57,11 +57,12 @@ PUMA = {
 }
 ORION = {
     "base": {"model": "smollm2"},
-    "study": {"training_users": 150, "eval_tasks": 40},
+    "study": {"training_users": 150, "eval_tasks": 40},  # notebook 05 plays all
     "role_play": {"n_trajectories": 48, "scaling": []},
     "sft": TUNING | {"max_steps": 12, "max_length": 2048},
     "play": {"turn_tokens": 80, "episode_tokens": 1200, "batch_size": 20},
 }
+PUMA_TASKS = 120  # of those that notebook 04 plays
 METRICS = {"function_accuracy": "function", "step_accuracy": "step", "result_final": "result"}
 
 
@@ -69,6 +70,7 @@ def puma(output: Path) -> pd.DataFrame:
     """Both steps fine-tuned on labels, without preferences: what notebook 04 calls "w/o DPO"."""
     settings = load("04_puma", PumaNotebook, output, PUMA)
     worlds, tokens = load_worlds(settings), settings.study.memory_tokens
+    worlds = replace(worlds, tasks=sample_tasks(worlds.tasks, PUMA_TASKS, settings.seed))
     base = puma_base(settings, worlds.tested, worlds.products)
     study = PumaStudy(worlds, PumaModels(settings, base, worlds.learned.content_hash))
     items = remember(worlds.train_tasks, study.start, study.memory(tokens))
@@ -142,9 +144,14 @@ def share_copied(records: Sequence[EpisodeRecord], remembered: Mapping[str, set[
         for record in records
         if record.task_id in remembered and record.trajectory
         for step in record.trajectory.steps
-        for id_ in step.action.arguments.get("product_sequence", ())
+        for id_ in _texts(step.action.arguments.get("product_sequence"))
     ]
     return f"{sum(id_ in remembered[task] for id_, task in written)} of {len(written)}"
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts in what a model wrote in the place of a list of ids."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def table(played: Mapping[str, Sequence[EpisodeRecord]]) -> pd.DataFrame:

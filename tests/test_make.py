@@ -147,6 +147,21 @@ def test_a_notebook_follows_those_declared_upstream(reproduced):
     assert reproduced.would_run(*makefiles) == ["01_data", "03_benchmark"]
 
 
+def test_laptop_plays_notebook_04_again_with_all_variants_and_that_is_it(project):
+    add = "study = {}"
+    told = "Path(output_dir, 'told').open('a').write(f'{study} ')"
+    write_notebook(project.root, "04_puma", add, WRITE, told)
+    notebook = nbformat.read(project.root / "notebooks/04_puma.ipynb", as_version=4)
+    notebook.cells[0].source += f"\n{add}"
+    del notebook.cells[2]
+    nbformat.write(notebook, project.root / "notebooks/04_puma.ipynb")
+    for _ in range(2):
+        done = project.make("reproduce-full", "PRESET=laptop")
+        assert done.returncode == 0, done.stderr
+        assert (project.root / "outputs/laptop/told").read_text() == "{} {'variants': 'all'} "
+    assert project.make("--dry-run", "reproduce-full", "PRESET=smoke").stdout.count("04_puma") == 1
+
+
 def test_figures_are_drawn_in_the_format_and_style_of_choice(project):
     shown = project.make("--dry-run", "figures", "PRESET=smoke").stdout
     assert shown.strip().endswith("pwagents.notebook.figures outputs/smoke --formats png svg")

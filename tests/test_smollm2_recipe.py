@@ -32,6 +32,10 @@ def test_copied_are_the_ids_that_stand_in_the_memory_of_their_own_task():
     records = [episode("a", "B1", "B2"), episode("b", "B1"), episode("a search", "B9")]
     assert share_copied(records, {"a": {"B1", "B2"}, "b": {"B3"}}) == "2 of 3"
     assert share_copied([], {}) == "0 of 0"
+    odd = episode("a", "B1")
+    for value in (None, 3, [["B1"]]):
+        odd.trajectory.steps[0].action.arguments["product_sequence"] = value
+        assert share_copied([odd], {"a": {"B1"}}) == "0 of 0"
 
 
 def test_each_model_has_a_row_of_its_own():

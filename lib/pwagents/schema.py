@@ -121,13 +121,13 @@ class Benchmark:
         behaviors: user_id -> all behaviours of the user, the tasks' own purchases included, oldest first.
         tasks: split -> tasks.
         profiles: user_id -> the profile published with the data, where there is one (``personalwab`` alone).
+        repairs: what was mended while reading, as "description" -> count.
         population: stranger's id -> (milliseconds, parent_asin) of what they bought, oldest first. Strangers
             have no task; the recommender learns from them.
-        repairs: what was mended while reading, as "description" -> count.
 
     Raises:
         DataError: a behaviour or task names an unknown product or user, a history is not in time
-            order, two tasks share an id, or a stranger is a user or bought an unknown product.
+            order, two tasks share an id, or a stranger is a user, bought nothing or an unknown product.
     """
 
     name: str
@@ -135,8 +135,8 @@ class Benchmark:
     behaviors: Mapping[str, tuple[Behavior, ...]]
     tasks: Mapping[Split, tuple[Task, ...]]
     profiles: Mapping[str, UserProfile] = field(default_factory=dict)
-    population: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
+    population: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
 
     def __post_init__(self):
         for user, behaviors in self.behaviors.items():
@@ -162,6 +162,8 @@ class Benchmark:
             where = (self.name, f"stranger {stranger}")
             if stranger in self.behaviors:
                 raise DataError(*where, "user_id", stranger, "somebody who is no user of the benchmark")
+            if not purchases:
+                raise DataError(*where, "purchases", "none", "one at least")
             for _, asin in purchases:
                 if asin not in self.products:
                     raise DataError(*where, "parent_asin", asin, "the id of a known product")

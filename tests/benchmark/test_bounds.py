@@ -34,6 +34,14 @@ def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period
     ).all()
 
 
+def test_popular_is_what_was_bought_most_by_strangers_too(world):
+    asins = sorted(world.benchmark.products)[:12]
+    bought = tuple((1, asin) for asin in asins for _ in range(1000 * (asin in asins[2:]) + 1))
+    among_strangers = replace(world.benchmark, population={"P1": bought, "P2": ((3, asins[0]),) * 5000})
+    assert bounds.popular_products(among_strangers, {2}) == {2: asins[2:]}
+    assert bounds.popular_products(among_strangers, {4})[4][0] == asins[0]
+
+
 def test_review_bounds(world):
     tasks = [task for task in world.benchmark.tasks["test"] if task.type == "review"][:30]
     frame = bounds.review_bounds(world.benchmark, Embedder(), tasks, seed=0)

@@ -1,5 +1,7 @@
 """What a recommender is given, and how the answers are counted, with one that repeats what it was given."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -39,6 +41,15 @@ def test_a_recommender_that_repeats_is_worth_the_rule_that_repeats(answered):
     assert len(new) and not new["hit"].any()  # who only repeats finds nothing new
     known = wide.loc[answered.loc[answered["bought_before"], "task_id"].unique()]
     assert (known[inputs.RIGHT_TYPE] > 0).all()  # ten of a type are more than anybody has
+
+
+def test_who_has_bought_nothing_is_answered_too(small_world):
+    benchmark, embedder = small_world.benchmark, Embedder(max_tokens=16, batch_size=64)
+    task = next(task for task in benchmark.tasks["test"] if task.type == "recommend")
+    later = tuple(b for b in benchmark.behaviors[task.user_id] if b.timestamp >= task.timestamp)
+    new = replace(benchmark, behaviors={**benchmark.behaviors, task.user_id: later}, tasks={"test": (task,)})
+    answered = inputs.by_input(new, [task], lambda _: Echo(), embedder, small_world.truth)
+    assert not answered.loc[answered["method"] != inputs.POPULAR, "hit"].any()
 
 
 def test_repeats_and_new_products_stand_apart(answered):

@@ -7,6 +7,7 @@ without tasks.
 
 import copy
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -159,6 +160,8 @@ def spoil_record(records: dict, chance: random.Random) -> str:
 @pytest.fixture
 def written(personalwab_files, tmp_path):
     benchmark, folder = load_personalwab(personalwab_files.write()), tmp_path / "parquet"
+    bought = tuple((FIRST + i, asin) for i, asin in enumerate(sorted(benchmark.products)))
+    benchmark = replace(benchmark, population={"P1": bought, "P2": bought[1:]})
     write_parquet(benchmark, folder, licence="other")
     return benchmark, folder
 

@@ -122,7 +122,10 @@ def benchmarks(draw):
     users = st.sampled_from([*behaviors, "x with a profile alone"])
     profiles = draw(st.dictionaries(users, user_profiles, max_size=3))
     repairs = draw(st.dictionaries(texts, st.integers(), max_size=2))
-    return Benchmark(draw(texts), shop, behaviors, tasks, profiles, repairs)
+    purchases = st.lists(st.tuples(whole, asins), min_size=1, max_size=3).map(tuple)
+    strangers = words.filter(lambda stranger: stranger not in behaviors)
+    population = draw(st.dictionaries(strangers, purchases, max_size=2))
+    return Benchmark(draw(texts), shop, behaviors, tasks, profiles, repairs, population)
 
 
 @settings(max_examples=25)
@@ -136,6 +139,7 @@ def test_any_benchmark_comes_back_equal(benchmark):
 def test_every_field_of_a_record_has_its_column():
     review = {f"review_{name}" for name in Review.model_fields}
     tables = ("users/full", "products/full", "histories/full", "tasks/train", "tasks/test")
+    assert schema("population/full").names == ["user_id", "timestamp", "parent_asin"]
     users, products, histories, *tasks = ({*schema(table).names} for table in tables)
     assert users == {"user_id", "n_behaviors", *UserProfile.model_fields}
     assert products == {*Product.model_fields}
@@ -165,7 +169,7 @@ write_parquet(read_parquet(Path(sys.argv[1])), Path(sys.argv[2]), licence="mit")
 
 def assert_same_bytes(folder, again):
     files = [path for path in folder.rglob("*") if path.is_file()]
-    assert len(files) == 7
+    assert len(files) == 8
     for path in files:
         assert path.read_bytes() == (again / path.relative_to(folder)).read_bytes()
 

@@ -124,6 +124,7 @@ def benchmarks(draw) -> Benchmark:
         {"train": tuple(tasks[:n_train]), "test": tuple(tasks[n_train:])},
         draw(st.dictionaries(st.sampled_from(users), PROFILES)),
         draw(st.dictionaries(TEXTS, st.integers(0, 9), max_size=2)),
+        {"a stranger": ((1_600_000_000_000, asins[0]),)} if draw(st.booleans()) else {},
     )
 
 
@@ -189,6 +190,15 @@ def test_a_derived_profile_knows_nothing_from_the_first_test_task_on(world, tmp_
     assert len(before.behaviors[user]) < len(world.behaviors[user])
     assert derived_profile(before, user) == derived_profile(world, user)
     assert derived_profile(world, "nobody").price_sensitivity == "Medium"
+
+
+def test_strangers_come_back_and_of_a_part_what_it_sells(world, tmp_path):
+    asins = sorted(world.products)
+    bought = tuple((1_600_000_000_000 + i, asin) for i, asin in enumerate(asins))
+    write_personalwab(replace(world, population={"P1": bought, "P2": bought[:1]}), tmp_path)
+    assert load_personalwab(tmp_path).population == {"P1": bought, "P2": bought[:1]}
+    part = load_personalwab(tmp_path, n_users=2, n_products=1)
+    assert [asin for _, asin in part.population["P1"]] == [asin for asin in asins if asin in part.products]
 
 
 def test_files_changed_since_are_refused_whatever_is_read_of_them(world, tmp_path):

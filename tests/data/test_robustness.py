@@ -198,7 +198,8 @@ PERSONALWAB_FILE = {  # what is broken -> files, their new bytes made from the o
     "too deep": (TASKS, become(b'{"train": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"), "record (first), field "
         "'(file)': found unreadable data (nested deeper than 100 levels); expected a JSON file"),
     "unknown word": (PROFILES, change(b'"Nurse"', b"None"), "found what is not JSON (lexical error"),
-    "benchmark.json of others": (WRITTEN, become(b'{"name": "x", "content_hash": "0f", "repairs": {}}'),
+    "benchmark.json of others": (
+        WRITTEN, become(b'{"name": "x", "content_hash": "0f", "repairs": {}, "population": {}}'),
         "benchmark.json, record -, field 'content_hash': found 0f; expected "),
     "no hash": (WRITTEN, become(b'{"name": "x", "repairs": {}}'), f"field 'content_hash': {ABSENT}"),
     "half a hash": (WRITTEN, become(b'{"name": "x", "co'), "benchmark.json, record (first), field '(file)'"),

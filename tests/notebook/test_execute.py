@@ -53,6 +53,15 @@ def test_results_need_a_folder(folder, monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines()[-1].endswith("--output-dir: empty; expected a folder")
 
 
+@pytest.mark.parametrize("changes", ["few", "[1]", "study: {"])
+def test_changes_are_yaml_by_name(changes, monkeypatch, capsys):
+    arguments = ["execute", "01_data", "--preset", "smoke", "--output-dir", "o", "--changes", changes]
+    monkeypatch.setattr("sys.argv", arguments)
+    with pytest.raises(SystemExit):
+        main()
+    assert "--changes: " in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert run("01_data", "smoke", tmp_path / "file" / "outputs") == 1

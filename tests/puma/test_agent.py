@@ -99,6 +99,7 @@ def test_numbers_of_lines_are_put_back_into_ids_and_nothing_else_is_changed(told
     assert arguments == {"product_sequence": [{"1": "A", "2": "B"}.get(t, t) for t in told], "more": 1}
     assert numbers_for_ids(arguments, entries) == {"product_sequence": told, "more": 1}
     assert ids_for_numbers({"product_sequence": "1"}, entries) == {"product_sequence": "1"}
+    assert ids_for_numbers({"product_sequence": [2, 9]}, entries) == {"product_sequence": ["B", 9]}
 
 
 def test_each_function_is_told_its_own_fields(memory_of, state_of, task_of):

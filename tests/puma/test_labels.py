@@ -171,13 +171,6 @@ def test_nothing_remembered_is_nothing_to_recommend(source, items):
     assert examples == [] and counts == Counter({("recommend", "nothing to say"): 1})
 
 
-def test_the_same_label_can_be_taught_without_a_memory(source, items):
-    examples, _ = leak_free_labels(items, source.products, offline_queries)
-    example = next(e for e in examples if e.item.entries)
-    bare = example.without_memory()
-    assert bare.arguments == example.arguments and "Before:" not in told(bare)
-
-
 class Says(ChatModel):
     name = "says"
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pwagents.lm.small import make_small_model
+from pwagents.puma.agent import SEARCH
 from pwagents.puma.labels import leak_free_labels, published_labels, remember
 from pwagents.puma.play import Variant, make_plain_agent, play, play_plain, time_agents
 from pwagents.puma.study import PumaStudy, load_worlds
@@ -79,7 +80,14 @@ def test_each_variant_has_labels_of_its_own_memory(study, worlds, items):
         "w/o DPO, published labels",
     ]
     assert examples["PUMA"] == labels and examples["w/o DPO, published labels"] == published
-    assert not any(example.item.entries for example in examples["w/o Task-specific Memory"])
+    bare = examples["w/o Task-specific Memory"]
+    assert bare and not any(example.item.entries for example in bare)
+    # A query knows nothing of the past, and there is nothing to recommend from.
+    queries = {example.arguments["query"] for example in bare if example.item.function == SEARCH}
+    assert queries == set(
+        study.write_queries([(e.item.state, ()) for e in bare if e.item.function == SEARCH])
+    )
+    assert {example.item.task.type for example in bare} == {"search", "review"}
 
 
 def test_labels_are_worth_what_they_achieve_beside_the_instruction(study, worlds, items):

@@ -35,16 +35,13 @@ def product_bounds(
     - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
       before: a recommender that learns from purchases can know no other product.
 
-    Bought means: in somebody's train period, and before the first test task of the task's own user; the
-    oracle counts what strangers bought by then, too.
+    Bought means: by a stranger or in a user's train period, as recommenders know it, and before the first
+    test task of the task's own user.
     """
     catalogue = sorted(benchmark.products)
-    purchases = _train_purchases(benchmark)
     first_bought: dict[str, int] = {}
-    for timestamp, _, behavior in purchases:
-        first_bought.setdefault(behavior.parent_asin, timestamp)
-    for timestamp, asin in chain.from_iterable(benchmark.population.values()):
-        first_bought[asin] = min(timestamp, first_bought.get(asin, timestamp))
+    for timestamp, asin in _known_purchases(benchmark):
+        first_bought.setdefault(asin, timestamp)
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
     rows = []
     for task in tasks:
@@ -95,15 +92,22 @@ def _train_purchases(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:
     return sorted(purchases, key=lambda purchase: purchase[0])
 
 
+def _known_purchases(benchmark: Benchmark) -> list[tuple[int, str]]:
+    """(time, parent_asin) of all that recommenders learn from, earliest first, at the same time by id."""
+    users = ((b.timestamp, b.parent_asin) for _, _, b in _train_purchases(benchmark))
+    return sorted(chain(users, *benchmark.population.values()))
+
+
 def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[str]]:
-    """The ten products bought most often in train periods before each date (milliseconds); ties by id."""
-    purchases = _train_purchases(benchmark)
+    """The ten products bought most often before each date (milliseconds), by strangers and in the users'
+    train periods; ties by id."""
+    purchases = _known_purchases(benchmark)
     counts: Counter[str] = Counter()
     popular, seen = {}, 0
     for date in sorted(dates):
         new = purchases[seen : bisect_left(purchases, date, lo=seen, key=lambda purchase: purchase[0])]
         if new or not popular:
-            counts.update(behavior.parent_asin for _, _, behavior in new)
+            counts.update(asin for _, asin in new)
             best = nsmallest(RESULTS, counts, key=lambda asin: (-counts[asin], asin))
         popular[date], seen = best, seen + len(new)
     return popular

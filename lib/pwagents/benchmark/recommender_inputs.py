@@ -86,7 +86,7 @@ def input_differences(answered: pd.DataFrame) -> pd.DataFrame:
         for a, b in COMPARED
         if {a, b} <= set(answered["method"])
     ]
-    return pd.DataFrame(rows).drop(columns="n_left_out")
+    return pd.DataFrame(rows).drop(columns="n_left_out", errors="ignore")
 
 
 def _latest(behaviors: Sequence[Behavior]) -> list[str]:
@@ -104,8 +104,11 @@ def _closest(history: Sequence[Behavior], vectors: dict, instruction: np.ndarray
 def _nearest_cluster(
     history: Sequence[Behavior], benchmark: Benchmark, vectors: dict, instruction: np.ndarray
 ) -> list[Behavior]:
-    """The cluster whose centre is nearest to the instruction (Orion, section 4.1), oldest first."""
+    """The cluster whose centre is nearest to the instruction (Orion, section 4.1), oldest first; empty where
+    too little was bought for any."""
     clusters = adaptive_clusters(history, benchmark.products, vectors)
+    if not clusters:
+        return []
     nearest = max(clusters, key=lambda cluster: round(float(cluster.centre @ instruction), 6))
     return [history[i] for i in nearest.members]
 

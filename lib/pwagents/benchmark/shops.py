@@ -36,7 +36,7 @@ class Shops:
     def __init__(
         self, benchmark: Benchmark, settings: ShopSettings, data: DataSettings, seed: int, cache_dir: Path
     ):
-        self.benchmark, self.settings, self.seed, self.cache_dir = benchmark, settings, seed, cache_dir
+        self.benchmark, self.settings = benchmark, settings
         self.engine = build_search_engine(benchmark.products, settings.search_engine, cache_dir)
         self.embedder = Embedder(cache_dir, max_tokens=512)  # as long as the published scorer reads a review
         self.recommenders = RecommendersByTime.fit(

@@ -1,8 +1,9 @@
 """Any benchmark as Parquet files for Hugging Face ``datasets``, and back, equal.
 
 A folder holds ``users/full.parquet``, ``products/full.parquet``, ``histories/full.parquet`` (one row a
-behaviour), ``tasks/train.parquet`` and ``tasks/test.parquet``. Beside them lie ``benchmark.json``, with what
-the tables do not hold, and the data card ``README.md``, which tells ``datasets`` what the files are.
+behaviour), ``population/full.parquet`` (one row a stranger's purchase), ``tasks/train.parquet`` and
+``tasks/test.parquet``. Beside them lie ``benchmark.json``, with what the tables do not hold, and the data
+card ``README.md``, which tells ``datasets`` what the files are.
 
 ``datasets`` writes the files, and puts neither times nor paths into them: the same benchmark gives the same
 bytes on any day and in any process. pyarrow reads them; ``datasets`` would copy each into its cache first.
@@ -48,10 +49,11 @@ def schema(table: str) -> "pa.Schema":
     first = {
         "users": {"user_id": "string", "n_behaviors": "integer"},
         "histories": {"user_id": "string", "position": "integer"},
+        "population": {"user_id": "string", "timestamp": "integer", "parent_asin": "string"},
     }
     records = {"users": UserProfile, "products": Product, "histories": Behavior, "tasks": Task}
     name = table.partition("/")[0]
-    kinds = first.get(name, {}) | _kinds(records[name])
+    kinds = first.get(name, {}) | (_kinds(records[name]) if name in records else {})
     return pa.schema({column: types[kind] for column, kind in kinds.items()})
 
 
@@ -109,13 +111,14 @@ def read_parquet(folder: Path) -> Benchmark:
     users, profiles = _read_users(_read_rows(folder, "users/full"))
     products = _read_products(_read_rows(folder, "products/full"))
     behaviors = _read_histories(_read_rows(folder, "histories/full"), users)
+    population = _read_population(_read_rows(folder, "population/full"))
     tasks = {
         split: tuple(_make(Task, row, place) for place, row in _read_rows(folder, f"tasks/{split}"))
         for split in info.splits
     }
     # Called by the folder's name first, so that an error of the whole says where it is.
-    benchmark = Benchmark(str(folder), products, behaviors, tasks, profiles=profiles, repairs=info.repairs)
-    benchmark = replace(benchmark, name=info.name)
+    whole = Benchmark(str(folder), products, behaviors, tasks, profiles, info.repairs, population)
+    benchmark = replace(whole, name=info.name)
     if benchmark.content_hash != info.content_hash:
         found = f"{benchmark.content_hash}, the hash of what the Parquet files hold"
         raise DataError(folder / INFO, "-", "content_hash", found, f"{info.content_hash}, as it was written")
@@ -148,6 +151,11 @@ def _tables(benchmark: Benchmark) -> dict[str, list[dict]]:
             {"user_id": user, "position": position, **_flat(behavior)}
             for user, behaviors in benchmark.behaviors.items()
             for position, behavior in enumerate(behaviors)
+        ],
+        "population/full": [
+            {"user_id": stranger, "timestamp": timestamp, "parent_asin": asin}
+            for stranger, purchases in benchmark.population.items()
+            for timestamp, asin in purchases
         ],
         **{f"tasks/{split}": [_flat(task) for task in tasks] for split, tasks in benchmark.tasks.items()},
     }
@@ -257,6 +265,16 @@ def _read_histories(rows: Rows, users: Users) -> dict[str, tuple[Behavior, ...]]
             expected = f"{len(history)}, the user's rows in histories"
             raise DataError(*place, "n_behaviors", n_behaviors, expected)
     return {user: tuple(history) for user, history in histories.items()}
+
+
+def _read_population(rows: Rows) -> dict[str, tuple[tuple[int, str], ...]]:
+    population: dict[str, list[tuple[int, str]]] = {}
+    for place, row in rows:
+        for column, value in row.items():
+            if value is None:
+                raise DataError(*place, column, "null", "a value")
+        population.setdefault(row["user_id"], []).append((row["timestamp"], row["parent_asin"]))
+    return {stranger: tuple(purchases) for stranger, purchases in population.items()}
 
 
 def _check_new(key: str | None, known: Mapping, place: Place, field: str) -> None:

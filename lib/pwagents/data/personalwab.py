@@ -216,12 +216,13 @@ def _read_profiles(path: Path) -> dict[str, UserProfile | None]:
 
 
 def _as_written(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """``benchmark`` with the name and repairs of ``benchmark.json``, where that stands beside its files."""
+    """``benchmark`` with name, repairs and strangers of ``benchmark.json``, where that stands beside it."""
     path = folder / WRITTEN
     if not path.exists():
         return benchmark
     value = {key: value for _, key, value in read_entries([path], "reading", Counter())}
     written = parse(WrittenBenchmark, value, path, "-", Counter())
+    benchmark = replace(benchmark, population=written.population)
     if written.content_hash != benchmark.content_hash:
         expected = (
             f"{benchmark.content_hash}, that of the files beside it: they are not what was written; write "
@@ -248,6 +249,11 @@ def _part(whole: Benchmark, n_users: int, n_products: int, seed: int) -> Benchma
         behaviors={user: behaviors for user, behaviors in whole.behaviors.items() if user in users},
         tasks=tasks,
         profiles={user: profile for user, profile in whole.profiles.items() if user in users},
+        population={
+            stranger: bought
+            for stranger, purchases in whole.population.items()
+            if (bought := tuple(each for each in purchases if each[1] in catalogue))
+        },
     )
 
 

@@ -21,11 +21,12 @@ from pwagents.schema import Benchmark, Product, Review, Task
 def write_personalwab(benchmark: Benchmark, folder: Path, *, parts: int = 2) -> None:
     """Write ``benchmark`` to ``folder``; :func:`load_personalwab` reads an equal one from there.
 
-    Beside PersonalWAB's files stands ``benchmark.json`` with name, content hash and repairs. Files are
-    written aside and moved to their place; those of an earlier call are replaced. Users without a profile get
-    a derived one (:mod:`pwagents.data.derived_profile`), since published code needs one of every user; it is
-    marked as such, and read as none. What no source can hold (times outside the years 1990 to 2030, parts of
-    stars, tasks that contradict histories) can be written, but is refused when it is read.
+    Beside PersonalWAB's files stands ``benchmark.json`` with name, content hash, repairs and what strangers
+    bought. Files are written aside and moved to their place; those of an earlier call are replaced. Users
+    without a profile get a derived one (:mod:`pwagents.data.derived_profile`), since published code needs one
+    of every user; it is marked as such, and read as none. What no source can hold (times outside the years
+    1990 to 2030, parts of stars, tasks that contradict histories) can be written, but is refused when it is
+    read.
 
     Args:
         parts: how many files histories and products are spread over.
@@ -61,6 +62,7 @@ def _files(benchmark: Benchmark, parts: int) -> dict[str, Iterable[str]]:
         "name": benchmark.name,
         "content_hash": benchmark.content_hash,
         "repairs": dict(benchmark.repairs),
+        "population": dict(benchmark.population),
     }
     files: dict[str, Iterable[str]] = {
         WRITTEN: [_json(written), "\n"],

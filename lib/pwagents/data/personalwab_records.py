@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     StringConstraints,
     ValidationError,
     ValidationInfo,
@@ -202,9 +203,14 @@ class PublishedProfile(Published):
     user_profile: dict[str, Any]
 
 
+# In JSON a tuple is a list.
+Purchases = Annotated[tuple[Annotated[tuple[int, str], Strict(False)], ...], Strict(False)]
+
+
 class WrittenBenchmark(Published):
     """The file that :func:`pwagents.data.personalwab_export.write_personalwab` lays beside the others."""
 
     name: str
     content_hash: str
     repairs: dict[str, int]
+    population: dict[str, Purchases]

@@ -1,6 +1,8 @@
 """Run one notebook with the parameters of a preset; the Makefile calls it from the project's root.
 
     python -m pwagents.notebook.execute 01_data --preset smoke --output-dir outputs/smoke
+    python -m pwagents.notebook.execute 04_puma --preset laptop --output-dir outputs/laptop \
+        --changes 'study: {variants: all}'
 
 papermill does the work. Added here: the finished notebook appears only after its last cell has run, two
 runs of one notebook cannot overlap, and a failure is told in a few lines.
@@ -13,6 +15,9 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from pwagents import portable
 from pwagents.notebook.settings import PARAMS, read_values
@@ -26,10 +31,10 @@ TOLD_WHOLE = (
 _PASSWORD = re.compile(r"//[^/\s\"'@\\]+@")
 
 
-def run(name: str, preset: str, output_dir: Path) -> int:
+def run(name: str, preset: str, output_dir: Path, changes: dict[str, Any] | None = None) -> int:
     """:func:`_run`, which a disk that cannot be written ends in one line, without empty files."""
     try:
-        return _run(name, preset, output_dir)
+        return _run(name, preset, output_dir, changes or {})
     except OSError as error:
         partial = _partial(output_dir, name)
         if partial.is_file() and not partial.stat().st_size:
@@ -37,14 +42,14 @@ def run(name: str, preset: str, output_dir: Path) -> int:
         return _fail(name, str(error))
 
 
-def _run(name: str, preset: str, output_dir: Path) -> int:
+def _run(name: str, preset: str, output_dir: Path, changes: dict[str, Any]) -> int:
     """Execute ``notebooks/<name>.ipynb`` into ``<output_dir>/notebooks``; 0, or 1 when it failed.
 
     The notebook reads the preset's parameters by itself (:mod:`pwagents.notebook.settings`).
     """
     if not read_values(PARAMS / preset / "common.yaml").get("portable", True):
         portable.switch_off()  # before the notebook's kernel, which inherits the variables, loads numpy
-    parameters = {"preset": preset, "output_dir": str(output_dir)}
+    parameters = {"preset": preset, "output_dir": str(output_dir), **changes}
     finished = output_dir / "notebooks" / f"{name}.ipynb"
     partial = _partial(output_dir, name)
     partial.parent.mkdir(parents=True, exist_ok=True)
@@ -127,6 +132,17 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _changes(text: str) -> dict[str, Any]:
+    """Parameters of a notebook, as YAML; whether it has them, the notebook says."""
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected YAML such as 'study: {{variants: all}}'")
+    return found
+
+
 def _fail(name: str, message: str) -> int:
     print(f"[{name}] {without_passwords(message)}", file=sys.stderr, flush=True)
     return 1
@@ -137,6 +153,7 @@ def main() -> int:
     parser.add_argument("name", help="the notebook, for instance 01_data")
     parser.add_argument("--preset", required=True)
     parser.add_argument("--output-dir", type=_folder, required=True)
+    parser.add_argument("--changes", type=_changes, default={}, help="of the preset, as YAML")
     try:
         return run(**vars(parser.parse_args()))
     except KeyboardInterrupt:

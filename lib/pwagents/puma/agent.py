@@ -71,11 +71,12 @@ class TaskMemory:
 
     Departures: the paper takes the closest behaviours for all three; they are of several interests, and what
     a user likes in one misleads in another. It cuts its memory to 256, 512 or 768 tokens and does not say
-    how; here a line that does not fit is passed over, of an interest the oldest. The published code tells
-    recommendations latest first; the function takes them oldest first.
+    how; here a line that does not fit is passed over, and shorter ones after it are kept. The published code
+    tells recommendations latest first; the function takes them oldest first.
 
     Args:
-        tokens: at most so many in all lines; 0 remembers nothing.
+        tokens: at most so many in the lines of all behaviours; 0 remembers nothing. The numbers of a
+            recommendation's lines, and a search's last line, come on top.
         count: text -> its number of tokens.
     """
 
@@ -182,18 +183,20 @@ def numbers_for_ids(arguments: Mapping[str, Any], entries: Sequence[Entry]) -> d
 
 
 def ids_for_numbers(arguments: Mapping[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
-    """The reverse of :func:`numbers_for_ids`: as the function takes them. A number without a line stays."""
+    """The reverse of :func:`numbers_for_ids`: as the function takes them. A number without a line stays.
+
+    Numbers may be written as such, or as texts.
+    """
     id_of = {str(number): entry["parent_asin"] for number, entry in enumerate(entries, start=1)}
     return _renamed(arguments, id_of)
 
 
 def _renamed(arguments: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments with other names for products; what is no list or no text stays as it is."""
+    """Arguments with other names for products; what is no list stays as it is."""
     told = arguments.get("product_sequence")
     if not isinstance(told, list):
         return dict(arguments)
-    renamed = [names.get(product, product) if isinstance(product, str) else product for product in told]
-    return {**arguments, "product_sequence": renamed}
+    return {**arguments, "product_sequence": [names.get(str(product), product) for product in told]}
 
 
 def call_message(function: str, arguments: Mapping[str, Any]) -> Message:

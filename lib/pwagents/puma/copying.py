@@ -27,7 +27,9 @@ _WEIGHTS_OF_FAST = (3.0, 2.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def with_copying_layers(model: Any, seed: int) -> Any:
-    """A Qwen2 model with the two layers below its own; to its other layers nothing is done.
+    """The small model with the two layers below its own; to its other layers nothing is done.
+
+    It has to have as many heads of keys as of queries, three at most, each of at least 2 x 12 dimensions.
 
     Args:
         seed: of the directions in which words are noted and passed on.
@@ -41,7 +43,7 @@ def with_copying_layers(model: Any, seed: int) -> Any:
         torch.manual_seed(derive_seed(seed, "layers that copy"))
         deeper = Qwen2ForCausalLM(Qwen2Config(**told))
         directions = torch.linalg.qr(torch.randn(model.config.hidden_size, model.config.hidden_size))[0]
-    deeper.load_state_dict(dict(_moved_up(model.state_dict())), strict=False)
+    deeper.load_state_dict(deeper.state_dict() | dict(_moved_up(model.state_dict())))
     deeper.generation_config = model.generation_config
     with torch.no_grad():
         note, copy = deeper.model.layers[:LAYERS]

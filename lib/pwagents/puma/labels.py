@@ -5,8 +5,8 @@ The published heuristics, and their leak-free form, which is what is trained on:
 - search: a query made of instruction and memory. The paper has a language model write it
   (:class:`LlmQueryWriter`); :func:`offline_queries` does it by a rule. The published script takes the title
   of the target instead.
-- recommend: what is remembered, which is of the interest asked for. The published labels take the most recent
-  products of the target's category, and may hold the target.
+- recommend: what is remembered, which is of the interest held to be asked for. The published labels take the
+  most recent products of the target's category, and may hold the target.
 - review: what the user really wrote. It is the answer to a train task, in both.
 
 Leak-free labels follow from instruction and past alone. Where the target was bought before they may name it,
@@ -16,7 +16,7 @@ nobody can know: an instruction that names the target, a past review that is wor
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,11 +58,6 @@ class PumaTask:
         return FUNCTION_OF[self.task.type]
 
     @property
-    def bought_before(self) -> bool:
-        """Whether the target stands in the past."""
-        return any(behavior.parent_asin == self.task.target for behavior in self.state.history)
-
-    @property
     def messages(self) -> list[Message]:
         """The input of step 2, with the function that the task really asks for."""
         return parameter_messages(self.state, self.function, self.entries)
@@ -79,10 +74,6 @@ class Example(NamedTuple):
         """What the model of step 2 is fine-tuned on."""
         told = numbers_for_ids(self.arguments, self.item.entries)
         return [*self.item.messages, call_message(self.item.function, told)]
-
-    def without_memory(self) -> "Example":
-        """The same label for an input that remembers nothing."""
-        return self._replace(item=replace(self.item, entries=()))
 
 
 def first_states(tasks: Sequence[Task], start: StartEpisode) -> list[tuple[Task, BeliefState]]:
@@ -128,6 +119,12 @@ def leak_free_labels(
     return examples, counts
 
 
+def bought_before(item: PumaTask, products: Mapping[str, Product]) -> bool:
+    """Whether the target, or a product of its title, stands in the user's past."""
+    names = _names(products[item.task.target])
+    return any(names & _names(products[behavior.parent_asin]) for behavior in item.state.history)
+
+
 def published_labels(items: Sequence[PumaTask], products: Mapping[str, Product]) -> list[Example]:
     """Labels as the published scripts make them; those of searches and recommendations tell the target."""
     return [Example(item, _published_arguments(item, products[item.task.target])) for item in items]
@@ -163,14 +160,17 @@ def _outcome(example: Example, products: Mapping[str, Product]) -> str:
     if task.type == "review":
         told = str(example.item.messages[-1]["content"])
         return "target in the input" if task.review.text.strip() in told else "labelled"
-    names = {task.target.casefold(), products[task.target].title.casefold()}
+    names = _names(products[task.target])
     if any(name in state.instruction.casefold() for name in names):
         return "target in the input"
-    past = [products[behavior.parent_asin] for behavior in state.history]
-    if any(names & {product.parent_asin.casefold(), product.title.casefold()} for product in past):
+    if bought_before(example.item, products):
         return "labelled, bought before"
     written = value if isinstance(value, str) else " ".join(value)
     return "target in the label" if any(name in written.casefold() for name in names) else "labelled"
+
+
+def _names(product: Product) -> set[str]:
+    return {product.parent_asin.casefold(), product.title.casefold()}
 
 
 def offline_queries(items: Sequence[Remembered]) -> list[str]:

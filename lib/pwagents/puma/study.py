@@ -19,7 +19,14 @@ from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.puma.agent import SEARCH, TaskMemory
-from pwagents.puma.labels import Example, QueryWriter, leak_free_labels, query_writer, remember
+from pwagents.puma.labels import (
+    Example,
+    QueryWriter,
+    bought_before,
+    leak_free_labels,
+    query_writer,
+    remember,
+)
 from pwagents.puma.pairs import Pair, score_parameters
 from pwagents.puma.settings import PumaNotebook
 from pwagents.puma.train import PumaModels
@@ -89,10 +96,10 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
     learned, train_tasks = tested, tested.tasks["train"]
     if study.training_users:
         learned, _ = load_benchmark(replace(data, n_users=data.n_users + study.training_users), seed)
-        strangers = learned.behaviors.keys() - tested.behaviors.keys()
-        train_tasks = [task for task in learned.tasks["train"] if task.user_id in strangers]
+        further = learned.behaviors.keys() - tested.behaviors.keys()
+        train_tasks = [task for task in learned.tasks["train"] if task.user_id in further]
         if not train_tasks:
-            found = f"{data.source} has {len(strangers)} users beside the tested ones"
+            found = f"{data.source} has {len(further)} users beside the tested ones"
             raise ValueError(f"no train tasks: training_users is {study.training_users}, and {found}")
     test_tasks = tested.tasks["test"]
     date = parting_date(train_tasks, test_tasks, tested.first_task)
@@ -136,7 +143,7 @@ class PumaStudy:
         self._recommenders = RecommendersByTime.fit(
             worlds.tested, shop.recommender, seed, shop.rec_dates, cache_dir=cache
         )
-        bought = _bought_before(worlds.learned, worlds.date)
+        bought = _learned_from(worlds.learned, worlds.date)
         recommender = Recommender.fit(bought, shop.recommender, seed, cache_dir=cache)
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
         self.embedder = Embedder(cache, REVIEW_TOKENS)
@@ -185,11 +192,10 @@ class PumaStudy:
         items = [example.item for example in examples]
         arguments = [[example.arguments] for example in examples]
         scored = score_parameters(items, arguments, self.start, self.learning_shop.embedder)
-        rows = [
-            (item.task.type, "bought before" if item.bought_before else "new", candidate.score)
-            for item, many in zip(items, scored, strict=True)
-            for candidate in many
-        ]
+        rows = []
+        for item, many in zip(items, scored, strict=True):
+            target = "bought before" if bought_before(item, self.worlds.products) else "new"
+            rows += [(item.task.type, target, candidate.score) for candidate in many]
         return pd.DataFrame(rows, columns=["task", "target", "result"])
 
     def labels_of_variants(
@@ -197,8 +203,8 @@ class PumaStudy:
     ) -> dict[str, list[Example]]:
         """What step 2 of each variant is fine-tuned on, by the variant's name.
 
-        Of few variants, the full agent alone. Another length of the memory has labels of its own, since they
-        are made from what is remembered.
+        Of few variants, the full agent alone. Another length of the memory, and none, have labels of their
+        own, since they are made from what is remembered.
 
         Args:
             labels: the leak-free ones of the full agent; ``published``: of the same tasks, as published.
@@ -206,13 +212,11 @@ class PumaStudy:
         examples = {FULL: list(labels)}
         if self.settings.study.variants == "few":
             return examples
-        for tokens in self.settings.study.memory_lengths:
-            tasks = [label.item.task for label in labels]
+        tasks = [label.item.task for label in labels]
+        lengths = {with_memory(tokens): tokens for tokens in self.settings.study.memory_lengths}
+        for name, tokens in (lengths | {NO_MEMORY: 0}).items():
             remembered = remember(tasks, self.start, self.memory(tokens))
-            examples[with_memory(tokens)], _ = leak_free_labels(
-                remembered, self.worlds.products, self.write_queries
-            )
-        examples[NO_MEMORY] = [label.without_memory() for label in labels]
+            examples[name], _ = leak_free_labels(remembered, self.worlds.products, self.write_queries)
         return examples | {PUBLISHED_LABELS: list(published)}
 
     def sample_pairs(
@@ -236,7 +240,7 @@ def with_memory(tokens: int) -> str:
     return f"{FULL}, {tokens} tokens"
 
 
-def _bought_before(world: Benchmark, date: int) -> dict[str, list[str]]:
+def _learned_from(world: Benchmark, date: int) -> dict[str, list[str]]:
     """Buyer -> the ids of what they bought before ``date`` and, as users, their first train task."""
     from pwagents.web.recommenders_by_time import purchases_of_strangers
 

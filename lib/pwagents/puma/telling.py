@@ -1,4 +1,4 @@
-"""Words that tell what is wanted: those of an instruction, and those that recur among remembered products.
+"""Words that tell what is wanted: those of an instruction, and those that recur among remembered purchases.
 
 All are given as they are written where they stand: to a model "Oak" and "oak" are two words, and it can copy
 only the one that it has read.
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
-from pwagents.data.instructions import content_words
+from pwagents.data.instructions import content_words, word_list
 
-# A word recurs that stands in so many remembered products, and in such a share of them.
+# A word recurs that stands in so many remembered purchases, and in such a share of them.
 RECURRING, RECURRING_SHARE = 2, 0.4
 MOST_RECURRING = 2  # are told
 
@@ -24,13 +24,14 @@ def telling_words(instruction: str) -> list[str]:
 
 
 def recurring_words(instruction: str, entries: Sequence[Entry]) -> list[str]:
-    """Words in title and store of remembered products that recur and that the instruction does not say.
+    """Words that recur in title and store of what was bought, and that the instruction does not say.
 
-    At most :data:`MOST_RECURRING`: the most frequent first, of equally frequent ones the one met first.
+    Stop words are none of them. What was bought twice counts twice. At most :data:`MOST_RECURRING`: the most
+    frequent first, of equally frequent ones the one met first.
     """
-    said = set(words(instruction))
+    passed_over = {*words(instruction), *word_list("stop_words")}
     texts = [f"{entry['title']} {entry['store'] or ''}" for entry in entries]
-    counts = Counter(word for text in texts for word in dict.fromkeys(words(text)) if word not in said)
+    counts = Counter(word for text in texts for word in dict.fromkeys(words(text)) if word not in passed_over)
     enough = max(RECURRING, RECURRING_SHARE * len(entries))
     found = [word for word, n in counts.most_common(MOST_RECURRING) if n >= enough]  # ties: as they were met
     written = _as_written(" ".join(texts))
