@@ -17,7 +17,7 @@ PARAMETER_FILES = sorted(
     for path in (ROOT / "params" / preset).glob("*.yaml")
 )
 
-HEAVY = ("torch", "transformers", "sentence_transformers", "jnius", "vllm")
+HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch.
 MAY_BE_HEAVY = {
     f"pwagents.web.{name}" for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")

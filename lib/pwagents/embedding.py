@@ -111,14 +111,8 @@ class Embedder:
         ):
             for i in range(0, len(keys), self.batch_size):
                 part = keys[i : i + self.batch_size]
-                vectors = model.encode(
-                    [missing[key] for key in part],
-                    batch_size=self.batch_size,
-                    normalize_embeddings=True,
-                    convert_to_numpy=True,
-                    show_progress_bar=False,
-                )
-                self._memory.update(zip(part, vectors.astype(np.float32), strict=True))
+                vectors = model.encode([missing[key] for key in part])
+                self._memory.update(zip(part, vectors, strict=True))
                 self._write(part)
                 bar.update(len(part))
 
@@ -148,17 +142,43 @@ class Embedder:
             with self._connect() as db:
                 db.execute(table)
 
-    def _load_model(self):
+    def _load_model(self) -> "_MiniLm":
         if self._model is None:
-            from sentence_transformers import SentenceTransformer
-            from transformers.utils.logging import disable_progress_bar
-
-            disable_progress_bar()  # of the loading of 100 weights, which takes no time
-            self._model = SentenceTransformer(
-                str(model_folder()), device="cpu", local_files_only=True, trust_remote_code=False
-            )
-            self._model.max_seq_length = self.max_tokens
+            self._model = _MiniLm(self.max_tokens)
         return self._model
+
+
+class _MiniLm:
+    """The model: a text's vector is the mean of its tokens' last states (Reimers and Gurevych 2019).
+
+    Bit for bit what the package sentence-transformers computes, whose import takes seconds longer.
+    """
+
+    def __init__(self, max_tokens: int):
+        from tokenizers import Tokenizer
+        from transformers import BertModel
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # of the loading of 100 weights, which takes no time
+        folder = model_folder()
+        self.model = BertModel.from_pretrained(str(folder), local_files_only=True).eval()
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.enable_truncation(max_tokens)
+        self.tokenizer.enable_padding()
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit vectors: (len(texts), 384) float32."""
+        import torch
+        from torch.nn.functional import normalize
+
+        read = self.tokenizer.encode_batch([text.strip() for text in texts])
+        ids = torch.tensor([each.ids for each in read])
+        mask = torch.tensor([each.attention_mask for each in read])
+        with torch.inference_mode():
+            states = self.model(ids, mask, torch.zeros_like(ids)).last_hidden_state
+            weights = mask.unsqueeze(-1).expand(states.size()).to(states.dtype)
+            means = (states * weights).sum(1) / weights.sum(1)
+            return normalize(normalize(means)).numpy()  # the second time, last bits alone change
 
 
 @cache
