@@ -56,7 +56,7 @@ class RecommendersByTime:
         candidates = sorted({starts[len(starts) * i // n_dates] for i in range(n_dates)})
         sequences = {date: training_sequences(benchmark, date) for date in candidates}
         dates = [date for date in candidates if _can_learn(sequences[date])]
-        # Between two dates nothing may have been bought in a train period: then the later one adds nothing.
+        # Where nothing was bought between two dates that is learned from, the later one adds nothing.
         dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
         fitted = [Recommender.fit(sequences[date], config, seed, cache_dir) for date in dates]
         return cls(dates, fitted)
