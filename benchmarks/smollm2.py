@@ -23,12 +23,13 @@ from pwagents import portable
 from pwagents.evaluation.breakdowns import by_task, sample_tasks
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import records_frame, require_played
+from pwagents.lm.base_settings import BaseSettings
 from pwagents.notebook.reference import PRESET, REFERENCE, read_episodes
 from pwagents.notebook.results import read_lines
 from pwagents.notebook.settings import Kind, load_settings, preset_values
 from pwagents.orion.base import base_tokenizer
 from pwagents.orion.runs import OrionRuns
-from pwagents.orion.settings import BaseSettings, SftNotebook
+from pwagents.orion.settings import SftNotebook
 from pwagents.orion.study import make_study
 from pwagents.orion.train import OrionModels
 from pwagents.puma.agent import RECOMMEND, TaskMemory

@@ -50,7 +50,7 @@ def test_each_model_has_a_row_of_its_own():
     ("notebook", "kind", "changes"), [("04_puma", PumaNotebook, PUMA), ("05_orion_sft", SftNotebook, ORION)]
 )
 def test_its_settings_are_the_notebooks(notebook, kind, changes, tmp_path, monkeypatch):
-    monkeypatch.setattr("pwagents.orion.settings.gguf_file", lambda: tmp_path)
+    monkeypatch.setattr("pwagents.lm.base_settings.gguf_file", lambda: tmp_path)
     assert load(notebook, kind, tmp_path, changes).base.backbone == "SmolLM2-135M-Instruct"
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,9 +16,9 @@ from pydantic import (
 )
 from pydantic_core import ArgsKwargs
 
-from pwagents.llm.settings import Players, model_folder, player
+from pwagents.llm.settings import Players, player
+from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import SftSettings
-from pwagents.lm.smollm2 import BACKBONE, SMOLLM2, gguf_file, smollm2_folder
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import RewardSettings, Success
 from pwagents.rl.grpo import use_vllm
@@ -28,7 +27,6 @@ from pwagents.schema import TaskType
 from pwagents.settings import Numbers, Share, Shares, plain, settings
 from pwagents.web.settings import ShopSettings
 
-SMALL = "small"
 Listed = Strict(False)  # a list in YAML is a tuple here
 
 
@@ -66,46 +64,6 @@ class StudySettings:
     seed_noise: NonNegativeFloat | None = None
     """How far seeds alone move a training's result accuracy, at most: notebook 07 measures it, 05 and 06 use
     it; none: not measured at this preset."""
-
-
-@settings
-class BaseSettings:
-    """The model that all trainings start from."""
-
-    model: str = SMALL
-    """small, a model of half a million parameters that is made here; smollm2, a real one of 135 million,
-    from a package (GUIDE, "Your training"); or the folder of a model."""
-    steps: NonNegativeInt = 0
-    """Of each lesson of the small model, at most; 0: as long as it takes."""
-
-    @field_validator("model")
-    @classmethod
-    def _check_model(cls, model: str) -> str:
-        if model == SMOLLM2:
-            gguf_file()  # says what to install
-        elif model != SMALL and not (model_folder(model) / "config.json").exists():
-            raise ValueError(f"{SMALL}, {SMOLLM2}, or the folder of a saved model, one with a config.json")
-        return model
-
-    def folder(self, models: Path, *, stored_only: bool = False) -> Path:
-        """Where a model lies that is not the small one.
-
-        Args:
-            models: the folder of all models, where :func:`smollm2_folder` makes its own.
-        """
-        if self.model == SMOLLM2:
-            return smollm2_folder(models, stored_only=stored_only)
-        return model_folder(self.model)
-
-    @property
-    def is_small(self) -> bool:
-        return self.model == SMALL
-
-    @property
-    def backbone(self) -> str:
-        """What tables call the model."""
-        named = {SMALL: "small model, 0.5M parameters", SMOLLM2: BACKBONE}
-        return named.get(self.model) or model_folder(self.model).name
 
 
 @settings

@@ -16,9 +16,9 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pwagents.llm.settings import Players, player
+from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.orion.settings import BaseSettings
 from pwagents.settings import Numbers, settings
 from pwagents.web.settings import ShopSettings
 
