@@ -53,7 +53,7 @@ PUMA = {
         "max_call_tokens": 96,
         "batch_size": 30,
     },
-    "identify": TUNING | {"max_steps": 12},
+    "identify": TUNING | {"max_steps": 40},
     "sft": TUNING | {"max_steps": 48},
 }
 ORION = {
