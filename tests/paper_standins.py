@@ -16,7 +16,7 @@ from typing import Any
 # Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
 # rates are such that each training happens and learns.
 SIZES: dict[str, Any] = {
-    "data": {"n_users": 14, "n_products": 300, "population": 20},
+    "data": {"n_users": 14, "n_products": 300},
     "shop": {"max_tokens": 48, "rec_dates": 1, "recommender": {"epochs": 1}},
     "players": {"workers": 4},
     "study": {

@@ -100,6 +100,9 @@ def test_labels_are_worth_what_they_achieve_beside_the_instruction(study, worlds
     parts = worth.loc["search"].drop("all")
     assert parts["tasks"].sum() == worth.loc[("search", "all"), "tasks"]
     assert worth["instruction alone"].dropna().index.unique("task").tolist() == ["search"]
+    reviews = [label for label in labels if label.item.task.type == "review"]
+    (row,) = study.worth_of_labels(reviews, reviews).itertuples()
+    assert (row.task, row.tasks) == ("review", len(reviews))
 
 
 def test_few_variants_are_the_full_agent_alone(study, worlds, items):

@@ -94,7 +94,7 @@ def test_a_pair_is_shown_with_its_results(items):
 
 def test_notes_say_whether_the_tested_users_were_trained_on(smoke):
     assert (
-        "60 test tasks of users that no training saw. Backbone: small model, 0.5M parameters;"
+        "60 test tasks of users that no training saw. Backbone: small model, 0.7M parameters;"
         in circumstances(smoke, 60)
     )
     own = replace(smoke, study=replace(smoke.study, training_users=0))

@@ -183,7 +183,7 @@ class PumaStudy:
         scored = pd.concat(parts)
         everything = pd.concat([scored.assign(target="all"), scored[scored["task"] != "review"]])
         by = ["task", "target"]
-        means = everything.pivot_table("result", by, "label", sort=False)[list(sets)]
+        means = everything.pivot_table("result", by, "label", sort=False).reindex(columns=list(sets))
         counted = everything[everything["label"] == "leak-free"].groupby(by).size()
         return means.assign(tasks=counted).reset_index()
 
