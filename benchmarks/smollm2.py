@@ -6,8 +6,8 @@
 
 Each fine-tunes the model on few examples of the preset laptop, lets it play some of the test tasks, and
 prints a table. Beside it stand the small model's episodes on the same tasks, from outputs/reference.
-Estimated at a quarter of an hour each on one core; run to the end so far with a tiny random model only. A
-killed run goes on: what is trained and played is stored.
+The first took 19 minutes of one core; the second, estimated at a quarter of an hour, was run to its end with
+a tiny random model only. A killed run goes on: what is trained and played is stored.
 """
 
 import sys

@@ -14,6 +14,7 @@ import numpy as np
 from pwagents import portable
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.progress import progress
+from pwagents.project import file_hash
 from pwagents.threads import one_core
 
 DIMENSION = 384
@@ -192,7 +193,7 @@ def model_folder() -> Path:
 
     folder, others = Path(MODEL_DIR), hashlib.sha256()
     hashes = {
-        path.relative_to(folder).as_posix(): _sha256(path) for path in folder.rglob("*") if path.is_file()
+        path.relative_to(folder).as_posix(): file_hash(path) for path in folder.rglob("*") if path.is_file()
     }
     weights = hashes.pop("model.safetensors", "no file")
     for name in sorted(hashes):
@@ -204,11 +205,6 @@ def model_folder() -> Path:
         if found != expected:
             raise DataError(folder, what, "SHA-256", found, f"{expected}, of {MODEL_NAME}: install it anew")
     return folder
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def count_tokens(texts: Sequence[str]) -> list[int]:

@@ -59,6 +59,12 @@ def code_hash(*rooms: str) -> str:
     return digest.hexdigest()[:16]
 
 
+def file_hash(file: Path) -> str:
+    """The file's SHA-256, 64 hex digits."""
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def _content(file: Path) -> bytes:
     """What of a file decides what it does."""
     content = file.read_bytes()

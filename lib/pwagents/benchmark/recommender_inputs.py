@@ -8,7 +8,7 @@ import pandas as pd
 from pwagents.benchmark.bounds import popular_products
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
-from pwagents.evaluation.statistics import paired_test
+from pwagents.evaluation.statistics import PairedTest, paired_test
 from pwagents.profiles.clusters import adaptive_clusters, embed_items
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.web.functions import RESULTS, ProductRecommender
@@ -86,7 +86,8 @@ def input_differences(answered: pd.DataFrame) -> pd.DataFrame:
         for a, b in COMPARED
         if {a, b} <= set(answered["method"])
     ]
-    return pd.DataFrame(rows).drop(columns="n_left_out", errors="ignore")
+    columns = ["metric", "comparison", *PairedTest._fields]
+    return pd.DataFrame(rows, columns=columns).drop(columns="n_left_out")
 
 
 def _latest(behaviors: Sequence[Behavior]) -> list[str]:

@@ -1,6 +1,5 @@
 """What lies beside a benchmark's Parquet files: ``benchmark.json``, and the data card ``README.md``."""
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from pwagents.errors import DataError
+from pwagents.project import file_hash
 from pwagents.schema import Benchmark, Record, Split
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def write_card(
     files = []
     for name, rows in tables.items():
         path = folder / f"{name}.parquet"
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        files.append((*name.split("/"), len(rows), path.stat().st_size, sha256))
+        files.append((*name.split("/"), len(rows), path.stat().st_size, file_hash(path)))
     card = DatasetCard.from_template(
         _metadata(benchmark, tables, licence),
         template_path=Path(__file__).with_suffix(".md"),

@@ -216,7 +216,7 @@ def _read_profiles(path: Path) -> dict[str, UserProfile | None]:
 
 
 def _as_written(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """``benchmark`` with name, repairs and strangers of ``benchmark.json``, where that stands beside it."""
+    """``benchmark`` with name, repairs and strangers of the ``benchmark.json`` beside its files, if any."""
     path = folder / WRITTEN
     if not path.exists():
         return benchmark

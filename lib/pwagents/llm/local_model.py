@@ -20,6 +20,7 @@ from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request, parse_tool_calls
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents.llm.folder import bounded_steps, read_model, read_tokenizer
+from pwagents.project import file_hash
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
 
@@ -281,8 +282,7 @@ def _content_hash(path: Path) -> str:
         if isinstance(modules := config.get("target_modules"), list):
             config["target_modules"] = sorted(modules)
         return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_hash(path)
 
 
 def _parsed(arguments: str | dict) -> Any:

@@ -9,7 +9,6 @@ calls as Qwen2.5 writes them, functions in a line each, since a JSON schema is t
 model reads 400 tokens a second on a CPU.
 """
 
-import hashlib
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,7 @@ from pwagents.errors import DataError
 from pwagents.llm.folder import read_gguf
 from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
-from pwagents.project import code_hash
+from pwagents.project import code_hash, file_hash
 
 SMOLLM2 = "smollm2"
 BACKBONE = "SmolLM2-135M-Instruct"
@@ -94,9 +93,7 @@ def gguf_file() -> Path:
 
 def _make(folder: Path) -> None:
     file = gguf_file()
-    with open(file, "rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != SHA256:
+    if (found := file_hash(file)) != SHA256:
         raise DataError(file, PACKAGE, "SHA-256", found, f"{SHA256}; install it anew: {INSTALL}")
     model, tokenizer = read_gguf(file)
     tokenizer.chat_template = CHAT_TEMPLATE
