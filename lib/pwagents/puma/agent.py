@@ -24,7 +24,7 @@ from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.catalogue import section
 from pwagents.profiles.clusters import item_text
-from pwagents.puma.telling import recurring_words
+from pwagents.puma.recurring import recurring_word
 from pwagents.schema import Action, Behavior, Product
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
@@ -40,7 +40,7 @@ them, {REVIEW} to write their review of a product."""
 PARAMETER_RULES = {
     SEARCH: f"""\
 A customer of an online shop describes a product. Call {SEARCH} once, with the query that finds it.
-Let what they bought before decide what they leave open; words that recur there stand at its end.
+Let what they bought before decide what they leave open; a word that recurs there stands at its end.
 
 {FENCE_NOTE}""",
     RECOMMEND: f"""\
@@ -154,15 +154,15 @@ def parameter_messages(state: BeliefState, function: str, entries: Sequence[Entr
     """The input of step 2: the function's rules, the memory, the product of a review, the instruction.
 
     What is asked for stands last, next to the answer: a small model copies from near by best. The memory of
-    a search ends with the words that recur in it (a departure: the paper lets the model find them).
+    a search ends with the word that recurs in it (a departure: the paper lets the model find it).
     """
     parts = []
     if entries:
         lines = [entry_line(function, entry) for entry in entries]
         if function == RECOMMEND:
             lines = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
-        if function == SEARCH and (often := recurring_words(state.instruction, entries)):
-            lines.append(f"{OFTEN} {', '.join(often)}")
+        if function == SEARCH and (often := recurring_word(state.instruction, entries)):
+            lines.append(f"{OFTEN} {often}")
         told = "\n".join(lines)
         parts.append(f"{PAST}\n{fence(told)}")
     if function == REVIEW and (product := state.product):

@@ -25,8 +25,8 @@ from pwagents.web.functions import FUNCTION_OF
 _FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values(), OFTEN)
 # Plain repetition of words first: so small a model does not learn to copy from dialogues alone.
 LESSONS = (
-    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=250),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=200),
+    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=300),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=300),
 )
 
 

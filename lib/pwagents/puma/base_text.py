@@ -1,12 +1,12 @@
 """What the small base model reads in PUMA's format: exercises and dialogues that mean nothing.
 
-They teach what a general language model knows already: to repeat the telling words of what it reads, or a
-list, to write in the manner of earlier texts. Products, ids and requests are made up at random, and most
-requests are of words that nobody would say together: what can be guessed from its neighbours need not be
-copied, and copying is what is to be learned. What to search for, recommend or write on a real task they do
-not teach.
+They teach what a general language model knows already: to repeat what it reads, or a list, to write in the
+manner of earlier texts. Products, ids and requests are made up at random, and most requests are of words that
+nobody would say together: what can be guessed from its neighbours need not be copied, and copying is what is
+to be learned. What to search for, recommend or write on a real task they do not teach.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pwagents.agents.memory import Entry
+from pwagents.data.instructions import content_words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
@@ -28,8 +29,7 @@ from pwagents.puma.agent import (
     call_message,
     parameter_messages,
 )
-from pwagents.puma.labels import offline_queries
-from pwagents.puma.telling import telling_words
+from pwagents.puma.labels import offline_query
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents.web.episode import BeliefState
@@ -69,7 +69,8 @@ class PumaText:
         return kinds[n // SAME_KIND % len(kinds)]()
 
     def exercise(self, n: int, most: int) -> list[Message]:
-        """Plain repetition of what a request says, and of what is often bought.
+        """What is often bought, and the content words of a request: to find the next word that counts is
+        harder than to repeat all, and reviews need it.
 
         Args:
             most: wishes in a request.
@@ -89,12 +90,11 @@ class _Dialogue:
         self.type = self.pick(list(self.domain.types))
 
     def search(self) -> list[Message]:
-        """The query: the words that recur in what is remembered, and the telling words of the request."""
+        """The query: the word that recurs in what is remembered, and the request."""
         liked = {slot: self.pick(values) for slot, values in self.domain.values.items()}
         entries = self.entries(lambda: (self.domain, dict(self.some(liked.items(), SHARED))))
-        request = self.pick([self.wish, self.nonsense])(2)
-        (query,) = offline_queries([(self.state(request), entries)])
-        return self.messages(request, SEARCH, entries, query=query)
+        request = self.pick([self.wish, *[self.nonsense] * 3])(2)
+        return self.messages(request, SEARCH, entries, query=offline_query(request, entries))
 
     def recommend(self) -> list[Message]:
         """The numbers of all lines."""
@@ -126,13 +126,15 @@ class _Dialogue:
         return self.messages(self.request(request), REVIEW, entries, product, review=text)
 
     def repeat_words(self, most: int) -> list[Message]:
-        """The telling words of what is often bought, and of a request."""
+        """A word that is often bought, perhaps, and the content words of a request."""
         request = self.nonsense(most)
-        often = list(dict.fromkeys(self.word() for _ in range(int(self.generator.integers(0, 3)))))
-        messages = self.messages(request, SEARCH, [], query=" ".join([*often, *telling_words(request)]))
-        if often:
-            told = fence(f"{OFTEN} {', '.join(often)}")
-            messages[1] |= {"content": f"{PAST}\n{told}\n\n{request}"}
+        asked = [word for word in re.findall(r"[^\W\d_]+", request) if content_words(word)]
+        if self.generator.random() < 0.5:
+            return self.messages(request, SEARCH, [], query=" ".join(asked))
+        often = self.word()
+        messages = self.messages(request, SEARCH, [], query=" ".join([often, *asked]))
+        told = fence(f"{OFTEN} {often}")
+        messages[1] |= {"content": f"{PAST}\n{told}\n\n{request}"}
         return messages
 
     def wish(self, most: int) -> str:
@@ -144,10 +146,9 @@ class _Dialogue:
     def nonsense(self, most: int) -> str:
         """A request of words that nobody would say together."""
         thing = " ".join(self.word() for _ in range(int(self.generator.integers(1, MOST_WORDS + 1))))
+        thing = self.pick([with_article(thing), f"things for {thing}"])
         slots = {slot: self.word() for slot in language()["wishes"]}
-        return self.wanted(
-            with_article(thing), self.shuffled(slots)[: int(self.generator.integers(most + 1))]
-        )
+        return self.wanted(thing, self.shuffled(slots)[: int(self.generator.integers(most + 1))])
 
     def wanted(self, thing: str, values: list[tuple[str, str]]) -> str:
         wishes = ", ".join(language()["wishes"][slot].format(v=value) for slot, value in values)
@@ -217,6 +218,10 @@ class _Dialogue:
 
 @cache
 def _words() -> tuple[str, ...]:
-    """The telling words of the shop's types and values."""
-    names = [name for domain in domains() for name in [*domain.types, *chain(*domain.values.values())]]
-    return tuple(dict.fromkeys(word for name in names for word in telling_words(name)))
+    """The content words of the shop's types, values and situations, as they are written."""
+    names = [
+        name
+        for domain in domains()
+        for name in [*domain.types, *chain(*domain.values.values()), domain.scenario]
+    ]
+    return tuple(dict.fromkeys(word for name in names for word in name.split() if content_words(word)))
