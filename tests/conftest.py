@@ -4,8 +4,10 @@ import gc
 import os
 import sys
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
+import httpcore2
 import pytest
 from hypothesis import settings
 from joblib import Parallel
@@ -73,6 +75,14 @@ def minilm_is_loaded_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Embedder, "_load_model", load_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_are_read_once():
+    """Clients of endpoints share the machine's certificates, which take 40 ms to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpcore2.default_ssl_context", cache(httpcore2.default_ssl_context))
         yield
 
 
