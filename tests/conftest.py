@@ -10,13 +10,13 @@ from pathlib import Path
 import httpcore2
 import pytest
 from hypothesis import settings
-from joblib import Parallel
 
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder, model_folder
 from pwagents.lm.small import make_small_model
 from pwagents.orion.base import base_tokenizer
+from pwagents.profiles import facts
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 
@@ -86,6 +86,14 @@ def certificates_are_read_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def words_of_a_text_are_found_once():
+    """Profiles look for the same values in the same reviews again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "plain", cache(facts.plain))
+        yield
+
+
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     return Path(__file__).resolve().parents[1]
@@ -101,6 +109,7 @@ def chat_server():
 @pytest.fixture
 def ship(monkeypatch):
     """From ``ship()`` on all is shipped as to a cluster, whose only process is this one."""
+    from joblib import Parallel  # not above: it imports numpy, and pwagents comes first
 
     def start():
         monkeypatch.setattr(engine, "_engine", "dask")
