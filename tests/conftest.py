@@ -16,7 +16,6 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder, model_folder
 from pwagents.lm.small import make_small_model
 from pwagents.orion.base import base_tokenizer
-from pwagents.profiles import facts
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 
@@ -103,14 +102,6 @@ def certificates_are_read_once():
     """Clients of endpoints share the machine's certificates, which take 40 ms to read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("httpcore2.default_ssl_context", cache(httpcore2.default_ssl_context))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def words_of_a_text_are_found_once():
-    """Profiles look for the same values in the same reviews again and again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(facts, "plain", cache(facts.plain))
         yield
 
 
