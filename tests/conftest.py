@@ -4,11 +4,12 @@ import gc
 import os
 import sys
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
+import httpcore2
 import pytest
 from hypothesis import settings
-from joblib import Parallel
 
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
@@ -23,8 +24,9 @@ from .llm.server import ChatServer
 os.environ["HF_HUB_OFFLINE"] = "1"
 sys.modules.setdefault("rfc3987_syntax", None)  # as pwagents.notebook.execute does, to the same end
 
-# Machines that run tests are often busy: a slow example is no failure.
-settings.register_profile("pwagents", deadline=None)
+# Machines that run tests are often busy: a slow example is no failure. Half of hypothesis's usual number of
+# examples, as tests that want more say so.
+settings.register_profile("pwagents", deadline=None, max_examples=50)
 settings.load_profile("pwagents")
 
 
@@ -61,6 +63,19 @@ def pytest_sessionfinish():
     gc.unfreeze()
 
 
+class Remembering:
+    """MiniLM, which embeds the same texts side by side once: the second time they would come out the same."""
+
+    def __init__(self, model):
+        self.model, self.known = model, {}
+
+    def encode(self, texts):
+        key = tuple(texts)
+        if key not in self.known:
+            self.known[key] = self.model.encode(texts)
+        return self.known[key]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def minilm_is_loaded_once():
     """Embedders that read as much of a text share a model, which takes half a second to load."""
@@ -68,11 +83,25 @@ def minilm_is_loaded_once():
 
     def load_once(embedder):
         key = embedder.max_tokens, model_folder()
-        models[key] = models.get(key) or load(embedder)
+        models[key] = models.get(key) or Remembering(load(embedder))
         return models[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Embedder, "_load_model", load_once)
+        yield
+
+
+@pytest.fixture
+def each_text_is_embedded_again(monkeypatch):
+    """For tests of embedding itself."""
+    monkeypatch.setattr(Remembering, "encode", lambda self, texts: self.model.encode(texts))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_are_read_once():
+    """Clients of endpoints share the machine's certificates, which take 40 ms to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpcore2.default_ssl_context", cache(httpcore2.default_ssl_context))
         yield
 
 
@@ -91,6 +120,7 @@ def chat_server():
 @pytest.fixture
 def ship(monkeypatch):
     """From ``ship()`` on all is shipped as to a cluster, whose only process is this one."""
+    from joblib import Parallel  # not above: it imports numpy, and pwagents comes first
 
     def start():
         monkeypatch.setattr(engine, "_engine", "dask")

@@ -1,6 +1,7 @@
 """What takes the place of the paper preset's models, endpoints and data where there is no GPU and no network.
 
-- Qwen2.5-7B-Instruct, LLaMA-2-7B: a random Qwen2 of 60,000 parameters with Qwen2.5's chat template.
+- Qwen2.5-7B-Instruct, LLaMA-2-7B: a random Qwen2 of one layer and 140,000 parameters, with Qwen2.5's
+  chat template.
 - PersonalWAB's files: a small world, written as PersonalWAB's files.
 - gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
 - sizes: :data:`SIZES`. All else stays as ``params/paper`` has it.
@@ -42,7 +43,7 @@ SIZES: dict[str, Any] = {
         "num_generations": 2,
         "per_device_train_batch_size": 2,
         "n_gpus": 1,
-        "log_tasks": 2,
+        "log_tasks": 1,
         "seeds": [0],
         "remedies": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
@@ -108,7 +109,7 @@ def save_qwen(folder: Path) -> Path:
         vocab_size=len(tokenizer),
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=32768,
@@ -137,7 +138,7 @@ def make_tokenizer():
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=letters, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=2000, initial_alphabet=letters, show_progress=False)
     told = [RULES, json.dumps(orion_tools(), indent=1), *(f" {word}" for word in sorted(shop_words()))]
     core.train_from_iterator(told, trainer)
     tokenizer = PreTrainedTokenizerFast(

@@ -10,6 +10,7 @@ from pwagents.embedding import DIMENSION, Embedder, count_tokens, model_folder
 from pwagents.errors import DataError
 from pwagents.threads import one_core
 
+pytestmark = pytest.mark.usefixtures("each_text_is_embedded_again")
 TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]
 
 

@@ -148,6 +148,8 @@ def test_a_notebook_follows_those_declared_upstream(reproduced):
 
 
 def test_laptop_plays_notebook_04_again_with_all_variants_and_that_is_it(project):
+    for other in ("01_data", "03_benchmark"):
+        (project.root / f"notebooks/{other}.ipynb").unlink()
     add = "study = {}"
     told = "Path(output_dir, 'told').open('a').write(f'{study} ')"
     write_notebook(project.root, "04_puma", add, WRITE, told)

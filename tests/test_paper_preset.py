@@ -10,7 +10,7 @@ from .notebook import notebooks
 from .notebook.notebooks import ROOT, kind_of
 from .paper_standins import answer, overrides, save_data, save_qwen
 
-pytestmark = pytest.mark.timeout(1200)  # minutes each, more on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # minutes on a busy machine
 NOTEBOOKS = [name for name in notebooks.NOTEBOOKS if "04" <= name[:2] <= "07"]
 
 
@@ -23,7 +23,7 @@ def stand_ins(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def kernel():
-    """One kernel for Orion's, as they import the same; each begins without what the one before left."""
+    """One kernel for all, as they import the same; each begins without what the one before left."""
     from jupyter_client import AsyncKernelManager
     from nbclient.util import run_sync
 
@@ -51,7 +51,7 @@ def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, stand
             tmp_path / "fresh.ipynb",
             executed,
             overrides(preset, model, data, server.url, output),
-            km=kernel if notebook > "05" else None,
+            km=kernel,
             kernel_name="python3",
             progress_bar=False,
         )

@@ -69,7 +69,7 @@ def policy(classifier):
 
 @pytest.fixture(scope="session")
 def embedder():
-    return Embedder()
+    return Embedder(max_tokens=48, batch_size=32)  # enough to tell what is closer
 
 
 @pytest.fixture(scope="session")

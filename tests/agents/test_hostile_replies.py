@@ -21,6 +21,7 @@ from pwagents.web.search import build_search_engine
 KEY = "sk-se/cret-0123456789abcdef"
 ESCAPED_KEY = KEY.replace("s", "\\u0073").replace("/", "\\/").replace("d", "\\u0064")
 GOOD = {"content": None, "tool_calls": [{"id": "c", "function": {"name": "stop", "arguments": "{}"}}]}
+STOP = "Thought: This is done.\nAction: stop\nArguments: {}"  # the same to those who read texts
 DEEP, DIGITS = "[" * 100_000, "1" * 5000
 
 
@@ -216,7 +217,7 @@ def shop():
 def play(shop, chat_server, monkeypatch, tmp_path):
     """``play(method, prepare)``: two episodes, the first of which meets what ``prepare(server)`` does."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    server = chat_server(reply=lambda body: GOOD)
+    server = chat_server(reply=lambda body: GOOD | {"content": STOP})
     tasks = [t for t in shop.benchmark.tasks["test"] if t.type == "search"][:2]
 
     def run(method, prepare, episodes="episodes.jsonl", replies="replies"):

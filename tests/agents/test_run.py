@@ -13,6 +13,7 @@ from pwagents.benchmark.sessions import costs, problem_counts
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.evaluation.runner import records_frame, require_played
+from pwagents.llm import openai_model
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
@@ -79,7 +80,7 @@ def model_answer(body):
 
 def play(folder: Path, benchmark, spec, url=""):
     """All of RUNS on twelve tasks, as one frame of episodes and the records."""
-    with_store = {"base_url": url, "store": ResponseStore(folder / "replies.sqlite"), "timeout_s": 1.0}
+    with_store = {"base_url": url, "store": ResponseStore(folder / "replies.sqlite"), "timeout_s": 0.5}
     model = make_model(spec, **with_store)
     user = LlmUser(make_model(spec, **with_store), benchmark.products)
     engine = build_search_engine(benchmark.products)
@@ -112,8 +113,9 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
     chat_server, benchmark, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.01)
     sound = chat_server(reply=model_answer)
-    faulty = chat_server(reply=model_answer, faults=0.2, hang=1.5, seed=1)
+    faulty = chat_server(reply=model_answer, faults=0.2, hang=0.7, seed=1)
     clean, records = play(tmp_path / "clean", benchmark, "openai:m", sound.url)
     shaken, _ = play(tmp_path / "shaken", benchmark, "openai:m", faulty.url)
     assert sum(faulty.fault_counts.values()) > 20

@@ -98,7 +98,7 @@ def accept_or_refuse(load, spoiled: object):
 
 def test_personalwab(personalwab_files):
     original, refused, chance = copy.deepcopy(personalwab_files.records), 0, random.Random(0)
-    n = 320
+    n = 200
     for _ in range(n):
         personalwab_files.records = copy.deepcopy(original)
         in_bytes = chance.random() < 0.2
@@ -119,7 +119,8 @@ def test_personalwab(personalwab_files):
 def test_amazon(amazon_files):
     """Five spoiled values a file, since each scan takes long."""
     original, refused, chance = copy.deepcopy(amazon_files.records), 0, random.Random(0)
-    for _ in range(61):
+    n = 40
+    for _ in range(n):
         records = copy.deepcopy(original)
         amazon_files.metas, amazon_files.reviews = records["metas"], records["reviews"]
         mild = (
@@ -135,7 +136,7 @@ def test_amazon(amazon_files):
         refused += made is None
         if made is not None:
             check_sound(made)
-    assert 15 < refused < 55
+    assert n / 4 < refused < 0.9 * n
 
 
 def spoil_record(records: dict, chance: random.Random) -> str:
@@ -171,7 +172,7 @@ def test_parquet(written):
     benchmark, folder = written
     files = [folder / "benchmark.json", *sorted(folder.rglob("*.parquet"))]
     sound, refused, chance = {file: file.read_bytes() for file in files}, 0, random.Random(0)
-    n = 300
+    n = 200
     for _ in range(n):
         file = chance.choice(files)
         in_bytes = file.suffix == ".json" or chance.random() < 0.3

@@ -186,7 +186,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """``opened(html)``: a page of this text, all of it touched; what ran and what was asked for.
+    """``opened(htmls)``: a page of each text, all of it touched; what ran and what was asked for.
 
     Each text has a page of its own: where one went on to another address, the next would collide with that.
     """
@@ -196,8 +196,8 @@ def opened(browser, tmp_path):
     context = browser.new_context()
     context.add_init_script("window.ran = []")
 
-    def look(html):
-        file = tmp_path / "page.html"
+    def touch(html, number):
+        file = tmp_path / f"page_{number}.html"
         file.write_text(html, "utf-8", "replace")
         page = context.new_page()
         asked, spoken = [], []
@@ -207,11 +207,20 @@ def opened(browser, tmp_path):
         try:
             page.wait_for_load_state()
             page.evaluate(TOUCH)
-            page.wait_for_timeout(200)
-            ran = page.evaluate("window.ran.length") + len(spoken)
         except Error:  # it went to another page
-            ran = 1
-        return page, ran or page.url != file.as_uri(), asked
+            spoken.append("it left")
+        return page, file.as_uri(), asked, spoken
+
+    def look(htmls):
+        """All pages at once, as each takes a while to run what it runs."""
+        touched = [touch(html, number) for number, html in enumerate(htmls)]
+        touched[-1][0].wait_for_timeout(200)
+        for page, url, asked, spoken in touched:
+            try:
+                ran = page.evaluate("window.ran.length") + len(spoken)
+            except Error:
+                ran = 1
+            yield page, ran or page.url != url, asked
 
     yield look
     context.close()
@@ -219,17 +228,13 @@ def opened(browser, tmp_path):
 
 def test_this_browser_would_run_them(opened):
     """Written into a page as they are, many of them do harm: or else the tests below would show nothing."""
-    harm = 0
-    for text in HOSTILE:
-        page, ran, asked = opened(f"<!doctype html><body>{text}</body>")
-        harm += bool(ran or asked)
-        page.close()
-    assert harm >= 25
+    pages = opened(f"<!doctype html><body>{text}</body>" for text in HOSTILE)
+    assert sum(bool(ran or asked) for _, ran, asked in pages) >= 25
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_nothing_runs_and_nothing_is_fetched(opened, tmp_path, view):
-    page, ran, asked = opened(page_of(view, tmp_path))
+    [(page, ran, asked)] = opened([page_of(view, tmp_path)])
     assert not ran
     # nbconvert's pages ask for their own libraries
     own = re.compile(r"^https://cdn(js)?\.[\w./-]+/(mathjax|require\.js|mermaid)[\w.@/?=-]*", re.IGNORECASE)

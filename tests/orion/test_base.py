@@ -4,6 +4,7 @@ import json
 import math
 import time
 from dataclasses import replace
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -49,6 +50,14 @@ class Stops(BaseText):
             self.sign.touch()
             time.sleep(600)
         return super().dialogue(n)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def a_text_is_hashed_once():
+    """It takes half a second each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseText, "content_hash", cache(BaseText.content_hash))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +159,8 @@ def test_the_card_tells_what_it_is_made_of(folder, text):
 
 
 def test_what_is_there_is_not_trained_again_and_what_differs_is(folder, text, updater, monkeypatch):
-    made, hashed = [], text.content_hash()
+    made = []
     monkeypatch.setattr(module, "_make", lambda folder, *_: made.append(folder))
-    monkeypatch.setattr(text, "content_hash", lambda: hashed)  # which takes a second each time
     assert train(folder.parent, text) == folder and not made
     facts = json.loads((folder / "made_from.json").read_text())
     assert (facts["seed"], facts["text"]) == (SEED, text.content_hash())

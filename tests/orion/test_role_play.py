@@ -169,10 +169,10 @@ def test_a_teacher_that_knows_the_target_is_found_out(play, searches, benchmark,
 
 def test_a_title_that_the_profile_tells_is_no_leak(play, searches, setting, benchmark, tmp_path):
     """Such as of something that is bought again."""
-    task = next(t for t in searches if not setting.contexts[t.task_id].bought.count(t.target))
+    task = next(t for t in searches if not setting.context_of(t).bought.count(t.target))
     title = benchmark.products[task.target].title
     told = Context(ContextualProfile(lines=(ProfileLine.of(f"Liked: {title}", True, "history"),)))
-    start = replace(setting, contexts={task.task_id: told}).start
+    start = replace(setting, context_of=lambda _: told).start
     script = [search(title), stop()]
     made = play(n=1, tasks=[task], teacher=lambda _: lambda state: script[len(state.session)], start=start)
     assert made.kept and not made.failures
@@ -183,7 +183,7 @@ def test_an_id_that_the_shop_showed_is_no_leak(play, setting, benchmark):
     task = next(
         t
         for t in benchmark.tasks[SPLIT]
-        if t.type == "recommend" and t.target in setting.contexts[t.task_id].bought
+        if t.type == "recommend" and t.target in setting.context_of(t).bought
     )
     assert play(n=1, tasks=[task], rounds=1, success=Success(success_rank=10)).kept
 

@@ -55,7 +55,7 @@ def test_user_and_profile_understand_every_question(setting, updater, benchmark,
     assert updater.asked(question) == about
     key = about.capitalize()
     target = next(a for a, p in benchmark.products.items() if key in (*p.details, "Brand", "Price"))
-    task = next(t for t in tasks["search"] if not stated(setting.contexts[t.task_id].profile))
+    task = next(t for t in tasks["search"] if not stated(setting.context_of(t).profile))
     task = task.model_copy(update={"target": target})
     state = setting.start(task).advance(Action(name="respond", arguments={"content": question}))
     assert about in stated(state.profile)
@@ -119,8 +119,7 @@ def test_recommendations_come_from_what_was_bought(setting, catalogue, tasks):
     task = tasks["recommend"][0]
     call, stop = play(setting, make_teacher(setting, catalogue), task).steps
     assert (
-        call.attempt
-        and tuple(call.action.arguments["product_sequence"]) == setting.contexts[task.task_id].bought
+        call.attempt and tuple(call.action.arguments["product_sequence"]) == setting.context_of(task).bought
     )
     assert stop.action.name == "stop"
 

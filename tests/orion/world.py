@@ -1,6 +1,6 @@
 """Orion's episodes in a small world, nothing in it trained: profiles by counting, reviews by shared words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pwagents.orion.teacher import OfflineTeacher
@@ -38,24 +38,28 @@ class Setting:
     """Starts episodes as a study does."""
 
     shop: Shop
-    contexts: Mapping[str, Context]
+    context_of: Callable[[Task], Context]
     user: UserSimulator
     update: OfflineUpdater
 
     def start(self, task: Task) -> Episode:
         environment = WebEnvironment(self.shop, "multi_turn", self.user)
         history = self.shop.benchmark.history(task, SPLIT)
-        return Episode(environment, task, history, self.contexts[task.task_id], self.update)
+        return Episode(environment, task, history, self.context_of(task), self.update)
 
 
 def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> Setting:
     """Starts episodes of the train tasks; the user is the rule-based one unless another is given."""
     shop = Shop(benchmark, build_search_engine(benchmark.products), Repeats(), WordOverlap(), "compact")
     updater = OfflineUpdater(catalogue)
-    contexts = {
-        task.task_id: _context(benchmark, catalogue, updater, task) for task in benchmark.tasks[SPLIT]
-    }
-    return Setting(shop, contexts, user or RuleUser(benchmark.products), updater)
+    known: dict[str, Context] = {}
+
+    def context_of(task: Task) -> Context:
+        if task.task_id not in known:
+            known[task.task_id] = _context(benchmark, catalogue, updater, task)
+        return known[task.task_id]
+
+    return Setting(shop, context_of, user or RuleUser(benchmark.products), updater)
 
 
 def make_teacher(setting: Setting, catalogue: Catalogue, seed=0, questions=None) -> OfflineTeacher:

@@ -1,6 +1,7 @@
 """Browsing histories: as many, as noisy and as implicit as the settings say; the truth fits the records."""
 
 from collections import Counter
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -14,11 +15,15 @@ from pwagents.persona2web.people import WEBSITE, make_people
 from pwagents.persona2web.settings import HistorySettings
 
 DAY = 24 * 60 * 60 * 1000
-HISTORIES = make_histories(HistorySettings(n_users=8), seed=3)
+
+
+@cache
+def histories():
+    return make_histories(HistorySettings(n_users=8), seed=3)
 
 
 def test_size_noise_and_exact_strings_are_as_set():
-    found = shares(HISTORIES)
+    found = shares(histories())
     assert found["users"] == 8
     assert found["records"] == pytest.approx(8 * 2051, rel=0.1)
     assert found["noise"] == pytest.approx(0.1, abs=0.01)
@@ -26,7 +31,7 @@ def test_size_noise_and_exact_strings_are_as_set():
 
 
 def test_records_are_in_order_within_the_year_and_on_sites_of_their_sub_domain():
-    for history in HISTORIES.values():
+    for history in histories().values():
         times = [event.timestamp for event in history.events]
         assert times == sorted(times)
         assert NOW - 365 * DAY <= times[0] < times[-1] < NOW
@@ -36,7 +41,7 @@ def test_records_are_in_order_within_the_year_and_on_sites_of_their_sub_domain()
 
 
 def test_what_supports_a_preference_shows_it():
-    for history in HISTORIES.values():
+    for history in histories().values():
         events = {event.event_id: event for event in history.events}
         for preference in history.preferences:
             for event_id in preference.support:
@@ -55,7 +60,7 @@ def test_what_supports_a_preference_shows_it():
 
 def test_most_records_of_a_facet_show_what_is_preferred():
     right = total = 0
-    for history in HISTORIES.values():
+    for history in histories().values():
         for domain, facet in history.person.wants:
             if facet != WEBSITE and domain in history.person.often:
                 shown = [s for s in history.shown.values() if (s.domain, s.facet) == (domain, facet)]
@@ -78,7 +83,7 @@ def test_the_last_weeks_speak_against_some_preferences():
 
 def test_users_of_one_group_have_phrases_that_the_other_never_uses():
     said = {0: set(), 1: set()}
-    for history in HISTORIES.values():
+    for history in histories().values():
         texts = {e.object for e in history.events if history.shown[e.event_id].facet}
         said[history.person.group] |= {text for text in texts if ", " in text}
     phrases = {
@@ -99,7 +104,7 @@ def test_users_of_one_group_have_phrases_that_the_other_never_uses():
 
 
 def test_few_texts_differ_so_that_embedding_them_is_cheap():
-    texts = {f"{event.type}: {event.object}" for h in HISTORIES.values() for event in h.events}
+    texts = {f"{event.type}: {event.object}" for h in histories().values() for event in h.events}
     assert len(texts) < 6000
 
 

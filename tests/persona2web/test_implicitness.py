@@ -1,5 +1,7 @@
 """Baselines of what histories give away: all records tell nearly all, chance and recency little."""
 
+from functools import cache
+
 import pytest
 
 from pwagents.persona2web.catalogue import make_sites
@@ -12,13 +14,20 @@ from pwagents.persona2web.settings import HistorySettings, QuerySettings
 
 from .test_retrieval import Letters
 
-HISTORIES = make_histories(HistorySettings(n_users=12), seed=4)
-TASKS = make_tasks(HISTORIES, make_sites(seed=4), QuerySettings(), seed=4)
+
+@cache
+def histories():
+    return make_histories(HistorySettings(n_users=12), seed=4)
+
+
+@cache
+def tasks():
+    return make_tasks(histories(), make_sites(seed=4), QuerySettings(), seed=4)
 
 
 @pytest.fixture(scope="module")
 def table():
-    return implicitness(TASKS, HISTORIES, Letters(), seed=4).set_index("baseline")
+    return implicitness(tasks(), histories(), Letters(), seed=4).set_index("baseline")
 
 
 def test_all_records_tell_nearly_all_and_a_few_do_not(table):
@@ -27,14 +36,14 @@ def test_all_records_tell_nearly_all_and_a_few_do_not(table):
     assert joint["random"] < 0.2
     for n in (1, 5):
         assert joint[f"last {n} of the sub-domain, perfect reader"] < 0.5
-    assert (table["n"] == len(TASKS)).all()
+    assert (table["n"] == len(tasks())).all()
     assert (joint <= table["website"]).all()
 
 
 def test_intervals_are_of_users_not_of_tasks(table):
     """Each user's tasks counted thrice tell nothing new."""
     assert ((table["low"] <= table["joint"]) & (table["joint"] <= table["high"])).all()
-    again = implicitness(TASKS * 3, HISTORIES, Letters(), seed=4).set_index("baseline")
+    again = implicitness(tasks() * 3, histories(), Letters(), seed=4).set_index("baseline")
     for name in table.index.drop("random"):
         for column in ("low", "high"):
             assert again.loc[name, column] == pytest.approx(table.loc[name, column])
@@ -48,14 +57,14 @@ def test_baselines_ask_what_the_agent_asks():
             heard.update(texts)
             return super().encode(texts)
 
-    implicitness(TASKS[:3], HISTORIES, Heard(), seed=4)
-    for task in TASKS[:3]:
+    implicitness(tasks()[:3], histories(), Heard(), seed=4)
+    for task in tasks()[:3]:
         domain = domains()[task.goal.domain]
         assert {question_for(domain, facet) for facet in ("website", *task.goal.masked)} <= heard
 
 
 def test_a_perfect_reader_counts_no_noise():
-    history = next(iter(HISTORIES.values()))
+    history = next(iter(histories().values()))
     domain, facet = next(key for key in history.person.wants if key[1] != "website")
     wrong = [e for e in history.events if history.shown[e.event_id].noise]
     values = {perfect_reader(history, wrong, domain, facet), perfect_reader(history, [], domain, facet)}

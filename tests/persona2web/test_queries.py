@@ -1,6 +1,7 @@
 """Queries: each level leaves out what it should, and the goal can be reached on the preferred site."""
 
 from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -12,20 +13,28 @@ from pwagents.persona2web.settings import HistorySettings, QuerySettings
 from pwagents.persona2web.types import Goal
 
 SITES = make_sites(seed=2)
-HISTORIES = make_histories(HistorySettings(records=150), seed=2)
-TASKS = make_tasks(HISTORIES, SITES, QuerySettings(), seed=2)
+
+
+@cache
+def histories():
+    return make_histories(HistorySettings(records=150), seed=2)
+
+
+@cache
+def tasks():
+    return make_tasks(histories(), SITES, QuerySettings(), seed=2)
 
 
 def test_three_tasks_a_user_in_different_sub_domains_after_the_history():
-    assert len(TASKS) == 150
-    assert len({(task.user_id, task.goal.domain) for task in TASKS}) == 150
-    for task in TASKS:
-        assert HISTORIES[task.user_id].events[-1].timestamp < task.now == NOW
+    assert len(tasks()) == 150
+    assert len({(task.user_id, task.goal.domain) for task in tasks()}) == 150
+    for task in tasks():
+        assert histories()[task.user_id].events[-1].timestamp < task.now == NOW
 
 
 @pytest.mark.parametrize("form", ["paper", "released"])
 def test_levels_leave_out_the_website_and_then_the_masked_values(form):
-    for task in TASKS:
+    for task in tasks():
         texts = {level: query(task.goal, level, form) for level in (0, 1, 2)}
         assert len(set(texts.values())) == 3
         assert task.goal.host in texts[0]
@@ -45,8 +54,8 @@ def test_levels_leave_out_the_website_and_then_the_masked_values(form):
 
 
 def test_goals_are_what_the_user_wants_and_some_item_of_the_site_meets_them_and_some_does_not():
-    for task in TASKS:
-        goal, wants = task.goal, HISTORIES[task.user_id].person.wants
+    for task in tasks():
+        goal, wants = task.goal, histories()[task.user_id].person.wants
         assert goal.host == wants[goal.domain, "website"]
         assert all(wants[goal.domain, name] == value for name, value in goal.masked.items())
         assert goal.operation in domains()[goal.domain].operations
@@ -57,8 +66,8 @@ def test_goals_are_what_the_user_wants_and_some_item_of_the_site_meets_them_and_
 
 
 def test_most_tasks_mask_two_values():
-    counts = Counter(len(task.goal.masked) for task in TASKS)
-    assert 0.65 < counts[2] / len(TASKS) < 0.9
+    counts = Counter(len(task.goal.masked) for task in tasks())
+    assert 0.65 < counts[2] / len(tasks()) < 0.9
     assert set(counts) == {1, 2, 3}
 
 
@@ -81,4 +90,4 @@ def test_a_query_reads_like_this():
 
 def test_more_tasks_than_sub_domains_are_refused():
     with pytest.raises(ValueError, match=r"tasks_per_user is 7, but user .* has 6 sub-domains"):
-        make_tasks(HISTORIES, SITES, QuerySettings(tasks_per_user=7), seed=2)
+        make_tasks(histories(), SITES, QuerySettings(tasks_per_user=7), seed=2)

@@ -1,5 +1,6 @@
 """The local web over HTTP: hosts, cookies, headers, malformed requests, a busy port."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 import requests
 
-from pwagents.persona2web.serve import MAX_BODY, serving, split_host
+from pwagents.persona2web.serve import MAX_BODY, make_app, serving, split_host
 
 
 @pytest.fixture
@@ -48,6 +49,24 @@ def test_pages_may_run_no_script_and_are_not_kept(ask):
     assert "default-src 'none'" in headers["content-security-policy"]
     assert headers["cache-control"] == "no-store" and headers["content-type"].startswith("text/html")
     assert ask("/style.css").headers["content-type"].startswith("text/css")
+
+
+def test_a_slow_page_is_given_up_with_whoever_asked_for_it(web):
+    visit = web.begin(faults=1.0, seed=1)
+    assert web.handle(visit.session_id, "GET", "marlow-goods.test", "/", {}).delay_s > 20
+    told = iter([{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
+    headers = [(b"host", b"marlow-goods.test"), (b"x-visit", visit.session_id.encode())]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+    sent = []
+
+    async def receive():
+        return next(told)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(asyncio.wait_for(make_app(web)(scope, receive, send), 20))
+    assert sent[0]["status"] == 503
 
 
 def test_malformed_requests_get_a_page(ask, port):

@@ -55,6 +55,7 @@ def test_micro_profiles_see_few_behaviours_of_their_own_cluster(build, histories
         assert [b for b in members if b in behaviors] == list(behaviors)  # oldest first
 
 
+@pytest.mark.usefixtures("each_text_is_embedded_again")
 def test_two_runs_are_the_same_to_the_byte(histories, benchmark):
     runs = [
         profile_users(

@@ -10,7 +10,7 @@ agent's browser is told to take every host for this server (:mod:`pwagents.perso
 import argparse
 import asyncio
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -67,11 +67,18 @@ def make_app(web: LocalWeb) -> Starlette:
         path = request.scope["path"]  # with its escapes undone; request.url puts some of them back
         reply = web.handle(visit, method, host, path, params, suffix)
         if reply.delay_s:
-            await asyncio.sleep(reply.delay_s)
+            with suppress(TimeoutError):  # as long as anybody waits for it
+                await asyncio.wait_for(_left(request), reply.delay_s)
         return _response(reply)
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     return Starlette(routes=[Route("/{path:path}", answer, methods=methods)])
+
+
+async def _left(request: Request) -> None:
+    """Returns when whoever asked no longer waits for the answer."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> bytes:

@@ -9,6 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, median
 
 from pwagents.data.instructions import content_words, kind_of, word_list
@@ -90,6 +91,7 @@ def traits_named(behavior: Behavior, traits: Sequence[Trait]) -> list[Trait]:
     return [trait for trait in traits if trait.about != TOPIC and plain(trait.value) in review]
 
 
+@lru_cache(maxsize=100_000)  # the same values and reviews come again for each user and product
 def plain(text: str) -> str:
     """The words of a text in lower case, with a space around each, so that ``in`` finds whole words."""
     words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
