@@ -80,7 +80,7 @@ def model_answer(body):
 
 def play(folder: Path, benchmark, spec, url=""):
     """All of RUNS on twelve tasks, as one frame of episodes and the records."""
-    with_store = {"base_url": url, "store": ResponseStore(folder / "replies.sqlite"), "timeout_s": 0.5}
+    with_store = {"base_url": url, "store": ResponseStore(folder / "replies.sqlite"), "timeout_s": 1.0}
     model = make_model(spec, **with_store)
     user = LlmUser(make_model(spec, **with_store), benchmark.products)
     engine = build_search_engine(benchmark.products)
@@ -115,7 +115,7 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.01)
     sound = chat_server(reply=model_answer)
-    faulty = chat_server(reply=model_answer, faults=0.2, hang=0.7, seed=1)
+    faulty = chat_server(reply=model_answer, faults=0.2, hang=1.2, seed=1)
     clean, records = play(tmp_path / "clean", benchmark, "openai:m", sound.url)
     shaken, _ = play(tmp_path / "shaken", benchmark, "openai:m", faulty.url)
     assert sum(faulty.fault_counts.values()) > 20
