@@ -176,7 +176,7 @@ def _names(product: Product) -> set[str]:
 def offline_queries(items: Sequence[Remembered]) -> list[str]:
     """Queries by a rule: the word that recurs in the memory, if any, and the instruction as it is.
 
-    The telling words of the instruction alone find less (.497 in place of .512 on the train tasks of the
+    The content words of the instruction alone find less (.497 in place of .512 on the train tasks of the
     preset laptop), and a small model copies a whole text better than chosen words of it.
     """
     return [offline_query(state.instruction, entries) for state, entries in items]
