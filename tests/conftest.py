@@ -24,9 +24,8 @@ from .llm.server import ChatServer
 os.environ["HF_HUB_OFFLINE"] = "1"
 sys.modules.setdefault("rfc3987_syntax", None)  # as pwagents.notebook.execute does, to the same end
 
-# Machines that run tests are often busy: a slow example is no failure. Half of hypothesis's usual number of
-# examples, as tests that want more say so.
-settings.register_profile("pwagents", deadline=None, max_examples=50)
+# Machines that run tests are often busy: a slow example is no failure.
+settings.register_profile("pwagents", deadline=None)
 settings.load_profile("pwagents")
 
 

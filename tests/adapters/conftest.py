@@ -45,7 +45,7 @@ def classifier(benchmark):
 @pytest.fixture(scope="session")
 def task_set(benchmark, shop, classifier):
     user = RuleUser(benchmark.products)
-    chosen = [t for t in benchmark.tasks["test"] if t.type != "review" or t.review.text.strip()][:9]
+    chosen = [t for t in benchmark.tasks["test"] if t.type != "review" or t.review.text.strip()][:18]
     assert {task.type for task in chosen} == {"search", "recommend", "review"}
 
     def start(task):

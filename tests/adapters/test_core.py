@@ -84,7 +84,7 @@ def test_a_session_without_a_task_and_a_task_that_is_none_are_errors(session):
     with pytest.raises(ValueError, match="no task is under way"):
         session.finish()
     for wrong in ("t-none", None, ["a"]):
-        with pytest.raises(ValueError, match=r"task_id: found .*; expected one of the 9 tasks"):
+        with pytest.raises(ValueError, match=r"task_id: found .*; expected one of the 18 tasks"):
             session.reset(wrong)
 
 

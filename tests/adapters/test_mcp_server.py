@@ -121,7 +121,7 @@ def test_a_silent_session_ends_and_makes_room(sessions, clock):
         ("buy", {}, r"found no tool 'buy'; expected one of tasks, .*, stop"),
         ("_find", {"session_id": "x"}, r"found no tool '_find'"),
         ("reset", {}, r"reset: task: Missing required argument"),
-        ("reset", {"task": "t-none"}, r"reset: task: found 't-none'; expected one of the 9 of tasks"),
+        ("reset", {"task": "t-none"}, r"reset: task: found 't-none'; expected one of the 18 of tasks"),
         ("reset", {"task": 7}, r"reset: task: Input should be a valid string"),
         ("reset", {"task": "x", "seed": 1}, r"reset: seed: Unexpected keyword argument"),
         ("step", {"session": "x"}, r"step: name: Missing required argument"),

@@ -285,7 +285,7 @@ def test_a_server_that_ignores_the_range_and_always_drops_is_given_up(server, fo
 
 def test_a_silent_server_is_asked_again_after_the_time_out(server, folder, fetch):
     server.replies = [Reply(stop_after=2 * CHUNK, stall=True)]
-    fetch(timeout=1)
+    fetch(timeout=2)
     assert is_complete(folder)
     assert requests_for(server, "big.json") == [None, f"bytes={2 * CHUNK}-"]
 

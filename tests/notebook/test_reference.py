@@ -11,7 +11,6 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import records_frame
 from pwagents.notebook import report
 from pwagents.notebook.reference import REFERENCE, first_episodes, make_reference, read_episodes, read_runs
-from pwagents.notebook.results import read_notebooks
 from pwagents.schema import Action, Observation, Step, Trajectory
 
 PLACE = "/home/somebody/results/laptop"
@@ -141,11 +140,6 @@ def test_the_committed_episodes_give_the_committed_tables():
 
 def test_where_laptop_has_not_run_the_report_is_that_of_the_reference(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(report, "write_episodes", lambda output_dir, folder: 0)
-
-    def read_some(folder):  # of those that have run, one: a page takes a second
-        return [each for each in read_notebooks(folder) if not each.run or each.name == "05_orion_sft"]
-
-    monkeypatch.setattr(report, "read_notebooks", read_some)
     page = report.build(tmp_path / "laptop")
     assert (
         page == tmp_path / "laptop" / "report" / "index.html"

@@ -211,7 +211,7 @@ class LlmQueryWriter:
     """Lets a language model write the queries (PersonalWAB, 5.2: ChatGPT; A.3: gpt-4o-mini-2024-07-18).
 
     It knows instruction and memory, as the policy will. Where it refuses or says nothing, the rule of
-    :func:`offline_query` writes the query.
+    :func:`offline_queries` writes the query.
     """
 
     def __init__(self, model: ChatModel):
@@ -225,10 +225,7 @@ class LlmQueryWriter:
         """
         replies = ask_all(self.model, [self._request(*item) for item in items], "write queries")
         written = ["" if reply is None else " ".join(reply.text.split()).strip("\"'") for reply in replies]
-        return [
-            query or offline_query(item[0].instruction, item[1])
-            for query, item in zip(written, items, strict=True)
-        ]
+        return [query or offline_queries([item])[0] for query, item in zip(written, items, strict=True)]
 
     def _request(self, state: BeliefState, entries: Sequence[Entry]) -> Request:
         asked = parameter_messages(state, SEARCH, entries)[-1]
