@@ -1,5 +1,5 @@
 # Everything from a fresh clone (Linux, Python 3.11 or newer):
-#   make reproduce     the tables and figures of notebooks 00 to 06 and 09
+#   make reproduce     the tables and figures of notebooks 00 to 06, 09 and 10
 #   make test          the tests
 # `make help` lists the other targets. What can be set, as in `make reproduce PRESET=smoke JOBS=1`:
 
@@ -38,7 +38,7 @@ NB := $(OUT)/notebooks
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
 LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
-REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09%,$(NOTEBOOKS)))
+REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09% notebooks/10%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
 run = $(VENV)/bin/python -m
 
@@ -52,7 +52,7 @@ help: ## list the targets
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
 
-reproduce: $(REPRODUCE) ## run notebooks 00 to 06 and 09, as far as they are not up to date
+reproduce: $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
 
 reproduce-full: $(REPRODUCE_FULL) $(if $(filter laptop,$(PRESET)),$(NB)/.all_variants_of_puma) ## run all notebooks, with all variants of PUMA
 
@@ -103,7 +103,7 @@ run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NU
   $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
 # The files of parameters that a notebook reads: of laptop, which is complete, and of the preset.
-wing = $(if $(filter 00% 01% 02% 03%,$(1)),benchmark,$(if $(filter 04%,$(1)),puma,$(if $(filter 09%,$(1)),persona2web,orion)))
+wing = $(if $(filter 00% 01% 02% 03%,$(1)),benchmark,$(if $(filter 04%,$(1)),puma,$(if $(filter 09%,$(1)),persona2web,$(if $(filter 10%,$(1)),,orion))))
 params = $(wildcard $(foreach folder,laptop $(PRESET),$(foreach file,common $(call wing,$(1)) $(1),\
   params/$(folder)/$(file).yaml)))
 
@@ -115,6 +115,7 @@ $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRAR
 # the others wait for it.)
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
 $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
+$(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
 
 # Notebook 04 again, with the variants that laptop leaves out: what it trained before is found, and its tables get
 # longer.

@@ -147,6 +147,17 @@ def test_a_notebook_follows_those_declared_upstream(reproduced):
     assert reproduced.would_run(*makefiles) == ["01_data", "03_benchmark"]
 
 
+def test_the_summary_runs_last_and_again_after_what_it_reads(reproduced):
+    for name in ("04_puma", "05_orion_sft", "06_orion_grpo", "10_summary"):
+        write_notebook(reproduced.root, name, WRITE)
+    assert reproduced.would_run()[-1] == "10_summary"
+    for path in (reproduced.root / "notebooks").iterdir():
+        shutil.copy(path, reproduced.notebooks)
+    assert reproduced.would_run() == []
+    (reproduced.root / "params/smoke/puma.yaml").touch()
+    assert reproduced.would_run() == ["04_puma", "10_summary"]
+
+
 def test_laptop_plays_notebook_04_again_with_all_variants_and_that_is_it(project):
     for other in ("01_data", "03_benchmark"):
         (project.root / f"notebooks/{other}.ipynb").unlink()

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation.paper import load_targets
+from pwagents.schema import TASK_TYPES
 
 FOLDER = Path(os.environ.get("PWAGENTS_OUTPUTS", Path(__file__).parents[1] / "outputs" / "smoke"))
 TRAINED = ("04_puma", "05_orion_sft", "06_orion_grpo")
@@ -200,6 +201,38 @@ def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
 def test_chromium_saw_what_the_html_alone_shows():
     drivers = table("09_drivers").set_index(["agent", "driver"])
     assert (drivers["same trajectory"] == 1).all() and (drivers.loc["oracle", "SR"] == 1).all()
+
+
+@pytest.mark.skipif(not (FOLDER / "summary.csv").exists(), reason=f"no finished summary in {FOLDER}")
+def test_the_summary_says_what_the_notebooks_tables_say():
+    lines = pd.read_csv(FOLDER / "summary.csv")
+    assert list(lines) == ["name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebook"]
+    pd.testing.assert_frame_equal(lines, table("10_summary"))
+    assert lines["name"].nunique() == 12 and (lines["n_seeds"] == 1).all()
+    assert lines["value"].between(lines["low"], lines["high"]).all()
+    values = lines.set_index(["name", "task"])["value"]
+    trained = table("04_single_turn").set_index("method")
+    ours = {"puma": "PUMA", "puma_sft": "w/o DPO", "plain": "Plain agent"}
+    ours["puma_no_memory"] = "PUMA, memory taken away"
+    for name, method in ours.items():
+        assert all(values[name, task] == trained.loc[method, f"{task}: result"] for task in TASK_TYPES), name
+        three = [values[name, task] for task in TASK_TYPES]
+        assert values[name, "mean"] == pytest.approx(sum(three) / 3, abs=1e-5), name
+    references = {"search": "instruction alone", "recommend": "repeat", "review": "same product"}
+    for task, rule in references.items():
+        assert values["instruction", task] == trained.loc[f"Reference: {rule}", f"{task}: result"], task
+    searches = table("06_results").set_index("method")["search: result accuracy"]
+    orion = {
+        "base": "Base",
+        "orion_sft": "SFT",
+        "orion_ppo": "PPO",
+        "orion_grpo": "GRPO",
+        "teacher": "Teacher",
+    }
+    assert all(values[name, "search"] == searches[method] for name, method in orion.items())
+    given = table("03_recommender").set_index("method")["result accuracy"]
+    for part in ("whole history", "right interest"):
+        assert values[f"recommender_{part.replace(' ', '_')}", "recommend"] == given[part]
 
 
 def test_notebooks_share_one_base_model():

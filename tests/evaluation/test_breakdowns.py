@@ -6,6 +6,7 @@ import pytest
 from pwagents.evaluation.breakdowns import (
     BEYOND,
     by_task,
+    by_type_and_mean,
     in_order,
     sample_tasks,
     seed_comparisons,
@@ -29,6 +30,29 @@ def test_by_task_has_a_column_for_each_task_that_was_played_and_overall_of_sever
     assert cells.loc["a", ("search", "metric")].startswith("0.500 ±")
     alone, _ = by_task(frame_of(rows[:2]), {"m": "metric"})
     assert list(alone.columns.get_level_values(0).unique()) == ["search"]
+
+
+def test_the_mean_of_the_types_weighs_each_type_alike():
+    values = {"search": [1.0, 0.0, 0.5, 0.9], "review": [0.2, 0.6]}
+    users = {"search": ["u", "v", "v", "w"], "review": ["u", "w"]}
+    rows = [
+        ("a", task, user, f"{task} {i}", value)
+        for task in values
+        for i, (user, value) in enumerate(zip(users[task], values[task], strict=True))
+    ]
+    few = ("b", "search", "u", "search 0", 1.0)
+    table = by_type_and_mean(frame_of([*rows, few]), "m")
+    assert list(zip(table["method"], table["type"], strict=True)) == [
+        ("a", "search"), ("a", "review"), ("a", "mean"), ("b", "search"),
+    ]  # fmt: skip
+    mean = table.iloc[2]
+    assert mean["mean"] == pytest.approx((0.6 + 0.4) / 2) and mean["n_tasks"] == 6 and mean["n_users"] == 3
+    # Each user's share in the error, by hand: residuals over 2 types x tasks of the type.
+    shares = {"u": 0.4 / 8 - 0.2 / 4, "v": (-0.6 - 0.1) / 8, "w": 0.3 / 8 + 0.2 / 4}
+    error = (3 / 2 * sum(share**2 for share in shares.values())) ** 0.5
+    assert mean["high"] - mean["mean"] == pytest.approx(4.302653 * error, rel=1e-5)  # Student's t, 2 degrees
+    alone = by_type_and_mean(frame_of([row for row in rows if row[1] == "search"]), "m")
+    assert list(alone["type"]) == ["search"]
 
 
 def test_no_overall_for_a_method_that_covers_fewer_tasks():

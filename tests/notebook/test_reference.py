@@ -56,6 +56,7 @@ def finished(tmp_path):
         nbformat.v4.new_output("display_data", shown),
         nbformat.v4.new_output("stream", text=f"in {PLACE}"),
     ]
+    (folder / "summary.csv").write_text("x")
     (folder / "notebooks").mkdir()
     cells = [nbformat.v4.new_code_cell("x", outputs=outputs)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "notebooks" / "03_benchmark.ipynb")
@@ -81,7 +82,7 @@ def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path
     )
     assert left == [
         "figures/03_x.parquet", "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet",
-        "tables/03_x.csv",
+        "summary.csv", "tables/03_x.csv",
         "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
     ]  # fmt: skip
     assert not any(PLACE.encode() in path.read_bytes() for path in (tmp_path / "reference").rglob("*.*"))

@@ -13,6 +13,8 @@ from pwagents.seeds import rng
 
 HISTORY_BANDS = (0, 10, 20, 40, 10**9)  # behaviours that an agent may see: 0-9, 10-19, 20-39, 40 and more
 
+MEAN = "mean"  # in place of a task type: the mean of the types' means
+
 BEYOND = "beyond the noise of seeds"  # heading: whether a difference is larger than seeds alone may make
 
 
@@ -61,6 +63,36 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
         for value in ("mean", "cell")
     )
     return means, cells
+
+
+def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Means by method and task type, below them :data:`MEAN`, in which each type weighs the same.
+
+    "overall" of :func:`by_task` weighs each task the same instead. Here a task moves the mean by
+    1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.
+
+    Args:
+        frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
+        metric: a column of it.
+
+    Returns:
+        As of :func:`pwagents.evaluation.statistics.summarise` by ``method, type``. A method that was not
+        scored on all types of the frame has no mean, and where there is a single type nobody has.
+    """
+    rows = [summarise(frame, ["method", "type"], [metric])]
+    scored = frame.dropna(subset=[metric])
+    n_types = scored["type"].nunique()
+    types = scored.groupby(["method", "type"], sort=False)[metric]
+    middle = scored["method"].map(types.mean().groupby("method").mean())
+    share = scored.groupby("method")[metric].transform("size") / (n_types * types.transform("size"))
+    parts = middle + share * (scored[metric] - types.transform("mean"))
+    complete = scored.groupby("method")["type"].transform("nunique") == n_types
+    if n_types > 1:
+        balanced = scored.assign(**{metric: parts, "type": MEAN})[complete]
+        rows.append(summarise(balanced, ["method", "type"], [metric]))
+    order = {name: i for i, name in enumerate(frame["method"].unique())}
+    table = pd.concat(rows, ignore_index=True)
+    return table.sort_values("method", key=lambda c: c.map(order), kind="stable", ignore_index=True)
 
 
 def trained_differences(

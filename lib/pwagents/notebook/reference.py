@@ -2,10 +2,10 @@
 
     python -m pwagents.notebook.reference outputs/laptop    # makes outputs/reference anew
 
-It holds tables (CSV and HTML), figures (PNG, and the numbers from which `make figures` draws them again),
-executed notebooks, the journal, and all episodes as compressed Parquet: 190 MB of JSON lines become 4 MB. Of
-a record all is kept but its key, the seconds that it took, and what is empty or zero in its steps. Reports
-and notebook 00 read it like a preset's own results.
+It holds the summary of notebook 10, tables (CSV and HTML), figures (PNG, and the numbers from which `make
+figures` draws them again), executed notebooks, the journal, and all episodes as compressed Parquet: 190 MB of
+JSON lines become 4 MB. Of a record all is kept but its key, the seconds that it took, and what is empty or
+zero in its steps. Reports and notebook 00 read it like a preset's own results.
 """
 
 import json
@@ -22,6 +22,7 @@ from pwagents.schema import Trajectory
 
 REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
+SUMMARY = "summary.csv"  # of notebook 10
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
 _LEFT_OUT = ("key", "seconds")
 _WHOLE = ("arguments", "observation")
@@ -78,6 +79,8 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
         for path in sorted((output_dir / folder).iterdir()):
             if path.suffix in kinds:
                 shutil.copyfile(path, reference / folder / path.name)
+    if (output_dir / SUMMARY).exists():
+        shutil.copyfile(output_dir / SUMMARY, reference / SUMMARY)
     for path in sorted((output_dir / "notebooks").glob("*.ipynb")):
         text = _placed(_lighter(path.read_text("utf-8")), places)
         write_aside(reference / "notebooks" / path.name, text)

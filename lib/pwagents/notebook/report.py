@@ -25,6 +25,7 @@ from pwagents.notebook.run import SMOKE_BANNER
 
 # What the first page shows: a question, and the figure and table that answer it.
 HEADLINES = (
+    ("How good is each method, task by task?", "10_summary", "10_summary"),
     ("What does it help a search to know its user?", "01_ladder", "01_negative_controls"),
     (
         "Do profiles by interest help more than one of the whole user?",
