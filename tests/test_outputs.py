@@ -203,8 +203,12 @@ def test_chromium_saw_what_the_html_alone_shows():
     assert (drivers["same trajectory"] == 1).all() and (drivers.loc["oracle", "SR"] == 1).all()
 
 
-@pytest.mark.skipif(not (FOLDER / "summary.csv").exists(), reason=f"no finished summary in {FOLDER}")
+SUMMARY = FOLDER / "notebooks" / "10_summary.ipynb"
+
+
+@pytest.mark.skipif(not SUMMARY.exists(), reason=f"no finished summary in {FOLDER}")
 def test_the_summary_says_what_the_notebooks_tables_say():
+    assert "10_summary finished" in printed("10_summary")
     lines = pd.read_csv(FOLDER / "summary.csv")
     assert list(lines) == ["name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebook"]
     pd.testing.assert_frame_equal(lines, table("10_summary"))

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -65,6 +66,28 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
     for notebook in ("01_data", "03_benchmark") if name == "$nb" else (name,):
         loaded = load_settings(notebook, kind_of(notebook), parameters_of(notebook) | given)
         assert loaded.output_dir == ROOT / given["output_dir"]
+
+
+SUMMARY = ROOT / "outputs" / "reference" / "summary.csv"
+QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
+    "(04)": ["puma search", "puma recommend", "puma review", "plain search", "plain review"],
+    "(05)": ["base search", "orion_sft search"],
+    "(06, 07)": ["orion_sft search", "orion_ppo search", "orion_grpo search"],
+}
+
+
+@pytest.mark.skipif(
+    not SUMMARY.exists(), reason="the reference holds no summary.csv: made before notebook 10"
+)
+@pytest.mark.parametrize("notebook", QUOTED)
+def test_the_main_table_quotes_the_reference(notebook):
+    lines = pd.read_csv(SUMMARY)
+    values = dict(zip(lines["name"] + " " + lines["task"], lines["value"], strict=True))
+    table = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    (row,) = (line for line in table if f"{notebook} |" in line)
+    for name in QUOTED[notebook]:
+        quoted = f"{values[name]:.2f}".removeprefix("0")
+        assert re.search(rf"(?<!\d){re.escape(quoted)}(?!\d)", row), name
 
 
 def test_there_is_something_to_try():

@@ -109,7 +109,7 @@ def plot_summary(lines: pd.DataFrame):
         part = lines[lines["task"] == task]
         reach = [part["value"] - part["low"], part["high"] - part["value"]]
         places = part["name"].map(names.index)
-        ax.errorbar(part["value"], places, xerr=reach, fmt="o", capsize=3, color=colors[task])
+        ax.errorbar(part["value"], places, xerr=reach, fmt="o", markersize=5, capsize=3, color=colors[task])
         ax.set(title=task, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1), xlabel="result accuracy\n(95% interval)")
         ax.xaxis.set_major_formatter("{x:g}")
     axes.flat[0].set_yticks(range(len(names)), [plain(METHODS[name].label) for name in names])
