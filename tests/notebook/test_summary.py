@@ -7,8 +7,6 @@ from pwagents.errors import DataError
 from pwagents.evaluation.figures import plot_intervals
 from pwagents.notebook import summary
 from pwagents.notebook.figures import save_numbers
-from pwagents.notebook.settings import INTERACTIVE
-from pwagents.project import project_path
 
 
 def store(folder, figure, rows, backbone=""):
@@ -46,23 +44,27 @@ def test_side_by_side_they_are_a_row_a_method(folder):
     shown = summary.side_by_side(summary.summary_of(folder)).set_index("method")
     assert list(shown) == ["search", "recommend", "review", "mean", "tasks", "notebook"]
     assert shown.loc["PUMA", "mean"] == "0.500 ±0.100" and shown.loc["PUMA", "tasks"] == "5 + 4 + 3"
-    assert shown.loc["Orion, GRPO", "tasks"] == "1,000" and pd.isna(shown.loc["Orion, GRPO", "review"])
+    assert shown.loc["GRPO (Orion)", "tasks"] == "1,000" and pd.isna(shown.loc["GRPO (Orion)", "review"])
 
 
 def test_the_picture_has_a_panel_a_task_and_says_whose_models_they_are(folder):
     figure = summary.plot_summary(summary.summary_of(folder))
     assert [ax.get_title() for ax in figure.axes] == ["search", "recommend", "review", "mean"]
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == ["simple rules", "PUMA", "Orion, GRPO"]
+    assert labels == ["simple rules", "PUMA", "GRPO (Orion)"]
     assert summary.backbones(folder) == "small, 0.7M; small, 0.5M"
 
 
 def test_without_stored_numbers_there_is_no_summary_but_the_reference_by_hand(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"04_variants.* found none; expected the numbers of notebooks"):
         summary.summary_of(tmp_path)
-    read = []
-    monkeypatch.setattr(summary, "REFERENCE", tmp_path)
-    monkeypatch.setattr(summary, "_stored", lambda place: read.append(place) or {})
-    with pytest.raises(DataError):
-        summary.summary_of(project_path(INTERACTIVE))
-    assert read == [project_path(INTERACTIVE), tmp_path]
+    store(tmp_path / "reference", "06_results", [("GRPO", "search", 0.7, 0.65, 0.75, 1000)], "small, 0.5M")
+    monkeypatch.setattr(summary, "REFERENCE", tmp_path / "reference")
+    monkeypatch.setattr(summary, "project_path", lambda _: tmp_path)
+    assert list(summary.summary_of(tmp_path)["name"]) == ["orion_grpo"]
+    assert summary.backbones(tmp_path) == "small, 0.5M"
+
+
+def test_no_row_is_taken_for_a_papers(folder):
+    """Reports grey rows that begin with a paper's name and a comma."""
+    assert not [p.label for p in summary.METHODS.values() if p.label.startswith(("Orion, ", "PersonalWAB, "))]

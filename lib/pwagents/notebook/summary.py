@@ -33,13 +33,13 @@ METHODS = {
     "puma": Place("04_variants", "PUMA", "PUMA"),
     "puma_sft": Place("04_variants", "w/o DPO", "PUMA without DPO"),
     "puma_no_memory": Place("04_variants", "PUMA, memory taken away", "PUMA, no memory"),
-    "base": Place("05_results", "Base", "base of Orion"),
-    "orion_sft": Place("05_results", "SFT", "Orion, SFT"),
-    "orion_ppo": Place("06_results", "PPO", "Orion, PPO"),
-    "orion_grpo": Place("06_results", "GRPO", "Orion, GRPO"),
-    "teacher": Place("05_results", "Teacher", "Orion's teacher"),
-    "recommender_whole_history": Place("03_recommender", "whole history", "SASRec, whole history"),
-    "recommender_right_interest": Place("03_recommender", "right interest", "SASRec, right interest"),
+    "base": Place("05_results", "Base", "base (Orion)"),
+    "orion_sft": Place("05_results", "SFT", "SFT (Orion)"),
+    "orion_ppo": Place("06_results", "PPO", "PPO (Orion)"),
+    "orion_grpo": Place("06_results", "GRPO", "GRPO (Orion)"),
+    "teacher": Place("05_results", "Teacher", "teacher (Orion)"),
+    "recommender_whole_history": Place("03_recommender", "whole history", "SASRec: whole history"),
+    "recommender_right_interest": Place("03_recommender", "right interest", "SASRec: right interest"),
 }
 TASKS = (*TASK_TYPES, MEAN)
 COLUMNS = ("name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebook")
@@ -56,8 +56,6 @@ def summary_of(output_dir: Path) -> pd.DataFrame:
         DataError: none of the figures' numbers is there.
     """
     found = _stored(output_dir)
-    if not found and output_dir == project_path(INTERACTIVE):
-        found = _stored(REFERENCE)
     if not found:
         names = ", ".join(dict.fromkeys(place.figure for place in METHODS.values()))
         raise DataError(output_dir / "figures", names, "files", "none", "the numbers of notebooks 03 to 06")
@@ -118,13 +116,15 @@ def plot_summary(lines: pd.DataFrame):
 
 
 def backbones(output_dir: Path) -> str:
-    """The models behind the lines, for a figure's small type; empty where no figure tells any."""
+    """The models behind the lines, as the figures tell them; empty where none does."""
     told = [frame.attrs["stamp"].partition("backbone: ")[2] for frame in _stored(output_dir).values()]
     return "; ".join(dict.fromkeys(text.partition(" · ")[0] for text in told if text))
 
 
 def _stored(output_dir: Path) -> dict[str, pd.DataFrame]:
-    """The numbers of those figures that are there."""
+    """The numbers of those figures that are there; in place of none where notebooks are opened by hand, the
+    reference's."""
     figures = dict.fromkeys(place.figure for place in METHODS.values())
     paths = {name: output_dir / "figures" / f"{name}.parquet" for name in figures}
-    return {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
+    found = {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
+    return _stored(REFERENCE) if not found and output_dir == project_path(INTERACTIVE) else found
