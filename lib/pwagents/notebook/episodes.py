@@ -1,15 +1,15 @@
 """All stored episodes as data that a page opened from a disk can load.
 
 A page may not fetch files there, but it may add scripts. So the data are scripts, gzip in base64
-(episodes say the same again and again: a tenth is left): an index with a short row for each episode, and the
-conversations in chunks that are loaded when they are looked at.
+(episodes say the same again and again: a twentieth is left): an index with a short row for each episode, and
+the conversations in chunks that are loaded when they are looked at. Episodes stand in the order of their
+tasks, those of a task in the order of the stored runs.
 """
 
 import gzip
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pwagents.notebook.results import read_lines
 from pwagents.progress import progress
 
 CHUNK = 200  # episodes
+_TASK = 6  # where an index's row has the task's id
 _SHORT = 160  # characters of an instruction in the index
 
 
@@ -35,39 +36,39 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
     lists: dict[str, dict[str, int]] = {
         name: {} for name in ("runs", "methods", "models", "settings", "types", "outcomes")
     }
-    rows = []
+    made: list[tuple[list, str]] = []  # an episode's row, and its conversation
 
     def number(name: str, text: str) -> int:
         return lists[name].setdefault(text, len(lists[name]))
 
+    for run, record in progress(read_runs(output_dir), desc="episodes", unit="episode"):
+        instruction = instructions.of(record)
+        trajectory, grade = record.get("trajectory") or {}, record.get("grade") or {}
+        steps = trajectory.get("steps") or []
+        row = [
+            number("runs", run),
+            number("methods", record.get("method", "role-play")),
+            number("models", record.get("model", "")),
+            number("settings", json.dumps(record.get("params", {}))),
+            number("types", record.get("type") or trajectory.get("type") or "other"),
+            number("outcomes", _outcome(record, grade)),
+            record["task_id"],
+            len(steps),
+            grade.get("result_final"),
+            (instruction or _first_call(steps))[:_SHORT],
+        ]
+        kept = {name: record.get(name) for name in ("message", "failure", "seconds", "grade")}
+        made.append((row, _json(full({"instruction": instruction, **kept, "trajectory": trajectory}))))
+
+    # Methods that played the same task see the same products: beside each other they are packed to half.
+    made.sort(key=lambda each: each[0][_TASK])
     folder.mkdir(parents=True, exist_ok=True)
-    episodes = iter(progress(read_runs(output_dir), desc="episodes", unit="episode"))
-    for chunk in iter(lambda: list(islice(episodes, CHUNK)), []):
-        stored = []
-        for run, record in chunk:
-            instruction = instructions.of(record)
-            trajectory, grade = record.get("trajectory") or {}, record.get("grade") or {}
-            steps = trajectory.get("steps") or []
-            row = [
-                number("runs", run),
-                number("methods", record.get("method", "role-play")),
-                number("models", record.get("model", "")),
-                number("settings", json.dumps(record.get("params", {}))),
-                number("types", record.get("type") or trajectory.get("type") or "other"),
-                number("outcomes", _outcome(record, grade)),
-                record["task_id"],
-                len(steps),
-                grade.get("result_final"),
-                (instruction or _first_call(steps))[:_SHORT],
-            ]
-            rows.append(row)
-            kept = {name: record.get(name) for name in ("message", "failure", "seconds", "grade")}
-            stored.append(full({"instruction": instruction, **kept, "trajectory": trajectory}))
-        _write_script(folder, f"chunk{len(rows[: -len(chunk)]) // CHUNK}", stored)
-    _write_script(
-        folder, "index", {"chunk": CHUNK, "rows": rows, **{name: list(of) for name, of in lists.items()}}
-    )
-    return len(rows)
+    for i in range(0, len(made), CHUNK):
+        texts = (text for _, text in made[i : i + CHUNK])
+        _write_script(folder, f"chunk{i // CHUNK}", f"[{','.join(texts)}]")
+    index = {name: list(of) for name, of in lists.items()}
+    _write_script(folder, "index", _json({"chunk": CHUNK, "rows": [row for row, _ in made], **index}))
+    return len(made)
 
 
 def _outcome(record: dict, grade: dict) -> str:
@@ -86,9 +87,12 @@ def _first_call(steps: list[dict]) -> str:
     return " ".join(map(str, arguments.values()))
 
 
-def _write_script(folder: Path, name: str, data: Any) -> None:
-    text = json.dumps(data, separators=(",", ":")).encode("ascii")
-    packed = b64encode(gzip.compress(text, mtime=0)).decode("ascii")
+def _json(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def _write_script(folder: Path, name: str, text: str) -> None:
+    packed = b64encode(gzip.compress(text.encode("ascii"), mtime=0)).decode("ascii")
     (folder / f"{name}.js").write_text(f'loaded("{name}","{packed}")\n', "ascii")
 
 
