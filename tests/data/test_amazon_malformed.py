@@ -64,7 +64,7 @@ def test_split_without_a_type_of_task(amazon_files, case):
 
 
 @pytest.mark.parametrize("name", ["reviews.jsonl.gz", "meta.jsonl.gz"])
-@pytest.mark.parametrize("content", [b"", gzip.compress(b"")])
+@pytest.mark.parametrize("content", [b"", gzip.compress(b"")], ids=["no bytes", "packed"])
 def test_empty_file(amazon_files, name, content):
     (amazon_files.write() / name).write_bytes(content)
     assert str(amazon_files.folder) in str(error_of(amazon_files.folder))

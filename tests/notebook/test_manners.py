@@ -62,7 +62,7 @@ def test_a_notebook_opens_with_its_question_and_what_to_expect(notebook):
     assert all(f"| {row}" in opening for row in ("reads", "writes", "takes", "expect"))
 
 
-@pytest.mark.parametrize(("notebook", "following"), pairwise(NOTEBOOKS))
+@pytest.mark.parametrize(("notebook", "following"), list(pairwise(NOTEBOOKS)))
 def test_a_notebook_ends_with_a_link_to_the_next(notebook, following):
     title = cells_of(following)[0].source.splitlines()[0].removeprefix("# ")
     assert cells_of(notebook)[-1].source == f"Next: [{title}]({following}.ipynb)"
