@@ -92,7 +92,7 @@ def _json(data: Any) -> str:
 
 
 def _write_script(folder: Path, name: str, text: str) -> None:
-    packed = b64encode(gzip.compress(text.encode("ascii"), mtime=0)).decode("ascii")
+    packed = b64encode(gzip.compress(text.encode("ascii"), compresslevel=6, mtime=0)).decode("ascii")
     (folder / f"{name}.js").write_text(f'loaded("{name}","{packed}")\n', "ascii")
 
 
