@@ -76,9 +76,6 @@ QUOTED = {  # notebook of a row of the main table -> lines of the summary that i
 }
 
 
-@pytest.mark.skipif(
-    not SUMMARY.exists(), reason="the reference holds no summary.csv: made before notebook 10"
-)
 @pytest.mark.parametrize("notebook", QUOTED)
 def test_the_main_table_quotes_the_reference(notebook):
     lines = pd.read_csv(SUMMARY)

@@ -1,7 +1,7 @@
 """All stored episodes as data that a page opened from a disk can load.
 
 A page may not fetch files there, but it may add scripts. So the data are scripts, gzip in base64
-(episodes say the same again and again: a twentieth is left): an index with a short row for each episode, and
+(episodes say the same again and again: a thirteenth is left): an index with a short row for each episode, and
 the conversations in chunks that are loaded when they are looked at. Episodes stand in the order of their
 tasks, those of a task in the order of the stored runs.
 """
@@ -10,6 +10,7 @@ import gzip
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from pwagents.notebook.results import read_lines
 from pwagents.progress import progress
 
 CHUNK = 200  # episodes
-_TASK = 6  # where an index's row has the task's id
 _SHORT = 160  # characters of an instruction in the index
 
 
@@ -36,7 +36,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
     lists: dict[str, dict[str, int]] = {
         name: {} for name in ("runs", "methods", "models", "settings", "types", "outcomes")
     }
-    made: list[tuple[list, str]] = []  # an episode's row, and its conversation
+    made: list[tuple[str, list, str]] = []  # an episode's task, row and conversation
 
     def number(name: str, text: str) -> int:
         return lists[name].setdefault(text, len(lists[name]))
@@ -58,16 +58,17 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
             (instruction or _first_call(steps))[:_SHORT],
         ]
         kept = {name: record.get(name) for name in ("message", "failure", "seconds", "grade")}
-        made.append((row, _json(full({"instruction": instruction, **kept, "trajectory": trajectory}))))
+        text = _json(full({"instruction": instruction, **kept, "trajectory": trajectory}))
+        made.append((record["task_id"], row, text))
 
     # Methods that played the same task see the same products: beside each other they are packed to half.
-    made.sort(key=lambda each: each[0][_TASK])
+    made.sort(key=itemgetter(0))
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(0, len(made), CHUNK):
-        texts = (text for _, text in made[i : i + CHUNK])
+        texts = (text for _, _, text in made[i : i + CHUNK])
         _write_script(folder, f"chunk{i // CHUNK}", f"[{','.join(texts)}]")
     index = {name: list(of) for name, of in lists.items()}
-    _write_script(folder, "index", _json({"chunk": CHUNK, "rows": [row for row, _ in made], **index}))
+    _write_script(folder, "index", _json({"chunk": CHUNK, "rows": [row for _, row, _ in made], **index}))
     return len(made)
 
 
