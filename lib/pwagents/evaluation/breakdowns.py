@@ -27,8 +27,8 @@ def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows sorted by ``method``, as they first appear, then by ``type`` in the order of TASK_TYPES."""
-    order = {"method": list(frame["method"].unique()), "type": TASK_TYPES}
+    """The rows by ``method``, as they first appear, then by ``type``: of TASK_TYPES, then :data:`MEAN`."""
+    order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, MEAN)}
     return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
 
 
@@ -90,9 +90,7 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     if n_types > 1:
         balanced = scored.assign(**{metric: parts, "type": MEAN})[complete]
         rows.append(summarise(balanced, ["method", "type"], [metric]))
-    order = {name: i for i, name in enumerate(frame["method"].unique())}
-    table = pd.concat(rows, ignore_index=True)
-    return table.sort_values("method", key=lambda c: c.map(order), kind="stable", ignore_index=True)
+    return in_order(pd.concat(rows)).reset_index(drop=True)
 
 
 def trained_differences(
