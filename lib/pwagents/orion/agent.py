@@ -116,15 +116,15 @@ def contexts(
     split: Split,
     profiles: Mapping[str, UserProfiles],
     embedder: Embedder,
-    hear: Callable[[ContextualProfile, str], ContextualProfile] | None = None,
+    begin: Callable[[ContextualProfile, str], ContextualProfile] | None = None,
 ) -> dict[str, Context]:
     """What each task's episode begins with, task_id -> context (Orion, 4.1): one batch of retrievals.
 
     Args:
         profiles: user_id -> profiles made from what lies before the user's first task of the split.
         embedder: the one that the clusters' centres were made with.
-        hear: takes what the instruction says into P_ctx,0 (:meth:`OfflineUpdater.hear`); a language model
-            reads it by itself.
+        begin: makes P_ctx,0 of what was retrieved and the instruction (:meth:`WishReader.begin`); a language
+            model reads the instruction by itself.
     """
     instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
     near = nearest_clusters(instructions, users, embedder)
@@ -134,6 +134,6 @@ def contexts(
         history = benchmark.history(task, split)
         members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
         bought = tuple(history[i].parent_asin for i in members)[-BOUGHT:]
-        heard = hear(profile, task.instruction) if hear else profile
-        made[task.task_id] = Context(heard, bought)
+        begun = begin(profile, task.instruction) if begin else profile
+        made[task.task_id] = Context(begun, bought)
     return made

@@ -1,15 +1,19 @@
 """The text that the small base model is pre-trained on: dialogues in the agents' format that mean nothing.
 
-It teaches what a general language model knows already: the form of a thought and a call, to copy what a
-profile, an answer or a list says, that an answer follows a question. Everyone in it is made up on the spot
-and appears once; requests, ids and products are random and none of the benchmark's (the words they are made
-of are the shop's own). What to ask, what to look for and when to stop it does not teach.
+It teaches what a general language model knows already: the form of a thought and a call, to repeat what a
+request, a profile, a list or an earlier review says, that an answer follows a question. Everyone in it is
+made up on the spot and appears once; requests, ids and products are random and none of the benchmark's (the
+words they are made of are the shop's own). Many requests are of words that nobody would say together: what
+can be guessed from its neighbours need not be copied, and copying is what is to be learned. What to ask, what
+to look for and when to stop it does not teach.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +21,7 @@ from pwagents.data.synthetic.shop import Domain, Item, describe, domains, langua
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.orion.agent import orion_messages
+from pwagents.orion.base_words import shop_words
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -28,6 +33,9 @@ from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import FUNCTION_OF, compact_text, full_text
 
 SHOWN = 2
+ODD = 0.5  # the probability of words that nobody would say together
+ODD_REQUEST = (4, 12)  # how many they are in a request, the last number excluded
+SAME_KIND = 8  # dialogues in a row: of one length or nearly so, little of a batch is padding
 _HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
 # Requests: in words that the tokenizer knows, and unlike all of the world's.
 _FRAMES = (
@@ -73,10 +81,12 @@ class BaseText:
 
     def dialogue(self, n: int) -> list[Message]:
         """The n-th dialogue, as messages."""
-        return _Dialogue(self, rng(self.seed, "base text", str(n))).messages()
+        made = _Dialogue(self, rng(self.seed, "base text", str(n)))
+        kinds = [made.search] * 2 + [made.recommend] + [made.review] * 2
+        return kinds[n // SAME_KIND % len(kinds)]()
 
     def exercise(self, n: int, most_asked: int) -> list[Message]:
-        """The n-th exercise in copying: a profile, answers, and the call that says it all again; short.
+        """The n-th exercise in copying: a request, a profile, answers, and the call that repeats them; short.
 
         Args:
             most_asked: questions, at most.
@@ -100,95 +110,110 @@ class _Dialogue:
     def __init__(self, text: BaseText, generator: np.random.Generator):
         self.text, self.generator = text, generator
         self.domain: Domain = self.pick(domains())
-        self.type = self.pick(list(self.domain.types))
-        self.values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
+        self.odd = generator.random() < ODD
+        self.type = self.words(1, 4) if self.odd else self.pick(list(self.domain.types))
+        self.values = {
+            slot: self.words(1, 2) if self.odd else self.pick(values)
+            for slot, values in self.domain.values.items()
+        }
 
-    def messages(self) -> list[Message]:
-        kinds = {self._search: 0.8, self._recommend: 0.1, self._review: 0.1}
-        make = list(kinds)[self.generator.choice(len(kinds), p=list(kinds.values()))]
-        return orion_messages(make(), SHOWN)
+    def search(self) -> list[Message]:
+        asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
+        return self._told(self._stop(self._request(self._ids(), asked)))
+
+    def recommend(self) -> list[Message]:
+        """The ids told are repeated."""
+        ids = self._ids()[: int(self.generator.integers(1, 6))]
+        state = self._begin(self._wish(self.pick(_SCENES), {}), self._profile({}), ids)
+        action = _act("nothing", FUNCTION_OF["recommend"], product_sequence=list(ids))
+        return self._told(self._stop(self._take(state, action, self._results())))
+
+    def review(self) -> list[Message]:
+        """A review that begins and ends as an earlier one does. Its end is in another tone than its
+        beginning, as in no real review, so that it cannot happen to be one."""
+        product = self._product()
+        mood = self.pick(["high", "low"])
+        slot = self.pick(list(self.values))
+        value = self.values[slot]
+        likes = language()["likes" if mood == "high" else "dislikes"]
+        opener, closer = self._frame(mood)
+        between = [
+            self.pick(likes[other]).format(v=self.words(1, 2))
+            for other in self.some(list(self.values), 0.3)
+        ]
+        earlier = " ".join([opener.format(type=self.words(1, 3)), *between, closer])
+        stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
+        mention = language()["mention"][mood].format(v=value, slot=language()["slot_names"][slot])
+        request = f"{self.pick(_REVIEWS).format(want=self.type)} {stars} stars. {mention}"
+        past = Behavior(parent_asin="B0", timestamp=1, review=Review(rating=5, text=earlier))
+        state = self._begin(request, self._profile({slot: value}), ())
+        observation = f"{state.observation}\n\nThe product:\n{full_text(product)}"
+        state = replace(state, observation=observation, product=product, history=(past,))
+        text = " ".join([opener.format(type=self.type), likes[slot][0].format(v=value), closer])
+        action = _act("nothing", FUNCTION_OF["review"], review=text)
+        return self._told(self._stop(self._take(state, action, Observation(text="The review is published."))))
 
     def exercise(self, most_asked: int) -> list[Message]:
         asked = int(self.generator.integers(most_asked + 1))
-        return orion_messages(self._request((), asked, plain=not most_asked), SHOWN)[:-1]
+        return self._told(self._request((), asked))[:-1]
 
-    def pick(self, options: Sequence) -> object:
+    def pick(self, options: Sequence) -> Any:
         return options[int(self.generator.integers(len(options)))]
 
     def some(self, options: Sequence, share: float) -> list:
         return [option for option in options if self.generator.random() < share]
 
-    def _search(self) -> BeliefState:
-        asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
-        return self._stop(self._request(self._ids(), asked))
+    def words(self, least: int, below: int) -> str:
+        """Any words of the shop, or of those who talk about it, ``below`` excluded."""
+        return " ".join(self.pick(_words()) for _ in range(int(self.generator.integers(least, below))))
 
-    def _request(self, bought: tuple[str, ...], asked: int, plain: bool = False) -> BeliefState:
-        """A request, some questions and a search; ``plain``: the product alone is named."""
-        stated = [] if plain else self.some(list(self.values), 0.3)
-        want = self.type if plain else self.pick([self.type, self.type.split()[-1], self.domain.scenario])
-        named = [language()["wishes"][slot].format(v=self.values[slot]) for slot in stated]
-        thing = want if want == self.domain.scenario else with_article(want)
-        request = self.pick(_FRAMES).format(want=" ".join([thing, ", ".join(named)]).strip())
-        lines = self._lines({slot: self.values[slot] for slot in stated})
-        state = self._begin(request, ContextualProfile(lines=tuple(lines)), bought)
-        for slot in self._asked(stated, asked):
+    def _told(self, state: BeliefState) -> list[Message]:
+        return orion_messages(state, SHOWN)
+
+    def _request(self, bought: tuple[str, ...], asked: int) -> BeliefState:
+        """A request, some questions and a search."""
+        stated = {slot: self.values[slot] for slot in self.some(list(self.values), 0.3)}
+        state = self._begin(self._wish(self.pick(_FRAMES), stated), self._profile(stated), bought)
+        for slot in self._asked(list(stated), asked):
             state = self._ask(state, slot)
-        return self._finish(state, want)
+        return self._finish(state)
 
-    def _recommend(self) -> BeliefState:
-        state = self._begin(
-            self.pick(_SCENES).format(want=self.domain.scenario),
-            ContextualProfile(lines=tuple(self._lines({}))),
-            self._ids(),
-        )
-        ids = list(state.context.bought)[-int(self.generator.integers(1, 6)) :]
-        action = _act("nothing", FUNCTION_OF["recommend"], product_sequence=ids)
-        return self._stop(self._take(state, action, self._results()))
+    def _wish(self, frame: str, stated: Mapping[str, str]) -> str:
+        """A request in a frame; an odd one may be any words."""
+        named = ", ".join(language()["wishes"][slot].format(v=value) for slot, value in stated.items())
+        if self.odd and self.generator.random() < 0.5:
+            return f"{self.words(*ODD_REQUEST)} {named}".strip() + "."
+        whole, head = with_article(self.type), with_article(self.type.split()[-1])
+        thing = self.pick([whole, head, f"something for {self.domain.scenario}"])
+        return frame.format(want=f"{thing} {named}".strip())
 
-    def _review(self) -> BeliefState:
-        """A review that begins and ends as an earlier one does. Its end is in another tone than its
-        beginning, as in no real review, so that it cannot happen to be one."""
-        product = self._product()
+    def _frame(self, mood: str) -> tuple[str, str]:
+        """How a review of that mood begins, with a place for the thing, and how it ends."""
+        if self.odd:
+            before, after, last = (self.words(1, 5) for _ in range(3))
+            return f"{before} {{type}} {after}.", f"{last}."
         tones = language()["tones"]
         first, last = (list(tones)[i] for i in self.generator.permutation(len(tones))[:2])
-        mood = self.pick(["high", "low"])
-        slot = self.pick(list(self.values))
-        opener, closer = self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
-        said = self.pick(language()["likes" if mood == "high" else "dislikes"][slot])
-        stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
-        mention = language()["mention"][mood].format(v=self.values[slot], slot=language()["slot_names"][slot])
-        request = f"{self.pick(_REVIEWS).format(want=self.type)} {stars} stars. {mention}"
-        other = self.pick([t for domain in domains() for t in domain.types])
-        past = Behavior(
-            parent_asin="B0",
-            timestamp=1,
-            review=Review(rating=5, text=f"{opener.format(type=other)} {closer}"),
-        )
-        state = self._begin(request, ContextualProfile(lines=tuple(self._lines({}))), ())
-        observation = f"{state.observation}\n\nThe product:\n{full_text(product)}"
-        state = replace(state, observation=observation, product=product, history=(past,))
-        text = " ".join([opener.format(type=self.type), said.format(v=self.values[slot]), closer])
-        action = _act("nothing", FUNCTION_OF["review"], review=text)
-        return self._stop(self._take(state, action, Observation(text="The review is published.")))
+        return self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
 
     def _begin(self, request: str, profile: ContextualProfile, bought: tuple[str, ...]) -> BeliefState:
         user = f"U{self.generator.integers(5000, 10000)}"
         context = Context(profile, bought)
         return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
 
-    def _lines(self, stated: dict[str, str]) -> Iterator[ProfileLine]:
-        """A profile: what was stated, then what history says, then what is to be avoided. Now and then
-        history speaks of another corner of the shop."""
+    def _profile(self, stated: Mapping[str, str]) -> ContextualProfile:
+        return ContextualProfile(lines=tuple(self._lines(stated)))
+
+    def _lines(self, stated: Mapping[str, str]) -> Iterator[ProfileLine]:
+        """A profile: what was stated, then what history says, then what is to be avoided."""
         for slot, value in stated.items():
             yield ProfileLine.of(f"{_ABOUT_OF.get(slot, slot)}: {value}", True, "stated")
-        domain: Domain = self.domain if self.generator.random() < 0.75 else self.pick(domains())
-        left = [slot for slot in domain.values if slot not in stated]
+        left = [slot for slot in self.domain.values if slot not in stated]
+        share = self.generator.random()  # some people are known well, others hardly
         for i in self.generator.permutation(len(left)):
-            if self.generator.random() < 0.7:
-                value = self.pick(domain.values[left[i]])
+            if self.generator.random() < share:
+                value = self.words(1, 2) if self.odd else self.pick(self.domain.values[left[i]])
                 yield ProfileLine.of(f"{_ABOUT_OF.get(left[i], left[i])}: {value}", True, "history")
-        for word in self.some(self.pick(list(domain.types)).split(), 0.5):
-            yield ProfileLine.of(f"topic: {word}", True, "history")
         for _ in range(int(self.generator.integers(0, 3))):
             other: Domain = self.pick(domains())
             slot = self.pick([slot for slot in other.slots if slot != "tier"])
@@ -214,14 +239,10 @@ class _Dialogue:
             state, _act(", ".join(named), "respond", content=question), Observation(text=answer)
         )
 
-    def _finish(self, state: BeliefState, want: str) -> BeliefState:
-        """A search for all that the profile wants and such products have, in the alphabetical order of what
-        it is about."""
-        had = {_ABOUT_OF.get(slot, slot) for slot in self.values}
-        wanted = [line for line in state.profile.lines if line.positive and line.about in had]
-        values = [line.value for line in sorted(wanted, key=lambda line: line.about)]
-        action = _act("nothing", FUNCTION_OF["search"], query=" ".join([want, *values]))
-        return self._take(state, action, self._results())
+    def _finish(self, state: BeliefState) -> BeliefState:
+        """A search for the request as it is, and what the profile has as wanted."""
+        query = f"{state.instruction} {state.profile.short}".strip()
+        return self._take(state, _act("nothing", FUNCTION_OF["search"], query=query), self._results())
 
     def _stop(self, state: BeliefState) -> BeliefState:
         return self._take(state, _act("nothing", "stop"), Observation(text="The task has ended."))
@@ -243,7 +264,7 @@ class _Dialogue:
         """A product with an id and a title that no real product has."""
         while True:
             values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
-            item = Item(self.domain, self.type, values, 1.0)
+            item = Item(self.domain, self.pick(list(self.domain.types)), values, 1.0)
             product = describe(self._ids(1)[0], item, self.generator)
             if product.title not in self.text.taken:
                 return product
@@ -260,3 +281,9 @@ class _Dialogue:
 
 def _act(open_now: str, name: str, **arguments: object) -> Action:
     return Action(name=name, arguments=arguments, thought=f"<think>open: {open_now}</think>")
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    """All words of the shop and of those who talk about it."""
+    return tuple(sorted(word for word in shop_words() if word.isalpha()))

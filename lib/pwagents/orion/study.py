@@ -24,6 +24,7 @@ from pwagents.orion.agent import contexts
 from pwagents.orion.players import Cast, around
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.teacher import OfflineTeacher
+from pwagents.orion.wishes import WishReader
 from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
@@ -165,11 +166,11 @@ class Study:
         profiles = profile_users(histories, benchmark.products, items, profiler, self.seed)
         # A language model reads the instruction by itself; rules, and nobody, have to be told of it.
         by_rules = self._update is None or self._update is self.offline_updater
-        hear = self.offline_updater.hear if by_rules else None
+        begin = WishReader(self.catalogue, self.offline_updater).begin if by_rules else None
         return _Part(
             split=split,
             tasks=tasks,
-            contexts=contexts(benchmark, tasks, split, profiles, items, hear),
+            contexts=contexts(benchmark, tasks, split, profiles, items, begin),
             recommenders=self._recommenders(users, split),
         )
 

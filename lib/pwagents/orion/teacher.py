@@ -89,7 +89,8 @@ class OfflineTeacher:
         named = sorted(named, key=lambda about: (about in held, draw(about)))[:NAMED]
         if named and len(asked) < self._number(state):
             return _act("respond", named, content=f"Which {named[0]} would you like?")
-        return _act(FUNCTION_OF["search"], named, query=self._query(wishes))
+        wanted = state.profile.short if state.profile else ""
+        return _act(FUNCTION_OF["search"], named, query=f"{state.instruction} {wanted}".strip())
 
     def _number(self, state: BeliefState) -> int:
         """How many questions it asks in this episode."""
@@ -106,15 +107,6 @@ class OfflineTeacher:
         for trait in (trait for asin in leading for trait in self.catalogue.traits(asin)):
             values.setdefault(trait.about, set()).add(trait.value)
         return [about for about in values if len(values[about]) > 1 and about not in known and about != TOPIC]
-
-    def _query(self, wishes: Wishes) -> str:
-        """Product words, then what was stated and what of the past the products in question can have, in the
-        alphabetical order of what it is about: the same order every time is easier to learn."""
-        lines = sorted([*wishes.stated, *self.read.applying(wishes)], key=lambda line: line.about)
-        values = self.read.values(lines)
-        avoided = self.read.values(wishes.avoided)
-        kept = [value for value in values if not any(holds(value, bad) for bad in avoided)]
-        return " ".join(dict.fromkeys([*wishes.words, *kept])) or "product"
 
     def _review(self, state: BeliefState) -> str:
         """The beginning and the end of the user's earlier review around what the instruction asks for."""

@@ -70,6 +70,15 @@ class WishReader:
             ),
         )
 
+    def begin(self, profile: ContextualProfile, instruction: str) -> ContextualProfile:
+        """P_ctx,0 by rules: what retrieval found, and what the instruction says. What the past speaks for is
+        kept where products in question have it; the word for the product itself is nothing to prefer."""
+        heard = self.updater.hear(profile, instruction)
+        wishes = self(BeliefState("", instruction, "", None, (), profile=heard))
+        kept = {*wishes.stated, *self.applying(wishes)}
+        lines = (line for line in heard.lines if not line.positive or line in kept)
+        return ContextualProfile(lines=tuple(lines))
+
     def values(self, lines: Iterable[ProfileLine]) -> list[str]:
         """The values of lines as a search understands them, each once: no amounts of money, no sentences."""
         return list(dict.fromkeys(value for line in lines for _, value in self.traits(line)))

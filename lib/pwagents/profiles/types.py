@@ -96,8 +96,23 @@ class ContextualProfile(Record):
 
     lines: tuple[ProfileLine, ...] = ()
 
+    @property
+    def short(self) -> str:
+        """What is wanted in the fewest words, "navy cotton": the known values, in the order of their lines.
+
+        Left out are sentences, amounts of money, which no page has as words, and what is also avoided.
+        """
+        avoided = {line.value.lower() for line in self.lines if not line.positive}
+        values = [
+            line.value
+            for line in self.lines
+            if line.positive and line.about and len(line.value.split()) <= (1 if line.about == "price" else 3)
+        ]
+        return " ".join(dict.fromkeys(value for value in values if value.lower() not in avoided))
+
     def told(self) -> str:
-        """As text for a prompt: what is wanted, then what is to be avoided, a line each.
+        """As text for a prompt: what is wanted, what is to be avoided, a line each; then what is wanted, in
+        the fewest words (:attr:`short`), which a search can take over as they are.
 
         Provenance and "not" stand before the words of a line: a small model that reads from left to right
         then knows what to make of them as they come.
@@ -107,4 +122,6 @@ class ContextualProfile(Record):
             mark = "" if positive else "not "
             lines = [f"- [{x.provenance}] {mark}{x.text}" for x in self.lines if x.positive is positive]
             parts += [heading, *lines] if lines else []
+        if self.short:
+            parts.append(f"Wanted: {self.short}")
         return "\n".join(parts)

@@ -1,6 +1,5 @@
-"""PUMA's small base model: that of Orion's notebooks, with two layers below it that copy
-(:mod:`pwagents.puma.copying`), which then reads exercises and dialogues in PUMA's format
-(:mod:`pwagents.puma.base_text`), with all of its weights."""
+"""PUMA's small base model: that of Orion's notebooks, which then reads exercises and dialogues in PUMA's
+format (:mod:`pwagents.puma.base_text`), with all of its weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -16,7 +15,6 @@ from pwagents.orion.base_text import ids_and_titles
 from pwagents.project import code_hash
 from pwagents.puma.agent import IDENTIFY_RULES, OFTEN, PARAMETER_RULES
 from pwagents.puma.base_text import PumaText
-from pwagents.puma.copying import with_copying_layers
 from pwagents.puma.settings import PumaNotebook
 from pwagents.schema import Benchmark, Product
 from pwagents.seeds import derive_seed
@@ -77,7 +75,6 @@ def read_puma_text(
 
     def make(folder: Path) -> None:
         model, tokenizer = _with_fixed_texts(base, seed)
-        model = with_copying_layers(model, seed)
         log = pretrain(model, tokenizer, PumaText(taken, seed), lessons, copied=(QUERY, END_OF_CALL))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Two layers that copy, put below a small model: an induction circuit (Olsson et al. 2022) from the start.
+"""Two layers that copy, put below a new small model: an induction circuit (Olsson et al. 2022) from the start.
 
 To go on with a text that has been read before, a model looks for the place where the word that it has just
 said stands, and says what follows there. Large language models learn this from billions of words; half a
@@ -6,6 +6,9 @@ million parameters do not learn it in minutes. So the weights of two layers begi
 trained on like all others. In the first layer head h notes at each place which word stands h places before.
 In the second one head h looks for places that noted the word at hand, and passes on what stands there: the
 word that came h places after it. Three heads see past the one or two words that a query leaves out.
+
+The layers above them begin by adding nothing: with random weights they would drown what is passed on, and it
+would take hundreds of steps to clear that away.
 """
 
 from collections.abc import Iterator
@@ -27,7 +30,7 @@ _WEIGHTS_OF_FAST = (3.0, 2.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def with_copying_layers(model: Any, seed: int) -> Any:
-    """The small model with the two layers below its own; to its other layers nothing is done.
+    """The small model with the two layers below its own, which begin by adding nothing.
 
     It has to have as many heads of keys as of queries, three at most, each of at least 2 x 12 dimensions.
 
@@ -46,9 +49,12 @@ def with_copying_layers(model: Any, seed: int) -> Any:
     deeper.load_state_dict(deeper.state_dict() | dict(_moved_up(model.state_dict())))
     deeper.generation_config = model.generation_config
     with torch.no_grad():
+        for layer in deeper.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
         note, copy = deeper.model.layers[:LAYERS]
-        _begin_with_nothing(note)
-        _begin_with_nothing(copy)
+        _look_nowhere(note)
+        _look_nowhere(copy)
         heads = model.config.num_attention_heads
         size = model.config.hidden_size // heads
         for head in range(heads):
@@ -66,13 +72,11 @@ def _moved_up(weights: dict[str, "torch.Tensor"]) -> Iterator[tuple[str, "torch.
         yield ".".join(parts), value
 
 
-def _begin_with_nothing(layer: Any) -> None:
-    """All attention weights 0, and an MLP that adds nothing yet."""
+def _look_nowhere(layer: Any) -> None:
+    """No attention weights but those that are written next."""
     for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
         projection.weight.zero_()
         projection.bias.zero_()
-    layer.self_attn.o_proj.weight.zero_()
-    layer.mlp.down_proj.weight.zero_()
 
 
 def _note(attention: Any, place: slice, distance: int, directions: "torch.Tensor") -> None:

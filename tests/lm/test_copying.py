@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pwagents.lm.small import make_small_model, make_tokenizer
-from pwagents.puma.copying import LAYERS, with_copying_layers
+from pwagents.lm.copying import LAYERS, with_copying_layers
 
 WORDS = 20
 
