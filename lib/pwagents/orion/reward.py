@@ -2,8 +2,8 @@
 
 - Task: 1 at the last step of an episode that succeeded, 0 otherwise (the paper's reward scaling is 1.0).
   What success is the paper leaves open. Here the last attempt counts, which is what the user is left with: a
-  search or recommendation must show the target at ``success_rank`` or better, a review be nearer to the real
-  one than users' own earlier reviews are on average in the embedded data.
+  search must show the target at ``success_rank`` or better, a recommendation at ``recommendation_rank``, and
+  a review be as near to the real one as ``review_success`` says.
 - Alignment: the judge's score in [-1, 1] of each action against its belief state.
 
 Departures: the alignment reward has a weight, since an episode has one success and many steps. With the full
@@ -29,7 +29,9 @@ class Success:
     """What counts as success of an episode: the paper does not say."""
 
     success_rank: Annotated[int, Field(ge=1, le=10)] = 3
-    """A search or recommendation succeeds with the target at this rank or better, in the last attempt."""
+    """A search succeeds with the target at this rank or better, in the last attempt."""
+    recommendation_rank: Annotated[int, Field(ge=1, le=10)] = 10
+    """A recommendation likewise: nobody said what is looked for, so that among the ten is much."""
     review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
     """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much on
     average in the embedded data, without a look at the product."""
@@ -106,7 +108,8 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
         return False
     if trajectory.type == "review":
         return results[-1] >= success.review_success
-    return is_at_rank(results[-1], success.success_rank)
+    rank = success.success_rank if trajectory.type == "search" else success.recommendation_rank
+    return is_at_rank(results[-1], rank)
 
 
 def is_at_rank(result: float, rank: int) -> bool:
