@@ -50,12 +50,20 @@ def test_a_text_that_comes_again_is_gone_on_with_also_where_words_are_left_out(
     assert (rank < best).float().mean() > 0.5
 
 
-def test_the_other_layers_stay_as_they_are_and_seeds_decide(model):
+def test_the_other_layers_stay_but_add_nothing_yet(tokenizer, model):
     deeper = with_copying_layers(model, 0)
     kept = deeper.state_dict()
     for name, weights in model.state_dict().items():
-        moved = name.replace("layers.0", f"layers.{LAYERS}")
-        assert torch.equal(kept[moved], weights)
+        moved = kept[name.replace("layers.0", f"layers.{LAYERS}")]
+        adds = name.endswith(("o_proj.weight", "down_proj.weight"))
+        assert torch.equal(moved, torch.zeros_like(weights) if adds else weights)
+    with torch.inference_mode():
+        states = deeper.model(texts(tokenizer), output_hidden_states=True).hidden_states
+    # The last one is normalised.
+    assert torch.equal(states[-1], deeper.model.norm(states[LAYERS]))
+
+
+def test_seeds_decide(model):
     first, again, other = (
         with_copying_layers(model, seed).model.layers[1].self_attn.q_proj.weight for seed in (0, 0, 1)
     )

@@ -229,6 +229,12 @@ def pair(benchmark):
     return [task.model_copy(update={"instruction": text}) for text, task in texts.items()]
 
 
+def last_bought(asins):
+    """The last of them, each once, in the order in which each was bought last."""
+    last = {asin: place for place, asin in enumerate(asins)}
+    return tuple(sorted(last, key=last.get))[-BOUGHT:]
+
+
 def test_an_episode_begins_with_the_nearest_interest(benchmark, pair):
     task, _ = pair
     members = tuple(range(1, 9))
@@ -239,7 +245,7 @@ def test_an_episode_begins_with_the_nearest_interest(benchmark, pair):
         ("material: leather", False),
     ]
     history = benchmark.history(task, "test")
-    assert context.bought == tuple(history[i].parent_asin for i in members[-BOUGHT:])
+    assert context.bought == last_bought([history[i].parent_asin for i in members])
 
 
 def test_without_interests_the_whole_profile_and_the_last_purchases_count(benchmark, pair):
@@ -249,14 +255,14 @@ def test_without_interests_the_whole_profile_and_the_last_purchases_count(benchm
         context = made[task.task_id]
         assert [line.text for line in context.profile.lines] == ["color: red", "material: leather"]
         history = benchmark.history(task, "test")
-        assert context.bought == tuple(b.parent_asin for b in history[-BOUGHT:])
+        assert context.bought == last_bought([b.parent_asin for b in history])
 
 
-def test_what_the_instruction_says_can_be_heard(benchmark, pair):
-    def hear(profile, instruction):
+def test_how_it_begins_may_be_up_to_others(benchmark, pair):
+    def begin(profile, instruction):
         said = ProfileLine.of(f"said: {instruction}", True, "stated")
         return ContextualProfile(lines=(said, *profile.lines))
 
     profiles = {task.user_id: profiles_of(task.user_id) for task in pair}
-    made = contexts(benchmark, pair, "test", profiles, Letters(), hear)
+    made = contexts(benchmark, pair, "test", profiles, Letters(), begin)
     assert [made[task.task_id].profile.lines[0].value for task in pair] == [t.instruction for t in pair]

@@ -5,6 +5,7 @@ import pytest
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.orion.teacher import QUESTIONS
+from pwagents.orion.wishes import WishReader
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Behavior, Review
 from pwagents.web.episode import BeliefState, Context
@@ -46,7 +47,7 @@ def stated(profile):
 
 def query_of(action):
     assert action.name == "search_product_by_query"
-    return action.arguments["query"].split()
+    return action.arguments["query"]
 
 
 @pytest.mark.parametrize("about", [*LOOKS, *TASTES])
@@ -96,23 +97,30 @@ def test_what_is_stated_is_not_asked_and_what_is_avoided_is_not_searched(setting
         ("material: cotton", False, "history"),
         ("style: plain", True, "history"),
     ]
-    state = state_of("Find me a new bath towel in white.", *lines)
+    state = state_of("Find me a new bath towel.", *lines)
     assert "color" not in teacher(state).thought
     teacher.questions = 0
-    assert query_of(teacher(state)) == ["bath", "towel", "white", "plain"]
+    assert query_of(teacher(state)) == "Find me a new bath towel. white plain"
     state = state_of("A bath towel.", ("style: plain", True, "history"), ("style: plain", False, "inferred"))
-    assert query_of(teacher(state)) == ["bath", "towel"]
+    assert query_of(teacher(state)) == "A bath towel."
 
 
-def test_tastes_of_another_interest_stay_out_of_the_query(setting, catalogue):
-    teacher = make_teacher(setting, catalogue, questions=0)
-    teacher.identify = lambda instruction: "search_product_by_query"
+def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_have(catalogue, updater):
     lines = [
         ("material: linen", True, "history"),
         ("scent: rose", True, "history"),
         ("topic: bath", True, "history"),
+        ("material: linen", False, "history"),
+        ("brand: Ember", False, "history"),
     ]
-    assert query_of(teacher(state_of("Need some laundry powder.", *lines))) == ["laundry", "powder", "rose"]
+    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
+    begun = WishReader(catalogue, updater).begin(profile, "Need some laundry powder at a budget price.")
+    assert [(line.text, line.positive) for line in begun.lines] == [
+        ("price: budget", True),
+        ("scent: rose", True),
+        ("material: linen", False),
+        ("brand: Ember", False),
+    ]
 
 
 def test_recommendations_come_from_what_was_bought(setting, catalogue, tasks):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pwagents.orion.teacher import OfflineTeacher
+from pwagents.orion.wishes import WishReader
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.offline_update import OfflineUpdater
@@ -52,11 +53,12 @@ def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> Setti
     """Starts episodes of the train tasks; the user is the rule-based one unless another is given."""
     shop = Shop(benchmark, build_search_engine(benchmark.products), Repeats(), WordOverlap(), "compact")
     updater = OfflineUpdater(catalogue)
+    begin = WishReader(catalogue, updater).begin
     known: dict[str, Context] = {}
 
     def context_of(task: Task) -> Context:
         if task.task_id not in known:
-            known[task.task_id] = _context(benchmark, catalogue, updater, task)
+            known[task.task_id] = _context(benchmark, catalogue, begin, task)
         return known[task.task_id]
 
     return Setting(shop, context_of, user or RuleUser(benchmark.products), updater)
@@ -69,13 +71,18 @@ def make_teacher(setting: Setting, catalogue: Catalogue, seed=0, questions=None)
     )
 
 
-def _context(benchmark: Benchmark, catalogue: Catalogue, updater: OfflineUpdater, task: Task) -> Context:
+def _context(
+    benchmark: Benchmark,
+    catalogue: Catalogue,
+    begin: Callable[[ContextualProfile, str], ContextualProfile],
+    task: Task,
+) -> Context:
     history = benchmark.history(task, SPLIT)
     whole = OfflineProfiler(catalogue).whole([history])[0]
     lines = [ProfileLine.of(text, True, "history") for text in whole.positive]
     lines += [ProfileLine.of(text, False, "history") for text in whole.negative]
-    heard = updater.hear(ContextualProfile(lines=tuple(lines)), task.instruction)
-    return Context(heard, tuple(b.parent_asin for b in history)[-5:])
+    begun = begin(ContextualProfile(lines=tuple(lines)), task.instruction)
+    return Context(begun, tuple(b.parent_asin for b in history)[-5:])
 
 
 def _identifier(benchmark: Benchmark) -> Mapping[str, str]:

@@ -111,4 +111,5 @@ def test_told_with_wishes_first_and_the_source_of_each_line(ann):
         "Avoids:",
         "- [history] not color: red",
         "- [history] not material: wool",
+        "Wanted: mint retro",
     ]

@@ -26,7 +26,7 @@ from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
 
 FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
-BOUGHT = 5  # ids told, of the interest at hand
+BOUGHT = 5  # ids told, of the interest at hand, each once
 
 RULES = f"""\
 You are the personal assistant of a customer of an online shop. Find what the customer wants, suggest what
@@ -133,7 +133,8 @@ def contexts(
     for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):
         history = benchmark.history(task, split)
         members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
-        bought = tuple(history[i].parent_asin for i in members)[-BOUGHT:]
+        latest_first = dict.fromkeys(history[i].parent_asin for i in reversed(members))
+        bought = tuple(latest_first)[:BOUGHT][::-1]
         begun = begin(profile, task.instruction) if begin else profile
         made[task.task_id] = Context(begun, bought)
     return made

@@ -82,7 +82,7 @@ class BaseText:
     def dialogue(self, n: int) -> list[Message]:
         """The n-th dialogue, as messages."""
         made = _Dialogue(self, rng(self.seed, "base text", str(n)))
-        kinds = [made.search] * 2 + [made.recommend] + [made.review] * 2
+        kinds = [made.search, made.recommend, made.review]
         return kinds[n // SAME_KIND % len(kinds)]()
 
     def exercise(self, n: int, most_asked: int) -> list[Message]:
@@ -209,11 +209,10 @@ class _Dialogue:
         for slot, value in stated.items():
             yield ProfileLine.of(f"{_ABOUT_OF.get(slot, slot)}: {value}", True, "stated")
         left = [slot for slot in self.domain.values if slot not in stated]
-        share = self.generator.random()  # some people are known well, others hardly
-        for i in self.generator.permutation(len(left)):
-            if self.generator.random() < share:
-                value = self.words(1, 2) if self.odd else self.pick(self.domain.values[left[i]])
-                yield ProfileLine.of(f"{_ABOUT_OF.get(left[i], left[i])}: {value}", True, "history")
+        known = int(self.generator.integers(0 if stated else 1, len(left) + 1))
+        for i in self.generator.permutation(len(left))[:known]:
+            value = self.words(1, 2) if self.odd else self.pick(self.domain.values[left[i]])
+            yield ProfileLine.of(f"{_ABOUT_OF.get(left[i], left[i])}: {value}", True, "history")
         for _ in range(int(self.generator.integers(0, 3))):
             other: Domain = self.pick(domains())
             slot = self.pick([slot for slot in other.slots if slot != "tier"])

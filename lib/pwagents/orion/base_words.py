@@ -6,6 +6,11 @@ from importlib.resources import files
 
 from pwagents.data.synthetic.shop import domains
 
+_OTHERS = frozenset(
+    "User The task has ended Error No product was found An earlier review is published open nothing "
+    "Title Id Average Ratings Price Store Features Description Details Department Category".split()
+)
+
 
 @cache
 def shop_words() -> frozenset[str]:
@@ -18,6 +23,5 @@ def shop_words() -> frozenset[str]:
     found = set(re.findall(r"[A-Za-z]+", " ".join(re.sub(r"#.*", "", text) for text in sources)))
     values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
     found |= {value.capitalize() for value in values} | {word.lower() for word in found}
-    found |= {"User", "The", "task", "has", "ended", "Error", "No", "product", "was", "found"}
-    found |= {"open", "nothing"}  # thoughts
-    return frozenset(found | {str(number) for number in range(10, 100)})
+    slots = {slot.capitalize() for domain in domains() for slot in domain.slots}
+    return frozenset(found | slots | _OTHERS | {str(number) for number in range(10, 100)})

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from pwagents.profiles.facts import plain
 from pwagents.profiles.types import ContextualProfile
 from pwagents.progress import progress
 from pwagents.rl.rollout import StartEpisode
-from pwagents.schema import Action, Benchmark, Product, Task, Trajectory
+from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskType, Trajectory
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.users.leaks import leaks
@@ -40,7 +41,7 @@ class RolePlay:
     """What a role-play made.
 
     Attributes:
-        kept: the trajectories, in the order of their tasks and rounds.
+        kept: the trajectories; their types take turns.
         failures: why how many others were not kept.
     """
 
@@ -64,9 +65,10 @@ def play_roles(
 ) -> RolePlay:
     """Exactly ``n`` trajectories that succeeded and leak nothing.
 
-    Tasks come in a seeded order. Those that failed come again in the next round, with that round's teacher,
-    which draws other lots, until there are enough. So no task is played a second time before every task was
-    played once, and fewer trajectories are the first of more.
+    Task types take turns, so that each has its share although teachers succeed at some more often than at
+    others. Tasks of a type come in a seeded order. Those that failed come again in the next round, with that
+    round's teacher, which draws other lots, until there are enough. So no task is played a second time before
+    every task of its type was played once, and fewer trajectories are the first of more.
 
     Each episode is stored when it ends, kept or not, and never played again: a run may be killed at any
     moment and started again, and ends with the same trajectories, whatever ``workers``.
@@ -100,12 +102,18 @@ def play_roles(
             stored = played.get((number, task.task_id))
             return stored or append(_play(benchmark, task, start, agent, success, key, number))
 
-        for episode in _episodes(order, rounds, teacher, play, workers):
-            if episode.failure:
-                failures[episode.failure] += 1
-            else:
-                kept.append(episode)
-                bar.update()
+        def succeeded(type_: TaskType) -> Iterator[Played]:
+            own = [task for task in order if task.type == type_]
+            for episode in _episodes(own, rounds, teacher, play, workers):
+                if episode.failure:
+                    failures[episode.failure] += 1
+                else:
+                    yield episode
+
+        in_turns = chain.from_iterable(zip_longest(*map(succeeded, TASK_TYPES)))
+        for episode in filter(None, in_turns):
+            kept.append(episode)
+            bar.update()
             if len(kept) >= n:
                 return RolePlay(tuple(kept), failures)
     found = f"{len(kept):,} that succeeded and leak nothing, and these failures: {dict(failures)}"
