@@ -202,10 +202,13 @@ class _Dialogue:
         return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
 
     def _profile(self, stated: Mapping[str, str]) -> ContextualProfile:
-        return ContextualProfile(lines=tuple(self._lines(stated)))
+        """What was stated, then what history says, then what is to be avoided."""
+        wanted = [*self._wanted(stated)]
+        values = {line.value.lower() for line in wanted}
+        avoided = [line for line in self._avoided() if line.value.lower() not in values]
+        return ContextualProfile(lines=(*wanted, *avoided))
 
-    def _lines(self, stated: Mapping[str, str]) -> Iterator[ProfileLine]:
-        """A profile: what was stated, then what history says, then what is to be avoided."""
+    def _wanted(self, stated: Mapping[str, str]) -> Iterator[ProfileLine]:
         for slot, value in stated.items():
             yield ProfileLine.of(f"{_ABOUT_OF.get(slot, slot)}: {value}", True, "stated")
         left = [slot for slot in self.domain.values if slot not in stated]
@@ -213,6 +216,8 @@ class _Dialogue:
         for i in self.generator.permutation(len(left))[:known]:
             value = self.words(1, 2) if self.odd else self.pick(self.domain.values[left[i]])
             yield ProfileLine.of(f"{_ABOUT_OF.get(left[i], left[i])}: {value}", True, "history")
+
+    def _avoided(self) -> Iterator[ProfileLine]:
         for _ in range(int(self.generator.integers(0, 3))):
             other: Domain = self.pick(domains())
             slot = self.pick([slot for slot in other.slots if slot != "tier"])
