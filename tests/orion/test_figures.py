@@ -45,8 +45,8 @@ def test_a_panel_a_number_that_the_log_has():
     assert [line.get_ydata().tolist() for line in shown["result accuracy, held out"].lines] == [[0.5], [0.6]]
 
 
-def test_scaling_has_a_line_a_method_and_levels_beside():
-    rows = summary(trajectories=[100, 400] * 2, method=["SFT"] * 2 + ["other"] * 2, mean=[0.3, 0.5, 0.2, 0.4])
+def test_scaling_has_a_line_a_type_of_task_and_levels_beside():
+    rows = summary(trajectories=[100, 400] * 2, type=["search"] * 2 + ["mean"] * 2, mean=[0.3, 0.5, 0.2, 0.4])
     ax = plot_scaling(rows, {"teacher": 0.7}).axes[0]
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "400"]
     assert [container[0].get_ydata().tolist() for container in ax.containers] == [[0.3, 0.5], [0.2, 0.4]]

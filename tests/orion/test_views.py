@@ -123,7 +123,7 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0, ("PPO", "u", "a"): 1.0})
     table = orion_rows(played, "Table 1", ["SFT", "GRPO"], smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
-    named = [f"small model, 0.5M parameters ({method})" for method in ("SFT", "GRPO")]
+    named = [f"small model, 0.7M parameters ({method})" for method in ("SFT", "GRPO")]
     assert list(table["row"]) == [*printed, *named]
     assert table["source"].tolist() == ["Orion, Table 1", "Orion, Table 1", "here", "here"]
     assert table["data"].tolist()[2:] == ["embedded world"] * 2

@@ -16,7 +16,7 @@ class BaseSettings:
     """The model that all trainings start from."""
 
     model: str = SMALL
-    """small, a model of half a million parameters that is made here; smollm2, a real one of 135 million,
+    """small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million,
     from a package (GUIDE, "Your training"); or the folder of a model."""
     steps: NonNegativeInt = 0
     """Of each lesson of the small model, at most; 0: as long as it takes."""
@@ -47,5 +47,5 @@ class BaseSettings:
     @property
     def backbone(self) -> str:
         """What tables call the model."""
-        named = {SMALL: "small model, 0.5M parameters", SMOLLM2: BACKBONE}
+        named = {SMALL: "small model, 0.7M parameters", SMOLLM2: BACKBONE}
         return named.get(self.model) or model_folder(self.model).name

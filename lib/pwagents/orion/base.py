@@ -1,4 +1,4 @@
-"""The small base model: what Qwen2.5-7B-Instruct is to the papers, a Qwen2-class model of half a million
+"""The small base model: what Qwen2.5-7B-Instruct is to the papers, a Qwen2-class model of 0.7 million
 parameters is to the presets without a GPU.
 
 It is pre-trained on the spot, on :mod:`pwagents.orion.base_text` alone: it masters the form of thoughts and

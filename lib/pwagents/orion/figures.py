@@ -66,18 +66,18 @@ def plot_results(summary: pd.DataFrame):
 
 
 def plot_scaling(summary: pd.DataFrame, levels: Mapping[str, float] | None = None):
-    """Result accuracy against the number of trajectories, with 95% intervals; one line a method.
+    """Result accuracy against the number of trajectories, with 95% intervals; a line a type of task.
 
     Args:
-        summary: ``trajectories, method, mean, low, high``, as from
-            :func:`pwagents.evaluation.statistics.summarise`.
+        summary: ``trajectories, type, mean, low, high``, as from
+            :func:`pwagents.evaluation.breakdowns.by_type_and_mean`.
         levels: horizontal lines to compare with, such as the teacher's.
     """
     rows = summary.assign(doublings=np.log2(summary["trajectories"])).sort_values(
         "trajectories", kind="stable"
     )
     figure = plot_lines(
-        rows, "doublings", "mean", hue="method", panel_size=(8, 4.8), xlabel="trajectories learned from",
+        rows, "doublings", "mean", hue="type", panel_size=(8, 4.8), xlabel="trajectories learned from",
         ylabel="result accuracy (95% interval)",
     )  # fmt: skip
     (ax,) = figure.axes

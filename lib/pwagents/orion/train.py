@@ -204,9 +204,10 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
     if not settings.base.is_small:
         models, only = settings.output_dir / "models", settings.stored_runs_only
         return settings.base.folder(models, stored_only=only)
+    from pwagents.lm.copying import with_copying_layers
     from pwagents.lm.small import make_small_model
 
-    return make_small_model(base_tokenizer(), settings.seed).config
+    return with_copying_layers(make_small_model(base_tokenizer(), settings.seed), settings.seed).config
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:

@@ -63,22 +63,12 @@ class StudySettings:
 
 
 @settings
-class PumaBase(BaseSettings):
-    """The model that all trainings start from."""
-
-    @property
-    def backbone(self) -> str:
-        """What tables call the model: the small one has two layers more here, which copy."""
-        return "small model, 0.7M parameters" if self.is_small else super().backbone
-
-
-@settings
 class PumaNotebook(NotebookSettings):
     """Notebook 04."""
 
     shop: ShopSettings
     players: PumaPlayers
-    base: PumaBase
+    base: BaseSettings
     """LLaMA-2-7B in the paper."""
     study: StudySettings
     identify: SftSettings
