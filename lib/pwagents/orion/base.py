@@ -2,10 +2,9 @@
 parameters is to the presets without a GPU.
 
 It is pre-trained on the spot, on :mod:`pwagents.orion.base_text` alone: it masters the form of thoughts and
-calls and copies what it reads, and knows nothing of tasks. Two layers that copy from the start (:mod:`pwagents.lm.copying`) make it learn that in
-minutes. Its tokenizer has the words of the embedded shop
-as whole tokens, and the boilerplate of calls and profiles as one token each: that makes episodes short, and
-copying easy to learn.
+calls and copies what it reads, and knows nothing of tasks. That it learns in minutes is due to two layers
+that copy from the start (:mod:`pwagents.lm.copying`) and to its tokenizer, which has the words of the
+embedded shop as whole tokens, and the boilerplate of calls and profiles as one token each.
 """
 
 from collections.abc import Mapping, Sequence
