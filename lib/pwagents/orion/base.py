@@ -48,7 +48,7 @@ _HEADS = (
     *(f"\n\nProfile:\n{OPEN}\nWants:\n", f"Profile:\n{OPEN}\nAvoids:\n", "\nAvoids:\n", "\nWanted:"),
     "Bought before:",
 )
-_PARTS_OF_IDS = [f"##{c}{v}" for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]
+_SYLLABLES = [f"{c}{v}" for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]  # B0 and three of them make an id
 
 # From short to long. First comes copying, in exercises that hold little else: fine-tuning on trajectories
 # alone does not teach it to so small a model.
@@ -123,7 +123,7 @@ def base_tokenizer() -> "PreTrainedTokenizerFast":
         for mark in ("", "not ")
         for about in _abouts()
     ]
-    words = [*sorted(shop_words()), "B0", *_PARTS_OF_IDS]  # B0: what ids begin with
+    words = [*sorted(shop_words()), *(f"{mark}{part}" for mark in ("B0", "##") for part in _SYLLABLES)]
     return make_tokenizer(words, fixed=[*_CALLS, *_MARKS, *_HEADS, *lines, RULES])
 
 

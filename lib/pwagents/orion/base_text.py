@@ -191,7 +191,7 @@ class _Dialogue:
         """How a review of that mood begins, with a place for the thing, and how it ends."""
         if self.odd:
             before, after, last = (self.words(1, 5) for _ in range(3))
-            return f"{before} {{type}} {after}.", f"{last}."
+            return f"{before} my {{type}}, {after}.", f"{last}."
         tones = language()["tones"]
         first, last = (list(tones)[i] for i in self.generator.permutation(len(tones))[:2])
         return self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
