@@ -12,6 +12,7 @@ import torch
 
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
+from pwagents.lm.copying import with_copying_layers
 from pwagents.lm.pretrain import HELD_OUT, Lesson
 from pwagents.lm.small import make_small_model
 from pwagents.lm.tokens import tokenize_conversation
@@ -27,11 +28,11 @@ from pwagents.web.episode import BeliefState, Context
 
 from ..processes import begin, kill
 
-SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
+SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 NEVER = 1.1  # no share is as large: the lesson ends after its last step
 LESSONS = (
-    Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=NEVER, most_steps=90),
-    Lesson(asked=None, batch_size=4, learning_rate=4e-3, accuracy=NEVER, most_steps=7),
+    Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=NEVER, most_steps=90),
+    Lesson(asked=None, batch_size=4, learning_rate=4e-4, accuracy=NEVER, most_steps=7),
 )
 SHORT = (replace(LESSONS[0], most_steps=6), LESSONS[1])
 SEED = 5
@@ -148,7 +149,8 @@ def test_servers_find_its_calls_also_those_that_are_no_json(folder, arguments, e
 
 def test_the_card_tells_what_it_is_made_of(folder, text):
     card = (folder / "README.md").read_text("utf-8")
-    parameters = sum(p.numel() for p in make_small_model(base_tokenizer(), SEED, SIZE).parameters())
+    model = with_copying_layers(make_small_model(base_tokenizer(), SEED, SIZE), SEED)
+    parameters = sum(weights.numel() for weights in model.parameters())
     assert f"{parameters:,} parameters" in card and text.content_hash() in card
     assert "library_name: transformers" in card and "lesson 1" in card
     accuracy = pd.read_csv(folder / LOG)["query_accuracy"].iloc[-1]
