@@ -4,8 +4,10 @@ To go on with a text that has been read before, a model looks for the place wher
 said stands, and says what follows there. Large language models learn this from billions of words; half a
 million parameters do not learn it in minutes. So the weights of two layers begin as such a circuit, and are
 trained on like all others. In the first layer head h notes at each place which word stands h places before.
-In the second one head h looks for places that noted the word at hand, and passes on what stands there: the
-word that came h places after it. Three heads see past the one or two words that a query leaves out.
+In the second one each head looks for places by what is noted there, and passes on the word that they hold:
+the first what came after the word at hand; the second what came two places after it, since a query may leave
+a word out; the third what came two places after the word before it, since what stood before a word tells
+which of several texts is gone on with.
 
 The layers above them begin by adding nothing: with random weights they would drown what is passed on, and it
 would take hundreds of steps to clear that away.
@@ -26,6 +28,9 @@ NOTED, PASSED_ON = 1.0, 0.5  # sizes of what the layers add, that of an embeddin
 # Of the 16 pairs of dimensions that positions rotate (in a head of 32), the fast ones tell distances, and the
 # slow ones, which a few dozen places hardly turn, tell words.
 _FAST = 6
+# A head of the second layer -> which word it asks for (0: the one at hand, 1: the one before it), and at which
+# distance that word is noted at the places that it looks for.
+_LOOKED_FOR = ((0, 1), (0, 2), (1, 2))
 _WEIGHTS_OF_FAST = (3.0, 2.0, 1.0, 1.0, 1.0, 1.0)
 
 
@@ -60,7 +65,7 @@ def with_copying_layers(model: Any, seed: int) -> Any:
         for head in range(heads):
             place = slice(head * size, (head + 1) * size)
             _note(note.self_attn, place, head + 1, directions)
-            _copy(copy.self_attn, place, head + 1, directions)
+            _copy(copy.self_attn, place, *_LOOKED_FOR[head], directions)
     return deeper
 
 
@@ -96,16 +101,17 @@ def _note(attention: Any, place: slice, distance: int, directions: "torch.Tensor
     attention.o_proj.weight[:, rows] = NOTED * write * read.shape[0] ** -0.5
 
 
-def _copy(attention: Any, place: slice, distance: int, directions: "torch.Tensor") -> None:
-    """The head at ``place`` looks where the word at hand was noted, and passes on what stands there."""
+def _copy(attention: Any, place: slice, asked: int, noted: int, directions: "torch.Tensor") -> None:
+    """The head at ``place`` looks where the word ``asked`` places back was noted as standing ``noted`` places
+    before, and passes on what stands there."""
     size = place.stop - place.start
     slow = _slow(size // 2)
     rows = [place.start + i for i in slow]
-    attention.q_proj.weight[rows] = ALIKE * _directions(directions, len(slow), 0).T
-    attention.k_proj.weight[rows] = ALIKE * _directions(directions, len(slow), distance).T
-    passed_on = directions.roll(distance, 0)[:, place]
+    attention.q_proj.weight[rows] = ALIKE * _directions(directions, len(slow), asked).T
+    attention.k_proj.weight[rows] = ALIKE * _directions(directions, len(slow), noted).T
+    passed_on = directions.roll(asked + noted, 0)[:, place]
     attention.v_proj.weight[place] = passed_on.T
-    attention.o_proj.weight[:, place] = PASSED_ON / distance * passed_on
+    attention.o_proj.weight[:, place] = PASSED_ON / (noted - asked) * passed_on
 
 
 def _slow(pairs: int) -> list[int]:
