@@ -19,7 +19,7 @@ from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
 from pwagents.lm.copying import with_copying_layers
-from pwagents.lm.pretrain import Lesson, pretrain
+from pwagents.lm.pretrain import ALL_STEPS, Lesson, pretrain
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import RULES
 from pwagents.orion.base_text import BaseText, text_without
@@ -54,7 +54,7 @@ _SYLLABLES = [f"{c}{v}" for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]  # B0 
 # alone does not teach it to so small a model.
 LESSONS = (
     Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=150),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=500),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.card import write_card
-from pwagents.lm.pretrain import Lesson, pretrain
+from pwagents.lm.pretrain import ALL_STEPS, Lesson, pretrain
 from pwagents.orion.base import END_OF_CALL, LOG, QUERY, base_for
 from pwagents.orion.base_text import ids_and_titles
 from pwagents.project import code_hash
@@ -23,8 +23,8 @@ from pwagents.web.functions import FUNCTION_OF
 _FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values(), OFTEN)
 # Plain repetition of words first: so small a model does not learn to copy from dialogues alone.
 LESSONS = (
-    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=300),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=1.0, most_steps=300),
+    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=300),
 )
 
 
