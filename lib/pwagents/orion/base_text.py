@@ -119,12 +119,12 @@ class _Dialogue:
 
     def search(self) -> list[Message]:
         asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
-        return self._told(self._stop(self._request(self._ids(), asked)))
+        return self._told(self._stop(self._request(self._bought(), asked)))
 
     def recommend(self) -> list[Message]:
         """The ids told are repeated."""
-        ids = self._ids()[: int(self.generator.integers(1, 6))]
-        state = self._begin(self._wish(self.pick(_SCENES), {}), self._profile({}), ids)
+        ids, scene = self._bought(), self.words(1, 4) if self.odd else self.domain.scenario
+        state = self._begin(self.pick(_SCENES).format(want=scene), self._profile({}), ids)
         action = _act("nothing", FUNCTION_OF["recommend"], product_sequence=list(ids))
         return self._told(self._stop(self._take(state, action, self._results())))
 
@@ -173,19 +173,19 @@ class _Dialogue:
     def _request(self, bought: tuple[str, ...], asked: int) -> BeliefState:
         """A request, some questions and a search."""
         stated = {slot: self.values[slot] for slot in self.some(list(self.values), 0.3)}
-        state = self._begin(self._wish(self.pick(_FRAMES), stated), self._profile(stated), bought)
+        state = self._begin(self._wish(stated), self._profile(stated), bought)
         for slot in self._asked(list(stated), asked):
             state = self._ask(state, slot)
         return self._finish(state)
 
-    def _wish(self, frame: str, stated: Mapping[str, str]) -> str:
-        """A request in a frame; an odd one may be any words."""
+    def _wish(self, stated: Mapping[str, str]) -> str:
+        """A request for a thing with some values; an odd one may be any words."""
         named = ", ".join(language()["wishes"][slot].format(v=value) for slot, value in stated.items())
         if self.odd and self.generator.random() < 0.5:
             return f"{self.words(*ODD_REQUEST)} {named}".strip() + "."
         whole, head = with_article(self.type), with_article(self.type.split()[-1])
         thing = self.pick([whole, head, f"something for {self.domain.scenario}"])
-        return frame.format(want=f"{thing} {named}".strip())
+        return self.pick(_FRAMES).format(want=f"{thing} {named}".strip())
 
     def _frame(self, mood: str) -> tuple[str, str]:
         """How a review of that mood begins, with a place for the thing, and how it ends."""
@@ -273,7 +273,11 @@ class _Dialogue:
             if product.title not in self.text.taken:
                 return product
 
-    def _ids(self, n: int = 5) -> tuple[str, ...]:
+    def _bought(self) -> tuple[str, ...]:
+        """As many ids before a search as before a recommendation: how many must not tell which is asked for."""
+        return self._ids(int(self.generator.integers(1, 6)))
+
+    def _ids(self, n: int) -> tuple[str, ...]:
         """Ids that no real product has."""
         found: list[str] = []
         while len(found) < n:

@@ -23,8 +23,8 @@ from pwagents.web.functions import FUNCTION_OF
 _FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values(), OFTEN)
 # Plain repetition of words first: so small a model does not learn to copy from dialogues alone.
 LESSONS = (
-    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
-    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=300),
+    Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=100),
+    Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=400),
 )
 
 
