@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.copying import LAYERS, with_copying_layers
+from pwagents.lm.small import make_small_model, make_tokenizer
 
 WORDS = 20
 

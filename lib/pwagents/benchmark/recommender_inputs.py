@@ -8,7 +8,6 @@ import pandas as pd
 from pwagents.benchmark.bounds import popular_products
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
-from pwagents.evaluation.figures import plot_intervals
 from pwagents.evaluation.statistics import PairedTest, paired_test
 from pwagents.profiles.clusters import adaptive_clusters, embed_items
 from pwagents.schema import Behavior, Benchmark, Task
@@ -77,15 +76,6 @@ def worth_of_inputs(answered: pd.DataFrame) -> pd.DataFrame:
     means = answered.groupby("method", sort=False)[["result_accuracy", "hit"]].mean()
     means.columns = ["result accuracy", "HR@10"]
     return means.join(by_kind.sort_index(axis=1))
-
-
-def plot_worth(summary: pd.DataFrame):
-    """Result accuracy of each method of :func:`by_input` with its interval.
-
-    Args:
-        summary: ``method, mean, low, high``, as from :func:`pwagents.evaluation.statistics.summarise`.
-    """
-    return plot_intervals(summary, "method", xlabel="result accuracy (95% interval)", xlim=(0, 1))
 
 
 def input_differences(answered: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Two layers that copy, put below a new small model: an induction circuit (Olsson et al. 2022) from the start.
+"""Two layers that copy, put below a small model: an induction circuit (Olsson et al. 2022) from the start.
 
 To go on with a text that has been read before, a model looks for the place where the word that it has just
 said stands, and says what follows there. Large language models learn this from billions of words; half a
@@ -28,8 +28,8 @@ NOTED, PASSED_ON = 1.0, 0.5  # sizes of what the layers add, that of an embeddin
 # Of the 16 pairs of dimensions that positions rotate (in a head of 32), the fast ones tell distances, and the
 # slow ones, which a few dozen places hardly turn, tell words.
 _FAST = 6
-# A head of the second layer -> which word it asks for (0: the one at hand, 1: the one before it), and at which
-# distance that word is noted at the places that it looks for.
+# A head of the second layer -> which word it asks for (0: the one at hand, 1: the one before it), and at
+# which distance that word is noted at the places that it looks for.
 _LOOKED_FOR = ((0, 1), (0, 2), (1, 2))
 _WEIGHTS_OF_FAST = (3.0, 2.0, 1.0, 1.0, 1.0, 1.0)
 

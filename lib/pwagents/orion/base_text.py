@@ -138,8 +138,7 @@ class _Dialogue:
         likes = language()["likes" if mood == "high" else "dislikes"]
         opener, closer = self._frame(mood)
         between = [
-            self.pick(likes[other]).format(v=self.words(1, 2))
-            for other in self.some(list(self.values), 0.3)
+            self.pick(likes[other]).format(v=self.words(1, 2)) for other in self.some(list(self.values), 0.3)
         ]
         earlier = " ".join([opener.format(type=self.words(1, 3)), *between, closer])
         stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
@@ -274,7 +273,7 @@ class _Dialogue:
                 return product
 
     def _bought(self) -> tuple[str, ...]:
-        """As many ids before a search as before a recommendation: how many must not tell which is asked for."""
+        """As many ids before a search as before a recommendation: their number must not tell which it is."""
         return self._ids(int(self.generator.integers(1, 6)))
 
     def _ids(self, n: int) -> tuple[str, ...]:

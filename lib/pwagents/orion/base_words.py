@@ -6,9 +6,9 @@ from importlib.resources import files
 
 from pwagents.data.synthetic.shop import domains
 
-_OTHERS = frozenset(
+_OTHERS = (
     "User The task has ended Error No product was found An earlier review is published open nothing "
-    "Title Id Average Ratings Price Store Features Description Details Department Category".split()
+    "Title Id Average Ratings Price Store Features Description Details Department Category"
 )
 
 
@@ -24,4 +24,4 @@ def shop_words() -> frozenset[str]:
     values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
     found |= {value.capitalize() for value in values} | {word.lower() for word in found}
     slots = {slot.capitalize() for domain in domains() for slot in domain.slots}
-    return frozenset(found | slots | _OTHERS | {str(number) for number in range(10, 100)})
+    return frozenset(found | slots | {*_OTHERS.split()} | {str(number) for number in range(10, 100)})
