@@ -36,7 +36,7 @@ YEAR = pd.DataFrame(
     }
 )
 CURVES = pd.DataFrame({"run": ["GRPO"] * 9, "step": range(9), "reward": np.sqrt(np.arange(9)), "kl": np.nan})
-SCALING = ROWS.iloc[:2].assign(trajectories=[100, 400])
+SCALING = ROWS.iloc[:2].rename(columns={"method": "type"}).assign(trajectories=[100, 400])
 
 
 @pytest.fixture(autouse=True)
