@@ -36,7 +36,7 @@ from pwagents.puma.agent import RECOMMEND, TaskMemory
 from pwagents.puma.base import puma_base
 from pwagents.puma.labels import first_states, leak_free_labels, remember
 from pwagents.puma.play import Variant, play
-from pwagents.puma.settings import PumaBase, PumaNotebook
+from pwagents.puma.settings import PumaNotebook
 from pwagents.puma.study import NO_DPO, PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
 from pwagents.schema import Task
@@ -58,7 +58,8 @@ PUMA = {
 }
 ORION = {
     "base": {"model": "smollm2"},
-    "study": {"training_users": 150, "eval_tasks": 40},  # notebook 05 plays all
+    # Notebook 05 plays all; 48 conversations are few for one task already.
+    "study": {"task_types": ["search"], "training_users": 150, "eval_tasks": 40},
     "role_play": {"n_trajectories": 48, "scaling": []},
     "sft": TUNING | {"max_steps": 12, "max_length": 2048},
     "play": {"turn_tokens": 80, "episode_tokens": 1200, "batch_size": 20},
@@ -80,7 +81,7 @@ def puma(output: Path) -> pd.DataFrame:
     writer = study.models.fine_tuned(NO_DPO, labels)
     tuned = play(study, NO_DPO, Variant(identifier, writer, tokens))
     small = from_reference("04_puma", "04_puma", NO_DPO, worlds.tested.content_hash, worlds.tasks)
-    small_model = PumaBase().backbone
+    small_model = BaseSettings().backbone
     played = {settings.base.backbone: tuned, small_model: small}
     memories = {settings.base.backbone: study.memory(tokens), small_model: small_memory(study)}
     copied = {name: share_copied(played[name], remembered_ids(study, memories[name])) for name in played}

@@ -132,7 +132,7 @@ def make_tokenizer():
     from transformers import PreTrainedTokenizerFast
 
     from pwagents.orion.agent import RULES, orion_tools
-    from pwagents.orion.base import shop_words
+    from pwagents.orion.base_words import shop_words
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -12,7 +12,7 @@ from pwagents.agents.chat_agent import ChatAgent, Setup
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.lm.pretrain import Lesson
+from pwagents.lm.pretrain import ALL_STEPS, Lesson
 from pwagents.orion.agent import OrionAgent
 from pwagents.orion.base import base_model
 from pwagents.orion.base_text import BaseText
@@ -28,7 +28,7 @@ from ..persona2web.small_web import SmallWeb, recall
 from .serving import transformers_serve
 from .tiny import SEARCH, save_telling_model
 
-LESSON = Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=1.1, most_steps=60)
+LESSON = Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=ALL_STEPS, most_steps=60)
 SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
 SAMPLING = {"temperature": 0, "max_tokens": 60}
 PAGE_TURN = ["Reason: onwards", "\nAction: click [1]", "\nAction: stop [done]"]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pwagents.lm.pretrain import CHECK_EVERY, Lesson, copy_accuracy, pretrain
+from pwagents.lm.pretrain import ALL_STEPS, CHECK_EVERY, Lesson, copy_accuracy, pretrain
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 
@@ -40,7 +40,9 @@ def learn(tokenizer, *lessons):
 
 def test_a_lesson_ends_once_its_accuracy_is_reached_or_after_its_last_step(tokenizer):
     easy = Lesson(asked=0, batch_size=2, learning_rate=1e-3, accuracy=0.0, most_steps=60)
-    hard = Lesson(asked=None, batch_size=2, learning_rate=1e-3, accuracy=1.1, most_steps=CHECK_EVERY + 3)
+    hard = Lesson(
+        asked=None, batch_size=2, learning_rate=1e-3, accuracy=ALL_STEPS, most_steps=CHECK_EVERY + 3
+    )
     _, log = learn(tokenizer, easy, hard)
     steps = [(0, CHECK_EVERY), (1, CHECK_EVERY), (1, CHECK_EVERY + 3)]
     assert list(zip(log["lesson"], log["step"], strict=True)) == steps

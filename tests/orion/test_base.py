@@ -13,7 +13,7 @@ import torch
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.copying import with_copying_layers
-from pwagents.lm.pretrain import HELD_OUT, Lesson
+from pwagents.lm.pretrain import ALL_STEPS, HELD_OUT, Lesson
 from pwagents.lm.small import make_small_model
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.orion import base as module
@@ -29,10 +29,9 @@ from pwagents.web.episode import BeliefState, Context
 from ..processes import begin, kill
 
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
-NEVER = 1.1  # no share is as large: the lesson ends after its last step
 LESSONS = (
-    Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=NEVER, most_steps=90),
-    Lesson(asked=None, batch_size=4, learning_rate=4e-4, accuracy=NEVER, most_steps=7),
+    Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=90),
+    Lesson(asked=None, batch_size=4, learning_rate=4e-4, accuracy=ALL_STEPS, most_steps=7),
 )
 SHORT = (replace(LESSONS[0], most_steps=6), LESSONS[1])
 SEED = 5

@@ -10,7 +10,8 @@ from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.lm.small import CHAT_TEMPLATE, END, ROLES, UNKNOWN
 from pwagents.orion.agent import FUNCTIONS, RULES
-from pwagents.orion.base import base_tokenizer, shop_words
+from pwagents.orion.base import base_tokenizer
+from pwagents.orion.base_words import shop_words
 
 TOKENIZER = base_tokenizer()
 

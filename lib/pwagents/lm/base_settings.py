@@ -19,7 +19,7 @@ class BaseSettings:
     """small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million,
     from a package (GUIDE, "Your training"); or the folder of a model."""
     steps: NonNegativeInt = 0
-    """Of each lesson of the small model, at most; 0: as long as it takes."""
+    """Of each lesson of the small model, at most; 0: as many as the lesson has."""
 
     @field_validator("model")
     @classmethod

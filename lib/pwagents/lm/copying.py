@@ -28,10 +28,10 @@ NOTED, PASSED_ON = 1.0, 0.5  # sizes of what the layers add, that of an embeddin
 # Of the 16 pairs of dimensions that positions rotate (in a head of 32), the fast ones tell distances, and the
 # slow ones, which a few dozen places hardly turn, tell words.
 _FAST = 6
-# A head of the second layer -> which word it asks for (0: the one at hand, 1: the one before it), and at
-# which distance that word is noted at the places that it looks for.
-_LOOKED_FOR = ((0, 1), (0, 2), (1, 2))
 _WEIGHTS_OF_FAST = (3.0, 2.0, 1.0, 1.0, 1.0, 1.0)
+# A head of the second layer -> which word it asks for (0: the one at hand, 1: the one before it), and at
+# which distance that word is noted at the places that it looks for; distance 3 is left to training.
+_LOOKED_FOR = ((0, 1), (0, 2), (1, 2))
 
 
 def with_copying_layers(model: Any, seed: int) -> Any:
@@ -58,8 +58,8 @@ def with_copying_layers(model: Any, seed: int) -> Any:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
         note, copy = deeper.model.layers[:LAYERS]
-        _look_nowhere(note)
-        _look_nowhere(copy)
+        _clear_attention(note)
+        _clear_attention(copy)
         heads = model.config.num_attention_heads
         size = model.config.hidden_size // heads
         for head in range(heads):
@@ -77,8 +77,8 @@ def _moved_up(weights: dict[str, "torch.Tensor"]) -> Iterator[tuple[str, "torch.
         yield ".".join(parts), value
 
 
-def _look_nowhere(layer: Any) -> None:
-    """No attention weights but those that are written next."""
+def _clear_attention(layer: Any) -> None:
+    """Queries, keys and values of 0, into which the circuit is written."""
     for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
         projection.weight.zero_()
         projection.bias.zero_()

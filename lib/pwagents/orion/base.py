@@ -45,7 +45,10 @@ _CALLS = (
 )
 _MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", OPEN, CLOSE)
 _HEADS = (
-    *(f"\n\nProfile:\n{OPEN}\nWants:\n", f"Profile:\n{OPEN}\nAvoids:\n", "\nAvoids:\n", "\nWanted:"),
+    f"\n\nProfile:\n{OPEN}\nWants:\n",
+    f"Profile:\n{OPEN}\nAvoids:\n",
+    "\nAvoids:\n",
+    "\nWanted:",
     "Bought before:",
 )
 _SYLLABLES = [f"{c}{v}" for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]  # B0 and three of them make an id
@@ -83,7 +86,7 @@ def base_model(
         "text": text.content_hash(),
         "lessons": [asdict(lesson) for lesson in lessons],
         "size": size or {},
-        "code": code_hash("orion/base", "orion/base_text", "lm"),
+        "code": code_hash("orion/base", "orion/base_text", "orion/base_words", "lm"),
     }
 
     def make(folder: Path) -> None:
@@ -98,7 +101,7 @@ def base_for(
     """The base model of the notebooks: it has read nothing of these products.
 
     Args:
-        steps: of each lesson, at most; 0: as long as it takes.
+        steps: of each lesson, at most; 0: as many as the lesson has.
         stored_only: as of :func:`base_model`.
     """
     lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
@@ -139,8 +142,9 @@ def _write_card(
     write_card(
         folder,
         title="Small base model of the embedded shop",
-        what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights. "
-        "Where there is no GPU it plays the part that Qwen2.5-7B-Instruct plays in the papers: it knows the "
+        what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights, "
+        "but for two layers that begin as a circuit that copies. Where there is no GPU it plays the part "
+        "that Qwen2.5-7B-Instruct plays in the papers: it knows the "
         "form of a thought and a call, copies what it reads, and knows nothing of any task. It knows its "
         "functions by heart (its chat template leaves tools out) and the embedded shop's words alone.",
         trained_on={

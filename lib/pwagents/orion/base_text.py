@@ -4,8 +4,9 @@ It teaches what a general language model knows already: the form of a thought an
 request, a profile, a list or an earlier review says, that an answer follows a question. Everyone in it is
 made up on the spot and appears once; requests, ids and products are random and none of the benchmark's (the
 words they are made of are the shop's own). Many requests are of words that nobody would say together: what
-can be guessed from its neighbours need not be copied, and copying is what is to be learned. What to ask, what
-to look for and when to stop it does not teach.
+can be guessed from its neighbours need not be copied, and copying is what is to be learned. A search repeats
+the request and what is wanted, a recommendation the ids told, as the offline teacher's do; whether to ask and
+for what, and what a real request asks for, it does not teach.
 """
 
 import hashlib
@@ -163,7 +164,7 @@ class _Dialogue:
         return [option for option in options if self.generator.random() < share]
 
     def words(self, least: int, below: int) -> str:
-        """Any words of the shop, or of those who talk about it, ``below`` excluded."""
+        """From ``least`` to ``below`` - 1 words of the shop and of those who talk about it."""
         return " ".join(self.pick(_words()) for _ in range(int(self.generator.integers(least, below))))
 
     def _told(self, state: BeliefState) -> list[Message]:

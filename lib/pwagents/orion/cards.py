@@ -48,7 +48,7 @@ def add_results(folder: Path, measured: pd.DataFrame) -> None:
 
     Args:
         measured: ``method, type, mean, low, high, n_tasks`` of the result accuracy, as from
-            :func:`pwagents.evaluation.statistics.summarise`.
+            :func:`pwagents.evaluation.breakdowns.by_type_and_mean`.
     """
     parts = json.loads((folder / KEY).read_text("utf-8"))
     rows = measured.assign(**{"result accuracy": interval_cells(measured), "tasks": measured["n_tasks"]})

@@ -59,7 +59,7 @@ def plot_results(summary: pd.DataFrame):
 
     Args:
         summary: ``method, type, mean, low, high``, as from
-            :func:`pwagents.evaluation.statistics.summarise`.
+            :func:`pwagents.evaluation.breakdowns.by_type_and_mean`.
     """
     hue = "type" if summary["type"].nunique() > 1 else None
     return plot_intervals(summary, "method", hue=hue, xlabel="result accuracy (95% interval)", xlim=(0, 1))

@@ -105,7 +105,8 @@ class OfflineJudge:
 
     def _search(self, state: BeliefState, query: str) -> float:
         wishes = self.read(state)
-        if _touches(query, self.read.values(wishes.avoided)):
+        # What the user themselves said may stand in a query that repeats it.
+        if _touches(query, [v for v in self.read.values(wishes.avoided) if not holds(state.instruction, v)]):
             return WORST
         wanted = [*wishes.words, *self.read.values(wishes.stated)]
         past: dict[str, list[str]] = {}  # attribute -> its values

@@ -31,7 +31,7 @@ class Success:
     success_rank: Annotated[int, Field(ge=1, le=10)] = 3
     """A search succeeds with the target at this rank or better, in the last attempt."""
     recommendation_rank: Annotated[int, Field(ge=1, le=10)] = 10
-    """A recommendation likewise: nobody said what is looked for, so that among the ten is much."""
+    """A recommendation likewise: most requests for one say little, so that among the ten is much."""
     review_success: Annotated[float, Field(ge=-1, le=1)] = 0.35
     """A review succeeds from this cosine with the real one on. Users' own earlier reviews reach as much on
     average in the embedded data, without a look at the product."""

@@ -11,7 +11,7 @@ others had their turn (:func:`play_roles`).
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -66,9 +66,10 @@ def play_roles(
     """Exactly ``n`` trajectories that succeeded and leak nothing.
 
     Task types take turns, so that each has its share although teachers succeed at some more often than at
-    others. Tasks of a type come in a seeded order. Those that failed come again in the next round, with that
-    round's teacher, which draws other lots, until there are enough. So no task is played a second time before
-    every task of its type was played once, and fewer trajectories are the first of more.
+    others; one that has no tasks left drops out. Tasks of a type come in a seeded order. Those that failed
+    come again in the next round, with that round's teacher, which may draw other lots, until there are
+    enough. So no task is played a second time before every task of its type was played once, and fewer
+    trajectories are the first of more. A turn is played whole: up to two successes more are stored.
 
     Each episode is stored when it ends, kept or not, and never played again: a run may be killed at any
     moment and started again, and ends with the same trajectories, whatever ``workers``.
@@ -95,7 +96,12 @@ def play_roles(
     kept: list[Played] = []
     failures: Counter[Failure] = Counter()
     episodes = Store(store, Played)
-    with episodes.appending() as append, progress(total=n, desc="role-play", unit="trajectory") as bar:
+    with (
+        episodes.appending() as append,
+        ThreadPoolExecutor(workers) as threads,
+        progress(total=n, desc="role-play", unit="trajectory") as bar,
+    ):
+        many = partial(_in_threads, threads, workers) if workers > 1 else map
         played = {(episode.round, episode.task_id): episode for episode in episodes.read({key})}
 
         def play(number: int, agent: Agent, task: Task) -> Played:
@@ -104,14 +110,14 @@ def play_roles(
 
         def succeeded(type_: TaskType) -> Iterator[Played]:
             own = [task for task in order if task.type == type_]
-            for episode in _episodes(own, rounds, teacher, play, workers):
+            for episode in _episodes(own, rounds, teacher, play, many):
                 if episode.failure:
                     failures[episode.failure] += 1
                 else:
                     yield episode
 
         in_turns = chain.from_iterable(zip_longest(*map(succeeded, TASK_TYPES)))
-        for episode in filter(None, in_turns):
+        for episode in filter(None, in_turns):  # None in place of a type that ran out
             kept.append(episode)
             bar.update()
             if len(kept) >= n:
@@ -137,27 +143,25 @@ def _episodes(
     rounds: int,
     teacher: Callable[[int], Agent],
     play: Callable[[int, Agent, Task], Played],
-    workers: int,
+    many: Callable[[Callable[[Task], Played], Sequence[Task]], Iterable[Played]],
 ) -> Iterator[Played]:
     """All episodes in order; a round is over the tasks that failed in the one before."""
     left = list(tasks)
     for number in range(rounds):
         act, failed = partial(play, number, teacher(number)), []
-        for task, episode in zip(left, _in_threads(act, left, workers), strict=True):
+        for task, episode in zip(left, many(act, left), strict=True):
             if episode.failure:
                 failed.append(task)
             yield episode
         left = failed
 
 
-def _in_threads(act: Callable[[Task], Played], tasks: Sequence[Task], workers: int) -> Iterator[Played]:
-    """``act`` on each task, in order, ``workers`` at once and no more than that ahead."""
-    if workers == 1:
-        yield from map(act, tasks)
-        return
-    with ThreadPoolExecutor(workers) as threads:
-        for i in range(0, len(tasks), workers):
-            yield from threads.map(act, tasks[i : i + workers])
+def _in_threads(
+    threads: ThreadPoolExecutor, at_once: int, act: Callable[[Task], Played], tasks: Sequence[Task]
+) -> Iterator[Played]:
+    """``act`` on each task, in order, ``at_once`` at a time and no more than that ahead."""
+    for i in range(0, len(tasks), at_once):
+        yield from threads.map(act, tasks[i : i + at_once])
 
 
 def _play(

@@ -1,4 +1,5 @@
-"""What a belief state says that the user wants: what the offline teacher and the offline judge go by."""
+"""What a belief state says that the user wants: what the offline teacher and the offline judge go by, and how
+P_ctx,0 begins without a language model."""
 
 import re
 from collections import Counter, defaultdict
@@ -71,13 +72,13 @@ class WishReader:
         )
 
     def begin(self, profile: ContextualProfile, instruction: str) -> ContextualProfile:
-        """P_ctx,0 by rules: what retrieval found, and what the instruction says. What the past speaks for is
-        kept where products in question have it; the word for the product itself is nothing to prefer."""
+        """P_ctx,0 by rules: what retrieval found, and what the instruction says. Of what the past speaks for,
+        it leaves out what no product in question has, and topics: they name the product and are no taste."""
         heard = self.updater.hear(profile, instruction)
         wishes = self(BeliefState("", instruction, "", None, (), profile=heard))
-        kept = {*wishes.stated, *self.applying(wishes)}
-        lines = (line for line in heard.lines if not line.positive or line in kept)
-        return ContextualProfile(lines=tuple(lines))
+        unfit = {line for line in wishes.past if self.traits(line)} - {*self.applying(wishes)}
+        topics = {line for line in heard.lines if line.about == TOPIC and line.provenance != "stated"}
+        return ContextualProfile(lines=tuple(line for line in heard.lines if line not in unfit | topics))
 
     def values(self, lines: Iterable[ProfileLine]) -> list[str]:
         """The values of lines as a search understands them, each once: no amounts of money, no sentences."""

@@ -15,6 +15,7 @@ from pwagents.schema import Record, Text, UserProfile
 # Where a line of a contextual profile comes from: the past, the user's own words, or what they rejected.
 Provenance = Literal["history", "stated", "inferred"]
 OTHER = "Other"  # the fact about a user that is not known, or that none of the options fits
+_LONGEST = 3  # words of a value; a longer one is a sentence
 _ABOUT = re.compile(r"\s*([A-Za-z][A-Za-z -]{0,30}?)\s*:\s*(\S.*)", re.DOTALL)
 
 
@@ -103,12 +104,12 @@ class ContextualProfile(Record):
         Left out are sentences, amounts of money, which no page has as words, and what is also avoided.
         """
         avoided = {line.value.lower() for line in self.lines if not line.positive}
-        values = [
-            line.value
-            for line in self.lines
-            if line.positive and line.about and len(line.value.split()) <= (1 if line.about == "price" else 3)
-        ]
-        return " ".join(dict.fromkeys(value for value in values if value.lower() not in avoided))
+        values: dict[str, str] = {}  # in small letters -> as it is written first
+        for line in self.lines:
+            is_amount = line.about == "price" and re.search(r"\d", line.value)
+            if line.positive and line.about and not is_amount and len(line.value.split()) <= _LONGEST:
+                values.setdefault(line.value.lower(), line.value)
+        return " ".join(value for small, value in values.items() if small not in avoided)
 
     def told(self) -> str:
         """As text for a prompt: what is wanted, what is to be avoided, a line each; then what is wanted, in
