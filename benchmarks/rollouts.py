@@ -41,6 +41,7 @@ from pwagents.orion.judge import OfflineJudge
 from pwagents.orion.play import orion_answers, orion_prompt, play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.settings import Decoding
+from pwagents.orion.wishes import WishReader
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.rollout import StartEpisode, StepRewards
@@ -88,7 +89,8 @@ def make_stage(folder: Path, episodes: int, sft_steps: int = 400) -> Stage:
         told.append(orion_messages(episode.state, GREEDY.shown))
     config = SftSettings(max_steps=sft_steps, learning_rate=5e-3)
     fine_tune(model, tokenizer, told, config, folder, orion_tools())
-    rewards = Rewards(OfflineJudge(catalogue, setting.update), RewardSettings(alignment_weight=0.5))
+    judge = OfflineJudge(WishReader(catalogue, setting.update))
+    rewards = Rewards(judge, RewardSettings(alignment_weight=0.5))
     return Stage(tasks, setting.start, rewards, tokenizer, model.eval())
 
 

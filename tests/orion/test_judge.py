@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.orion.judge import PATIENCE, VAGUE, LlmJudge, OfflineJudge, is_call
+from pwagents.orion.wishes import WishReader
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Behavior, Observation, Review, Step, Usage
 from pwagents.web.episode import BeliefState, Context
@@ -31,7 +32,7 @@ def setting(benchmark, catalogue):
 
 @pytest.fixture(scope="module")
 def judge(catalogue, updater):
-    return OfflineJudge(catalogue, updater)
+    return OfflineJudge(WishReader(catalogue, updater))
 
 
 def state_of(instruction=TOWEL, lines=LINES, session=(), **fields):
@@ -88,6 +89,11 @@ def test_touching_a_dislike_is_the_worst(judge, query):
 def test_a_dislike_that_the_user_asks_for_is_none(judge):
     state = state_of(f"{TOWEL[:-1]}, made of cotton.")
     assert judge(state, search("bath towel cotton white plain")) == 1.0
+
+
+def test_a_query_may_repeat_what_the_user_does_not_want(judge):
+    said = "Find me a new bath towel in white without cotton."
+    assert judge(state_of(said), search(f"{said} plain")) > 0 > judge(state_of(), search(f"{said} plain"))
 
 
 def test_a_review_or_a_recommendation_may_not_touch_a_dislike(judge, catalogue, benchmark):

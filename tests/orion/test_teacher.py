@@ -110,6 +110,7 @@ def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_h
         ("material: linen", True, "history"),
         ("scent: rose", True, "history"),
         ("topic: bath", True, "history"),
+        ("Likes what lasts for years.", True, "history"),
         ("material: linen", False, "history"),
         ("brand: Ember", False, "history"),
     ]
@@ -118,6 +119,7 @@ def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_h
     assert [(line.text, line.positive) for line in begun.lines] == [
         ("price: budget", True),
         ("scent: rose", True),
+        ("Likes what lasts for years.", True),
         ("material: linen", False),
         ("brand: Ember", False),
     ]

@@ -66,9 +66,8 @@ def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> Setti
 
 def make_teacher(setting: Setting, catalogue: Catalogue, seed=0, questions=None) -> OfflineTeacher:
     identify = _identifier(setting.shop.benchmark)
-    return OfflineTeacher(
-        setting.shop.search_engine, catalogue, setting.update, seed, identify.__getitem__, questions
-    )
+    read = WishReader(catalogue, setting.update)
+    return OfflineTeacher(setting.shop.search_engine, read, seed, identify.__getitem__, questions)
 
 
 def _context(

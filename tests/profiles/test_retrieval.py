@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from pwagents.profiles.retrieval import contextual_profile, contextual_profiles, nearest_clusters
-from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
+from pwagents.profiles.types import (
+    Cluster,
+    ContextualProfile,
+    GlobalProfile,
+    MicroProfile,
+    ProfileLine,
+    UserProfiles,
+)
 from pwagents.schema import UserProfile
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
@@ -113,3 +120,20 @@ def test_told_with_wishes_first_and_the_source_of_each_line(ann):
         "- [history] not material: wool",
         "Wanted: mint retro",
     ]
+
+
+def test_in_short_known_values_alone_each_once_and_none_that_is_avoided():
+    lines = [
+        ("color: Navy", True, "stated"),
+        ("price: around 20 dollars", True, "stated"),
+        ("price: budget", True, "history"),
+        ("size: king size", True, "history"),
+        ("mention: navy", True, "history"),
+        ("feature: whatever keeps the rain out", True, "history"),
+        ("Likes what lasts for years.", True, "history"),
+        ("material: wool", True, "history"),
+        ("material: Wool", False, "history"),
+    ]
+    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
+    assert profile.short == "Navy budget king size"
+    assert ContextualProfile().short == ContextualProfile().told() == ""

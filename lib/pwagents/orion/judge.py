@@ -22,8 +22,7 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import read_reply
 from pwagents.orion.agent import orion_messages
 from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds, singular
-from pwagents.profiles.catalogue import TOPIC, Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.catalogue import TOPIC
 from pwagents.project import read_yaml
 from pwagents.schema import Action, Usage
 from pwagents.web.episode import BeliefState
@@ -70,9 +69,8 @@ class OfflineJudge:
       result: 0.
     """
 
-    def __init__(self, catalogue: Catalogue, updater: OfflineUpdater):
-        self.catalogue = catalogue
-        self.read = WishReader(catalogue, updater)
+    def __init__(self, read: WishReader):
+        self.read, self.catalogue = read, read.catalogue
 
     def __call__(self, state: BeliefState, action: Action) -> float:
         # The same call brings the same answer: it can only be there to collect points.

@@ -11,6 +11,7 @@ from pwagents.llm.make import Models
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
 from pwagents.orion.settings import OrionPlayers, ReinforcedNotebook, SftNotebook
 from pwagents.orion.teacher import llm_teachers
+from pwagents.orion.wishes import WishReader
 from pwagents.profiles.build import Profiler
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
@@ -51,9 +52,9 @@ class Cast:
             return RuleUser(benchmark.products, benchmark.profiles, seed)
         return LlmUser(self._model(self.players.user), benchmark.products, benchmark.profiles, seed)
 
-    def judge(self, offline: OfflineUpdater) -> Judge:
+    def judge(self, read: WishReader) -> Judge:
         if self.players.judge == "offline":
-            return OfflineJudge(offline.catalogue, offline)
+            return OfflineJudge(read)
         return LlmJudge(self._model(self.players.judge), self.players.shown)
 
     def teachers(self, offline: Callable[[int], Agent]) -> Callable[[int], Agent]:

@@ -108,7 +108,8 @@ class Study:
         self.catalogue = Catalogue(self.benchmark.products)
         self.offline_updater = OfflineUpdater(self.catalogue)
         self._cast = Cast(settings.players, settings.output_dir / "runs" / "replies.sqlite")
-        self.judge = self._cast.judge(self.offline_updater)
+        self._read = WishReader(self.catalogue, self.offline_updater)
+        self.judge = self._cast.judge(self._read)
         self.teacher = self._cast.teachers(self._offline_teacher)
         self._user = self._cast.user(self.benchmark, self.seed)
         self._update = self._cast.updater(self.offline_updater)
@@ -166,7 +167,7 @@ class Study:
         profiles = profile_users(histories, benchmark.products, items, profiler, self.seed)
         # A language model reads the instruction by itself; rules, and nobody, have to be told of it.
         by_rules = self._update is None or self._update is self.offline_updater
-        begin = WishReader(self.catalogue, self.offline_updater).begin if by_rules else None
+        begin = self._read.begin if by_rules else None
         return _Part(
             split=split,
             tasks=tasks,
@@ -186,7 +187,7 @@ class Study:
 
     def _offline_teacher(self, number: int) -> Agent:
         own_seed = derive_seed(self.seed, "teacher", str(number))
-        return OfflineTeacher(self.engine, self.catalogue, self.offline_updater, own_seed, self._identify)
+        return OfflineTeacher(self.engine, self._read, own_seed, self._identify)
 
     @cached_property
     def _identify(self) -> FunctionClassifier:

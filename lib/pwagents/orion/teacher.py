@@ -13,8 +13,7 @@ from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import ChatModel, Request
 from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds
-from pwagents.profiles.catalogue import TOPIC, Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.catalogue import TOPIC
 from pwagents.schema import Action
 from pwagents.seeds import derive_seed, rng
 from pwagents.web.episode import Agent, BeliefState
@@ -45,7 +44,7 @@ class OfflineTeacher:
 
     Args:
         engine: the shop's search.
-        catalogue, updater: the shop's products, and what understands a user's words.
+        read: reads what a belief state says that the user wants.
         seed: with user and instruction, it decides how often and for what it asks; another seed makes another
             episode of the same task.
         identify: instruction -> the function it asks for, such as a
@@ -56,15 +55,13 @@ class OfflineTeacher:
     def __init__(
         self,
         engine: SearchEngine,
-        catalogue: Catalogue,
-        updater: OfflineUpdater,
+        read: WishReader,
         seed: int,
         identify: Callable[[str], str],
         questions: int | None = None,
     ):
-        self.engine, self.catalogue, self.seed = engine, catalogue, seed
+        self.engine, self.read, self.catalogue, self.seed = engine, read, read.catalogue, seed
         self.identify, self.questions = identify, questions
-        self.read = WishReader(catalogue, updater)
 
     def __call__(self, state: BeliefState) -> Action:
         if has_result(state.session):
