@@ -256,13 +256,3 @@ def test_without_interests_the_whole_profile_and_the_last_purchases_count(benchm
         assert [line.text for line in context.profile.lines] == ["color: red", "material: leather"]
         history = benchmark.history(task, "test")
         assert context.bought == last_bought([b.parent_asin for b in history])
-
-
-def test_how_it_begins_may_be_up_to_others(benchmark, pair):
-    def begin(profile, instruction):
-        said = ProfileLine.of(f"said: {instruction}", True, "stated")
-        return ContextualProfile(lines=(said, *profile.lines))
-
-    profiles = {task.user_id: profiles_of(task.user_id) for task in pair}
-    made = contexts(benchmark, pair, "test", profiles, Letters(), begin)
-    assert [made[task.task_id].profile.lines[0].value for task in pair] == [t.instruction for t in pair]

@@ -24,39 +24,45 @@ def task(user, target, type_="search"):
     )  # fmt: skip
 
 
-def context(task):
+def retrieved(task):
     lines = [ProfileLine.of(f"color: of {task.user_id}", True, "history")]
-    lines += [ProfileLine.of(f"brand: of {task.user_id}", False, "history")]
-    lines += [ProfileLine.of(f"style: said by {task.user_id}", True, "stated")]
     return Context(ContextualProfile(lines=tuple(lines)), (f"bought by {task.user_id}",))
 
 
-def whose(context):
-    return {line.text.rpartition(" ")[2]: line.provenance for line in context.profile.lines}
-
-
-def test_the_past_is_anothers_and_the_words_are_ones_own():
+def test_the_past_is_anothers():
     tasks = [task(f"u{i}", "B1") for i in range(5)]
-    for own, made in zip(tasks, foreign_contexts(tasks, PRODUCTS, context, seed=0).values(), strict=True):
-        found = whose(made)
-        assert found.pop(own.user_id) == "stated"
-        (other,) = found
-        assert found[other] == "history" and made.bought == (f"bought by {other}",)
+    for own, made in zip(tasks, foreign_contexts(tasks, PRODUCTS, retrieved, seed=0).values(), strict=True):
+        (line,) = made.profile.lines
+        other = line.text.rpartition(" ")[2]
+        assert other != own.user_id and made.bought == (f"bought by {other}",)
 
 
 def test_the_other_wants_something_of_the_same_category_and_type():
     tasks = [task("u1", "B1"), task("u2", "B2"), task("u3", "B3"), task("u4", "B2", "review")]
-    made = foreign_contexts(tasks, PRODUCTS, context, seed=0)
+    made = foreign_contexts(tasks, PRODUCTS, retrieved, seed=0)
     assert made["u1-B1-search"].bought == ("bought by u2",)
     assert made["u2-B2-search"].bought == ("bought by u1",)
 
 
 def test_the_same_seed_makes_the_same_and_one_user_is_too_few():
     tasks = [task(f"u{i}", "B1") for i in range(9)]
-    made = [foreign_contexts(tasks, PRODUCTS, context, seed) for seed in (0, 0, 1)]
+    made = [foreign_contexts(tasks, PRODUCTS, retrieved, seed) for seed in (0, 0, 1)]
     assert made[0] == made[1] != made[2]
     with pytest.raises(ValueError, match="only one"):
-        foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, context, 0)
+        foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, retrieved, 0)
+
+
+def test_a_shuffled_episode_begins_with_the_own_words_and_what_fits_its_product(tmp_path):
+    study = small_study(tmp_path)
+    shuffled = shuffled_runs(study)
+    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.retrieved, study.seed)
+    for task in study.test_tasks:
+        state, found = shuffled.start(task).state, foreign[task.task_id]
+        assert state.context == study.begin(task, found) and state.context.bought == found.bought
+        own = {line for line in study.context(task).profile.lines if line.provenance == "stated"}
+        begun = {line for line in state.profile.lines if line.provenance == "stated"}
+        assert begun == own
+        assert {line for line in state.profile.lines if line not in begun} <= {*found.profile.lines}
 
 
 def test_shuffled_episodes_are_runs_of_their_own(tmp_path):

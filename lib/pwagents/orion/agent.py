@@ -12,7 +12,7 @@ tone a new one should have) stand beside the profile.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pwagents.agents.conversation import task_text, user
@@ -117,15 +117,12 @@ def contexts(
     split: Split,
     profiles: Mapping[str, UserProfiles],
     embedder: Embedder,
-    begin: Callable[[ContextualProfile, str], ContextualProfile] | None = None,
 ) -> dict[str, Context]:
-    """What each task's episode begins with, task_id -> context (Orion, 4.1): one batch of retrievals.
+    """What retrieval finds for each task, task_id -> context (Orion, 4.1): one batch of retrievals.
 
     Args:
         profiles: user_id -> profiles made from what lies before the user's first task of the split.
         embedder: the one that the clusters' centres were made with.
-        begin: makes P_ctx,0 of what was retrieved and the instruction (:meth:`WishReader.begin`); a language
-            model reads the instruction by itself.
     """
     instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
     near = nearest_clusters(instructions, users, embedder)
@@ -135,7 +132,5 @@ def contexts(
         history = benchmark.history(task, split)
         members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
         latest_first = dict.fromkeys(history[i].parent_asin for i in reversed(members))
-        bought = tuple(latest_first)[:BOUGHT][::-1]
-        begun = begin(profile, task.instruction) if begin else profile
-        made[task.task_id] = Context(begun, bought)
+        made[task.task_id] = Context(profile, tuple(latest_first)[:BOUGHT][::-1])
     return made

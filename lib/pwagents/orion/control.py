@@ -12,8 +12,6 @@ import pandas as pd
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import Study, make_study
-from pwagents.profiles.types import ContextualProfile
-from pwagents.profiles.update import settle
 from pwagents.schema import Product, Task
 from pwagents.seeds import rng
 from pwagents.web.episode import Context
@@ -24,7 +22,8 @@ COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instruc
 def asks_by_completeness(
     settings: GrpoNotebook, policies: Mapping[str, Path], played: pd.DataFrame
 ) -> pd.DataFrame:
-    """Episodes of policies where instructions name more and more: same people, shop and targets.
+    """Searches of policies where instructions name more and more: same people, shop and targets. (Before a
+    recommendation or a review hardly anything is asked.)
 
     Args:
         policies: method -> its folder.
@@ -33,8 +32,9 @@ def asks_by_completeness(
     Returns:
         All episodes with ``named``, the share of attributes that instructions name: "20%", "60%", "100%".
     """
-    parts = [played.assign(named=f"{settings.data.completeness:.0%}")]
-    tasks = {"eval_tasks": settings.study.complete_tasks}
+    searches = played[played["type"] == "search"]
+    parts = [searches.assign(named=f"{settings.data.completeness:.0%}")]
+    tasks = {"eval_tasks": settings.study.complete_tasks, "task_types": ("search",)}
     for share in COMPLETENESS:
         runs = OrionRuns(make_study(settings.changed(data={"completeness": share}, study=tasks)))
         found = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
@@ -45,29 +45,31 @@ def asks_by_completeness(
 def shuffled_runs(study: Study) -> OrionRuns:
     """Plays the test tasks with profiles shuffled between their users.
 
+    What was retrieved for another user begins the episode as the own would: with what the own instruction
+    says, and without what the products in question cannot have.
+
     Raises:
         ValueError: see :func:`foreign_contexts`.
     """
-    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.context, study.seed)
+    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.retrieved, study.seed)
     return OrionRuns(
         study,
-        start=lambda task: study.start(task, foreign[task.task_id]),
+        start=lambda task: study.start(task, study.begin(task, foreign[task.task_id])),
         variant={"profiles": "another user's", "seed": study.seed},
     )
 
 
 def foreign_contexts(
-    tasks: Sequence[Task], products: Mapping[str, Product], context_of: Callable[[Task], Context], seed: int
+    tasks: Sequence[Task], products: Mapping[str, Product], retrieved: Callable[[Task], Context], seed: int
 ) -> dict[str, Context]:
-    """task_id -> what the episode begins with when profiles are shuffled between users.
+    """task_id -> what was retrieved for a task of another user, drawn by lot.
 
-    A task gets the past of another user, drawn by lot: P_ctx,0 and the ids bought, as retrieval found them
-    for a task of the same type whose target is of the same category, where another user has one. So the
-    profile is about the right sort of products and differs in whose it is alone. What the own instruction
-    states stays as it was, and so does the earlier review that the agent is told of in a review task.
+    It is a task of the same type whose target is of the same category, where another user has one. So the
+    profile is about the right sort of products and differs in whose it is alone. The earlier review that the
+    agent is told of in a review task stays the own.
 
     Args:
-        context_of: the own context of a task, such as :meth:`pwagents.orion.study.Study.context`.
+        retrieved: what retrieval found for a task, such as :meth:`pwagents.orion.study.Study.retrieved`.
 
     Raises:
         ValueError: all tasks are of one user.
@@ -80,12 +82,5 @@ def foreign_contexts(
         others = [other for other in (*order[i + 1 :], *order[:i]) if other.user_id != task.user_id]
         category = products[task.target].category
         alike = [o for o in others if products[o.target].category == category and o.type == task.type]
-        made[task.task_id] = _blend(context_of(task), context_of((alike or others)[0]))
+        made[task.task_id] = retrieved((alike or others)[0])
     return {task.task_id: made[task.task_id] for task in tasks}
-
-
-def _blend(own: Context, other: Context) -> Context:
-    """The other's past under what the own instruction states."""
-    past = tuple(line for line in other.profile.lines if line.provenance != "stated")
-    stated = [line for line in own.profile.lines if line.provenance == "stated"]
-    return Context(settle(ContextualProfile(lines=past), stated), other.bought)

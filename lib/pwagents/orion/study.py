@@ -55,13 +55,15 @@ class _Part(NamedTuple):
 
     Args:
         tasks: those that are played.
-        contexts: task_id -> P_ctx,0 and the ids bought last.
+        retrieved: task_id -> what retrieval found in the user's profiles for the instruction.
+        contexts: task_id -> P_ctx,0, made of that, and the ids bought last.
         recommenders: each user gets one that knows nothing of what comes after their first task of the split;
             None where recommendation is not among the tasks.
     """
 
     split: Split
     tasks: Sequence[Task]
+    retrieved: Mapping[str, Context]
     contexts: Mapping[str, Context]
     recommenders: "RecommendersByTime | None"
 
@@ -125,6 +127,18 @@ class Study:
         """What the episode of a task begins with: P_ctx,0 and the ids bought last."""
         return self._parts[task.task_id].contexts[task.task_id]
 
+    def retrieved(self, task: Task) -> Context:
+        """What retrieval found for a task, whatever its instruction says or calls for."""
+        return self._parts[task.task_id].retrieved[task.task_id]
+
+    def begin(self, task: Task, found: Context) -> Context:
+        """What the episode of a task begins with where this is what was retrieved. Rules, and nobody, have to
+        be told of the instruction; a language model reads it by itself."""
+        by_rules = self._update is None or self._update is self.offline_updater
+        return (
+            found._replace(profile=self._read.begin(found.profile, task.instruction)) if by_rules else found
+        )
+
     def start(self, task: Task, context: Context | None = None) -> Episode:
         """The episode of a train or test task, before its first step; with another context than its own
         where one is given."""
@@ -165,13 +179,12 @@ class Study:
         histories = {user: benchmark.before(user, time) for user, time in first.items()}
         profiler = self._cast.profiler(self.catalogue)
         profiles = profile_users(histories, benchmark.products, items, profiler, self.seed)
-        # A language model reads the instruction by itself; rules, and nobody, have to be told of it.
-        by_rules = self._update is None or self._update is self.offline_updater
-        begin = self._read.begin if by_rules else None
+        retrieved = contexts(benchmark, tasks, split, profiles, items)
         return _Part(
             split=split,
             tasks=tasks,
-            contexts=contexts(benchmark, tasks, split, profiles, items, begin),
+            retrieved=retrieved,
+            contexts={task.task_id: self.begin(task, retrieved[task.task_id]) for task in tasks},
             recommenders=self._recommenders(users, split),
         )
 
