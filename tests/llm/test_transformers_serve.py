@@ -28,8 +28,8 @@ from ..persona2web.small_web import SmallWeb, recall
 from .serving import transformers_serve
 from .tiny import SEARCH, save_telling_model
 
-LESSON = Lesson(asked=0, batch_size=8, learning_rate=8e-3, accuracy=ALL_STEPS, most_steps=60)
-SIZE = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96}
+LESSON = Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=120)
+SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 SAMPLING = {"temperature": 0, "max_tokens": 60}
 PAGE_TURN = ["Reason: onwards", "\nAction: click [1]", "\nAction: stop [done]"]
 
