@@ -71,8 +71,12 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 SUMMARY = ROOT / "outputs" / "reference" / "summary.csv"
 QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
     "(04)": ["puma search", "puma recommend", "puma review", "plain search", "plain review"],
-    "(05)": ["base search", "orion_sft search"],
-    "(06, 07)": ["orion_sft search", "orion_ppo search", "orion_grpo search"],
+    "(05)": [
+        f"{who} {task}" for who in ("base", "orion_sft") for task in ("search", "recommend", "review", "mean")
+    ],
+    "(06, 07)": [
+        f"{who} {task}" for who in ("orion_sft", "orion_ppo", "orion_grpo") for task in ("search", "mean")
+    ],
 }
 
 
