@@ -69,6 +69,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 
 
 SUMMARY = ROOT / "outputs" / "reference" / "summary.csv"
+TASKS = ("search", "recommend", "review", "mean")
 QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
     "(04)": ["puma search", "puma recommend", "puma review", "plain search", "plain review"],
     "(05)": [
