@@ -11,6 +11,7 @@ import yaml
 
 from pwagents import __main__ as shell
 from pwagents.notebook.settings import load_settings
+from pwagents.notebook.summary import TASKS
 
 from .notebook.notebooks import ROOT, kind_of, parameters_of
 
@@ -69,15 +70,10 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 
 
 SUMMARY = ROOT / "outputs" / "reference" / "summary.csv"
-TASKS = ("search", "recommend", "review", "mean")
 QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
     "(04)": ["puma search", "puma recommend", "puma review", "plain search", "plain review"],
-    "(05)": [
-        f"{who} {task}" for who in ("base", "orion_sft") for task in ("search", "recommend", "review", "mean")
-    ],
-    "(06, 07)": [
-        f"{who} {task}" for who in ("orion_sft", "orion_ppo", "orion_grpo") for task in ("search", "mean")
-    ],
+    "(05)": [f"{who} {task}" for who in ("base", "orion_sft") for task in TASKS],
+    "(06, 07)": [f"orion_{how} {task}" for how in ("sft", "ppo", "grpo") for task in ("search", "mean")],
 }
 
 

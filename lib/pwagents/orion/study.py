@@ -128,16 +128,15 @@ class Study:
         return self._parts[task.task_id].contexts[task.task_id]
 
     def retrieved(self, task: Task) -> Context:
-        """What retrieval found for a task, whatever its instruction says or calls for."""
+        """What retrieval found for a task, before the words of its instruction are heard."""
         return self._parts[task.task_id].retrieved[task.task_id]
 
     def begin(self, task: Task, found: Context) -> Context:
         """What the episode of a task begins with where this is what was retrieved. Rules, and nobody, have to
         be told of the instruction; a language model reads it by itself."""
-        by_rules = self._update is None or self._update is self.offline_updater
-        return (
-            found._replace(profile=self._read.begin(found.profile, task.instruction)) if by_rules else found
-        )
+        if self._update is not None and self._update is not self.offline_updater:
+            return found
+        return found._replace(profile=self._read.begin(found.profile, task.instruction))
 
     def start(self, task: Task, context: Context | None = None) -> Episode:
         """The episode of a train or test task, before its first step; with another context than its own

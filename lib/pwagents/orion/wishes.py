@@ -52,15 +52,17 @@ class WishReader:
         self._found = lru_cache(maxsize=10_000)(self._find)
 
     def __call__(self, state: BeliefState) -> Wishes:
-        words, said = self._heard(state.instruction)
-        lines = state.profile.lines if state.profile else ()
+        return self._wishes(state.instruction, state.profile or ContextualProfile())
+
+    def _wishes(self, instruction: str, profile: ContextualProfile) -> Wishes:
+        words, said = self._heard(instruction)
         # What was said in the session stands in the profile and overrides the instruction.
-        now = [line for line in lines if line.provenance == "stated"]
+        now = [line for line in profile.lines if line.provenance == "stated"]
         stated = settle(ContextualProfile(lines=said), now).lines
         wanted = tuple(line for line in stated if line.positive)
         spoken_of = {line.about for line in wanted} | {TOPIC}
         said_values = {*words, *(line.value.lower() for line in stated)}
-        past = [line for line in lines if line.provenance != "stated"]
+        past = [line for line in profile.lines if line.provenance != "stated"]
         return Wishes(
             words=words,
             stated=wanted,
@@ -75,7 +77,7 @@ class WishReader:
         """P_ctx,0 by rules: what retrieval found, and what the instruction says. Of what the past speaks for,
         it leaves out what no product in question has, and topics: they name the product and are no taste."""
         heard = self.updater.hear(profile, instruction)
-        wishes = self(BeliefState("", instruction, "", None, (), profile=heard))
+        wishes = self._wishes(instruction, heard)
         unfit = {line for line in wishes.past if self.traits(line)} - {*self.applying(wishes)}
         topics = {line for line in heard.lines if line.about == TOPIC and line.provenance != "stated"}
         return ContextualProfile(lines=tuple(line for line in heard.lines if line not in unfit | topics))

@@ -123,6 +123,6 @@ class ContextualProfile(Record):
             mark = "" if positive else "not "
             lines = [f"- [{x.provenance}] {mark}{x.text}" for x in self.lines if x.positive is positive]
             parts += [heading, *lines] if lines else []
-        if self.short:
-            parts.append(f"Wanted: {self.short}")
+        if short := self.short:
+            parts.append(f"Wanted: {short}")
         return "\n".join(parts)
