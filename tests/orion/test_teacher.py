@@ -113,6 +113,7 @@ def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_h
         ("Likes what lasts for years.", True, "history"),
         ("material: linen", False, "history"),
         ("brand: Ember", False, "history"),
+        ("topic: bath", False, "history"),
     ]
     profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
     begun = WishReader(catalogue, updater).begin(profile, "Need some laundry powder at a budget price.")
@@ -122,6 +123,7 @@ def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_h
         ("Likes what lasts for years.", True),
         ("material: linen", False),
         ("brand: Ember", False),
+        ("topic: bath", False),
     ]
 
 

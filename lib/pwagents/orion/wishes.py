@@ -78,9 +78,10 @@ class WishReader:
         it leaves out what no product in question has, and topics: they name the product and are no taste."""
         heard = self.updater.hear(profile, instruction)
         wishes = self._wishes(instruction, heard)
-        unfit = {line for line in wishes.past if self.traits(line)} - {*self.applying(wishes)}
-        topics = {line for line in heard.lines if line.about == TOPIC and line.provenance != "stated"}
-        return ContextualProfile(lines=tuple(line for line in heard.lines if line not in unfit | topics))
+        left_out = {line for line in wishes.past if self.traits(line)} - {*self.applying(wishes)}
+        past = (line for line in heard.lines if line.positive and line.provenance != "stated")
+        left_out |= {line for line in past if line.about == TOPIC}
+        return ContextualProfile(lines=tuple(line for line in heard.lines if line not in left_out))
 
     def values(self, lines: Iterable[ProfileLine]) -> list[str]:
         """The values of lines as a search understands them, each once: no amounts of money, no sentences."""
