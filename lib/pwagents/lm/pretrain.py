@@ -5,7 +5,7 @@ after its last step.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,7 +41,7 @@ class Lesson:
         asked: questions in an exercise, at most; None: whole dialogues in place of exercises.
         batch_size, learning_rate: as usual; the rate falls to a tenth over the last lesson.
         accuracy: the share of the copied words of held-out texts, each told from what stands before it, that
-            ends it.
+            ends it; :data:`ALL_STEPS`: none does.
         most_steps: it ends after so many in any case.
     """
 
@@ -50,6 +50,11 @@ class Lesson:
     learning_rate: float
     accuracy: float
     most_steps: int
+
+
+def cut_short(lessons: Sequence[Lesson], steps: int) -> list[Lesson]:
+    """The lessons with so many steps each, at most; 0: as they are."""
+    return [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in lessons]
 
 
 def pretrain(

@@ -5,9 +5,9 @@ where a step changed the contextual profile, P_ctx,t is told with that step's ob
 are what the policy is trained on (:mod:`pwagents.orion.train`).
 
 Departures: the paper does not print its prompt, so the words are ours; a profile ends with what is wanted in
-the fewest words, which a search can take over; where they matter, the ids of
-what was bought last in the interest at hand (the recommender takes nothing else) and one past review (whose
-tone a new one should have) stand beside the profile.
+the fewest words, which a search can take over; where they matter, the ids of what was bought last in the
+interest at hand (the recommender takes nothing else) and one past review (whose tone a new one should have)
+stand beside the profile.
 """
 
 import json

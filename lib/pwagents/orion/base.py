@@ -8,18 +8,18 @@ embedded shop as whole tokens, and the boilerplate of calls and profiles as one 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import pandas as pd
 
-from pwagents.data.synthetic.shop import BASIC_SLOTS, domains
+from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, domains
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
 from pwagents.lm.copying import with_copying_layers
-from pwagents.lm.pretrain import ALL_STEPS, Lesson, pretrain
+from pwagents.lm.pretrain import ALL_STEPS, Lesson, cut_short, pretrain
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.orion.agent import RULES
 from pwagents.orion.base_text import BaseText, text_without
@@ -51,7 +51,6 @@ _HEADS = (
     "\nWanted:",
     "Bought before:",
 )
-_SYLLABLES = [f"{c}{v}" for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]  # B0 and three of them make an id
 
 # From short to long. First comes copying, in exercises that hold little else: fine-tuning on trajectories
 # alone does not teach it to so small a model.
@@ -104,7 +103,7 @@ def base_for(
         steps: of each lesson, at most; 0: as many as the lesson has.
         stored_only: as of :func:`base_model`.
     """
-    lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
+    lessons = cut_short(LESSONS, steps)
     return base_model(root, text_without(products, seed), seed, lessons, stored_only=stored_only)
 
 
@@ -126,7 +125,7 @@ def base_tokenizer() -> "PreTrainedTokenizerFast":
         for mark in ("", "not ")
         for about in _abouts()
     ]
-    words = [*sorted(shop_words()), *(f"{mark}{part}" for mark in ("B0", "##") for part in _SYLLABLES)]
+    words = [*sorted(shop_words()), *(f"{mark}{part}" for mark in ("B0", "##") for part in SYLLABLES)]
     return make_tokenizer(words, fixed=[*_CALLS, *_MARKS, *_HEADS, *lines, RULES])
 
 
@@ -144,9 +143,9 @@ def _write_card(
         title="Small base model of the embedded shop",
         what=f"A Qwen2-class language model of {parameters:,} parameters, pre-trained from random weights, "
         "but for two layers that begin as a circuit that copies. Where there is no GPU it plays the part "
-        "that Qwen2.5-7B-Instruct plays in the papers: it knows the "
-        "form of a thought and a call, copies what it reads, and knows nothing of any task. It knows its "
-        "functions by heart (its chat template leaves tools out) and the embedded shop's words alone.",
+        "that Qwen2.5-7B-Instruct plays in the papers: it knows the form of a thought and a call, copies "
+        "what it reads, and knows nothing of any task. It knows its functions by heart (its chat template "
+        "leaves tools out) and the embedded shop's words alone.",
         trained_on={
             "text": "made-up dialogues, each of another made-up user; no user, product, target or "
             "instruction of the benchmark occurs in it",

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
+from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language, made_up_id
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.orion.agent import orion_messages
 from pwagents.orion.base_words import shop_words
+from pwagents.orion.wishes import whole_query
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -36,7 +37,7 @@ from pwagents.web.functions import FUNCTION_OF, compact_text, full_text
 SHOWN = 2
 ODD = 0.5  # the probability of words that nobody would say together
 ODD_REQUEST = (4, 12)  # how many they are in a request, the last number excluded
-SAME_KIND = 8  # dialogues in a row: of one length or nearly so, little of a batch is padding
+SAME_KIND = 8  # dialogues in a row: a batch of 16 holds two lengths, where three would be more padding
 _HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
 # Requests: in words that the tokenizer knows, and unlike all of the world's.
 _FRAMES = (
@@ -84,7 +85,7 @@ class BaseText:
         """The n-th dialogue, as messages."""
         made = _Dialogue(self, rng(self.seed, "base text", str(n)))
         kinds = [made.search, made.recommend, made.review]
-        return kinds[n // SAME_KIND % len(kinds)]()
+        return orion_messages(kinds[n // SAME_KIND % len(kinds)](), SHOWN)
 
     def exercise(self, n: int, most_asked: int) -> list[Message]:
         """The n-th exercise in copying: a request, a profile, answers, and the call that repeats them; short.
@@ -92,7 +93,8 @@ class BaseText:
         Args:
             most_asked: questions, at most.
         """
-        return _Dialogue(self, rng(self.seed, "base exercise", str(n))).exercise(most_asked)
+        made = _Dialogue(self, rng(self.seed, "base exercise", str(n)))
+        return orion_messages(made.exercise(most_asked), SHOWN)[:-1]  # without what the call brings
 
 
 def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
@@ -106,7 +108,7 @@ def text_without(products: Mapping[str, Product], seed: int) -> BaseText:
 
 
 class _Dialogue:
-    """One dialogue in the making."""
+    """One dialogue in the making; what makes it returns the belief state at its end."""
 
     def __init__(self, text: BaseText, generator: np.random.Generator):
         self.text, self.generator = text, generator
@@ -118,18 +120,18 @@ class _Dialogue:
             for slot, values in self.domain.values.items()
         }
 
-    def search(self) -> list[Message]:
+    def search(self) -> BeliefState:
         asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
-        return self._told(self._stop(self._request(self._bought(), asked)))
+        return self._stop(self._request(self._bought(), asked))
 
-    def recommend(self) -> list[Message]:
+    def recommend(self) -> BeliefState:
         """The ids told are repeated."""
         ids, scene = self._bought(), self.words(1, 4) if self.odd else self.domain.scenario
         state = self._begin(self.pick(_SCENES).format(want=scene), self._profile({}), ids)
         action = _act("nothing", FUNCTION_OF["recommend"], product_sequence=list(ids))
-        return self._told(self._stop(self._take(state, action, self._results())))
+        return self._stop(self._take(state, action, self._results()))
 
-    def review(self) -> list[Message]:
+    def review(self) -> BeliefState:
         """A review that begins and ends as an earlier one does. Its end is in another tone than its
         beginning, as in no real review, so that it cannot happen to be one."""
         product = self._product()
@@ -151,11 +153,10 @@ class _Dialogue:
         state = replace(state, observation=observation, product=product, history=(past,))
         text = " ".join([opener.format(type=self.type), likes[slot][0].format(v=value), closer])
         action = _act("nothing", FUNCTION_OF["review"], review=text)
-        return self._told(self._stop(self._take(state, action, Observation(text="The review is published."))))
+        return self._stop(self._take(state, action, Observation(text="The review is published.")))
 
-    def exercise(self, most_asked: int) -> list[Message]:
-        asked = int(self.generator.integers(most_asked + 1))
-        return self._told(self._request((), asked))[:-1]
+    def exercise(self, most_asked: int) -> BeliefState:
+        return self._request((), int(self.generator.integers(most_asked + 1)))
 
     def pick(self, options: Sequence) -> Any:
         return options[int(self.generator.integers(len(options)))]
@@ -166,9 +167,6 @@ class _Dialogue:
     def words(self, least: int, below: int) -> str:
         """From ``least`` to ``below`` - 1 words of the shop and of those who talk about it."""
         return " ".join(self.pick(_words()) for _ in range(int(self.generator.integers(least, below))))
-
-    def _told(self, state: BeliefState) -> list[Message]:
-        return orion_messages(state, SHOWN)
 
     def _request(self, bought: tuple[str, ...], asked: int) -> BeliefState:
         """A request, some questions and a search."""
@@ -244,9 +242,8 @@ class _Dialogue:
         )
 
     def _finish(self, state: BeliefState) -> BeliefState:
-        """A search for the request as it is, and what the profile has as wanted."""
-        query = f"{state.instruction} {state.profile.short}".strip()
-        return self._take(state, _act("nothing", FUNCTION_OF["search"], query=query), self._results())
+        action = _act("nothing", FUNCTION_OF["search"], query=whole_query(state))
+        return self._take(state, action, self._results())
 
     def _stop(self, state: BeliefState) -> BeliefState:
         return self._take(state, _act("nothing", "stop"), Observation(text="The task has ended."))
@@ -281,8 +278,7 @@ class _Dialogue:
         """Ids that no real product has."""
         found: list[str] = []
         while len(found) < n:
-            parts = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]
-            if (made := "B0" + "".join(parts)) not in self.text.taken:
+            if (made := made_up_id(self.pick)) not in self.text.taken:
                 found.append(made)
         return tuple(found)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import ChatModel, Request
 from pwagents.orion.agent import orion_messages, orion_tools
-from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds
+from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds, whole_query
 from pwagents.profiles.catalogue import TOPIC
 from pwagents.schema import Action
 from pwagents.seeds import derive_seed, rng
@@ -86,8 +86,7 @@ class OfflineTeacher:
         named = sorted(named, key=lambda about: (about in held, draw(about)))[:NAMED]
         if named and len(asked) < self._number(state):
             return _act("respond", named, content=f"Which {named[0]} would you like?")
-        wanted = state.profile.short if state.profile else ""
-        return _act(FUNCTION_OF["search"], named, query=f"{state.instruction} {wanted}".strip())
+        return _act(FUNCTION_OF["search"], named, query=whole_query(state))
 
     def _number(self, state: BeliefState) -> int:
         """How many questions it asks in this episode."""

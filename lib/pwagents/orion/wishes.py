@@ -147,6 +147,12 @@ class WishReader:
         return dict(pages)
 
 
+def whole_query(state: BeliefState) -> str:
+    """A query that repeats the request, and what the contextual profile has as wanted."""
+    wanted = state.profile.short if state.profile else ""
+    return f"{state.instruction} {wanted}".strip()
+
+
 def holds(text: str, value: str) -> bool:
     """Whether a text holds a value, as whole words; the s of a plural does not matter."""
     return f" {' '.join(singular(value))} " in f" {' '.join(singular(text))} "

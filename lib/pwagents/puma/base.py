@@ -2,14 +2,14 @@
 format (:mod:`pwagents.puma.base_text`), with all of its weights."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.card import write_card
-from pwagents.lm.pretrain import ALL_STEPS, Lesson, pretrain
+from pwagents.lm.pretrain import ALL_STEPS, Lesson, cut_short, pretrain
 from pwagents.orion.base import END_OF_CALL, LOG, QUERY, base_for
 from pwagents.orion.base_text import ids_and_titles
 from pwagents.project import code_hash
@@ -45,8 +45,7 @@ def puma_base(settings: PumaNotebook, benchmark: Benchmark, products: Mapping[st
         return settings.base.folder(models, stored_only=only)
     steps = settings.base.steps
     shared = base_for(benchmark.products, models, seed, steps, stored_only=only)
-    lessons = [replace(each, most_steps=min(each.most_steps, steps or each.most_steps)) for each in LESSONS]
-    return read_puma_text(shared, models, products, seed, lessons, stored_only=only)
+    return read_puma_text(shared, models, products, seed, cut_short(LESSONS, steps), stored_only=only)
 
 
 def read_puma_text(

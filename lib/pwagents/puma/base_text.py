@@ -16,7 +16,7 @@ import numpy as np
 
 from pwagents.agents.memory import Entry
 from pwagents.data.instructions import content_words
-from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language
+from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language, made_up_id
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import fence
@@ -190,8 +190,7 @@ class _Dialogue:
         """A made-up product, and its values: with ``values``, unless a real product has them."""
         while True:
             drawn = {slot: self.pick(options) for slot, options in domain.values.items()} | values
-            syllables = [self.pick("BCDFGHJKLMNPQRSTVWXZ") + self.pick("AEIOU") for _ in range(3)]
-            made = describe("B0" + "".join(syllables), Item(domain, kind, drawn, 1.0), self.generator)
+            made = describe(made_up_id(self.pick), Item(domain, kind, drawn, 1.0), self.generator)
             if made.parent_asin not in self.taken and made.title not in self.taken:
                 return made, drawn
             values = {}  # they may say all that a title says

@@ -1,5 +1,6 @@
 """The embedded shop: domains, attributes and the seeded products made of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,6 +11,8 @@ from pwagents.schema import Product
 from pwagents.seeds import rng
 
 BASIC_SLOTS = ("brand", "tier")  # the slots that every domain has, before its own four
+CONSONANTS, VOWELS = "BCDFGHJKLMNPQRSTVWXZ", "AEIOU"
+SYLLABLES = tuple(c + v for c in CONSONANTS for v in VOWELS)  # "B0" and three of them make an id
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,20 @@ def _draw_values(domain: Domain, generator: np.random.Generator) -> dict[str, st
 
 def _ids(n: int, generator: np.random.Generator) -> list[str]:
     """Words of three syllables ("B0KATOMI") in no order: a few tokens each, and none tells of its product."""
-    syllables = [c + v for c in "BCDFGHJKLMNPQRSTVWXZ" for v in "AEIOU"]
-    numbers = generator.choice(len(syllables) ** 3, size=n, replace=False)
-    base = len(syllables)
+    base = len(SYLLABLES)
+    numbers = generator.choice(base**3, size=n, replace=False)
     return [
-        "B0" + syllables[x // base**2] + syllables[x // base % base] + syllables[x % base] for x in numbers
+        "B0" + SYLLABLES[x // base**2] + SYLLABLES[x // base % base] + SYLLABLES[x % base] for x in numbers
     ]
+
+
+def made_up_id(pick: Callable[[str], str]) -> str:
+    """An id like the shop's own; one of its products may have it.
+
+    Args:
+        pick: draws one character of several.
+    """
+    return "B0" + "".join(pick(CONSONANTS) + pick(VOWELS) for _ in range(3))
 
 
 def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
