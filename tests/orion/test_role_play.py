@@ -77,6 +77,12 @@ def test_exactly_as_many_as_asked_for_and_all_of_them_good(play, benchmark):
     assert {episode.trajectory.type for episode in made.kept} >= {"search", "review"}
 
 
+def test_types_take_turns_and_fewer_are_the_first_of_more(play):
+    more = play(n=12).kept
+    assert [played.trajectory.type for played in more[:9]] == [*TASK_TYPES] * 3
+    assert play(n=7).kept == more[:7]
+
+
 def test_the_order_is_seeded_and_workers_change_nothing(play, tmp_path):
     def ids(**options):
         return [(episode.round, episode.task_id) for episode in play(n=30, **options).kept]
