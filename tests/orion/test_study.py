@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from pwagents.data import DataSettings, load_benchmark
-from pwagents.orion import study as orion_study
+from pwagents.orion import people as orion_people
 from pwagents.orion.players import told
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import as_json, make_study, study_of
@@ -108,7 +108,7 @@ def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_i
     study, folder, monkeypatch
 ):
     monkeypatch.setattr(
-        orion_study, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
+        orion_people, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
     )
     three, six = (small_study(folder, seed=2, study={"training_users": n}) for n in (24, 8))
     assert (len(three.held_out), len(six.held_out)) == (3, 6)
@@ -166,11 +166,11 @@ def test_both_parts_need_users(folder, monkeypatch):
     def one_user(data, seed):
         return load_benchmark(replace(data, n_users=1), seed)
 
-    monkeypatch.setattr(orion_study, "load_benchmark", one_user)
+    monkeypatch.setattr(orion_people, "load_benchmark", one_user)
     with pytest.raises(ValueError, match=r"training_users is 24 beside n_users 8, and .* has 1 users"):
         small_study(folder, seed=5)
 
 
 def test_a_word_that_is_no_player_is_refused(folder):
-    with pytest.raises(ValueError, match="model 'nobody'; expected rules, none, openai:NAME"):
+    with pytest.raises(ValueError, match=r"model 'nobody'; expected rules, terse, .*, none, openai:NAME"):
         small_study(folder, players={"user": "nobody"})

@@ -117,15 +117,17 @@ def contexts(
     split: Split,
     profiles: Mapping[str, UserProfiles],
     embedder: Embedder,
+    m: int = 1,
 ) -> dict[str, Context]:
     """What retrieval finds for each task, task_id -> context (Orion, 4.1): one batch of retrievals.
 
     Args:
         profiles: user_id -> profiles made from what lies before the user's first task of the split.
         embedder: the one that the clusters' centres were made with.
+        m: clusters whose micro-profiles are taken; ids bought are those of the nearest alone.
     """
     instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
-    near = nearest_clusters(instructions, users, embedder)
+    near = nearest_clusters(instructions, users, embedder, m)
     first = contextual_profiles(users, near)
     made = {}
     for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):

@@ -19,10 +19,19 @@ from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.update import Updater
 from pwagents.schema import Benchmark
+from pwagents.users.difficult import ImpatientUser, TerseUser, VagueUser, WrongUser
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 from pwagents.web.episode import Agent
+
+_RULE_USERS = {
+    "rules": RuleUser,
+    "terse": TerseUser,
+    "vague": VagueUser,
+    "wrong": WrongUser,
+    "impatient": ImpatientUser,
+}
 
 
 class Cast:
@@ -48,8 +57,8 @@ class Cast:
     def user(self, benchmark: Benchmark, seed: int) -> UserSimulator | None:
         if self.players.user == "none":
             return None
-        if self.players.user == "rules":
-            return RuleUser(benchmark.products, benchmark.profiles, seed)
+        if self.players.user in _RULE_USERS:
+            return _RULE_USERS[self.players.user](benchmark.products, benchmark.profiles, seed)
         return LlmUser(self._model(self.players.user), benchmark.products, benchmark.profiles, seed)
 
     def judge(self, read: WishReader) -> Judge:

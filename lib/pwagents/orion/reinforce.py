@@ -9,9 +9,10 @@ import numpy as np
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.metrics import grade
 from pwagents.llm.folder import read_tokenizer
+from pwagents.orion.people import has_answer
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
-from pwagents.orion.study import Study, has_answer, study_of
+from pwagents.orion.study import Study, study_of
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Evaluate, Play, count_asks

@@ -28,6 +28,7 @@ from pwagents.settings import Numbers, Share, Shares, plain, settings
 from pwagents.web.settings import ShopSettings
 
 Listed = Strict(False)  # a list in YAML is a tuple here
+DIFFICULT = ("terse", "vague", "wrong", "impatient")  # users of :mod:`pwagents.users.difficult`
 
 
 @settings
@@ -38,8 +39,9 @@ class OrionPlayers(Players):
     """Writes users' profiles."""
     updater: Annotated[str, player("offline", "none")] = "offline"
     """Follows an episode and updates its contextual profile; none: the profile stays as it was."""
-    user: Annotated[str, player("rules", "none")] = "rules"
-    """Answers the agent's questions; none: nobody does."""
+    user: Annotated[str, player("rules", *DIFFICULT, "none")] = "rules"
+    """Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder
+    (``users/difficult.py``); none: nobody does."""
     teacher: Annotated[str, player("offline")] = "offline"
     """Plays the agent in the role-play that the policy learns from."""
     judge: Annotated[str, player("offline")] = "offline"

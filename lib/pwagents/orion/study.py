@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import TypeAdapter
 
 from pwagents.agents.plain import FunctionClassifier
-from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.orion.agent import contexts
+from pwagents.orion.people import benchmark_of, load_world, part_users, tasks_of, tasks_to_train_on
 from pwagents.orion.players import Cast, around
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.teacher import OfflineTeacher
@@ -29,7 +29,7 @@ from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.project import code_hash
-from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
+from pwagents.schema import TASK_TYPES, Benchmark, Split, Task
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
@@ -38,7 +38,6 @@ from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
 if TYPE_CHECKING:
-    from pwagents.data.synthetic import Truth
     from pwagents.web.recommenders_by_time import RecommendersByTime
 
 # Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
@@ -54,7 +53,6 @@ class _Part(NamedTuple):
     """Users with their tasks of one split, and what their episodes begin with.
 
     Args:
-        tasks: those that are played.
         retrieved: task_id -> what retrieval found in the user's profiles for the instruction.
         contexts: task_id -> P_ctx,0, made of that, and the ids bought last.
         recommenders: each user gets one that knows nothing of what comes after their first task of the split;
@@ -62,7 +60,6 @@ class _Part(NamedTuple):
     """
 
     split: Split
-    tasks: Sequence[Task]
     retrieved: Mapping[str, Context]
     contexts: Mapping[str, Context]
     recommenders: "RecommendersByTime | None"
@@ -93,11 +90,11 @@ class Study:
         from pwagents.web.recommenders_by_time import NothingKnown
 
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
-        self.benchmark, self.truth = _world(settings)
-        self.held_out, self._trained = _users(self.benchmark, settings)
+        self.benchmark, self.truth = load_world(settings)
+        self.held_out, self._trained = part_users(self.benchmark, settings)
         types, first_task = settings.study.task_types, self.benchmark.first_task
-        to_train = _train_tasks(self.benchmark, self._trained, settings)
-        to_test = _tasks(self.benchmark, self.held_out, "test", types)
+        to_train = tasks_to_train_on(self.benchmark, self._trained, settings)
+        to_test = tasks_of(self.benchmark, self.held_out, "test", types)
         self.date = parting_date(to_train, to_test, first_task)
         self.train_tasks = tuple(task for task in to_train if task.timestamp < self.date)
         later = [task for task in to_test if first_task(task.user_id) >= self.date]
@@ -121,7 +118,7 @@ class Study:
         train = self._make_part(self._trained, "train", self.train_tasks)
         test = self._make_part(self.held_out, "test", self.test_tasks)
         # task_id -> the part that it belongs to
-        self._parts = {task.task_id: part for part in (train, test) for task in part.tasks}
+        self._parts = {task_id: part for part in (train, test) for task_id in part.contexts}
 
     def context(self, task: Task) -> Context:
         """What the episode of a task begins with: P_ctx,0 and the ids bought last."""
@@ -131,6 +128,28 @@ class Study:
         """What retrieval found for a task, before the words of its instruction are heard."""
         return self._parts[task.task_id].retrieved[task.task_id]
 
+    def retrieve(
+        self, split: Split, known: Benchmark | None = None, clusters: int = 1, **profiling: int
+    ) -> dict[str, Context]:
+        """What retrieval finds for all tasks of a split: task_id -> context.
+
+        Profiles are made of what lies before each user's first task of the split, once for all tasks.
+
+        Args:
+            known: the benchmark with other histories, where those are what is known.
+            clusters: to retrieve for an instruction.
+            profiling: ``alpha`` and ``l_c`` of :func:`pwagents.profiles.build.profile_users`.
+        """
+        known = known or self.benchmark
+        tasks = self.train_tasks if split == "train" else self.test_tasks
+        # As in notebooks 02 and 03.
+        items = Embedder(self._cache_dir, self.settings.shop.max_tokens, batch_size=64)
+        users = dict.fromkeys(task.user_id for task in tasks)
+        histories = {user: known.before(user, known.first_task(user, split)) for user in users}
+        profiler = self._cast.profiler(self.catalogue)
+        profiles = profile_users(histories, known.products, items, profiler, self.seed, **profiling)
+        return contexts(known, tasks, split, profiles, items, clusters)
+
     def begin(self, task: Task, found: Context) -> Context:
         """What the episode of a task begins with where this is what was retrieved. Rules, and nobody, have to
         be told of the instruction; a language model reads it by itself."""
@@ -138,21 +157,25 @@ class Study:
             return found
         return found._replace(profile=self._read.begin(found.profile, task.instruction))
 
-    def start(self, task: Task, context: Context | None = None) -> Episode:
-        """The episode of a train or test task, before its first step; with another context than its own
-        where one is given."""
+    def start(self, task: Task, context: Context | None = None, known: Benchmark | None = None) -> Episode:
+        """The episode of a train or test task, before its first step.
+
+        Args:
+            context: another than its own.
+            known: the benchmark with other histories, where those are what is known.
+        """
         part, shop = self._parts[task.task_id], self._shop
         if part.recommenders is not None:
             first = self.benchmark.first_task(task.user_id, part.split)
             shop = replace(shop, recommender=part.recommenders.at(first))
         environment = WebEnvironment(shop, "multi_turn", self._user)
-        history = self.benchmark.history(task, part.split)
+        history = (known or self.benchmark).history(task, part.split)
         return Episode(environment, task, history, context or self.context(task), self._update)
 
     @property
     def held_out_hash(self) -> str:
         """The content hash of the users held out: on the embedded world, the other notebooks' data."""
-        return _part_of(self.benchmark, self.held_out).content_hash
+        return benchmark_of(self.benchmark, self.held_out).content_hash
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -169,19 +192,9 @@ class Study:
         }
 
     def _make_part(self, users: Sequence[str], split: Split, tasks: Sequence[Task]) -> _Part:
-        """Profiles are made of what lies before each user's first task of the split, once for all tasks."""
-        benchmark = self.benchmark
-        items = Embedder(
-            self._cache_dir, self.settings.shop.max_tokens, batch_size=64
-        )  # as in notebooks 02, 03
-        first = {user: benchmark.first_task(user, split) for user in dict.fromkeys(t.user_id for t in tasks)}
-        histories = {user: benchmark.before(user, time) for user, time in first.items()}
-        profiler = self._cast.profiler(self.catalogue)
-        profiles = profile_users(histories, benchmark.products, items, profiler, self.seed)
-        retrieved = contexts(benchmark, tasks, split, profiles, items)
+        retrieved = self.retrieve(split)
         return _Part(
             split=split,
-            tasks=tasks,
             retrieved=retrieved,
             contexts={task.task_id: self.begin(task, retrieved[task.task_id]) for task in tasks},
             recommenders=self._recommenders(users, split),
@@ -193,7 +206,7 @@ class Study:
             return None
         from pwagents.web.recommenders_by_time import RecommendersByTime
 
-        part, shop = _part_of(self.benchmark, users), self.settings.shop
+        part, shop = benchmark_of(self.benchmark, users), self.settings.shop
         as_tested = replace(part, tasks={"test": part.tasks[split]})
         return RecommendersByTime.fit(as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
 
@@ -204,7 +217,7 @@ class Study:
     @cached_property
     def _identify(self) -> FunctionClassifier:
         """Instruction -> function, learned from all train tasks before ``date`` of those trained on."""
-        tasks = _tasks(self.benchmark, self._trained, "train", TASK_TYPES)
+        tasks = tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)
         return FunctionClassifier([task for task in tasks if task.timestamp < self.date])
 
 
@@ -228,58 +241,3 @@ def as_json(settings: OrionSettings) -> str:
 def study_of(text: str) -> Study:
     """The study of what :func:`as_json` has written down."""
     return Study(_SETTINGS.validate_json(text))
-
-
-def has_answer(task: Task) -> bool:
-    """A review task without a real review cannot be scored."""
-    return task.type != "review" or bool(task.review.text.strip())
-
-
-def _world(settings: OrionSettings, **changes: Any) -> "tuple[Benchmark, Truth | None]":
-    """All users, those held out and those to train on."""
-    n_users = settings.data.n_users + settings.study.training_users
-    return load_benchmark(replace(settings.data, n_users=n_users, **changes), settings.seed)
-
-
-def _users(benchmark: Benchmark, settings: OrionSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those held out, who come first, and those to train on."""
-    users = tuple(benchmark.behaviors)
-    asked, further = settings.data.n_users, settings.study.training_users
-    n = round(len(users) * asked / (asked + further))
-    if not 0 < n < len(users):
-        raise ValueError(
-            f"training_users is {further} beside n_users {asked}, and {benchmark.name} has "
-            f"{len(users)} users: {n} would be held out; expected some of both"
-        )
-    return users[:n], users[n:]
-
-
-def _tasks(benchmark: Benchmark, users: Sequence[str], split: Split, types: Sequence[TaskType]) -> list[Task]:
-    """The tasks of some users, of some types."""
-    chosen = set(users)
-    return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
-
-
-def _train_tasks(benchmark: Benchmark, users: Sequence[str], settings: OrionSettings) -> tuple[Task, ...]:
-    """What is trained on, with instructions that say as much as ``train_completeness`` has it, in turns."""
-    tasks = _tasks(benchmark, users, "train", settings.study.task_types)
-    tasks = [task for task in tasks if has_answer(task)]
-    turns = settings.study.train_completeness
-    if not turns or settings.data.source != "synthetic":
-        return tuple(tasks)
-    worded = {settings.data.completeness: {task.task_id: task for task in tasks}}
-    for completeness in set(turns) - worded.keys():
-        world, _ = _world(settings, completeness=completeness)  # the same people, asking in other words
-        worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
-    return tuple(worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks))
-
-
-def _part_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
-    """The benchmark of some users alone."""
-    chosen = set(users)
-    return replace(
-        benchmark,
-        behaviors={user: own for user, own in benchmark.behaviors.items() if user in chosen},
-        tasks={split: tuple(t for t in ts if t.user_id in chosen) for split, ts in benchmark.tasks.items()},
-        profiles={user: own for user, own in benchmark.profiles.items() if user in chosen},
-    )

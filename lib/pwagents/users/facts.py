@@ -36,7 +36,7 @@ class Fact(NamedTuple):
 
 def known_facts(task: Task, product: Product, profile: UserProfile | None = None) -> tuple[Fact, ...]:
     """What the user knows, in the order in which it comes to mind; no value twice."""
-    made = _review_facts(task.review) if task.type == "review" else _product_facts(product, profile)
+    made = _review_facts(task.review) if task.type == "review" else product_facts(product, profile)
     first: dict[str, Fact] = {}
     for fact in made:
         first.setdefault(fact.value.lower(), fact)
@@ -97,7 +97,8 @@ def _values(slot: str) -> frozenset[str]:
     return frozenset(phrases()["slots"]["product"][slot]["values"].split())
 
 
-def _product_facts(product: Product, profile: UserProfile | None) -> Iterator[Fact]:
+def product_facts(product: Product, profile: UserProfile | None = None) -> Iterator[Fact]:
+    """What a product's page tells, and last the user's own priorities."""
     kind, store = kind_of(product), short_store(product.store)
     if not kind.startswith("item from"):
         yield Fact("kind", kind)

@@ -49,9 +49,9 @@ class RuleUser:
 
     def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
         """The user's answer. Costs nothing."""
-        manner, fact = self._react(task, session, says)
+        manner, fact = self.react(task, session, says)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
-        lines = _phrasings(manner, fact, generator)
+        lines = self.phrasings(manner, fact, generator)
         return UserReply(first_safe(lines, task, self.products[task.target]))
 
     def facts(self, task: Task) -> tuple[Fact, ...]:
@@ -65,8 +65,8 @@ class RuleUser:
             )
         return self._facts[task]
 
-    def _react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
-        """The manner of the answer, and the fact that it tells."""
+    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+        """The manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
         facts = self.facts(task)
         heard = [task.instruction, *(answer for _, answer in conversation(session))]
         untold = [fact for fact in facts if all(find_run(fact.value, line) is None for line in heard)]
@@ -87,6 +87,12 @@ class RuleUser:
             return ("tell", untold[0]) if untold else ("nothing_more", None)
         return ("unknown" if is_question else "go_on"), None
 
+    def phrasings(self, manner: str, fact: Fact | None, generator: np.random.Generator) -> Iterator[str]:
+        """All ways to say it, in a seeded order."""
+        templates = _shuffled(phrases()["manners"][manner], generator)
+        told = _shuffled(sentences(fact), generator) if fact else [""]
+        return (template.format(fact=sentence) for sentence, template in pairs(told, templates))
+
 
 def _judge(missing: tuple[Fact, ...], untold: list[Fact]) -> tuple[str, Fact | None]:
     """What to say of a result, with a hint where there is one left."""
@@ -106,13 +112,6 @@ def _missing(task: Task, session: tuple[Exchange, ...], facts: tuple[Fact, ...])
         return missing if 2 * len(missing) > len(points) else ()
     shown = last_shown(session)
     return None if shown is None else () if task.target in shown else facts
-
-
-def _phrasings(manner: str, fact: Fact | None, generator: np.random.Generator) -> Iterator[str]:
-    """All phrasings in a seeded order."""
-    templates = _shuffled(phrases()["manners"][manner], generator)
-    told = _shuffled(sentences(fact), generator) if fact else [""]
-    return (template.format(fact=sentence) for sentence, template in pairs(told, templates))
 
 
 def _shuffled(options: list[str], generator: np.random.Generator) -> list[str]:

@@ -1,0 +1,76 @@
+"""Rule-based users who make it harder: each differs from the cooperative one in a single way.
+
+No paper has them; the shares are ours. What they say leaks no more than what the cooperative user says.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+
+from pwagents.schema import Product, Task
+from pwagents.seeds import rng
+from pwagents.users.facts import Fact, find_run, product_facts
+from pwagents.users.rules import RuleUser
+from pwagents.users.session import conversation
+from pwagents.web.environment import Exchange
+
+VAGUE = 0.5  # of the answers that would tell something
+WRONG = 0.1  # likewise
+PATIENCE = 1  # questions answered before one has enough
+
+
+class TerseUser(RuleUser):
+    """Says the value and nothing around it: "navy" in place of "Best in navy."."""
+
+    def phrasings(self, manner: str, fact: Fact | None, generator: np.random.Generator) -> Iterator[str]:
+        """The value first; a whole sentence where the value alone leaks."""
+        return chain([fact.value] if fact else [], super().phrasings(manner, fact, generator))
+
+
+class VagueUser(RuleUser):
+    """Does not know what to say to half of the questions about something that they do know."""
+
+    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says)
+        withholds = rng(self.seed, "vague user", task.task_id, str(len(session))).random() < VAGUE
+        return ("unknown", None) if manner == "tell" and withholds else (manner, fact)
+
+
+class WrongUser(RuleUser):
+    """Tells something wrong in a tenth of the answers: what is true of another product of the category.
+
+    A fact that was told wrongly counts as untold, so that a further question may still bring it out. In
+    review tasks nothing is told wrongly.
+    """
+
+    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says)
+        generator = rng(self.seed, "wrong user", task.task_id, str(len(session)))
+        if manner != "tell" or generator.random() >= WRONG:
+            return manner, fact
+        others = sorted(set(self._of_others(task, fact.slot)))
+        return manner, others[generator.integers(len(others))] if others else fact
+
+    def _of_others(self, task: Task, slot: str) -> Iterator[Fact]:
+        """The facts of that slot that products of the target's category have, and the target has not."""
+        target = self.products[task.target]
+        true = [fact.value for fact in self.facts(task)]
+        for product in self.products.values():
+            if _is_alike(product, target):
+                for fact in product_facts(product):
+                    if fact.slot == slot and not any(find_run(fact.value, value) == 0 for value in true):
+                        yield fact
+
+
+class ImpatientUser(RuleUser):
+    """Answers one question. From then on they want to see something, and say no more until they do."""
+
+    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says)
+        has_enough = manner == "tell" and len(conversation(session)) >= PATIENCE
+        return ("impatient", None) if has_enough else (manner, fact)
+
+
+def _is_alike(product: Product, target: Product) -> bool:
+    return product.category == target.category and product.parent_asin != target.parent_asin
