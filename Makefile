@@ -111,7 +111,7 @@ params = $(wildcard $(foreach folder,laptop $(PRESET),$(foreach file,common $(ca
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
-# Notebooks that read what another one wrote, a line each. (04 to 07 share a base model: the first trains it,
+# Notebooks that read what another one wrote, a line each. (04 to 08 share a base model: the first trains it,
 # the others wait for it.)
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
 $(NB)/07_ablations.ipynb $(NB)/08_sensitivity.ipynb: $(NB)/06_orion_grpo.ipynb

@@ -15,7 +15,7 @@ from pwagents.evaluation.paper import load_targets
 from pwagents.schema import TASK_TYPES
 
 FOLDER = Path(os.environ.get("PWAGENTS_OUTPUTS", Path(__file__).parents[1] / "outputs" / "smoke"))
-TRAINED = ("04_puma", "05_orion_sft", "06_orion_grpo")
+TRAINED = ("04_puma", "05_orion_sft", "06_orion_grpo", "07_ablations", "08_sensitivity")
 NAMES = ("01_data", "02_profiles", "03_benchmark", *TRAINED, "09_persona2web")
 pytestmark = pytest.mark.skipif(
     not all((FOLDER / "notebooks" / f"{name}.ipynb").exists() for name in NAMES),

@@ -32,7 +32,7 @@ IN_THE_SHOP = [
     ({"data": {"drift": 1.5}}, "group data, setting drift: found 1.5; expected less than or equal to 1"),
     ({"data": {"history": [9, 5]}}, "group data, setting history: found [9, 5]; expected two whole numbers"),
 ]
-TRAINED = ["05_orion_sft", "06_orion_grpo", "07_ablations"]
+TRAINED = ["05_orion_sft", "06_orion_grpo", "07_ablations", "08_sensitivity"]
 REINFORCED = TRAINED[1:]
 SOME = {
     "02_profiles": [
@@ -68,7 +68,7 @@ SOME = {
     notebook: [
         ("players", "teacher", "gpt-4o", "expected offline, openai:NAME"),
         ("players", "judge", "rules", "expected offline, openai:NAME"),
-        ("players", "user", "human", "expected rules, none, openai:NAME"),
+        ("players", "user", "human", "expected rules, terse, vague, wrong, impatient, none, openai:NAME"),
         ("role_play", "success_rank", 11, "expected less than or equal to 10"),
         ("role_play", "n_trajectories", 0, "expected greater than 0"),
         ("sft", "learning_rate", "2e-3", "expected a valid number"),

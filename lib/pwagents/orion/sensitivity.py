@@ -214,7 +214,7 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The columns of :func:`trained_differences`, with ``world`` and ``without`` in place of a comparison.
     """
-    pairs = {part: (part, "whole") for part in PARTS if part != "whole"}
+    pairs = {part: ("whole", part) for part in PARTS if part != "whole"}
     rows = []
     for world, episodes in frame.groupby("world", sort=False):
         found = trained_differences(episodes, pairs, "result_final")

@@ -1,4 +1,4 @@
-"""Settings of Orion's notebooks, 05 to 07: their groups, and what follows from several groups together."""
+"""Settings of Orion's notebooks, 05 to 08: their groups, and what follows from several groups together."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace

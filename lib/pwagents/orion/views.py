@@ -1,4 +1,4 @@
-"""What notebooks 05 to 07 show of studies, trainings and results: tables, and pages for single examples."""
+"""What notebooks 05 to 08 show of studies, trainings and results: tables, and pages for single examples."""
 
 from collections.abc import Sequence
 from html import escape
