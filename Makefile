@@ -99,7 +99,9 @@ CORES ?= $(shell nproc 2>/dev/null || echo 1)
 JOBS ?= $(if $(filter paper,$(PRESET)),1,$(CORES))
 MAKEFLAGS += -j$(JOBS)
 THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
+# What a notebook trains beside each other takes all cores: the other jobs are mostly done by then.
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
+  LOKY_MAX_CPU_COUNT=$(CORES) \
   $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
 # The files of parameters that a notebook reads: of laptop, which is complete, and of the preset.

@@ -13,7 +13,7 @@ import pytest
 
 from pwagents import engine
 from pwagents.embedding import Embedder
-from pwagents.errors import SettingsError
+from pwagents.errors import DataError, SettingsError
 from pwagents.llm.store import ResponseStore
 
 # Of an environment with the extras ray and dask; CI makes one.
@@ -34,6 +34,37 @@ def flat(rounds):
 def test_nothing_leaves_this_process_unless_an_engine_is_named():
     engine.use("local")
     assert engine.remote(len) is None
+
+
+@pytest.mark.parametrize(("cores", "others"), [("1", 0), ("2", 1), ("3", 2)])
+def test_without_a_cluster_what_takes_minutes_has_all_cores_and_this_process_its_share(
+    monkeypatch, cores, others
+):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", cores)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    lock, offset = threading.Lock(), 10
+
+    def work(unit):
+        with lock:
+            return offset + unit, os.getpid()
+
+    results = engine.beside(work, range(5))
+    assert [value for value, _ in results] == [10, 11, 12, 13, 14]
+    processes = [process for _, process in results]
+    assert processes[0] == os.getpid() and len(set(processes) - {os.getpid()}) <= others
+    assert (set(processes) == {os.getpid()}) == (others == 0)
+
+
+def test_a_failure_in_another_process_is_raised_here(monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+
+    def fail_second(unit):
+        if unit:
+            raise DataError("file", "record", "field", unit, "0")
+
+    with pytest.raises(DataError, match="expected 0"):
+        engine.beside(fail_second, [0, 1])
+    assert engine.beside(str, [0, 1]) == ["0", "1"], "others are started anew"
 
 
 @pytest.mark.parametrize("name", ["ray", "dask"])

@@ -73,6 +73,41 @@ def remote(function: Callable[[U], R]) -> "Remote[U, R] | None":
     return lambda units: _rounds(pickled, units, *_cluster(_engine))
 
 
+def beside(function: Callable[[U], R], units: Sequence[U]) -> list[R]:
+    """``function`` on each unit, in their order, where a unit takes minutes.
+
+    On the cluster; without one on the cores of this machine (of which LOKY_MAX_CPU_COUNT may allow fewer): a
+    process each, and this one takes its share. What ``function`` raises ends them all.
+    """
+    at_work = remote(function)
+    if at_work is not None:
+        return [result for results in at_work(units) for result in results]
+    from joblib import cpu_count
+
+    processes = min(cpu_count(), len(units))
+    if _engine == "local" and processes > 1:
+        try:
+            return _shared_out(function, _pickled(function), units, processes)
+        except StaysHere:
+            pass
+    return [function(unit) for unit in units]
+
+
+def _shared_out(function: Callable[[U], R], pickled: bytes, units: Sequence[U], processes: int) -> list[R]:
+    """Every so many-th unit in this process, the others in further ones."""
+    from joblib.externals.loky import get_reusable_executor
+
+    shares = [units[i::processes] for i in range(processes)]
+    others = get_reusable_executor(max_workers=processes - 1)
+    try:
+        elsewhere = [others.submit(_call, pickled, share) for share in shares[1:]]
+        made = [[function(unit) for unit in shares[0]], *(share.result() for share in elsewhere)]
+    except BaseException:
+        others.shutdown(kill_workers=True)
+        raise
+    return [made[i % processes][i // processes] for i in range(len(units))]
+
+
 def _rounds(pickled: bytes, units: Sequence[U], parallel: "Parallel", jobs: int) -> Iterator[list[R]]:
     from joblib import delayed
 

@@ -9,9 +9,12 @@ class DataError(ValueError):
 
     def __init__(self, file, record, field, found, expected):
         self.file, self.record, self.field = str(file), str(record), str(field)
-        super().__init__(
-            f"{self.file}, record {self.record}, field '{self.field}': found {found}; expected {expected}"
-        )
+        # Of these an error that was raised in another process is made again.
+        super().__init__(self.file, self.record, self.field, str(found), str(expected))
+
+    def __str__(self) -> str:
+        *_, found, expected = self.args
+        return f"{self.file}, record {self.record}, field '{self.field}': found {found}; expected {expected}"
 
 
 class InfrastructureError(RuntimeError):

@@ -156,18 +156,16 @@ class OrionModels:
     def side_by_side(self, train: Callable[[U], R], units: Sequence[U]) -> list[R]:
         """What ``train`` gives for each unit (a seed, say), in their order.
 
-        The small model's trainings go to the cluster, where the engine is one; those that take GPUs follow
-        one another, each on all GPUs of this machine (:func:`pwagents.lm.launch.launch`).
+        The small model's trainings run beside each other: on the cluster, where the engine is one, else in a
+        process a core. Those that take GPUs follow one another, each on all GPUs of this machine
+        (:func:`pwagents.lm.launch.launch`).
 
         Args:
             train: makes models with this object; it runs where they are not there yet, too.
         """
         settings = self.study.settings
         here = settings.stored_runs_only or not settings.base.is_small
-        at_work = None if here else engine.remote(train)
-        if at_work is None:
-            return [train(unit) for unit in units]
-        return [made for trained in at_work(units) for made in trained]
+        return [train(unit) for unit in units] if here else engine.beside(train, units)
 
     @property
     def _folder(self) -> Path:
