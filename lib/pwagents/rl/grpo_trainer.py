@@ -39,6 +39,7 @@ _LOGGED = {  # TRL's name -> ours
     "kl": "kl",
     "clip_ratio/region_mean": "clip_fraction",
 }
+_AT_ONCE = 4  # episodes that are scored on a CPU
 _SAME = (  # settings that TRL takes as they are
     "max_steps",
     "num_generations",
@@ -148,12 +149,15 @@ class EpisodeTrainer(Silent, GRPOTrainer):
         scored = torch.cat([torch.zeros_like(input_ids[:, :-logits_to_keep]).bool(), self._scored], dim=1)
         temperatures = self._temperatures.to(input_ids.device)
         results = []
-        for rows in torch.arange(len(input_ids)).split(batch_size or len(input_ids)):
+        # Those of like length together: what pads the short ones costs as much as what is learned from.
+        order = attention_mask.sum(1).argsort(stable=True)
+        at_once = _AT_ONCE if input_ids.device.type == "cpu" else len(order)
+        for rows in order.split(min(batch_size or at_once, at_once)):
             results.append(
                 _score_rows(model, input_ids[rows], attention_mask[rows], scored[rows], temperatures[rows])
             )
         logprobs, entropies = (
-            torch.cat(column)[:, -logits_to_keep:] for column in zip(*results, strict=True)
+            torch.cat(column)[order.argsort(), -logits_to_keep:] for column in zip(*results, strict=True)
         )
         return logprobs, entropies, None
 
