@@ -1,0 +1,51 @@
+"""The papers' whole tables of methods, and below them all of our rows.
+
+Nothing is computed: our rows are those that notebooks 03 to 06 show below rows of the same table, with the
+notebook that made them. Of a printed row the last column says what it takes to run it here.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from pwagents.evaluation.paper import Here, below_paper
+
+# Paper and table -> the tables of notebooks whose rows stand below it.
+MADE = {
+    ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "03_table_3", "04_table_3"),
+    ("PersonalWAB", "Table 4"): ("03_table_4",),
+    ("Orion", "Table 1"): ("03_orion_table_1", "05_orion_table_1", "06_orion_table_1"),
+}
+_TRAINED = "preset paper on GPUs, notebook "  # and which
+_PROMPTED = "notebook 03, players.policy: an endpoint's "  # and the model
+
+
+def grand_table(output_dir: Path, paper: str, table: str) -> pd.DataFrame:
+    """A table of :data:`MADE` as printed, and our rows.
+
+    Returns:
+        ``source, row, backbone, data, n, grader`` and the metrics, as of
+        :func:`pwagents.evaluation.paper.below_paper` with headings in one level; then ``notebook``, which
+        made a row of ours, and ``to run it here``, of a printed one.
+    """
+    printed = below_paper(pd.DataFrame(), paper, table, Here("", ""))
+    printed.columns = [": ".join(filter(None, column)) for column in printed.columns]
+    needs = list(map(_needs, printed["row"], printed["backbone"]))
+    parts = [printed.assign(notebook="", **{"to run it here": needs})]
+    for name in MADE[paper, table]:
+        path = output_dir / "tables" / f"{name}.csv"
+        if path.exists():
+            made = pd.read_csv(path)
+            ours = made[made["source"] == "here"]
+            parts.append(ours.assign(notebook=name[:2], **{"to run it here": ""}))
+    joined = pd.concat(parts, ignore_index=True)[list(parts[0])]
+    return joined.drop_duplicates(["source", "row"]).reset_index(drop=True)
+
+
+def _needs(row: str, backbone: str) -> str:
+    """What it takes to run a printed row here."""
+    if "PUMA (LLaMA" in row:
+        return f"{_TRAINED}04"
+    if row == "Orion (Ours)" or "(SFT" in row:
+        return _TRAINED + ("05" if row.endswith("(SFT)") else "06")
+    return f"{_PROMPTED}{backbone}"

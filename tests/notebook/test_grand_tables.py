@@ -1,0 +1,28 @@
+"""The papers' whole tables: every printed row, and ours below with the notebook that made them."""
+
+import pandas as pd
+
+from pwagents.evaluation.paper import Here, below_paper, paper_table
+from pwagents.notebook.grand_tables import MADE, grand_table
+from pwagents.notebook.reference import REFERENCE
+
+
+def test_every_printed_row_stands_and_says_what_it_takes(tmp_path):
+    sizes = {("PersonalWAB", "Table 3"): 8, ("PersonalWAB", "Table 4"): 9, ("Orion", "Table 1"): 18}
+    assert sizes.keys() == MADE.keys()
+    for (paper, table), n in sizes.items():
+        rows = grand_table(tmp_path, paper, table)
+        assert rows["row"].tolist() == list(paper_table(paper, table).index) and len(rows) == n
+        assert rows["to run it here"].str.contains("notebook 0[3-6]").all() and not rows["notebook"].any()
+
+
+def test_ours_stand_below_once_each_with_their_notebook():
+    rows = grand_table(REFERENCE, "Orion", "Table 1")
+    ours = rows[rows["source"] == "here"]
+    assert ours["notebook"].tolist() == ["05", "06", "06"] and ours["row"].is_unique
+    made = pd.read_csv(REFERENCE / "tables" / "06_orion_table_1.csv").set_index("row")
+    column = "search: result accuracy"
+    assert ours.set_index("row").loc[ours["row"].iloc[-1], column] == made.loc[ours["row"].iloc[-1], column]
+    printed = rows[rows["source"] != "here"]
+    theirs = below_paper(pd.DataFrame(), "Orion", "Table 1", Here("", ""))
+    assert printed[column].tolist() == theirs["search", "result accuracy"].tolist()
