@@ -116,7 +116,9 @@ $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRAR
 # Notebooks that read what another one wrote, a line each. (04 to 08 share a base model: the first trains it,
 # the others wait for it.)
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
-$(NB)/07_ablations.ipynb $(NB)/08_sensitivity.ipynb: $(NB)/06_orion_grpo.ipynb
+$(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
+# One at a time: both add episodes to one file.
+$(NB)/08_sensitivity.ipynb: $(NB)/07_ablations.ipynb
 $(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
 
 # Notebook 04 again, with the variants that laptop leaves out: what it trained before is found, and its tables get

@@ -77,7 +77,8 @@ def beside(function: Callable[[U], R], units: Sequence[U]) -> list[R]:
     """``function`` on each unit, in their order, where a unit takes minutes.
 
     On the cluster; without one on the cores of this machine (of which LOKY_MAX_CPU_COUNT may allow fewer): a
-    process each, and this one takes its share. What ``function`` raises ends them all.
+    process each, and this one takes its share. What ``function`` raises ends them all,
+    once this process is through with the unit at hand.
     """
     at_work = remote(function)
     if at_work is not None:
@@ -101,7 +102,13 @@ def _shared_out(function: Callable[[U], R], pickled: bytes, units: Sequence[U], 
     others = get_reusable_executor(max_workers=processes - 1)
     try:
         elsewhere = [others.submit(_call, pickled, share) for share in shares[1:]]
-        made = [[function(unit) for unit in shares[0]], *(share.result() for share in elsewhere)]
+        here = []
+        for unit in shares[0]:
+            here.append(function(unit))
+            for share in elsewhere:
+                if share.done():
+                    share.result()  # raises what it raised
+        made = [here, *(share.result() for share in elsewhere)]
     except BaseException:
         others.shutdown(kill_workers=True)
         raise

@@ -4,20 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.store import Store
 from pwagents.orion.failures import cause_of, failure_causes
-from pwagents.orion.runs import OrionRuns, episodes_frame
+from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (
     AS_IT_STANDS,
     Known,
     SweepSettings,
     benchmark_known,
     by_value,
-    differences_from,
+    from_usual,
     losses,
     parts_in_worlds,
     play_knowing,
-    sweep,
+    vary,
     with_users,
+    worth_of_clusters,
 )
 from pwagents.schema import Action, Observation, Step
 from pwagents.users.rules import RuleUser
@@ -66,8 +69,8 @@ def test_noise_puts_others_purchases_in_the_place_of_own_ones_and_grows(study):
 
 def test_what_is_known_decides_profile_and_history_and_is_stored_apart(study, model, tmp_path):
     here = elsewhere(study, tmp_path)
-    usual, short = (play_knowing(here, "tiny", model, known) for known in (AS_IT_STANDS, Known(last=1)))
-    assert usual == OrionRuns(here).policy("tiny", model)
+    usual, short = (play_knowing(here, model, known) for known in (AS_IT_STANDS, Known(last=1)))
+    assert usual == OrionRuns(here).policy("GRPO", model)
     assert not {record.key for record in usual} & {record.key for record in short}
     known = benchmark_known(here.benchmark, Known(last=1), here.seed)
     found = here.retrieve("test", known)
@@ -77,49 +80,84 @@ def test_what_is_known_decides_profile_and_history_and_is_stored_apart(study, mo
         assert set(found[task.task_id].bought) <= {b.parent_asin for b in episode.state.history}
 
 
-def test_a_sweep_has_a_mean_a_value_and_differences_from_one_of_them(study, model, tmp_path):
-    frame = sweep(elsewhere(study, tmp_path), model, "alpha", [0, 15])
+def test_a_sweep_has_the_usual_value_among_its_own_and_differences_from_it(study, model, tmp_path):
+    here = elsewhere(study, tmp_path)
+    frame = vary(here, model, "alpha", [0])
     assert frame["method"].unique().tolist() == ["0", "15"] and set(frame["value"]) == {0, 15}
     means = by_value(frame)
     assert means["value"].tolist() == [0, 15] and set(means["type"]) == {"search"}
-    (row,) = differences_from(frame, 15).to_dict("records")
+    (row,) = from_usual(frame, "alpha").to_dict("records")
     assert row["comparison"] == "0 - 15" and row["n_tasks"] == len(study.test_tasks)
+    assert from_usual(vary(here, model, "clusters", [1]), "clusters").empty
 
 
-def settings_in(study, folder):
-    return replace(study.settings, output_dir=folder)
+def test_clusters_are_compared_with_none_length_by_length(study, model, tmp_path):
+    here = elsewhere(study, tmp_path)
+    frames = [vary(here, model, "last", [1, 3], Known(alpha=alpha)) for alpha in (0, 10**6)]
+    worth = worth_of_clusters(*frames)
+    assert worth["comparison"].tolist() == ["last 1", "last 3"]
+    assert worth["n_tasks"].tolist() == [len(study.test_tasks)] * 2
 
 
-def test_each_user_and_each_part_has_episodes_of_its_own(study, model, tmp_path):
-    settings = settings_in(study, tmp_path)
-    records = with_users(settings, model, ["rules", "vague", "none"])
-    assert {name: len(played) for name, played in records.items()} == dict.fromkeys(
-        ["rules", "vague", "none"], len(study.test_tasks)
-    )
-    assert len({record.key for played in records.values() for record in played}) == 3 * len(study.test_tasks)
+@pytest.fixture
+def asking(study, monkeypatch):
+    """A policy's place taken by an agent that asks for the kind of thing, then searches, then stops."""
+
+    def played(runs, method, folder):
+        def agent(state):
+            if not state.session:
+                return Action(name="respond", arguments={"content": "What kind of thing is it?"})
+            if len(state.session) == 1:
+                return Action(name="search_product_by_query", arguments={"query": state.instruction})
+            return Action(name="stop")
+
+        return runs.agent(method, lambda _: agent, {})
+
+    monkeypatch.setattr(OrionRuns, "policy", played)
+
+
+def answers(records):
+    return [record.trajectory.steps[0].observation.text for record in records]
+
+
+def test_each_user_answers_in_their_way_and_none_not_at_all(study, asking, tmp_path):
+    records = with_users(replace(study.settings, output_dir=tmp_path), tmp_path, ["rules", "terse", "none"])
+    said = {name: answers(played) for name, played in records.items()}
+    assert len(set(said["none"])) == 1 and said["none"][0] not in said["rules"]
+    told = [
+        (short, whole) for short, whole in zip(said["terse"], said["rules"], strict=True) if short != whole
+    ]
+    assert told and all(short in whole for short, whole in told)
     causes = failure_causes(study, records)
     assert causes["searches"].tolist() == [len(study.test_tasks)] * 3
     assert causes[["found", "agent", "simulator", "tool"]].sum(axis=1).tolist() == pytest.approx([1, 1, 1])
+    assert causes["simulator"].tolist()[:2] == [0, 0]
 
 
-def test_parts_are_lost_world_by_world(study, model, tmp_path):
-    settings = settings_in(study, tmp_path)
-    lost = losses(parts_in_worlds(settings, model, ["as it is", "no drift"]))
-    assert lost["world"].unique().tolist() == ["as it is", "no drift"]
+def test_parts_are_switched_off_world_by_world(study, asking, tmp_path):
+    settings = replace(study.settings, output_dir=tmp_path)
+    frame = parts_in_worlds(settings, tmp_path, ["as it is", "complete instructions"])
+    assert frame.groupby(["world", "method"]).size().nunique() == 1
+    records = list(Store(tmp_path / "runs" / "orion.jsonl", EpisodeRecord).read())
+    assert len(records) == len(frame), "the same episodes under another name"
+    lost = losses(frame)
+    assert lost["world"].unique().tolist() == ["as it is", "complete instructions"]
     assert lost["without"].unique().tolist() == ["micro-profiles", "update", "asking"]
+    n = len(study.test_tasks)
+    followed, still = (
+        [step.profile for record in records[i * n :][:n] for step in record.trajectory.steps] for i in (0, 2)
+    )
+    assert any(followed) and not any(still)
+    assert len(set(answers(records[3 * n :][:n]))) == 1
 
 
-def test_a_world_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="not flat earth"):
-        lists = {
-            "alpha": (0,),
-            "l_c": (1,),
-            "clusters": (1,),
-            "last": (1,),
-            "noise": (0.0,),
-            "users": ("rules",),
-        }
-        SweepSettings(**lists, worlds=("flat earth",))
+def test_what_cannot_be_swept_is_refused():
+    lists = {"alpha": (0,), "l_c": (1,), "clusters": (1,), "last": (1,), "noise": (0.5,)}
+    lists |= {"users": ("rules",), "worlds": ("as it is",)}
+    SweepSettings(**lists)
+    for wrong in ({"worlds": ("flat earth",)}, {"users": ("rulez",)}, {"last": (0,)}, {"l_c": ()}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            SweepSettings(**lists | wrong)
 
 
 def step(name, text="", answer="", products=()):
@@ -151,8 +189,3 @@ def test_who_failed_is_found_by_asking_what_would_have_helped(study):
     assert cause_of(task, (helpful, searched), cooperative, Engine(task.target)) == "agent"
     assert cause_of(task, (silent, searched), cooperative, Engine(task.target)) == "simulator"
     assert cause_of(task, (searched,), cooperative, Engine(task.target)) == "agent"
-
-
-def test_frames_of_users_are_told_apart(study, model, tmp_path):
-    records = with_users(settings_in(study, tmp_path), model, ["terse", "wrong"])
-    assert episodes_frame(*records.values())["method"].unique().tolist() == ["terse", "wrong"]

@@ -50,13 +50,16 @@ def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(world_benchmark,
     assert n_told > 50 and 0.02 < n_wrong / n_told < 0.2
 
 
-def test_impatient_answers_one_question(exchange):
+def test_impatient_answers_one_question_and_the_next_once_it_has_seen_something(exchange):
     user, question = ImpatientUser({LAMP.parent_asin: LAMP}), "Which colour?"
-    first = user(task(), (), question).text
+    unknown = (exchange["said"]("What is its title?", user(task(), (), "What is its title?").text),)
+    first = user(task(), unknown, question).text
     assert "navy" in first
-    session = (exchange["said"](question, first),)
+    session = (*unknown, exchange["said"](question, first))
     assert "aluminum" not in user(task(), session, "What should it be made of?").text
-    assert "lamp" in user(task(), (*session, exchange["shown"]("B0OTHER001")), "Here you are.").text  # a hint
+    shown = (*session, exchange["shown"]("B0OTHER001"))
+    assert "aluminum" in user(task(), shown, "What should it be made of?").text
+    assert "lamp" in user(task(), shown, "Here you are.").text  # a hint
 
 
 @pytest.mark.parametrize("kind", [TerseUser, VagueUser, WrongUser, ImpatientUser])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.statistics import over_seeds, paired_test, summarise
+from pwagents.evaluation.statistics import PairedTest, over_seeds, paired_test, summarise
 from pwagents.evaluation.tables import interval_cells
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
@@ -115,7 +115,8 @@ def trained_differences(
     for name, (a, b) in pairs.items():
         for task, part in _parts(frame):
             rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
-    table = pd.DataFrame(rows).drop(columns=["p", "n_left_out"])
+    columns = ["comparison", "task", *PairedTest._fields]
+    table = pd.DataFrame(rows, columns=columns).drop(columns=["p", "n_left_out"])
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
     if seed_noise is None:
         return table

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.evaluation.paper import Here, below_paper
+from pwagents.notebook.summary import results_folder
 
 # Paper and table -> the tables of notebooks whose rows stand below it.
 MADE = {
@@ -33,7 +34,7 @@ def grand_table(output_dir: Path, paper: str, table: str) -> pd.DataFrame:
     needs = list(map(_needs, printed["row"], printed["backbone"]))
     parts = [printed.assign(notebook="", **{"to run it here": needs})]
     for name in MADE[paper, table]:
-        path = output_dir / "tables" / f"{name}.csv"
+        path = results_folder(output_dir) / "tables" / f"{name}.csv"
         if path.exists():
             made = pd.read_csv(path)
             ours = made[made["source"] == "here"]

@@ -39,7 +39,7 @@ HEADLINES = (
     ("Does training by reward add to it?", "06_results", "06_results"),
     ("Is that more than the chance of a seed?", "07_seeds", "07_seeds"),
     ("How much of the past has to be known?", "08_history_length", "08_history_length"),
-    ("Is each part worth something where it should be, and nothing elsewhere?", "08_parts", "08_parts"),
+    ("What is each part worth, in which world?", "08_parts", "08_parts"),
     ("Does an agent find in a year of browsing what a request leaves out?", "09_levels", "09_level_2"),
 )
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets

@@ -121,10 +121,20 @@ def backbones(output_dir: Path) -> str:
     return "; ".join(dict.fromkeys(text.partition(" · ")[0] for text in told if text))
 
 
+def results_folder(output_dir: Path) -> Path:
+    """Where results are: ``output_dir``, but the reference where notebooks are opened by hand and none of
+    those that are summed up has run."""
+    by_hand = output_dir == project_path(INTERACTIVE)
+    return REFERENCE if by_hand and not _figures(output_dir) else output_dir
+
+
+def _figures(folder: Path) -> dict[str, Path]:
+    """The files of those figures that are there."""
+    names = dict.fromkeys(place.figure for place in METHODS.values())
+    paths = {name: folder / "figures" / f"{name}.parquet" for name in names}
+    return {name: path for name, path in paths.items() if path.exists()}
+
+
 def _stored(output_dir: Path) -> dict[str, pd.DataFrame]:
-    """The numbers of those figures that are there; in place of none where notebooks are opened by hand, the
-    reference's."""
-    figures = dict.fromkeys(place.figure for place in METHODS.values())
-    paths = {name: output_dir / "figures" / f"{name}.parquet" for name in figures}
-    found = {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
-    return _stored(REFERENCE) if not found and output_dir == project_path(INTERACTIVE) else found
+    """The numbers of those figures that are there."""
+    return {name: pd.read_parquet(path) for name, path in _figures(results_folder(output_dir)).items()}

@@ -19,19 +19,13 @@ from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.update import Updater
 from pwagents.schema import Benchmark
-from pwagents.users.difficult import ImpatientUser, TerseUser, VagueUser, WrongUser
+from pwagents.users.difficult import DIFFICULT
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 from pwagents.web.episode import Agent
 
-_RULE_USERS = {
-    "rules": RuleUser,
-    "terse": TerseUser,
-    "vague": VagueUser,
-    "wrong": WrongUser,
-    "impatient": ImpatientUser,
-}
+_RULE_USERS = {"rules": RuleUser, **DIFFICULT}
 
 
 class Cast:

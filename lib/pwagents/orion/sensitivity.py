@@ -1,30 +1,33 @@
 """How much a trained policy's results depend on what is around it (Orion, 5.4, and beyond).
 
-The policy stays as it is; it plays the test tasks again with other profiles, histories, worlds and users.
+The policy stays as it is and plays again: the same test tasks with other profiles, histories and users, and
+the tasks of other worlds.
 Departure: the paper does not say whether the policies of its Figure 4 were trained anew for each value.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.runs import OrionRuns, episodes_frame
-from pwagents.orion.settings import OrionSettings, ReinforcedNotebook
+from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, User
 from pwagents.orion.study import Study, make_study
 from pwagents.profiles.build import ALPHA, L_C
 from pwagents.schema import Behavior, Benchmark
 from pwagents.seeds import rng
-from pwagents.settings import Names, Numbers, Shares, settings
+from pwagents.settings import Shares, settings
 
-# The embedded world, and each of its difficulties taken away: what answers it must then be worth nothing.
-WORLDS: Mapping[str, Mapping[str, Any]] = {
+# The embedded world, and each of its difficulties taken away. "one interest" and "no drift" are other worlds,
+# with other histories and tasks.
+World = Literal["as it is", "one interest", "no drift", "complete instructions"]
+WORLDS: Mapping[World, Mapping[str, Any]] = {
     "as it is": {},
     "one interest": {"interests": (1, 1)},
     "no drift": {"drift": 0.0},
@@ -37,6 +40,8 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "w/o update": {"updater": "none"},
     "w/o asking": {"user": "none"},
 }
+Counts = Annotated[tuple[PositiveInt, ...], Listed, Field(min_length=1)]
+POLICY = "GRPO"  # what its episodes are stored as, by notebook 06, too
 FEW = 10  # users to train on
 
 
@@ -48,18 +53,18 @@ class Known:
         alpha: no interest clusters for histories of at most so many behaviours.
         l_c: behaviours of a cluster that its micro-profile is made from, at most.
         clusters: whose micro-profiles are retrieved for an instruction.
-        last: behaviours of each history that are known, the last; 0: all.
-        noise: share of each history that is somebody else's, as where a family has one account.
+        last: behaviours of each history that are known, the last; None: all.
+        noise: share of each history that is one other user's, as where two have one account.
     """
 
     alpha: int = ALPHA
     l_c: int = L_C
     clusters: int = 1
-    last: int = 0
+    last: int | None = None
     noise: float = 0.0
 
     @property
-    def changes(self) -> dict[str, float]:
+    def changes(self) -> dict[str, float | None]:
         """What is not as it stands, for keys."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
@@ -71,27 +76,20 @@ AS_IT_STANDS = Known()
 class SweepSettings:
     """What notebook 08 varies: fields of :class:`Known`, users and worlds."""
 
-    alpha: Numbers
-    """Clustering thresholds; Orion's Figure 4."""
-    l_c: Numbers
-    """Behaviours that a micro-profile is made from, at most; Orion's Figure 4."""
-    clusters: Numbers
-    """Clusters retrieved for an instruction."""
-    last: Numbers
+    alpha: Annotated[tuple[NonNegativeInt, ...], Listed]
+    """Clustering thresholds, beside the paper's 15; Orion's Figure 4."""
+    l_c: Counts
+    """Behaviours that a micro-profile is made from, at most, beside the paper's 6; Orion's Figure 4."""
+    clusters: Counts
+    """Clusters retrieved for an instruction, beside one."""
+    last: Counts
     """Behaviours known of each history, the last."""
     noise: Shares
-    """Shares of each history that are somebody else's."""
-    users: Names
+    """Shares of each history that are another user's, beside none."""
+    users: Annotated[tuple[User, ...], Listed, Field(min_length=1)]
     """Simulated users (``players.user``)."""
-    worlds: Names
+    worlds: Annotated[tuple[World, ...], Listed, Field(min_length=1)]
     """The embedded world as it is, and without one of its difficulties each."""
-
-    @field_validator("worlds")
-    @classmethod
-    def _check_worlds(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := set(names) - WORLDS.keys():
-            raise ValueError(f"{', '.join(WORLDS)}; not {', '.join(sorted(unknown))}")
-        return names
 
 
 @settings
@@ -101,10 +99,10 @@ class SensitivityNotebook(ReinforcedNotebook):
     sweep: SweepSettings
 
 
-def play_knowing(study: Study, method: str, policy: Path, known: Known) -> list[EpisodeRecord]:
+def play_knowing(study: Study, policy: Path, known: Known) -> list[EpisodeRecord]:
     """Episodes of a policy on the test tasks where ``known`` is what agents know of their users."""
     if known == AS_IT_STANDS:
-        return OrionRuns(study).policy(method, policy)
+        return OrionRuns(study).policy(POLICY, policy)
     histories = benchmark_known(study.benchmark, known, study.seed)
     found = study.retrieve("test", histories, known.clusters, alpha=known.alpha, l_c=known.l_c)
     runs = OrionRuns(
@@ -112,42 +110,43 @@ def play_knowing(study: Study, method: str, policy: Path, known: Known) -> list[
         start=lambda task: study.start(task, study.begin(task, found[task.task_id]), histories),
         variant={"known": known.changes},
     )
-    return runs.policy(method, policy)
+    return runs.policy(POLICY, policy)
 
 
 def benchmark_known(benchmark: Benchmark, known: Known, seed: int) -> Benchmark:
     """The benchmark with histories before users' first test tasks cut short, and made noisy.
 
-    A purchase that is somebody else's stands at the time of the one that it replaces. More noise replaces
-    more of a history, and what less noise replaces by the same.
+    A purchase of the other user stands at the time of the one that it replaces. More noise replaces more of a
+    history, and what less noise replaces by the same.
     """
-    if not known.last and not known.noise:
+    if known.last is None and not known.noise:
         return benchmark
-    tested = dict.fromkeys(task.user_id for task in benchmark.tasks["test"])
-    past = {user: benchmark.before(user, benchmark.first_task(user)) for user in tested}
+    users = list(dict.fromkeys(task.user_id for task in benchmark.tasks["test"]))
+    past = {user: benchmark.before(user, benchmark.first_task(user)) for user in users}
     behaviors = dict(benchmark.behaviors)
-    for user, own in past.items():
-        others = [behavior for other, theirs in past.items() if other != user for behavior in theirs]
-        noisy = _with_noise(own, others, known.noise, rng(seed, "noise in the history", user))
-        behaviors[user] = (*noisy[-known.last :], *benchmark.behaviors[user][len(own) :])
+    for i, (user, own) in enumerate(past.items()):
+        generator = rng(seed, "noise in the history", user)
+        other = users[(i + 1 + int(generator.integers(len(users) - 1))) % len(users)]
+        shared = _with_noise(own, past[other], known.noise, generator)
+        kept = shared if known.last is None else shared[-known.last :]
+        behaviors[user] = (*kept, *benchmark.behaviors[user][len(own) :])
     return replace(benchmark, behaviors=behaviors)
 
 
 def _with_noise(
-    own: Sequence[Behavior], others: Sequence[Behavior], share: float, generator: np.random.Generator
+    own: Sequence[Behavior], theirs: Sequence[Behavior], share: float, generator: np.random.Generator
 ) -> list[Behavior]:
-    """A share of ``own``, drawn at random, replaced by any of ``others``."""
-    made, replaced = list(own), generator.permutation(len(own))[: round(share * len(own))]
-    for i in replaced:
-        other = others[generator.integers(len(others))]
-        made[i] = other.model_copy(update={"timestamp": own[i].timestamp})
+    """A share of ``own``, drawn at random, replaced by purchases of ``theirs``, one after the other."""
+    made, order = list(own), generator.permutation(len(own))
+    for n, i in enumerate(order[: round(share * len(own))]):
+        made[i] = theirs[n % len(theirs)].model_copy(update={"timestamp": own[i].timestamp})
     return made
 
 
-def sweep(
+def vary(
     study: Study, policy: Path, name: str, values: Iterable[float], fixed: Known = AS_IT_STANDS
 ) -> pd.DataFrame:
-    """Episodes of a policy for each value of one of :class:`Known`'s fields.
+    """Episodes of a policy for each value of one of :class:`Known`'s fields, the usual one among them.
 
     Args:
         fixed: the other fields.
@@ -156,24 +155,37 @@ def sweep(
         One row an episode, as of :func:`pwagents.orion.runs.episodes_frame`, with ``value``, which is the
         ``method`` too.
     """
+    usual = getattr(AS_IT_STANDS, name)
     played = []
-    for value in values:
-        records = play_knowing(study, "GRPO", policy, replace(fixed, **{name: value}))
+    for value in sorted({*values} | {usual} - {None}):
+        records = play_knowing(study, policy, replace(fixed, **{name: value}))
         played.append(episodes_frame(records).assign(method=f"{value:g}", value=value))
     return pd.concat(played, ignore_index=True)
 
 
 def by_value(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean result accuracy for each value of a :func:`sweep`, by task type and their mean."""
+    """Mean result accuracy for each value of :func:`vary`, by task type and their mean."""
     means = by_type_and_mean(frame, "result_final").drop(columns="metric")
     return means.assign(value=means.pop("method").astype(float))[["value", *means.columns]]
 
 
-def differences_from(frame: pd.DataFrame, value: float) -> pd.DataFrame:
-    """What each other value of a :func:`sweep` gives more than ``value``, paired by task."""
-    others = [method for method in frame["method"].unique() if method != f"{value:g}"]
-    pairs = {f"{method} - {value:g}": (method, f"{value:g}") for method in others}
-    return trained_differences(frame, pairs, "result_final")
+def from_usual(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """What each other value of :func:`vary` gives more than the usual one, paired by task."""
+    usual = f"{getattr(AS_IT_STANDS, name):g}"
+    others = [method for method in frame["method"].unique() if method != usual]
+    pairs = {f"{method} - {usual}": (method, usual) for method in others}
+    return trained_differences(frame, pairs, "result_final").assign(setting=name)
+
+
+def worth_of_clusters(clustered: pd.DataFrame, averaged: pd.DataFrame) -> pd.DataFrame:
+    """What interest clusters give more than the global profile alone, by how much of a history is known.
+
+    Args:
+        clustered, averaged: of :func:`vary` with the same values of ``last``.
+    """
+    pairs = {f"last {method}": (f"{method}, clusters", method) for method in averaged["method"].unique()}
+    named = clustered.assign(method=clustered["method"] + ", clusters")
+    return trained_differences(pd.concat([named, averaged]), pairs, "result_final")
 
 
 def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]) -> pd.DataFrame:
@@ -194,15 +206,17 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
             # A policy that is trained already needs hardly anybody to train on in a world of its own.
             few = {"training_users": FEW} if WORLDS[world] else {}
             study = make_study(settings.changed(data=WORLDS[world], players=players, study=few))
-            records = play_knowing(study, part, policy, known)
-            played.append(episodes_frame(records).assign(world=world))
+            records = play_knowing(study, policy, known)
+            played.append(episodes_frame(records).assign(method=part, world=world))
     return pd.concat(played, ignore_index=True)
 
 
 def with_users(settings: OrionSettings, policy: Path, users: Sequence[str]) -> dict[str, list[EpisodeRecord]]:
     """Episodes of a policy with each simulated user, by their names (``players.user``)."""
-    studies = {user: make_study(settings.changed(players={"user": user})) for user in users}
-    return {user: OrionRuns(study).policy(user, policy) for user, study in studies.items()}
+    return {
+        user: play_knowing(make_study(settings.changed(players={"user": user})), policy, AS_IT_STANDS)
+        for user in users
+    }
 
 
 def losses(frame: pd.DataFrame) -> pd.DataFrame:

@@ -25,10 +25,11 @@ from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
 from pwagents.settings import Numbers, Share, Shares, plain, settings
+from pwagents.users.difficult import DIFFICULT
 from pwagents.web.settings import ShopSettings
 
 Listed = Strict(False)  # a list in YAML is a tuple here
-DIFFICULT = ("terse", "vague", "wrong", "impatient")  # users of :mod:`pwagents.users.difficult`
+User = Annotated[str, player("rules", *DIFFICULT, "none")]
 
 
 @settings
@@ -39,7 +40,7 @@ class OrionPlayers(Players):
     """Writes users' profiles."""
     updater: Annotated[str, player("offline", "none")] = "offline"
     """Follows an episode and updates its contextual profile; none: the profile stays as it was."""
-    user: Annotated[str, player("rules", *DIFFICULT, "none")] = "rules"
+    user: User = "rules"
     """Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder
     (``users/difficult.py``); none: nobody does."""
     teacher: Annotated[str, player("offline")] = "offline"

@@ -8,16 +8,16 @@ from itertools import chain
 
 import numpy as np
 
-from pwagents.schema import Product, Task
+from pwagents.schema import Task
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, find_run, product_facts
 from pwagents.users.rules import RuleUser
-from pwagents.users.session import conversation
+from pwagents.users.session import conversation, is_result
+from pwagents.web.documents import product_text
 from pwagents.web.environment import Exchange
 
 VAGUE = 0.5  # of the answers that would tell something
 WRONG = 0.1  # likewise
-PATIENCE = 1  # questions answered before one has enough
 
 
 class TerseUser(RuleUser):
@@ -29,7 +29,7 @@ class TerseUser(RuleUser):
 
 
 class VagueUser(RuleUser):
-    """Does not know what to say to half of the questions about something that they do know."""
+    """Does not know what to say to half of the questions that the cooperative user would answer."""
 
     def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
@@ -38,10 +38,11 @@ class VagueUser(RuleUser):
 
 
 class WrongUser(RuleUser):
-    """Tells something wrong in a tenth of the answers: what is true of another product of the category.
+    """Tells something wrong in a tenth of the answers to questions: what is true of another product of the
+    category, and does not stand on the target's page.
 
     A fact that was told wrongly counts as untold, so that a further question may still bring it out. In
-    review tasks nothing is told wrongly.
+    review tasks nothing is told wrongly, nor in hints on results.
     """
 
     def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
@@ -55,22 +56,27 @@ class WrongUser(RuleUser):
     def _of_others(self, task: Task, slot: str) -> Iterator[Fact]:
         """The facts of that slot that products of the target's category have, and the target has not."""
         target = self.products[task.target]
-        true = [fact.value for fact in self.facts(task)]
+        page = product_text(target)
         for product in self.products.values():
-            if _is_alike(product, target):
+            if product.category == target.category:
                 for fact in product_facts(product):
-                    if fact.slot == slot and not any(find_run(fact.value, value) == 0 for value in true):
+                    if fact.slot == slot and find_run(fact.value, page) is None:
                         yield fact
 
 
 class ImpatientUser(RuleUser):
-    """Answers one question. From then on they want to see something, and say no more until they do."""
+    """Answers one question, and then none before they have seen something."""
 
     def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
-        has_enough = manner == "tell" and len(conversation(session)) >= PATIENCE
+        has_enough = manner == "tell" and self._has_answered(task, session)
         return ("impatient", None) if has_enough else (manner, fact)
 
+    def _has_answered(self, task: Task, session: tuple[Exchange, ...]) -> bool:
+        """Whether they told something since the last result."""
+        last = max((i for i, exchange in enumerate(session) if is_result(exchange)), default=-1)
+        answers = [answer for _, answer in conversation(session[last + 1 :])]
+        return any(find_run(fact.value, text) is not None for fact in self.facts(task) for text in answers)
 
-def _is_alike(product: Product, target: Product) -> bool:
-    return product.category == target.category and product.parent_asin != target.parent_asin
+
+DIFFICULT = {"terse": TerseUser, "vague": VagueUser, "wrong": WrongUser, "impatient": ImpatientUser}
