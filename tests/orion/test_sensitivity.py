@@ -86,9 +86,9 @@ def test_a_sweep_has_the_usual_value_among_its_own_and_differences_from_it(study
     assert frame["method"].unique().tolist() == ["0", "15"] and set(frame["value"]) == {0, 15}
     means = by_value(frame)
     assert means["value"].tolist() == [0, 15] and set(means["type"]) == {"search"}
-    (row,) = from_usual(frame, "alpha").to_dict("records")
+    (row,) = from_usual(frame).to_dict("records")
     assert row["comparison"] == "0 - 15" and row["n_tasks"] == len(study.test_tasks)
-    assert from_usual(vary(here, model, "clusters", [1]), "clusters").empty
+    assert from_usual(vary(here, model, "clusters", [1])).empty
 
 
 def test_clusters_are_compared_with_none_length_by_length(study, model, tmp_path):

@@ -19,7 +19,6 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, User
 from pwagents.orion.study import Study, make_study
-from pwagents.profiles.build import ALPHA, L_C
 from pwagents.schema import Behavior, Benchmark
 from pwagents.seeds import rng
 from pwagents.settings import Shares, settings
@@ -33,12 +32,11 @@ WORLDS: Mapping[World, Mapping[str, Any]] = {
     "no drift": {"drift": 0.0},
     "complete instructions": {"completeness": 1.0},
 }
-# Orion, and Orion without a part of it at the test: changes of players, and of what is known.
-PARTS: Mapping[str, Mapping[str, Any]] = {
-    "whole": {},
-    "w/o micro-profiles": {"alpha": 10**6},
-    "w/o update": {"updater": "none"},
-    "w/o asking": {"user": "none"},
+# What takes a part of Orion away: changes of settings (:meth:`OrionSettings.changed`).
+PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "w/o micro-profiles": {"study": {"alpha": 10**6}},
+    "w/o update": {"players": {"updater": "none"}},
+    "w/o asking": {"players": {"user": "none"}},
 }
 Counts = Annotated[tuple[PositiveInt, ...], Listed, Field(min_length=1)]
 POLICY = "GRPO"  # what its episodes are stored as, by notebook 06, too
@@ -47,18 +45,17 @@ FEW = 10  # users to train on
 
 @dataclass(frozen=True)
 class Known:
-    """What profiles are made of, and how; as it stands, the paper's and the rest of the project's.
+    """What profiles are made of, and how.
 
     Attributes:
-        alpha: no interest clusters for histories of at most so many behaviours.
-        l_c: behaviours of a cluster that its micro-profile is made from, at most.
+        alpha, l_c: as of :class:`pwagents.orion.settings.StudySettings`; None: as there.
         clusters: whose micro-profiles are retrieved for an instruction.
         last: behaviours of each history that are known, the last; None: all.
         noise: share of each history that is one other user's, as where two have one account.
     """
 
-    alpha: int = ALPHA
-    l_c: int = L_C
+    alpha: int | None = None
+    l_c: int | None = None
     clusters: int = 1
     last: int | None = None
     noise: float = 0.0
@@ -77,9 +74,9 @@ class SweepSettings:
     """What notebook 08 varies: fields of :class:`Known`, users and worlds."""
 
     alpha: Annotated[tuple[NonNegativeInt, ...], Listed]
-    """Clustering thresholds, beside the paper's 15; Orion's Figure 4."""
+    """Clustering thresholds, beside that of ``study``; Orion's Figure 4."""
     l_c: Counts
-    """Behaviours that a micro-profile is made from, at most, beside the paper's 6; Orion's Figure 4."""
+    """Behaviours that a micro-profile is made from, at most, beside ``study.l_c``; Orion's Figure 4."""
     clusters: Counts
     """Clusters retrieved for an instruction, beside one."""
     last: Counts
@@ -153,13 +150,16 @@ def vary(
 
     Returns:
         One row an episode, as of :func:`pwagents.orion.runs.episodes_frame`, with ``value``, which is the
-        ``method`` too.
+        ``method`` too, and whether it is the ``usual`` one.
     """
-    usual = getattr(AS_IT_STANDS, name)
+    default = getattr(AS_IT_STANDS, name)
+    usual = getattr(study.settings.study, name) if name in ("alpha", "l_c") else default
     played = []
     for value in sorted({*values} | {usual} - {None}):
-        records = play_knowing(study, policy, replace(fixed, **{name: value}))
-        played.append(episodes_frame(records).assign(method=f"{value:g}", value=value))
+        known = replace(fixed, **{name: default if value == usual else value})
+        records = play_knowing(study, policy, known)
+        frame = episodes_frame(records).assign(method=f"{value:g}", value=value, usual=value == usual)
+        played.append(frame)
     return pd.concat(played, ignore_index=True)
 
 
@@ -169,12 +169,12 @@ def by_value(frame: pd.DataFrame) -> pd.DataFrame:
     return means.assign(value=means.pop("method").astype(float))[["value", *means.columns]]
 
 
-def from_usual(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+def from_usual(frame: pd.DataFrame) -> pd.DataFrame:
     """What each other value of :func:`vary` gives more than the usual one, paired by task."""
-    usual = f"{getattr(AS_IT_STANDS, name):g}"
-    others = [method for method in frame["method"].unique() if method != usual]
+    (usual,) = frame.loc[frame["usual"], "method"].unique()
+    others = frame.loc[~frame["usual"], "method"].unique()
     pairs = {f"{method} - {usual}": (method, usual) for method in others}
-    return trained_differences(frame, pairs, "result_final").assign(setting=name)
+    return trained_differences(frame, pairs, "result_final")
 
 
 def worth_of_clusters(clustered: pd.DataFrame, averaged: pd.DataFrame) -> pd.DataFrame:
@@ -200,13 +200,12 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
     """
     played = []
     for world in worlds:
-        for part, change in PARTS.items():
-            players = {role: who for role, who in change.items() if role in ("user", "updater")}
-            known = Known(**{name: value for name, value in change.items() if name not in players})
-            # A policy that is trained already needs hardly anybody to train on in a world of its own.
-            few = {"training_users": FEW} if WORLDS[world] else {}
-            study = make_study(settings.changed(data=WORLDS[world], players=players, study=few))
-            records = play_knowing(study, policy, known)
+        # A policy that is trained already needs hardly anybody to train on in a world of its own.
+        few = {"training_users": FEW} if WORLDS[world] else {}
+        there = settings.changed(data=WORLDS[world], study=few)
+        for part, changes in {"whole": {}, **PARTS}.items():
+            runs = OrionRuns(make_study(there.changed(**changes)))
+            records = runs.policy(POLICY, policy)
             played.append(episodes_frame(records).assign(method=part, world=world))
     return pd.concat(played, ignore_index=True)
 
@@ -214,7 +213,7 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
 def with_users(settings: OrionSettings, policy: Path, users: Sequence[str]) -> dict[str, list[EpisodeRecord]]:
     """Episodes of a policy with each simulated user, by their names (``players.user``)."""
     return {
-        user: play_knowing(make_study(settings.changed(players={"user": user})), policy, AS_IT_STANDS)
+        user: OrionRuns(make_study(settings.changed(players={"user": user}))).policy(POLICY, policy)
         for user in users
     }
 
@@ -228,7 +227,7 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The columns of :func:`trained_differences`, with ``world`` and ``without`` in place of a comparison.
     """
-    pairs = {part: ("whole", part) for part in PARTS if part != "whole"}
+    pairs = {part: ("whole", part) for part in PARTS}
     rows = []
     for world, episodes in frame.groupby("world", sort=False):
         found = trained_differences(episodes, pairs, "result_final")

@@ -21,6 +21,7 @@ from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import RewardSettings, Success
+from pwagents.profiles.build import ALPHA, L_C
 from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
@@ -62,6 +63,10 @@ class StudySettings:
     train_completeness: Shares = ()
     """How complete the instructions trained on are: these probabilities in turns, task by task; none: as in
     the rest of the data (synthetic). A policy that is never told everything learns to ask always."""
+    alpha: NonNegativeInt = ALPHA
+    """No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."""
+    l_c: PositiveInt = L_C
+    """Behaviours of a cluster that its micro-profile is made from, at most."""
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
     seed_noise: NonNegativeFloat | None = None

@@ -129,7 +129,12 @@ class Study:
         return self._parts[task.task_id].retrieved[task.task_id]
 
     def retrieve(
-        self, split: Split, known: Benchmark | None = None, clusters: int = 1, **profiling: int
+        self,
+        split: Split,
+        known: Benchmark | None = None,
+        clusters: int = 1,
+        alpha: int | None = None,
+        l_c: int | None = None,
     ) -> dict[str, Context]:
         """What retrieval finds for all tasks of a split: task_id -> context.
 
@@ -138,16 +143,17 @@ class Study:
         Args:
             known: the benchmark with other histories, where those are what is known.
             clusters: to retrieve for an instruction.
-            profiling: ``alpha`` and ``l_c`` of :func:`pwagents.profiles.build.profile_users`.
+            alpha, l_c: as of :func:`pwagents.profiles.build.profile_users`; None: as the settings say.
         """
-        known = known or self.benchmark
+        known, settings = known or self.benchmark, self.settings.study
+        alpha, l_c = (settings.alpha if alpha is None else alpha), (settings.l_c if l_c is None else l_c)
         tasks = self.train_tasks if split == "train" else self.test_tasks
         # As in notebooks 02 and 03.
         items = Embedder(self._cache_dir, self.settings.shop.max_tokens, batch_size=64)
         users = dict.fromkeys(task.user_id for task in tasks)
         histories = {user: known.before(user, known.first_task(user, split)) for user in users}
         profiler = self._cast.profiler(self.catalogue)
-        profiles = profile_users(histories, known.products, items, profiler, self.seed, **profiling)
+        profiles = profile_users(histories, known.products, items, profiler, self.seed, alpha, l_c)
         return contexts(known, tasks, split, profiles, items, clusters)
 
     def begin(self, task: Task, found: Context) -> Context:
@@ -185,6 +191,8 @@ class Study:
             "held_out": len(self.held_out),
             "seed": self.seed,
             "train_completeness": list(settings.study.train_completeness),
+            "alpha": settings.study.alpha,
+            "l_c": settings.study.l_c,
             "shop": plain(settings.shop),
             "recommender": "recommend" in settings.study.task_types,
             "roles": around(settings.players),

@@ -39,6 +39,7 @@ PRINTED = {  # table of the paper -> our method -> the row of the same training
     "Table 2": {
         "GRPO": "Orion (Full Model)",
         "SFT": "w/o RL (SFT only)",
+        "w/o micro-profiles, trained so": "w/o G-M Profile",
         "w/o update, trained so": "w/o DPU",
         "w/o asking, trained so": "w/o PD",
     },
