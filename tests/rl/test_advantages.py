@@ -10,6 +10,7 @@ from pwagents.rl.advantages import (
     group_advantages,
     returns_to_go,
     sampled_rewards,
+    states_of,
     token_advantages,
 )
 from pwagents.rl.rollout import Rollout, loss_mask
@@ -51,6 +52,32 @@ def test_a_turn_is_compared_with_the_same_turn_of_the_others():
     scale = np.sqrt(0.6875) + 1e-4
     assert list(a) == pytest.approx([-0.5 / scale, -1 / scale])
     assert list(b) == pytest.approx([0.5 / scale, 1 / scale, 0.5 / scale])
+
+
+def test_a_step_is_compared_with_what_else_was_done_in_its_state():
+    # Returns 2, 0, 1: less their mean 1: 1, -1, 0. All begin in "start", with G 2, 0, 1: the same again. Then
+    # two are in "asked" with G 1 and 0: .5 and -.5. The third alone is in "looked": nothing.
+    rewards = [[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]]
+    states = [["start", "asked"], ["start", "asked"], ["start", "looked"]]
+    found = group_advantages(rewards, "state", scale="none", states=states)
+    assert [list(values) for values in found] == [[2, 1.5], [-2, -1.5], [0, 0]]
+    scaled = group_advantages(rewards, "state", states=states)
+    deviation = np.sqrt(0.5) + 1e-4  # of 1 and 0
+    assert scaled[0][1] == pytest.approx(1 / (1 + 1e-4) + 0.5 / deviation)
+
+
+def test_a_state_is_what_was_done_and_came_back_and_no_thought():
+    def played(thought, answer):
+        action = Action(name="respond", arguments={"content": "Which colour?"}, thought=thought)
+        steps = (
+            Step(action=action, observation=Observation(text=answer)),
+            Step(action=Action(name="stop"), observation=Observation(text=".")),
+        )
+        trajectory = Trajectory(task_id="t", user_id="u", type="search", steps=steps)
+        return states_of(Rollout([1], [1, 2], [1, 1], [0.0, 0.0], [0, 1], (), trajectory))
+
+    one, same, other = played("open: colour", "Navy."), played("hm", "Navy."), played("hm", "Grey.")
+    assert one == same and one[0] == other[0] and one[1] != other[1]
 
 
 def test_later_rewards_count_less_with_a_discount():

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
 from pwagents.errors import DataError
-from pwagents.rl.advantages import group_advantages, token_advantages
+from pwagents.rl.advantages import group_advantages, states_of, token_advantages
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.grpo_trainer import EpisodeTrainer
 from pwagents.rl.log import RunLog, read_rows
@@ -54,13 +54,14 @@ def rows_of(inputs, name) -> list[list[float]]:
     return [[round(v, 5) for v in row[real].tolist()] for row, real in zip(values, mask, strict=True)]
 
 
-@pytest.mark.parametrize("credit", ["episode", "turn"])
+@pytest.mark.parametrize("credit", ["episode", "turn", "state"])
 def test_the_loss_gets_the_tokens_masks_and_advantages_of_the_rollouts(tmp_path, credit):
     trainer = watched(tmp_path, credit=credit, gamma=0.9)
     played, inputs = trainer.played, trainer.inputs
     expected = []
     for i in range(0, 12, 4):
-        per_step = group_advantages(played.rewards[i : i + 4], credit, 0.9)
+        states = [states_of(rollout) for rollout in played.rollouts[i : i + 4]]
+        per_step = group_advantages(played.rewards[i : i + 4], credit, 0.9, states=states)
         expected += map(token_advantages, played.rollouts[i : i + 4], per_step)
     expected = [
         [r.prompt_ids, r.completion_ids, r.mask, [round(a, 5) for a in advantages]]
@@ -190,7 +191,7 @@ def test_the_bandit_is_learned(tmp_path):
     assert wanted <= rows[1].keys()
 
 
-@pytest.mark.parametrize("credit", ["episode", "turn"])
+@pytest.mark.parametrize("credit", ["episode", "turn", "state"])
 def test_a_second_turn_that_alone_matters_is_learned(tmp_path, credit):
     game.save_model(tmp_path / "start")
     out = game.train("grpo", tmp_path, max_steps=60, save_steps=0, credit=credit)

@@ -1,10 +1,11 @@
-"""From rewards to advantages: GRPO's comparison within a group, per episode or per turn, and GAE.
+"""From rewards to advantages: GRPO's comparison within a group, per episode, turn or state, and GAE.
 
 A step's reward R_t belongs to all tokens that the policy sampled at that step; what came back in between
 (tool, profile and user text) never has an advantage, nor has anything after a valid ``stop``.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -15,7 +16,11 @@ _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
 
 def group_advantages(
-    rewards: Sequence[Sequence[float]], credit: Credit = "episode", gamma: float = 1.0, scale: Scale = "group"
+    rewards: Sequence[Sequence[float]],
+    credit: Credit = "episode",
+    gamma: float = 1.0,
+    scale: Scale = "group",
+    states: Sequence[Sequence[Hashable]] = (),
 ) -> list[np.ndarray]:
     """Compare the episodes of one group, all of the same task (Guo et al. 2025; Orion, Algorithm 1, line 11).
 
@@ -29,22 +34,25 @@ def group_advantages(
     (steps - 1): late steps, which few episodes reach, are not blown up. Orion does not say how returns are
     normalised per step; this rule is ours.
 
+    ``state``: the advantage of ``episode``, and beside it that of the step among those of the group that
+    began in the same state, by G_t: what was done there is compared with what else was done there (Feng et
+    al. 2025, "GiGPO", with weight 1). A state that the group was in once adds nothing.
+
     With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own
     deviation makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a
     small alignment reward up to full size: here the policy then learns within ten steps never to ask.
 
     Args:
         rewards: of each episode, R_t of each step.
+        states: of each episode, the state before each step (:func:`states_of`); for credit "state" alone.
 
     Returns:
         For each episode one advantage a step. All 0 where the episodes earned the same.
     """
-    if credit == "episode":
-        returns = np.array([sum(steps) for steps in rewards])
-        advantages = _less_mean(returns)
-        if scale == "group":
-            advantages = advantages / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
-        return [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
+    if credit != "turn":
+        advantages = _compared([sum(steps) for steps in rewards], scale)
+        whole = [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
+        return whole if credit == "episode" else _with_states(whole, rewards, states, gamma, scale)
     to_go = np.zeros((len(rewards), max(map(len, rewards))))
     for i, steps in enumerate(rewards):
         to_go[i, : len(steps)] = returns_to_go(steps, gamma)
@@ -55,6 +63,43 @@ def group_advantages(
     squares = np.concatenate(taken) ** 2
     deviation = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
     return [values / (deviation + _EPSILON) for values in taken]
+
+
+def _with_states(
+    advantages: list[np.ndarray],
+    rewards: Sequence[Sequence[float]],
+    states: Sequence[Sequence[Hashable]],
+    gamma: float,
+    scale: Scale,
+) -> list[np.ndarray]:
+    """Advantages, and added to them those of each step among the steps that began in the same state."""
+    to_go = [returns_to_go(steps, gamma) for steps in rewards]
+    met: dict[Hashable, list[tuple[int, int]]] = {}  # state -> (episode, step)
+    for i, own in enumerate(states):
+        for t, state in enumerate(own):
+            met.setdefault(state, []).append((i, t))
+    for places in met.values():
+        for (i, t), value in zip(places, _compared([to_go[i][t] for i, t in places], scale), strict=True):
+            advantages[i][t] += value
+    return advantages
+
+
+def states_of(rollout: Rollout) -> list[Hashable]:
+    """The state before each step: what was done and what came back, and not what the policy thought."""
+    done = [
+        (step.action.name, json.dumps(step.action.arguments, sort_keys=True), step.observation.text)
+        for step in rollout.trajectory.steps
+    ]
+    return [tuple(done[:t]) for t in range(len(done))]
+
+
+def _compared(returns: Sequence[float], scale: Scale) -> np.ndarray:
+    """Returns less their mean, divided by their deviation (with n - 1) where that is asked for."""
+    returns = np.array(returns)
+    difference = _less_mean(returns)
+    if scale == "none":
+        return difference
+    return difference / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
 
 
 def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:

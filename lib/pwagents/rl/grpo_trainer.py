@@ -14,7 +14,7 @@ from trl.models.utils import unwrap_model_for_generation
 
 from pwagents.lm.trainer import Silent, shared_arguments
 from pwagents.progress import progress
-from pwagents.rl.advantages import group_advantages, token_advantages
+from pwagents.rl.advantages import group_advantages, states_of, token_advantages
 from pwagents.rl.log import RunLog
 from pwagents.rl.rollout import (
     Evaluate,
@@ -214,7 +214,9 @@ def _advantages(played: Played, config: GrpoSettings) -> list[list[float]]:
     advantages = []
     for i in range(0, len(played.rollouts), config.num_generations):
         group = slice(i, i + config.num_generations)
-        per_step = group_advantages(played.rewards[group], config.credit, config.gamma, config.scale_rewards)
+        states = list(map(states_of, played.rollouts[group])) if config.credit == "state" else ()
+        how = (config.credit, config.gamma, config.scale_rewards)
+        per_step = group_advantages(played.rewards[group], *how, states)
         advantages += map(token_advantages, played.rollouts[group], per_step)
     return advantages
 

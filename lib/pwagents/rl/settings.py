@@ -8,7 +8,7 @@ from pwagents.lm.settings import Schedule, Tuning
 from pwagents.schema import TaskType
 from pwagents.settings import Share, settings
 
-Credit = Literal["episode", "turn"]
+Credit = Literal["episode", "turn", "state"]
 Scale = Literal["group", "none"]
 
 
@@ -38,7 +38,7 @@ class RlSettings(Tuning):
     entropy_coef: NonNegativeFloat = 0.0
     """Weight of the tokens' mean entropy, which is added to the goal."""
     gamma: Share = 1.0
-    """Discount of rewards: a step with GRPO (credit "turn" alone), a sampled token with PPO."""
+    """Discount of rewards: a step with GRPO (credit "turn" and "state" alone), a sampled token with PPO."""
     max_grad_norm: PositiveFloat = 1.0
     """The gradient is scaled down to it."""
     save_steps: NonNegativeInt = 25
@@ -66,7 +66,7 @@ class GrpoSettings(RlSettings):
     num_generations: Annotated[int, Field(ge=2)] = 8
     """Episodes of each task: the group within which they are compared."""
     credit: Credit = "episode"
-    """One advantage for the whole episode, or one a turn."""
+    """One advantage for the whole episode, or one a turn, or one a state that several episodes were in."""
     scale_rewards: Scale = "group"
     """Whether advantages are divided by their group's deviation, as GRPO has it, or by nothing."""
     loss_type: Literal["dapo", "grpo"] = "dapo"
