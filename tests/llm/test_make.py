@@ -8,7 +8,8 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.llm.budget import Budget, BudgetError
-from pwagents.llm.make import make_model
+from pwagents.llm.make import Models, make_model
+from pwagents.llm.settings import Players
 from pwagents.llm.store import ResponseStore
 
 HI = [{"role": "user", "content": "hi"}]
@@ -44,6 +45,16 @@ def test_a_spent_budget_stops_the_endpoint(chat_server, store):
     with pytest.raises(BudgetError):
         model.complete(HI)
     assert not server.calls
+
+
+def test_studies_of_one_run_share_its_budget(chat_server, tmp_path):
+    server = chat_server()
+    players = Players(base_url=server.url, budget_tokens=1)
+    first, second, elsewhere = (Models(players, tmp_path / name)("openai:m") for name in ("a", "a", "b"))
+    first.complete(HI)
+    with pytest.raises(BudgetError):
+        second.complete([*HI, *HI])
+    elsewhere.complete(HI)
 
 
 @pytest.mark.parametrize("spec", ["gpt-4o-mini", "offline", "openai:", "azure:gpt-4o", ""])

@@ -1,6 +1,6 @@
 """A model from one string of the parameter files."""
 
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from pwagents.llm.budget import Budget, BudgetedModel
@@ -13,7 +13,8 @@ from pwagents.llm.stored_model import StoredModel
 
 
 class Models:
-    """The language models of a run: one store of replies and one budget for all roles.
+    """The language models of a run: one store of replies and one budget for all roles, in all studies that a
+    notebook makes.
 
     Args:
         players: endpoint, budget and workers.
@@ -22,7 +23,7 @@ class Models:
 
     def __init__(self, players: Players, store: Path):
         self.players, self._file = players, store
-        self._budget = Budget(max_usd=players.budget_usd, max_tokens=players.budget_tokens)
+        self._budget = _budget_of(store, players.budget_usd, players.budget_tokens)
 
     def __call__(self, spec: str) -> ChatModel:
         """The model of ``spec``, as :func:`make_model` takes it."""
@@ -33,6 +34,12 @@ class Models:
     def _store(self) -> ResponseStore:
         """Opened for the first language model, not before: rules need no file."""
         return ResponseStore(self._file)
+
+
+@cache
+def _budget_of(store: Path, max_usd: float, max_tokens: int) -> Budget:
+    """The budget of all that keeps its replies in one file, in this process."""
+    return Budget(max_usd=max_usd, max_tokens=max_tokens)
 
 
 def make_model(

@@ -91,14 +91,14 @@ def sft_cost(settings: SftNotebook) -> pd.DataFrame:
         "profiler": Load(settings.players.profiler, users, 10, 1_200, 250),
         "teacher": Load(settings.players.teacher, 2 * most + tested, 4, 2_500, 80),
     }
-    return estimate(made | _in_every_episode(settings.players, episodes))
+    return estimate(made | in_every_episode(settings.players, episodes))
 
 
 def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     """What language models will be asked in notebook 06, likewise."""
     trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
     judge = {"judge": Load(settings.players.judge, trained, 4, 1_500, 10)}
-    return estimate(judge | _in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
+    return estimate(judge | in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
 
 
 def budget_note(players: OrionPlayers) -> str:
@@ -107,7 +107,8 @@ def budget_note(players: OrionPlayers) -> str:
     return f"A run stops before it costs more than {limits}, and goes on from there when run again."
 
 
-def _in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:
+def in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:
+    """What those who are in every episode will be asked, for :func:`pwagents.llm.budget.estimate`."""
     return {
         "user": Load(players.user, episodes, 1.5, 1_200, 40),
         "updater": Load(players.updater, episodes, 4, 900, 150),

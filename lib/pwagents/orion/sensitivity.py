@@ -16,6 +16,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.records import EpisodeRecord
+from pwagents.llm.budget import Load, estimate
+from pwagents.orion.players import in_every_episode
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, User
 from pwagents.orion.study import Study, make_study
@@ -94,6 +96,20 @@ class SensitivityNotebook(ReinforcedNotebook):
     """Notebook 08."""
 
     sweep: SweepSettings
+
+
+def sweep_cost(settings: SensitivityNotebook) -> pd.DataFrame:
+    """What language models will be asked in notebook 08 and cost at most, a row a role that one plays.
+
+    Training, where notebook 06 has not done it, comes beside (:func:`pwagents.orion.players.rl_cost`).
+    """
+    sweep, tested = settings.sweep, settings.study.eval_tasks
+    profiled = [*sweep.alpha, *sweep.l_c, *sweep.clusters, *sweep.last, *sweep.last, *sweep.noise]
+    parts = len(sweep.worlds) * (1 + len(PARTS))
+    users = settings.data.n_users * (len(profiled) + parts)
+    profiler = Load(settings.players.profiler, users, 10, 1_200, 250)
+    episodes = tested * (len(profiled) + parts + len(sweep.users))
+    return estimate({"profiler": profiler} | in_every_episode(settings.players, episodes))
 
 
 def play_knowing(study: Study, policy: Path, known: Known) -> list[EpisodeRecord]:
