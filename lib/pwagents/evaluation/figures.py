@@ -159,9 +159,9 @@ def plot_lines(
     rows = -(-len(panels) // columns)
     size = (panel_size[0] * columns, panel_size[1] * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
-    apart = 0.02 * np.ptp(data[x]) if low in data else 0.0
     looks = _looks(data.drop_duplicates(hue), hue, color or hue)
     for ax, (title, part) in zip(axes.flat, panels, strict=False):
+        apart = 0.02 * np.ptp(part[x]) if low in data else 0.0
         for i, (name, look) in enumerate(looks.items()):
             line = part[part[hue] == name].dropna(subset=[y])
             places = line[x] + apart * (i - (len(looks) - 1) / 2)
