@@ -91,7 +91,7 @@ SOME["09_persona2web"] = [
 for notebook in REINFORCED:
     SOME[notebook] = SOME[notebook] + [
         ("rl", "max_steps", 0, "expected greater than 0"),
-        ("rl", "credit", "token", "expected 'episode' or 'turn'"),
+        ("rl", "credit", "token", "expected 'episode', 'turn' or 'state'"),
         ("rl", "num_generations", 1, "expected greater than or equal to 2"),
         ("rl", "learning_rate", -1e-4, "expected greater than 0"),
     ]

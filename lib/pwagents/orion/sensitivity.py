@@ -19,7 +19,7 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.llm.budget import Load, estimate
 from pwagents.orion.players import in_every_episode
 from pwagents.orion.runs import OrionRuns, episodes_frame
-from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, User
+from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
 from pwagents.schema import Behavior, Benchmark
 from pwagents.seeds import rng
@@ -92,10 +92,17 @@ class SweepSettings:
 
 
 @settings
+class SweptStudy(StudySettings):
+    """The study of notebook 08."""
+
+    sweep: SweepSettings
+
+
+@settings
 class SensitivityNotebook(ReinforcedNotebook):
     """Notebook 08."""
 
-    sweep: SweepSettings
+    study: SweptStudy
 
 
 def sweep_cost(settings: SensitivityNotebook) -> pd.DataFrame:
@@ -103,7 +110,7 @@ def sweep_cost(settings: SensitivityNotebook) -> pd.DataFrame:
 
     Training, where notebook 06 has not done it, comes beside (:func:`pwagents.orion.players.rl_cost`).
     """
-    sweep, tested = settings.sweep, settings.study.eval_tasks
+    sweep, tested = settings.study.sweep, settings.study.eval_tasks
     profiled = [*sweep.alpha, *sweep.l_c, *sweep.clusters, *sweep.last, *sweep.last, *sweep.noise]
     parts = len(sweep.worlds) * (1 + len(PARTS))
     users = settings.data.n_users * (len(profiled) + parts)
