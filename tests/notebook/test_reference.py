@@ -1,10 +1,13 @@
 """The committed reference: small, complete, and read like a preset's own results."""
 
 import json
+from base64 import b64decode, b64encode
+from io import BytesIO
 
 import nbformat
 import pandas as pd
 import pytest
+from PIL import Image
 
 from pwagents.evaluation.metrics import grade
 from pwagents.evaluation.records import EpisodeRecord
@@ -36,6 +39,13 @@ def record(task_id="t1", method="GRPO", result=1.0):
     )
 
 
+def photograph():
+    """A PNG with more colours than a figure has."""
+    down, file = Image.linear_gradient("L"), BytesIO()
+    Image.merge("RGB", (down, down.rotate(90), Image.radial_gradient("L"))).save(file, "PNG")
+    return file.getvalue()
+
+
 @pytest.fixture
 def finished(tmp_path):
     """A folder as a run of the preset leaves it; the one who ran it had it elsewhere."""
@@ -47,9 +57,10 @@ def finished(tmp_path):
         (folder / kind).mkdir(parents=True)
         for name in names:
             (folder / kind / name).write_text("x")
+    png = b64encode(photograph()).decode()
     shown = {
-        "image/png": "iVBO",
-        "text/html": '<img src="data:image/png;base64,iVBO">',
+        "image/png": png,
+        "text/html": f'<img src="data:image/png;base64,{png}">',
         "text/plain": "Figure",
     }
     outputs = [
@@ -90,6 +101,9 @@ def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path
     assert json.loads(row)["settings"]["output_dir"] == "outputs/laptop"
     image, said = nbformat.read(tmp_path / "reference/notebooks/03_benchmark.ipynb", 4).cells[0].outputs
     assert set(image.data) == {"image/png", "text/plain"} and said.text == "in outputs/laptop"
+    stored = Image.open(BytesIO(b64decode(image.data["image/png"])))
+    assert stored.size == (256, 256) and len(stored.getcolors()) <= 256
+    assert len(image.data["image/png"]) < len(b64encode(photograph()))
 
 
 def test_episodes_come_back_as_they_were(finished, tmp_path):

@@ -23,7 +23,8 @@ from pwagents.notebook.reference import PRESET, REFERENCE
 from pwagents.project import read_yaml
 
 VERDICTS = ("OK", "noise", "FAIL")
-_ABOUT = ("source", "row", "backbone", "data", "n", "grader")  # columns that say what a row is
+# Columns that say what a row is.
+_ABOUT = ("source", "row", "backbone", "data", "n", "grader", "notebook", "to run it here")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 
 
