@@ -77,8 +77,8 @@ web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machin
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.serve --preset $(PRESET) --port $(SERVE_PORT)
 
-test: $(READY) ## run the tests, a process for each core (6 to 9 minutes on 2 cores)
-	@echo "Takes 6 to 9 minutes on 2 cores"
+test: $(READY) ## run the tests, a process for each core (5 to 9 minutes on 2 cores)
+	@echo "Takes 5 to 9 minutes on 2 cores"
 	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## lint and format check, direction of imports; notebooks must be stripped of outputs
