@@ -45,7 +45,8 @@ SIZES: dict[str, Any] = {
         "n_gpus": 1,
         "log_tasks": 1,
         "seeds": [0],
-        "remedies": [{"name": "entropy bonus", "entropy_coef": 0.003}],
+        "methods": ["GRPO"],
+        "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
 }
 _MODELS = re.compile("qwen|llama", re.IGNORECASE)  # in the names or folders of models to be downloaded

@@ -17,6 +17,7 @@ from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.lm.small import make_small_model
 from pwagents.notebook.settings import preset_values
+from pwagents.orion import people as orion_people
 from pwagents.orion import reinforce as orion_reinforce
 from pwagents.orion import study as orion_study
 from pwagents.orion.settings import GrpoNotebook
@@ -156,7 +157,7 @@ def orion(tmp_path_factory):
         "role_play": {"n_trajectories": 3, "review_success": 0.0, "success_rank": 10},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orion_study, "load_benchmark", load_marked)
+        patch.setattr(orion_people, "load_benchmark", load_marked)
         settings = settings_of("06_orion_grpo", GrpoNotebook, tmp_path_factory.mktemp("orion"), **groups)
         yield orion_study.make_study(settings)
 

@@ -79,12 +79,14 @@ def test_a_difference_is_set_against_what_seeds_alone_may_make():
     assert BEYOND not in trained_differences(frame_of(rows), pairs, "m")
 
 
-def test_methods_are_compared_over_seeds_by_type_and_overall():
+def test_methods_are_compared_over_seeds_by_type_and_in_the_mean_of_the_types():
     rows = [(m, t, "u", t, v) for m, v in (("a", 0.6), ("b", 0.5)) for t in ("search", "review")]
+    rows += [("a", "review", "u", "more", 0.8), ("b", "review", "u", "more", 0.3)]
     seeds = [frame_of(rows).assign(seed=seed, m=lambda f, s=seed: f["m"] * (1 + s)) for seed in (0, 1)]
     table = seed_comparisons(pd.concat(seeds), {"a - b": ("a", "b")}, "m")
-    assert table["task"].tolist() == ["search", "review", "overall"] and set(table["n_seeds"]) == {2}
-    assert table["difference"].tolist() == pytest.approx([0.15] * 3)
+    assert table["task"].tolist() == ["search", "review", "mean"] and set(table["n_seeds"]) == {2}
+    # Per seed .1 and .2 of searches, .3 and .6 of reviews, of which there are twice as many.
+    assert table["difference"].tolist() == pytest.approx([0.15, 0.45, 0.3])
 
 
 def test_comparisons_name_no_task_that_was_not_played():

@@ -10,7 +10,6 @@ from pwagents.notebook.settings import load_settings
 from pwagents.orion.failures import cause_of, failure_causes
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (
-    AS_IT_STANDS,
     Known,
     SensitivityNotebook,
     SweepSettings,
@@ -21,6 +20,7 @@ from pwagents.orion.sensitivity import (
     parts_in_worlds,
     play_knowing,
     sweep_cost,
+    usually_known,
     vary,
     with_users,
     worth_of_clusters,
@@ -51,16 +51,18 @@ def past(benchmark, user):
 
 
 def test_only_the_last_purchases_before_the_test_are_known(study):
-    known = benchmark_known(study.benchmark, replace(AS_IT_STANDS, last=2), study.seed)
+    known = benchmark_known(study.benchmark, Known(15, 6, last=2), study.seed)
     for task in study.benchmark.tasks["test"]:
         own = past(study.benchmark, task.user_id)
         assert past(known, task.user_id) == own[-2:]
         assert known.behaviors[task.user_id][-1] == study.benchmark.behaviors[task.user_id][-1]
-    assert benchmark_known(study.benchmark, AS_IT_STANDS, study.seed) is study.benchmark
+    assert benchmark_known(study.benchmark, Known(15, 6), study.seed) is study.benchmark
 
 
 def test_noise_puts_others_purchases_in_the_place_of_own_ones_and_grows(study):
-    little, much = (benchmark_known(study.benchmark, Known(noise=share), study.seed) for share in (0.25, 0.5))
+    little, much = (
+        benchmark_known(study.benchmark, Known(15, 6, noise=share), study.seed) for share in (0.25, 0.5)
+    )
     for user in study.held_out:
         own = past(study.benchmark, user)
         assert [b.timestamp for b in past(much, user)] == [b.timestamp for b in own]
@@ -72,11 +74,13 @@ def test_noise_puts_others_purchases_in_the_place_of_own_ones_and_grows(study):
 
 def test_what_is_known_decides_profile_and_history_and_is_stored_apart(study, model, tmp_path):
     here = elsewhere(study, tmp_path)
-    usual, short = (play_knowing(here, model, known) for known in (AS_IT_STANDS, Known(last=1)))
+    whole = usually_known(here)
+    last = replace(whole, last=1)
+    usual, short = (play_knowing(here, model, known) for known in (whole, last))
     assert usual == OrionRuns(here).policy("GRPO", model)
     assert not {record.key for record in usual} & {record.key for record in short}
-    known = benchmark_known(here.benchmark, Known(last=1), here.seed)
-    found = here.retrieve("test", known)
+    known = benchmark_known(here.benchmark, last, here.seed)
+    found = here.retrieve("test", known, last.alpha, last.l_c)
     for task in here.test_tasks:
         episode = here.start(task, found[task.task_id], known)
         assert len(episode.state.history) == 1
@@ -96,7 +100,7 @@ def test_a_sweep_has_the_usual_value_among_its_own_and_differences_from_it(study
 
 def test_clusters_are_compared_with_none_length_by_length(study, model, tmp_path):
     here = elsewhere(study, tmp_path)
-    frames = [vary(here, model, "last", [1, 3], Known(alpha=alpha)) for alpha in (0, 10**6)]
+    frames = [vary(here, model, "last", [1, 3], alpha=alpha) for alpha in (0, 10**6)]
     worth = worth_of_clusters(*frames)
     assert worth["comparison"].tolist() == ["last 1", "last 3"]
     assert worth["n_tasks"].tolist() == [len(study.test_tasks)] * 2

@@ -66,6 +66,11 @@ def test_the_run_has_one_seed_and_trainings_may_have_others():
     assert settings.rl.seeds == (0, 1)
 
 
+def test_grpo_is_always_trained():
+    with pytest.raises(ValueError, match="GRPO among them"):
+        load("07_ablations", rl={"methods": ["PPO"]})
+
+
 def test_a_variant_changes_its_group_alone():
     settings = load("06_orion_grpo")
     quiet = settings.changed(players={"user": "none"})
@@ -73,13 +78,17 @@ def test_a_variant_changes_its_group_alone():
     assert replace(quiet, players=settings.players) == settings
 
 
-def test_remedies_are_changes_of_grpo():
-    remedies = [{"name": "wide", "num_generations": 6}, {"name": "flat", "scale_rewards": "none"}]
-    made = load("07_ablations", rl={"remedies": remedies}).rl.remedied
-    assert made["wide"].num_generations == 6 and made["flat"].scale_rewards == "none"
-    for remedy, said in (({"name": "x", "scale": "none"}, "'scale'; expected scale_rewards"), ({}, "a name")):
+def test_variants_are_changes_of_rl():
+    variants = [{"name": "wide", "num_generations": 6}, {"name": "paid for success", "reward": "task"}]
+    settings = load("07_ablations", rl={"variants": variants})
+    wide, paid = (replace(settings, rl=settings.rl.varied[variant["name"]]) for variant in variants)
+    assert wide.rl.grpo == replace(settings.rl.grpo, num_generations=6) and wide.reward == settings.reward
+    assert paid.rl.grpo == settings.rl.grpo and (settings.reward.use, paid.reward.use) == ("both", "task")
+    misspelt, nameless, twice = [{"name": "x", "scale": "none"}], [{"credit": "turn"}], variants[:1] * 2
+    expected = "a name for each, of its own"
+    for wrong, said in ((misspelt, "expected scale_rewards"), (nameless, expected), (twice, expected)):
         with pytest.raises(ValueError, match=said):
-            load("07_ablations", rl={"remedies": [remedy]})
+            load("07_ablations", rl={"variants": wrong})
 
 
 def test_several_gpus_that_leave_no_whole_weights_to_play_with_are_refused():

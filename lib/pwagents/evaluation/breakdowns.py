@@ -124,7 +124,7 @@ def trained_differences(
 
 
 def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Methods of training compared over seeds, one row a comparison and task type, "overall" after several.
+    """Methods of training compared over seeds, one row a comparison and task type, then :data:`MEAN`.
 
     Args:
         frame: one row an episode, with its ``seed``.
@@ -134,12 +134,19 @@ def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], 
         ``comparison, task, difference, low, high, p, n_seeds``, of
         :func:`pwagents.evaluation.statistics.over_seeds`.
     """
+    means = means_by_seed(frame, metric)
     rows = [
-        {"comparison": name, "task": task, **over_seeds(part, metric, a, b)._asdict()}
+        {"comparison": name, "task": task, **over_seeds(own, "mean", a, b)._asdict()}
         for name, (a, b) in pairs.items()
-        for task, part in _parts(frame)
+        for task, own in means.groupby("type", sort=False)
     ]
     return pd.DataFrame(rows)
+
+
+def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """:func:`by_type_and_mean` of each ``seed`` of the frame, as ``method, type, seed, mean``."""
+    of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
+    return in_order(pd.concat(of_seeds))[["method", "type", "seed", "mean"]].reset_index(drop=True)
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:

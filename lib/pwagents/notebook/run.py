@@ -19,6 +19,7 @@ import pandas as pd
 from pwagents import engine, portable
 from pwagents.evaluation import tables
 from pwagents.evaluation.figure_files import save_figure
+from pwagents.llm.settings import Players
 from pwagents.notebook.figures import drawn, save_numbers
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
@@ -60,6 +61,22 @@ class Run:
         return tables.save_table(
             data, f"{self.number}_{name}", title=title, output_dir=self.output_dir, **options
         )
+
+    def cost(self, estimate: pd.DataFrame, players: Players) -> None:
+        """Show what language models will be asked, before it is paid for, as the table "estimate"; one line
+        where none is asked.
+
+        Args:
+            estimate: of :func:`pwagents.llm.budget.estimate`.
+            players: whose budget ends the run.
+        """
+        if estimate.empty:
+            print("All roles are played offline: no language model is asked.")
+            return
+        limits = f"{players.budget_usd:g} US dollars or {players.budget_tokens:,} tokens"
+        title = "Calls, tokens and US dollars, before the run"
+        note = f"A run stops before it costs more than {limits}, and goes on from there when run again."
+        _display(self.table(estimate, "estimate", title=title, note=note, formats={"US dollars": ",.2f"}))
 
     def figure(
         self,

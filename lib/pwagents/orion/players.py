@@ -88,7 +88,7 @@ def sft_cost(settings: SftNotebook) -> pd.DataFrame:
     # On the test tasks play four references, two models in two ways each, and a model a number.
     episodes = 2 * most + (7 + len(settings.role_play.scaling)) * tested
     made = {
-        "profiler": Load(settings.players.profiler, users, 10, 1_200, 250),
+        **profiling(settings.players, users),
         "teacher": Load(settings.players.teacher, 2 * most + tested, 4, 2_500, 80),
     }
     return estimate(made | in_every_episode(settings.players, episodes))
@@ -101,10 +101,9 @@ def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     return estimate(judge | in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
 
 
-def budget_note(players: OrionPlayers) -> str:
-    """What ends a run that costs more than it may."""
-    limits = f"{players.budget_usd:g} US dollars or {players.budget_tokens:,} tokens"
-    return f"A run stops before it costs more than {limits}, and goes on from there when run again."
+def profiling(players: OrionPlayers, users: int) -> dict[str, Load]:
+    """What the profiler will be asked for so many users, for :func:`pwagents.llm.budget.estimate`."""
+    return {"profiler": Load(players.profiler, users, 10, 1_200, 250)}
 
 
 def in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:

@@ -6,7 +6,7 @@ Departure: the paper does not say whether the policies of its Figure 4 were trai
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,8 +16,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.llm.budget import Load, estimate
-from pwagents.orion.players import in_every_episode
+from pwagents.llm.budget import estimate
+from pwagents.orion.players import in_every_episode, profiling
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
@@ -50,25 +50,22 @@ class Known:
     """What profiles are made of, and how.
 
     Attributes:
-        alpha, l_c: as of :class:`pwagents.orion.settings.StudySettings`; None: as there.
+        alpha, l_c: as of :class:`pwagents.orion.settings.StudySettings`.
         clusters: whose micro-profiles are retrieved for an instruction.
         last: behaviours of each history that are known, the last; None: all.
         noise: share of each history that is one other user's, as where two have one account.
     """
 
-    alpha: int | None = None
-    l_c: int | None = None
+    alpha: int
+    l_c: int
     clusters: int = 1
     last: int | None = None
     noise: float = 0.0
 
-    @property
-    def changes(self) -> dict[str, float | None]:
-        """What is not as it stands, for keys."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
-
-AS_IT_STANDS = Known()
+def usually_known(study: Study) -> Known:
+    """As everywhere else: whole histories, and profiles as the settings say."""
+    return Known(study.settings.study.alpha, study.settings.study.l_c)
 
 
 @settings
@@ -114,21 +111,20 @@ def sweep_cost(settings: SensitivityNotebook) -> pd.DataFrame:
     profiled = [*sweep.alpha, *sweep.l_c, *sweep.clusters, *sweep.last, *sweep.last, *sweep.noise]
     parts = len(sweep.worlds) * (1 + len(PARTS))
     users = settings.data.n_users * (len(profiled) + parts)
-    profiler = Load(settings.players.profiler, users, 10, 1_200, 250)
     episodes = tested * (len(profiled) + parts + len(sweep.users))
-    return estimate({"profiler": profiler} | in_every_episode(settings.players, episodes))
+    return estimate(profiling(settings.players, users) | in_every_episode(settings.players, episodes))
 
 
 def play_knowing(study: Study, policy: Path, known: Known) -> list[EpisodeRecord]:
     """Episodes of a policy on the test tasks where ``known`` is what agents know of their users."""
-    if known == AS_IT_STANDS:
+    if known == usually_known(study):
         return OrionRuns(study).policy(POLICY, policy)
     histories = benchmark_known(study.benchmark, known, study.seed)
-    found = study.retrieve("test", histories, known.clusters, alpha=known.alpha, l_c=known.l_c)
+    found = study.retrieve("test", histories, known.alpha, known.l_c, known.clusters)
     runs = OrionRuns(
         study,
         start=lambda task: study.start(task, study.begin(task, found[task.task_id]), histories),
-        variant={"known": known.changes},
+        variant={"known": asdict(known)},
     )
     return runs.policy(POLICY, policy)
 
@@ -163,24 +159,20 @@ def _with_noise(
     return made
 
 
-def vary(
-    study: Study, policy: Path, name: str, values: Iterable[float], fixed: Known = AS_IT_STANDS
-) -> pd.DataFrame:
+def vary(study: Study, policy: Path, name: str, values: Iterable[float], **fixed: float) -> pd.DataFrame:
     """Episodes of a policy for each value of one of :class:`Known`'s fields, the usual one among them.
 
     Args:
-        fixed: the other fields.
+        fixed: other fields that are not the usual ones.
 
     Returns:
         One row an episode, as of :func:`pwagents.orion.runs.episodes_frame`, with ``value``, which is the
         ``method`` too, and whether it is the ``usual`` one.
     """
-    default = getattr(AS_IT_STANDS, name)
-    usual = getattr(study.settings.study, name) if name in ("alpha", "l_c") else default
-    played = []
-    for value in sorted({*values} | {usual} - {None}):
-        known = replace(fixed, **{name: default if value == usual else value})
-        records = play_knowing(study, policy, known)
+    known, played = replace(usually_known(study), **fixed), []
+    usual = getattr(known, name)
+    for value in sorted({*values, usual} - {None}):
+        records = play_knowing(study, policy, replace(known, **{name: value}))
         frame = episodes_frame(records).assign(method=f"{value:g}", value=value, usual=value == usual)
         played.append(frame)
     return pd.concat(played, ignore_index=True)

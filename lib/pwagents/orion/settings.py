@@ -124,6 +124,8 @@ class OnlineSettings(GrpoSettings):
     """PPO's alone: GAE's lambda per sampled token."""
     alignment_weight: NonNegativeFloat = 1.0
     """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    reward: Literal["both", "task", "alignment"] = "both"
+    """What is paid for: success and alignment, or one of the two alone."""
     optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
     """The optimizer, which PPO has for its critic, too."""
     use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
@@ -210,7 +212,8 @@ class ReinforcedNotebook(OrionSettings):
     @property
     def reward(self) -> RewardSettings:
         """What episodes earn: for success, as the role-play has it, and for alignment."""
-        return RewardSettings(**_fields(Success, self.role_play), alignment_weight=self.rl.alignment_weight)
+        paid = {"alignment_weight": self.rl.alignment_weight, "use": self.rl.reward}
+        return RewardSettings(**_fields(Success, self.role_play), **paid)
 
     @model_validator(mode="before")
     @classmethod
@@ -241,29 +244,38 @@ class GrpoNotebook(ReinforcedNotebook):
 
 @settings
 class AblationSettings(OnlineSettings):
-    """Reinforcement learning in notebook 07: several seeds, and GRPO with one thing changed."""
+    """Reinforcement learning in notebook 07: several whole pipelines, and GRPO with one thing changed."""
 
-    seeds: Annotated[Numbers, Field(min_length=1)] = (0, 1, 2)
-    """Of all trainings; data, role-play and base model stay."""
-    remedies: Annotated[tuple[dict[str, Any], ...], Listed] = ()
-    """Against asking the same on every task: a name each, and the settings of GRPO that differ."""
+    seeds: Annotated[Numbers, Field(min_length=1)]
+    """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
+    methods: Annotated[tuple[Literal["GRPO", "PPO"], ...], Listed]
+    """What each pipeline trains, beside SFT; GRPO is always among them."""
+    variants: Annotated[tuple[dict[str, Any], ...], Listed] = ()
+    """GRPO with one thing changed: a name each, and the settings of this group that differ."""
 
     @property
-    def remedied(self) -> dict[str, GrpoSettings]:
-        """The name of each remedy -> the settings of GRPO."""
-        changes = [dict(remedy) for remedy in self.remedies]
-        return {str(remedy.pop("name")): replace(self.grpo, **remedy) for remedy in changes}
+    def varied(self) -> dict[str, Self]:
+        """The name of each variant -> its settings."""
+        changes = [dict(variant) for variant in self.variants]
+        return {str(variant.pop("name")): replace(self, variants=(), **variant) for variant in changes}
 
-    @field_validator("remedies")
+    @field_validator("methods")
     @classmethod
-    def _check_names(cls, remedies: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        if not all("name" in remedy for remedy in remedies):
-            raise ValueError("a name for each")
-        return remedies
+    def _check_methods(cls, methods: tuple[str, ...]) -> tuple[str, ...]:
+        if "GRPO" not in methods:
+            raise ValueError("GRPO among them")
+        return methods
+
+    @field_validator("variants")
+    @classmethod
+    def _check_names(cls, variants: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if len({variant.get("name") for variant in variants} - {None}) < len(variants):
+            raise ValueError("a name for each, of its own")
+        return variants
 
     @model_validator(mode="after")
     def _check_changes(self) -> Self:
-        _ = self.remedied  # raises where a remedy is no change of GRPO's settings
+        _ = self.varied  # raises where a variant is no change of these settings
         return self
 
 

@@ -115,8 +115,7 @@ class Study:
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
         self._shop = Shop(self.benchmark, self.engine, NothingKnown(), reviews, settings.shop.observation)
 
-        train = self._make_part(self._trained, "train", self.train_tasks)
-        test = self._make_part(self.held_out, "test", self.test_tasks)
+        train, test = self._make_part(self._trained, "train"), self._make_part(self.held_out, "test")
         # task_id -> the part that it belongs to
         self._parts = {task_id: part for part in (train, test) for task_id in part.contexts}
 
@@ -129,25 +128,18 @@ class Study:
         return self._parts[task.task_id].retrieved[task.task_id]
 
     def retrieve(
-        self,
-        split: Split,
-        known: Benchmark | None = None,
-        clusters: int = 1,
-        alpha: int | None = None,
-        l_c: int | None = None,
+        self, split: Split, known: Benchmark, alpha: int, l_c: int, clusters: int = 1
     ) -> dict[str, Context]:
         """What retrieval finds for all tasks of a split: task_id -> context.
 
         Profiles are made of what lies before each user's first task of the split, once for all tasks.
 
         Args:
-            known: the benchmark with other histories, where those are what is known.
+            known: the benchmark, or one with other histories, where those are what is known.
+            alpha, l_c: as of :func:`pwagents.profiles.build.profile_users`.
             clusters: to retrieve for an instruction.
-            alpha, l_c: as of :func:`pwagents.profiles.build.profile_users`; None: as the settings say.
         """
-        known, settings = known or self.benchmark, self.settings.study
-        alpha, l_c = (settings.alpha if alpha is None else alpha), (settings.l_c if l_c is None else l_c)
-        tasks = self.train_tasks if split == "train" else self.test_tasks
+        tasks = self._tasks(split)
         # As in notebooks 02 and 03.
         items = Embedder(self._cache_dir, self.settings.shop.max_tokens, batch_size=64)
         users = dict.fromkeys(task.user_id for task in tasks)
@@ -199,12 +191,15 @@ class Study:
             "code": code_hash(*EPISODE),
         }
 
-    def _make_part(self, users: Sequence[str], split: Split, tasks: Sequence[Task]) -> _Part:
-        retrieved = self.retrieve(split)
+    def _tasks(self, split: Split) -> tuple[Task, ...]:
+        return self.train_tasks if split == "train" else self.test_tasks
+
+    def _make_part(self, users: Sequence[str], split: Split) -> _Part:
+        retrieved = self.retrieve(split, self.benchmark, self.settings.study.alpha, self.settings.study.l_c)
         return _Part(
             split=split,
             retrieved=retrieved,
-            contexts={task.task_id: self.begin(task, retrieved[task.task_id]) for task in tasks},
+            contexts={task.task_id: self.begin(task, retrieved[task.task_id]) for task in self._tasks(split)},
             recommenders=self._recommenders(users, split),
         )
 

@@ -54,16 +54,20 @@ RL = (*SFT, "rl")
 class OrionModels:
     """Makes the models of a study, or finds them in ``<output_dir>/models``; likewise what they learn from.
 
+    Attributes:
+        seed: of the base model and of the role-play; None: the study's, which has decided on data and users.
+
     Where the settings say ``stored_runs_only``, nothing is trained or played, and what is missing is a
     DataError.
     """
 
     study: Study
+    seed: int | None = None
 
     @property
     def base_text(self) -> BaseText:
         """What the small base model is pre-trained on."""
-        return text_without(self.study.benchmark.products, self.study.seed)
+        return text_without(self.study.benchmark.products, self._seed)
 
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
@@ -71,7 +75,7 @@ class OrionModels:
         only, products = self.study.settings.stored_runs_only, self.study.benchmark.products
         if not wanted.is_small:
             return wanted.folder(self._folder, stored_only=only)
-        return base_for(products, self._folder, self.study.seed, wanted.steps, stored_only=only)
+        return base_for(products, self._folder, self._seed, wanted.steps, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -95,7 +99,7 @@ class OrionModels:
             success=settings.success,
             params={**study.facts, "teacher": told(settings.players, "teacher")},
             n=n,
-            seed=study.seed,
+            seed=self._seed,
             workers=settings.players.workers,
         )
 
@@ -166,6 +170,10 @@ class OrionModels:
         settings = self.study.settings
         here = settings.stored_runs_only or not settings.base.is_small
         return [train(unit) for unit in units] if here else engine.beside(train, units)
+
+    @property
+    def _seed(self) -> int:
+        return self.study.seed if self.seed is None else self.seed
 
     @property
     def _folder(self) -> Path:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
+from pwagents.evaluation.breakdowns import in_order, means_by_seed
 from pwagents.evaluation.paper import Here, below_paper
 from pwagents.evaluation.statistics import mean_interval, noise_floor, paired_test, within_range
 from pwagents.evaluation.tables import Shown
@@ -71,17 +72,18 @@ def with_ambiguity(
 
 
 def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """One row a method of training: the mean of each seed, then over seeds, with Student's t over seeds.
+    """One row a method of training and task type: the mean of each seed, then over seeds, with Student's t
+    over seeds; of several types, each weighs the same in their mean.
 
     Args:
-        frame: one row an episode with ``method, seed`` and ``metric``, a share.
+        frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`, with its ``seed``.
+        metric: a column of it, a share.
 
     Returns:
-        ``method``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
+        ``method, type``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
     """
-    scored = frame.dropna(subset=[metric])
-    means = scored.groupby(["method", "seed"], sort=False)[metric].mean().unstack("seed").sort_index(axis=1)
-    means = means.loc[scored["method"].unique()]
+    means = means_by_seed(frame, metric).set_index(["method", "type", "seed"])["mean"].unstack("seed")
+    means = in_order(means.reset_index()).set_index(["method", "type"])
     over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in means.iterrows()]
     table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
     return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=means.std(axis=1).to_numpy())
@@ -187,19 +189,22 @@ def of_one_seed(seed_noise: float | None) -> str:
 
 
 def must_exceed(floor: pd.DataFrame, method: str) -> float | None:
-    """The noise of a method's seeds in a table of :func:`noise_of_seeds`; None with one seed."""
-    value = floor.set_index("method").loc[method, MUST_EXCEED]
+    """The noise of a method's seeds in a table of :func:`noise_of_seeds`, on the tasks where it is largest;
+    None with one seed."""
+    value = floor.loc[floor["method"] == method, MUST_EXCEED].max()
     return None if pd.isna(value) else float(value)
 
 
 def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """:func:`noise_floor` under headings that say what the columns are."""
+    """:func:`noise_floor` of each task type, under headings that say what the columns are."""
     headings = {
         "sd": "deviation of seeds",
         "largest": "largest difference of two seeds",
         "must_exceed": MUST_EXCEED,
     }
-    return noise_floor(frame, metric).rename(columns=headings)
+    of_types = [noise_floor(own, metric).assign(type=type_) for type_, own in frame.groupby("type")]
+    floor = in_order(pd.concat(of_types)).rename(columns=headings).reset_index(drop=True)
+    return floor[["method", "type", *floor.columns.drop(["method", "type"])]]
 
 
 def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Shown:
