@@ -87,6 +87,17 @@ def test_seeds_are_shown_and_are_the_unit_of_the_interval():
     assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)
 
 
+def test_seeds_are_shown_method_by_method_as_they_come_and_each_type_weighs_the_same_in_the_mean():
+    searches = frame({(m, "u", "a"): v for m, v in (("z", 0.4), ("a", 0.2))})
+    reviews = frame({(m, "u", t): 1.0 for m in "za" for t in ("b", "c")}).assign(type="review")
+    played = pd.concat([searches, reviews])
+    table = by_seed(pd.concat([played.assign(seed=seed) for seed in (0, 10, 2)]), "result_final")
+    assert table["method"].tolist() == ["z"] * 3 + ["a"] * 3
+    assert table["type"].tolist() == ["search", "review", "mean"] * 2
+    assert table["mean"].tolist() == pytest.approx([0.4, 1.0, 0.7, 0.2, 1.0, 0.6])
+    assert list(table)[2:5] == ["seed 0", "seed 2", "seed 10"]
+
+
 def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
     results = {
         "own": {"SFT": (0.4, 0.6), "RL": (0.8, 1.0)},

@@ -82,8 +82,8 @@ def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     Returns:
         ``method, type``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
     """
-    means = means_by_seed(frame, metric).set_index(["method", "type", "seed"])["mean"].unstack("seed")
-    means = in_order(means.reset_index()).set_index(["method", "type"])
+    means = means_by_seed(frame, metric).set_index(["method", "type", "seed"])["mean"]
+    means = means.unstack("seed", sort=False)
     over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in means.iterrows()]
     table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
     return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=means.std(axis=1).to_numpy())
