@@ -8,6 +8,7 @@ import sys
 import threading
 from functools import cache
 
+import joblib
 import numpy as np
 import pytest
 
@@ -36,12 +37,11 @@ def test_nothing_leaves_this_process_unless_an_engine_is_named():
     assert engine.remote(len) is None
 
 
-@pytest.mark.parametrize(("cores", "others"), [("1", 0), ("2", 1), ("3", 2)])
+@pytest.mark.parametrize(("cores", "others"), [(1, 0), (2, 1), (3, 2)])
 def test_without_a_cluster_what_takes_minutes_has_all_cores_and_this_process_its_share(
     monkeypatch, cores, others
 ):
-    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", cores)
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("joblib.cpu_count", lambda: cores)
     lock, offset = threading.Lock(), 10
 
     def work(unit):
@@ -56,7 +56,7 @@ def test_without_a_cluster_what_takes_minutes_has_all_cores_and_this_process_its
 
 
 def test_a_failure_in_another_process_is_raised_here(monkeypatch):
-    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
 
     def fail_second(unit):
         if unit:
@@ -65,6 +65,12 @@ def test_a_failure_in_another_process_is_raised_here(monkeypatch):
     with pytest.raises(DataError, match="expected 0"):
         engine.beside(fail_second, [0, 1])
     assert engine.beside(str, [0, 1]) == ["0", "1"], "others are started anew"
+
+
+def test_joblib_runs_in_processes_afterwards(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    assert engine.beside(str, [0, 1]) == ["0", "1"]
+    assert joblib.Parallel(n_jobs=2)([joblib.delayed(str)(unit) for unit in range(2)]) == ["0", "1"]
 
 
 @pytest.mark.parametrize("name", ["ray", "dask"])

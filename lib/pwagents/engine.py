@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pwagents import portable
 from pwagents.errors import SettingsError
+from pwagents.threads import one_core
 
 if TYPE_CHECKING:
     from joblib import Parallel
@@ -77,8 +78,8 @@ def beside(function: Callable[[U], R], units: Sequence[U]) -> list[R]:
     """``function`` on each unit, in their order, where a unit takes minutes.
 
     On the cluster; without one on the cores of this machine (of which LOKY_MAX_CPU_COUNT may allow fewer): a
-    process each, and this one takes its share. What ``function`` raises ends them all,
-    once this process is through with the unit at hand.
+    process each, and this one takes its share. What ``function`` raises ends them all, once this process is
+    through with the unit at hand.
     """
     at_work = remote(function)
     if at_work is not None:
@@ -95,16 +96,17 @@ def beside(function: Callable[[U], R], units: Sequence[U]) -> list[R]:
 
 
 def _shared_out(function: Callable[[U], R], pickled: bytes, units: Sequence[U], processes: int) -> list[R]:
-    """Every so many-th unit in this process, the others in further ones."""
-    from joblib.externals.loky import get_reusable_executor
+    """Every so many-th unit in this process, the others in further ones; each computes on one core."""
+    from joblib.externals.loky import ProcessPoolExecutor  # the reusable one is joblib's own
 
     shares = [units[i::processes] for i in range(processes)]
-    others = get_reusable_executor(max_workers=processes - 1)
+    others = ProcessPoolExecutor(max_workers=processes - 1)
     try:
-        elsewhere = [others.submit(_call, pickled, share) for share in shares[1:]]
+        elsewhere = [others.submit(_call_on_one_core, pickled, share) for share in shares[1:]]
         here = []
         for unit in shares[0]:
-            here.append(function(unit))
+            with one_core():
+                here.append(function(unit))
             for share in elsewhere:
                 if share.done():
                     share.result()  # raises what it raised
@@ -112,6 +114,7 @@ def _shared_out(function: Callable[[U], R], pickled: bytes, units: Sequence[U], 
     except BaseException:
         others.shutdown(kill_workers=True)
         raise
+    others.shutdown()
     return [made[i % processes][i // processes] for i in range(len(units))]
 
 
@@ -143,6 +146,11 @@ def _call(sent: Any, share: Sequence[U]) -> list[R]:
 
         sent = ray.get(sent)
     return [_unpickled(sent)(unit) for unit in share]
+
+
+def _call_on_one_core(pickled: bytes, share: Sequence[U]) -> list[R]:
+    with one_core():
+        return _call(pickled, share)
 
 
 @lru_cache(maxsize=2)

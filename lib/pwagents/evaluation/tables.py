@@ -137,13 +137,18 @@ def _levels(column: str | tuple[str, str]) -> tuple[str, str]:
     return (str(upper), str(lower)) if lower else ("", str(upper))
 
 
+def heading(column: str | tuple[str, str]) -> str:
+    """What a column is called in the CSV: its own heading, after the one above it where there is one."""
+    return ": ".join(filter(None, _levels(column)))
+
+
 def csv_text(frame: pd.DataFrame) -> str:
     """The numbers with 6 significant digits; two-level headings joined as "upper: lower".
 
     Texts that a spreadsheet would take for a formula get the apostrophe that makes them texts there.
     """
     plain = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else _no_formula(value))
-    plain.columns = [_no_formula(": ".join(filter(None, _levels(column)))) for column in frame.columns]
+    plain.columns = [_no_formula(heading(column)) for column in frame.columns]
     return plain.to_csv(index=False, lineterminator="\n")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.evaluation.paper import Here, below_paper
+from pwagents.evaluation.tables import heading
 from pwagents.notebook.summary import results_folder
 
 # Paper and table -> the tables of notebooks whose rows stand below it.
@@ -30,11 +31,12 @@ def grand_table(output_dir: Path, paper: str, table: str) -> pd.DataFrame:
         made a row of ours, and ``to run it here``, of a printed one.
     """
     printed = below_paper(pd.DataFrame(), paper, table, Here("", ""))
-    printed.columns = [": ".join(filter(None, column)) for column in printed.columns]
+    printed.columns = list(map(heading, printed.columns))
     needs = list(map(_needs, printed["row"], printed["backbone"]))
     parts = [printed.assign(notebook="", **{"to run it here": needs})]
+    tables = results_folder(output_dir) / "tables"
     for name in MADE[paper, table]:
-        path = results_folder(output_dir) / "tables" / f"{name}.csv"
+        path = tables / f"{name}.csv"
         if path.exists():
             made = pd.read_csv(path)
             ours = made[made["source"] == "here"]
