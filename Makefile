@@ -120,6 +120,8 @@ $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 # One at a time: both add episodes to one file.
 $(NB)/08_sensitivity.ipynb: $(NB)/07_ablations.ipynb
 $(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
+# The summary has lines of notebook 07, too, where that one runs.
+$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb)
 
 # Notebook 04 again, with the variants that laptop leaves out: what it trained before is found, and its tables get
 # longer.

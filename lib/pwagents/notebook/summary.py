@@ -1,7 +1,7 @@
 """The main numbers of a preset, one a line, read from the numbers of the notebooks' own figures.
 
-Nothing is computed here: a line is a point of a figure with its 95% interval over tasks, clustered by user. A
-method that no notebook played on a task has no line there.
+Nothing is computed here: a line is a point of a figure with its 95% interval, over tasks, clustered by user,
+or over seeds where several were trained. A method that no notebook played on a task has no line there.
 """
 
 from pathlib import Path
@@ -37,6 +37,10 @@ METHODS = {
     "orion_sft": Place("05_results", "SFT", "SFT (Orion)"),
     "orion_ppo": Place("06_results", "PPO", "PPO (Orion)"),
     "orion_grpo": Place("06_results", "GRPO", "GRPO (Orion)"),
+    "base_pipelines": Place("07_pipelines", "base", "base, pipelines"),
+    "orion_sft_pipelines": Place("07_pipelines", "SFT", "SFT, pipelines"),
+    "orion_ppo_pipelines": Place("07_pipelines", "PPO", "PPO, pipelines"),
+    "orion_grpo_pipelines": Place("07_pipelines", "GRPO", "GRPO, pipelines"),
     "teacher": Place("05_results", "Teacher", "teacher (Orion)"),
     "recommender_whole_history": Place("03_recommender", "whole history", "SASRec: whole history"),
     "recommender_right_interest": Place("03_recommender", "right interest", "SASRec: right interest"),
@@ -48,9 +52,9 @@ COLUMNS = ("name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebo
 def summary_of(output_dir: Path) -> pd.DataFrame:
     """The lines of a preset's stored numbers, with :data:`COLUMNS`, in the order of :data:`METHODS`.
 
-    ``value`` is the result accuracy (0 to 1), ``low`` and ``high`` the ends of its 95% interval over
-    ``n_tasks`` tasks; ``n_seeds`` is 1: each of these models was trained once. A notebook opened by hand
-    where nothing ran yet reads ``outputs/reference``.
+    ``value`` is the result accuracy (0 to 1), ``low`` and ``high`` the ends of its 95% interval: over
+    ``n_tasks`` tasks where ``n_seeds`` is 1, else over so many seeds, which have played these tasks. A
+    notebook opened by hand where nothing ran yet reads ``outputs/reference``.
 
     Raises:
         DataError: none of the figures' numbers is there.
@@ -65,7 +69,8 @@ def summary_of(output_dir: Path) -> pd.DataFrame:
             frame = found[place.figure]
             rows = frame[frame["method"] == place.method].rename(columns={"type": "task", "mean": "value"})
             rows = rows.sort_values("task", key=lambda tasks: tasks.map(TASKS.index))
-            lines.append(rows.assign(name=name, n_seeds=1, notebook=place.figure[:2]))
+            seeds = rows.get("n_seeds", 1)
+            lines.append(rows.assign(name=name, n_seeds=seeds, notebook=place.figure[:2]))
     return pd.concat(lines, ignore_index=True)[list(COLUMNS)]
 
 
