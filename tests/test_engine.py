@@ -11,6 +11,7 @@ from functools import cache
 import joblib
 import numpy as np
 import pytest
+import torch
 
 from pwagents import engine
 from pwagents.embedding import Embedder
@@ -65,6 +66,16 @@ def test_a_failure_in_another_process_is_raised_here(monkeypatch):
     with pytest.raises(DataError, match="expected 0"):
         engine.beside(fail_second, [0, 1])
     assert engine.beside(str, [0, 1]) == ["0", "1"], "others are started anew"
+
+
+def test_each_process_computes_on_one_core(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    torch.set_num_threads(2)
+    try:
+        assert engine.beside(lambda _: torch.get_num_threads(), range(3)) == [1, 1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_joblib_runs_in_processes_afterwards(monkeypatch):

@@ -78,8 +78,8 @@ def beside(function: Callable[[U], R], units: Sequence[U]) -> list[R]:
     """``function`` on each unit, in their order, where a unit takes minutes.
 
     On the cluster; without one on the cores of this machine (of which LOKY_MAX_CPU_COUNT may allow fewer): a
-    process each, and this one takes its share. What ``function`` raises ends them all, once this process is
-    through with the unit at hand.
+    process each, which computes on one core, and this one takes its share. What ``function`` raises ends them
+    all, once this process is through with the unit at hand.
     """
     at_work = remote(function)
     if at_work is not None:

@@ -40,15 +40,15 @@ def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
     assert second == "instruction,search,0.123457,0.1,0.2,5,1,04"
 
 
-def test_where_several_pipelines_were_trained_a_line_says_how_many(folder):
+@pytest.mark.parametrize(("n_seeds", "told"), [(1, []), (5, [[5, 9, "07"]])])
+def test_where_several_pipelines_were_trained_a_line_says_how_many(folder, n_seeds, told):
     row = {"method": "GRPO", "type": "search", "mean": 0.7, "low": 0.6, "high": 0.8, "n_tasks": 9}
-    frame = pd.DataFrame([{**row, "n_seeds": 5}])
-    save_numbers(
-        plot_intervals, "07_pipelines", frame, output_dir=folder, stamp="07_pipelines", label="method"
-    )
-    lines = summary.summary_of(folder).set_index("name")
-    assert lines.loc["orion_grpo_pipelines", ["n_seeds", "n_tasks", "notebook"]].tolist() == [5, 9, "07"]
-    assert lines.loc["orion_grpo", "n_seeds"] == 1
+    frame, stamp = pd.DataFrame([{**row, "n_seeds": n_seeds}]), "07_pipelines"
+    save_numbers(plot_intervals, stamp, frame, output_dir=folder, stamp=stamp, label="method")
+    lines = summary.summary_of(folder)
+    columns = ["n_seeds", "n_tasks", "notebook"]
+    assert lines.loc[lines["name"] == "orion_grpo_pipelines", columns].to_numpy().tolist() == told
+    assert lines.loc[lines["name"] == "orion_grpo", "n_seeds"].tolist() == [1]
 
 
 def test_side_by_side_they_are_a_row_a_method(folder):

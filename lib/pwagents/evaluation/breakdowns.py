@@ -124,7 +124,7 @@ def trained_differences(
 
 
 def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Methods of training compared over seeds, one row a comparison and task type, then :data:`MEAN`.
+    """Methods of training compared over seeds, a row a comparison and task type, after several :data:`MEAN`.
 
     Args:
         frame: one row an episode, with its ``seed``.

@@ -149,7 +149,8 @@ def over_seeds(frame: pd.DataFrame, metric: str, a: str, b: str) -> SeedTest:
     means, with Student's t over seeds.
 
     Args:
-        frame: one row an episode with ``method, seed`` and ``metric``; both methods' on the same tasks.
+        frame: one row an episode, or a seed's mean, with ``method, seed`` and ``metric``; both methods' on
+            the same tasks.
 
     The interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike.
     """

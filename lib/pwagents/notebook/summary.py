@@ -37,7 +37,7 @@ METHODS = {
     "orion_sft": Place("05_results", "SFT", "SFT (Orion)"),
     "orion_ppo": Place("06_results", "PPO", "PPO (Orion)"),
     "orion_grpo": Place("06_results", "GRPO", "GRPO (Orion)"),
-    "base_pipelines": Place("07_pipelines", "base", "base, pipelines"),
+    "base_pipelines": Place("07_pipelines", "Base", "base, pipelines"),
     "orion_sft_pipelines": Place("07_pipelines", "SFT", "SFT, pipelines"),
     "orion_ppo_pipelines": Place("07_pipelines", "PPO", "PPO, pipelines"),
     "orion_grpo_pipelines": Place("07_pipelines", "GRPO", "GRPO, pipelines"),
@@ -53,8 +53,9 @@ def summary_of(output_dir: Path) -> pd.DataFrame:
     """The lines of a preset's stored numbers, with :data:`COLUMNS`, in the order of :data:`METHODS`.
 
     ``value`` is the result accuracy (0 to 1), ``low`` and ``high`` the ends of its 95% interval: over
-    ``n_tasks`` tasks where ``n_seeds`` is 1, else over so many seeds, which have played these tasks. A
-    notebook opened by hand where nothing ran yet reads ``outputs/reference``.
+    ``n_tasks`` tasks where ``n_seeds`` is 1, else over so many seeds, which have played these tasks; of a
+    single pipeline there is no line. A notebook opened by hand where nothing ran yet reads
+    ``outputs/reference``.
 
     Raises:
         DataError: none of the figures' numbers is there.
@@ -69,8 +70,8 @@ def summary_of(output_dir: Path) -> pd.DataFrame:
             frame = found[place.figure]
             rows = frame[frame["method"] == place.method].rename(columns={"type": "task", "mean": "value"})
             rows = rows.sort_values("task", key=lambda tasks: tasks.map(TASKS.index))
-            seeds = rows.get("n_seeds", 1)
-            lines.append(rows.assign(name=name, n_seeds=seeds, notebook=place.figure[:2]))
+            rows = rows[rows["n_seeds"] > 1] if "n_seeds" in rows else rows.assign(n_seeds=1)
+            lines.append(rows.assign(name=name, notebook=place.figure[:2]))
     return pd.concat(lines, ignore_index=True)[list(COLUMNS)]
 
 
