@@ -158,6 +158,15 @@ def test_the_summary_runs_last_and_again_after_what_it_reads(reproduced):
     assert reproduced.would_run() == ["04_puma", "10_summary"]
 
 
+def test_the_summary_reads_notebook_07_where_that_one_runs_too(reproduced):
+    for name in ("04_puma", "05_orion_sft", "06_orion_grpo", "07_ablations", "10_summary"):
+        write_notebook(reproduced.root, name, WRITE)
+        shutil.copy(reproduced.root / "notebooks" / f"{name}.ipynb", reproduced.notebooks)
+    (reproduced.root / "notebooks" / "07_ablations.ipynb").touch()
+    assert reproduced.would_run() == []
+    assert reproduced.would_run("reproduce-full") == ["07_ablations", "10_summary"]
+
+
 def test_laptop_plays_notebook_04_again_with_all_variants_and_that_is_it(project):
     for other in ("01_data", "03_benchmark"):
         (project.root / f"notebooks/{other}.ipynb").unlink()
