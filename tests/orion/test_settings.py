@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from pwagents.notebook.settings import load_settings
-from pwagents.orion.players import rl_cost, sft_cost
+from pwagents.orion.players import ablations_cost, rl_cost, sft_cost
 from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
 from pwagents.orion.train import base_size
 
@@ -66,9 +66,13 @@ def test_the_run_has_one_seed_and_trainings_may_have_others():
     assert settings.rl.seeds == (0, 1)
 
 
-def test_grpo_is_always_trained():
-    with pytest.raises(ValueError, match="GRPO among them"):
-        load("07_ablations", rl={"methods": ["PPO"]})
+def test_grpo_is_always_trained_and_each_pipeline_once():
+    for wrong, said in (
+        ({"methods": ["PPO"]}, "07_ablations, group rl: expected GRPO among methods"),
+        ({"seeds": [1, 1]}, "each of seeds once"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            load("07_ablations", rl=wrong)
 
 
 def test_a_variant_changes_its_group_alone():
@@ -86,7 +90,9 @@ def test_variants_are_changes_of_rl():
     assert paid.rl.grpo == settings.rl.grpo and (settings.reward.use, paid.reward.use) == ("both", "task")
     misspelt, nameless, twice = [{"name": "x", "scale": "none"}], [{"credit": "turn"}], variants[:1] * 2
     expected = "a name for each, of its own"
-    for wrong, said in ((misspelt, "expected scale_rewards"), (nameless, expected), (twice, expected)):
+    taken, idle = [{"name": "SFT", "credit": "turn"}], [{"name": "x", "seed": 7, "lam": 0.5}]
+    cases = ((misspelt, "expected scale_rewards"), (nameless, expected), (twice, expected), (taken, expected))
+    for wrong, said in (*cases, (idle, "something of GRPO, as 'x' does not")):
         with pytest.raises(ValueError, match=said):
             load("07_ablations", rl={"variants": wrong})
 
@@ -105,6 +111,16 @@ def test_costs_are_told_for_language_models_alone(monkeypatch):
     (judge,) = rl_cost(load("06_orion_grpo", players=players)).to_dict("records")
     assert (teacher["role"], judge["role"]) == ("teacher", "judge")
     assert judge["calls"] == 2 * 3 * 8 * 4 and judge["US dollars"] > 0
+
+
+def test_the_cost_of_ablations_has_all_pipelines_variants_and_parts(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert ablations_cost(load("07_ablations"), 3).empty
+    players = {"teacher": "openai:gpt-4o-mini", "judge": "openai:gpt-4o-mini"}
+    rl = {"seeds": [0, 1, 2], "methods": ["GRPO"], "variants": [{"name": "a turn", "credit": "turn"}]}
+    settings = load("07_ablations", players=players, rl=rl)
+    teacher, judge = ablations_cost(settings, 2).to_dict("records")
+    assert (teacher["calls"], judge["calls"]) == (2 * 3 * 20 * 4, (3 + 1 + 2) * 3 * 8 * 4)
 
 
 @pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])

@@ -69,6 +69,21 @@ def test_fewer_trajectories_are_the_first_of_more(models, kept):
         stored_models(models.study, role_play=stricter).role_play(4)
 
 
+def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(
+    study, kept, monkeypatch
+):
+    made = []
+    monkeypatch.setattr(orion_train, "base_for", lambda products, folder, seed, *_, **__: made.append(seed))
+    same, other = replace(OrionModels(study), seed=study.seed), OrionModels(study, study.seed + 1)
+    for models in (OrionModels(study), same, other):
+        models.base()
+    assert made == [study.seed, study.seed, study.seed + 1]
+    assert same.role_play(4).kept == kept != other.role_play(4).kept
+    assert (
+        same.base_text.dialogue(0) == OrionModels(study).base_text.dialogue(0) != other.base_text.dialogue(0)
+    )
+
+
 def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
     assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 from pydantic import NonNegativeInt, ValidationError
+from pydantic_core import ArgsKwargs
 
 from pwagents.data.settings import DataSettings
 from pwagents.engine import Engine
@@ -213,6 +214,8 @@ def _told(notebook: str, kind: type, problem: Mapping[str, Any]) -> str:
     for prefix in ("Value error, ", "Input should be ", "expected "):
         expected = expected.removeprefix(prefix)
     expected = expected.rpartition("; expected ")[2]  # of a validator that tells what it found as well
+    if isinstance(problem["input"], ArgsKwargs):  # of values that do not go together
+        return f"{where}, group {name}: expected {expected}"
     return f"{where}, setting {name}: found {problem['input']!r}; expected {expected}"
 
 

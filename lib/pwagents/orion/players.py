@@ -9,7 +9,7 @@ import pandas as pd
 from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
-from pwagents.orion.settings import OrionPlayers, ReinforcedNotebook, SftNotebook
+from pwagents.orion.settings import AblationsNotebook, OrionPlayers, ReinforcedNotebook, SftNotebook
 from pwagents.orion.teacher import llm_teachers
 from pwagents.orion.wishes import WishReader
 from pwagents.profiles.build import Profiler
@@ -99,6 +99,26 @@ def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
     judge = {"judge": Load(settings.players.judge, trained, 4, 1_500, 10)}
     return estimate(judge | in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
+
+
+def ablations_cost(settings: AblationsNotebook, parts: int) -> pd.DataFrame:
+    """What language models will be asked in notebook 07, likewise.
+
+    Args:
+        parts: how many parts of Orion are taken away, each at the test and in a training of its own.
+    """
+    rl, pipelines = settings.rl, len(settings.rl.seeds)
+    users = settings.data.n_users + settings.study.training_users
+    conversations = 2 * pipelines * settings.role_play.n_trajectories
+    others = len(rl.variants) + parts
+    trained = (pipelines * len(rl.methods) + others) * rl.max_steps * rl.episodes
+    tested = (pipelines * (2 + len(rl.methods)) + others + parts) * settings.study.eval_tasks
+    made = {
+        **profiling(settings.players, users * (1 + parts)),
+        "teacher": Load(settings.players.teacher, conversations, 4, 2_500, 80),
+        "judge": Load(settings.players.judge, trained, 4, 1_500, 10),
+    }
+    return estimate(made | in_every_episode(settings.players, conversations + trained + tested))
 
 
 def profiling(players: OrionPlayers, users: int) -> dict[str, Load]:

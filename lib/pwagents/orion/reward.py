@@ -37,13 +37,16 @@ class Success:
     average in the embedded data, without a look at the product."""
 
 
+Paid = Literal["both", "task", "alignment"]
+
+
 @settings
 class RewardSettings(Success):
     """What an episode earns."""
 
     alignment_weight: NonNegativeFloat = 1.0
     """Of the judge's scores beside success. Orion, 4.3: 1.0."""
-    use: Literal["both", "task", "alignment"] = "both"
+    use: Paid = "both"
     """The whole reward, or one half of it."""
 
 

@@ -20,7 +20,7 @@ from pwagents.llm.settings import Players, player
 from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.orion.reward import RewardSettings, Success
+from pwagents.orion.reward import Paid, RewardSettings, Success
 from pwagents.profiles.build import ALPHA, L_C
 from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
@@ -70,8 +70,8 @@ class StudySettings:
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
     seed_noise: NonNegativeFloat | None = None
-    """How far seeds alone move a training's result accuracy, at most: notebook 07 measures it, 05 and 06 use
-    it; none: not measured at this preset."""
+    """How far pipelines of one method with other seeds differ in result accuracy, at most: notebook 07
+    measures it, 05 and 06 use it; none: not measured at this preset."""
 
 
 @settings
@@ -124,7 +124,7 @@ class OnlineSettings(GrpoSettings):
     """PPO's alone: GAE's lambda per sampled token."""
     alignment_weight: NonNegativeFloat = 1.0
     """Of the judge's scores beside success. Orion, 4.3: 1.0."""
-    reward: Literal["both", "task", "alignment"] = "both"
+    reward: Paid = "both"
     """What is paid for: success and alignment, or one of the two alone."""
     optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
     """The optimizer, which PPO has for its critic, too."""
@@ -251,31 +251,32 @@ class AblationSettings(OnlineSettings):
     methods: Annotated[tuple[Literal["GRPO", "PPO"], ...], Listed]
     """What each pipeline trains, beside SFT; GRPO is always among them."""
     variants: Annotated[tuple[dict[str, Any], ...], Listed] = ()
-    """GRPO with one thing changed: a name each, and the settings of this group that differ."""
+    """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
 
     @property
     def varied(self) -> dict[str, Self]:
         """The name of each variant -> its settings."""
         changes = [dict(variant) for variant in self.variants]
-        return {str(variant.pop("name")): replace(self, variants=(), **variant) for variant in changes}
-
-    @field_validator("methods")
-    @classmethod
-    def _check_methods(cls, methods: tuple[str, ...]) -> tuple[str, ...]:
-        if "GRPO" not in methods:
-            raise ValueError("GRPO among them")
-        return methods
+        return {str(variant.pop("name")): replace(self, **{"variants": (), **variant}) for variant in changes}
 
     @field_validator("variants")
     @classmethod
     def _check_names(cls, variants: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        if len({variant.get("name") for variant in variants} - {None}) < len(variants):
+        names = [variant["name"] for variant in variants if isinstance(variant.get("name"), str)]
+        if len(set(names) - {"SFT", "GRPO"}) < len(variants):
             raise ValueError("a name for each, of its own")
         return variants
 
     @model_validator(mode="after")
-    def _check_changes(self) -> Self:
-        _ = self.varied  # raises where a variant is no change of these settings
+    def _check(self) -> Self:
+        if "GRPO" not in self.methods:
+            raise ValueError("GRPO among methods")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("each of seeds once")
+        for name, rl in self.varied.items():  # raises where one has settings that there are not
+            aside = replace(rl, seed=self.seed, seeds=self.seeds, methods=self.methods, lam=self.lam)
+            if aside == replace(self, variants=()):
+                raise ValueError(f"variants that change something of GRPO, as {name!r} does not")
         return self
 
 

@@ -55,7 +55,8 @@ class OrionModels:
     """Makes the models of a study, or finds them in ``<output_dir>/models``; likewise what they learn from.
 
     Attributes:
-        seed: of the base model and of the role-play; None: the study's, which has decided on data and users.
+        seed: of the base model and of the order of tasks in the role-play; None: the study's, which has
+            decided on data, users and teacher.
 
     Where the settings say ``stored_runs_only``, nothing is trained or played, and what is missing is a
     DataError.
