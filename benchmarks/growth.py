@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/growth.py [--output-dir outputs/laptop] [--quick]
 
-Ten minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size, about
+Twenty minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size, about
 a minute. Expect every step to say "linear or less", the making of the embedded world and its reading from
 files to take most of the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go to
 ``<output-dir>/growth/tables``, figures to ``<output-dir>/growth/figures``.
