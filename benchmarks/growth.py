@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/growth.py [--output-dir outputs/laptop] [--quick]
 
-Twenty minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size, about
-a minute. Expect every step to say "linear or less", the making of the embedded world and its reading from
-files to take most of the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go to
-``<output-dir>/growth/tables``, figures to ``<output-dir>/growth/figures``.
+Twenty minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size,
+about a minute. Expect every step to say "linear or less", the making of the embedded world and its reading
+from files to take most of the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go
+to ``<output-dir>/growth/tables``, figures to ``<output-dir>/growth/figures``.
 
 Two ladders of embedded worlds: products at 1,000 users, users at 36,000 products. Users have 5 to 10
 behaviours, so that 100,000 of them fit a laptop. Two things stand in for what costs the same for each text or
