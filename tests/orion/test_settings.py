@@ -126,7 +126,8 @@ def test_the_cost_of_ablations_has_all_pipelines_variants_and_parts(monkeypatch)
 @pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])
 def test_the_noise_of_seeds_is_the_one_that_notebook_07_has_measured(notebook):
     """Where the reference results are made again and this fails, the number in params/laptop is old."""
-    measured = pd.read_csv(REFERENCE / "07_noise_floor.csv").iloc[:, -1].max()
+    floor = pd.read_csv(REFERENCE / "07_noise_floor.csv")
+    measured = floor[floor["method"] != "Base"].iloc[:, -1].max()  # of what is trained on
     assert load(notebook, "laptop").study.seed_noise == pytest.approx(measured, abs=0.005)
     assert load(notebook).study.seed_noise is None, "not measured at smoke"
 

@@ -36,7 +36,7 @@ _STYLE: list[str | dict] = [
     },
 ]
 _MARKERS = "osD^vP"  # a second cue beside colour
-_DASHES = ("-", "--", ":", "-.")  # a third
+_DASHES = ("-", "--", ":", "-.", (0, (9, 2.5)))  # a third
 _MARKED = 20  # points of a line that markers do not run together on
 
 
