@@ -1,5 +1,7 @@
 """Episodes of policies and of those they are compared with: stored, found again, the same after a kill."""
 
+import os
+
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
@@ -57,6 +59,15 @@ def test_trainings_beside_each_other_have_their_study(study, ship):
     ship()
     made = OrionModels(study).side_by_side(lambda n: [task.task_id for task in study.train_tasks[:n]], [1, 2])
     assert made == [[task.task_id for task in study.train_tasks[:n]] for n in (1, 2)]
+
+
+def test_trainings_of_a_study_that_asks_a_language_model_stay_in_one_process(study, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    asked = small_study(tmp_path, players={"updater": "openai:gpt-4o-mini"})
+    # What is trained says nothing of the study, as where each training makes one of its own.
+    assert OrionModels(asked).side_by_side(lambda _: os.getpid(), range(2)) == [os.getpid()] * 2
+    assert len(set(OrionModels(study).side_by_side(lambda _: os.getpid(), range(2)))) == 2
 
 
 def test_another_model_of_the_same_name_is_another_run(study, model, tmp_path):

@@ -144,9 +144,9 @@ def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], 
 
 
 def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """:func:`by_type_and_mean` of each ``seed`` of the frame, as ``method, type, seed, mean``."""
+    """:func:`by_type_and_mean` of each ``seed`` of the frame, and which seed it is."""
     of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
-    return in_order(pd.concat(of_seeds))[["method", "type", "seed", "mean"]].reset_index(drop=True)
+    return in_order(pd.concat(of_seeds)).reset_index(drop=True)
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:

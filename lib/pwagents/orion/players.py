@@ -89,7 +89,7 @@ def sft_cost(settings: SftNotebook) -> pd.DataFrame:
     episodes = 2 * most + (7 + len(settings.role_play.scaling)) * tested
     made = {
         **profiling(settings.players, users),
-        "teacher": Load(settings.players.teacher, 2 * most + tested, 4, 2_500, 80),
+        **_teaching(settings.players, 2 * most + tested),
     }
     return estimate(made | in_every_episode(settings.players, episodes))
 
@@ -97,7 +97,7 @@ def sft_cost(settings: SftNotebook) -> pd.DataFrame:
 def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     """What language models will be asked in notebook 06, likewise."""
     trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
-    judge = {"judge": Load(settings.players.judge, trained, 4, 1_500, 10)}
+    judge = _judging(settings.players, trained)
     return estimate(judge | in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
 
 
@@ -115,8 +115,8 @@ def ablations_cost(settings: AblationsNotebook, parts: int) -> pd.DataFrame:
     tested = (pipelines * (2 + len(rl.methods)) + others + parts) * settings.study.eval_tasks
     made = {
         **profiling(settings.players, users * (1 + parts)),
-        "teacher": Load(settings.players.teacher, conversations, 4, 2_500, 80),
-        "judge": Load(settings.players.judge, trained, 4, 1_500, 10),
+        **_teaching(settings.players, conversations),
+        **_judging(settings.players, trained),
     }
     return estimate(made | in_every_episode(settings.players, conversations + trained + tested))
 
@@ -124,6 +124,14 @@ def ablations_cost(settings: AblationsNotebook, parts: int) -> pd.DataFrame:
 def profiling(players: OrionPlayers, users: int) -> dict[str, Load]:
     """What the profiler will be asked for so many users, for :func:`pwagents.llm.budget.estimate`."""
     return {"profiler": Load(players.profiler, users, 10, 1_200, 250)}
+
+
+def _teaching(players: OrionPlayers, episodes: int) -> dict[str, Load]:
+    return {"teacher": Load(players.teacher, episodes, 4, 2_500, 80)}
+
+
+def _judging(players: OrionPlayers, episodes: int) -> dict[str, Load]:
+    return {"judge": Load(players.judge, episodes, 4, 1_500, 10)}
 
 
 def in_every_episode(players: OrionPlayers, episodes: int) -> dict[str, Load]:

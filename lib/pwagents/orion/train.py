@@ -12,6 +12,7 @@ trained policy in ``model``.
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -166,11 +167,12 @@ class OrionModels:
         (:func:`pwagents.lm.launch.launch`).
 
         Args:
-            train: makes models with this object; it runs where they are not there yet, too.
+            train: makes models; it runs where they are not there yet, too.
         """
         settings = self.study.settings
         here = settings.stored_runs_only or not settings.base.is_small
-        return [train(unit) for unit in units] if here else engine.beside(train, units)
+        # This object goes along: a study that asks a language model keeps its trainings in this process.
+        return [train(unit) for unit in units] if here else engine.beside(partial(_train, self, train), units)
 
     @property
     def _seed(self) -> int:
@@ -201,6 +203,10 @@ class OrionModels:
         }
         only = self.study.settings.stored_runs_only
         return cached_model(self._folder, name, parts, make_with_card, stored_only=only)
+
+
+def _train(models: OrionModels, train: Callable[[U], R], unit: U) -> R:
+    return train(unit)
 
 
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn
