@@ -10,8 +10,8 @@ keywords alone and refuse unknown names; values are checked, not converted: a te
 notebook's groups are put together from ``params/`` is told in :mod:`pwagents.notebook.settings`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass, replace
 from inspect import get_annotations
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
@@ -20,13 +20,16 @@ from pydantic import Strict as _Strict
 from pydantic.dataclasses import dataclass
 
 Class = TypeVar("Class", bound=type)
+Group = TypeVar("Group")
 _CONFIG = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Lora = Annotated[tuple[int, int], _Strict(False)]  # rank and alpha of an adapter; a list in YAML
-Names = Annotated[tuple[str, ...], _Strict(False)]
-Numbers = Annotated[tuple[int, ...], _Strict(False)]
-Shares = Annotated[tuple[Share, ...], _Strict(False)]
+Listed = _Strict(False)  # a list in YAML is a tuple here
+Lora = Annotated[tuple[int, int], Listed]  # rank and alpha of an adapter
+Names = Annotated[tuple[str, ...], Listed]
+Numbers = Annotated[tuple[int, ...], Listed]
+Shares = Annotated[tuple[Share, ...], Listed]
+Variants = Annotated[tuple[dict[str, Any], ...], Listed]  # of a group: a name each, and what differs
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -54,6 +57,35 @@ def meaning(group: type, name: str) -> str:
         if field is not None and field.description:
             return field.description
     return ""
+
+
+def as_kind(kind: type[Group], group: Any, **more: Any) -> Group:
+    """A group of this kind: what the other group has of its settings, and ``more``."""
+    own = {name: getattr(group, name) for field in fields(kind) if hasattr(group, name := field.name)}
+    return kind(**own | more)
+
+
+def varied(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
+    """The variants of a group of settings, which are its setting ``variants``, by their names.
+
+    Args:
+        taken: names that no variant may have.
+
+    Raises:
+        ValueError: a variant has no name of its own, has settings that there are not, or changes nothing.
+    """
+    changes = [dict(variant) for variant in group.variants]
+    names = [name for variant in changes if isinstance(name := variant.pop("name", None), str)]
+    if len(set(names) - set(taken)) < len(changes):
+        raise ValueError("a name for each of variants, of its own")
+    if not changes:  # making a group checks its variants
+        return {}
+    itself = replace(group, variants=())
+    made = {name: replace(itself, **new) for name, new in zip(names, changes, strict=True)}
+    for name, variant in made.items():
+        if variant == itself:
+            raise ValueError(f"variants that change something, as {name!r} does not")
+    return made
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,6 @@ from pwagents.evaluation.breakdowns import (
     by_type_and_mean,
     in_order,
     sample_tasks,
-    seed_comparisons,
     target_ranks,
     trained_differences,
     with_breakdowns,
@@ -73,20 +72,12 @@ def test_comparisons_are_paired_by_type_and_overall():
 
 
 def test_a_difference_is_set_against_what_seeds_alone_may_make():
-    rows = [(m, "search", u, u, v) for m, v in (("a", 0.6), ("b", 0.5), ("c", 0.1)) for u in ("u", "v")]
-    pairs = {"a - b": ("a", "b"), "c - a": ("c", "a")}
-    assert trained_differences(frame_of(rows), pairs, "m", seed_noise=0.14)[BEYOND].tolist() == ["no", "yes"]
+    rows = [(m, t, u, u + t, v) for m, v in (("a", 0.6), ("b", 0.5)) for t in TASK_TYPES for u in ("u", "v")]
+    noise = {"search": 0.14, "recommend": 0.03, "review": 0.1, "overall": 0.05}
+    told = trained_differences(frame_of(rows), {"b - a": ("b", "a")}, "m", noise).set_index("task")[BEYOND]
+    assert told.to_dict() == {"search": "no", "recommend": "yes", "review": "no", "overall": "yes"}
+    pairs = {"a - b": ("a", "b")}
     assert BEYOND not in trained_differences(frame_of(rows), pairs, "m")
-
-
-def test_methods_are_compared_over_seeds_by_type_and_in_the_mean_of_the_types():
-    rows = [(m, t, "u", t, v) for m, v in (("a", 0.6), ("b", 0.5)) for t in ("search", "review")]
-    rows += [("a", "review", "u", "more", 0.8), ("b", "review", "u", "more", 0.3)]
-    seeds = [frame_of(rows).assign(seed=seed, m=lambda f, s=seed: f["m"] * (1 + s)) for seed in (0, 1)]
-    table = seed_comparisons(pd.concat(seeds), {"a - b": ("a", "b")}, "m")
-    assert table["task"].tolist() == ["search", "review", "mean"] and set(table["n_seeds"]) == {2}
-    # Per seed .1 and .2 of searches, .3 and .6 of reviews, of which there are twice as many.
-    assert table["difference"].tolist() == pytest.approx([0.15, 0.45, 0.3])
 
 
 def test_comparisons_name_no_task_that_was_not_played():

@@ -14,9 +14,6 @@ from pwagents.orion.role_play import RolePlay
 from pwagents.orion.settings import SftNotebook
 from pwagents.orion.views import (
     PRINTED,
-    by_seed,
-    must_exceed,
-    noise_of_seeds,
     of_one_seed,
     orion_rows,
     profile_effect,
@@ -74,30 +71,6 @@ def test_ambiguity_goes_from_what_says_most_to_what_says_least(catalogue):
     assert with_ambiguity(episodes, tasks, WordIndex(catalogue.products), None)["untold"].isna().all()
 
 
-def test_seeds_are_shown_and_are_the_unit_of_the_interval():
-    rows = {("m", "u", "a"): 0.0, ("m", "v", "b"): 1.0}, {("m", "u", "a"): 1.0, ("m", "v", "b"): 1.0}
-    both = pd.concat([frame(values).assign(seed=seed) for seed, values in enumerate(rows)])
-    (row,) = by_seed(both, "result_final").to_dict("records")
-    assert (row["seed 0"], row["seed 1"], row["mean"]) == (0.5, 1.0, 0.75)
-    assert row["sd"] == pytest.approx(0.5 / 2**0.5)
-    # seeds' means .5 and 1: standard error .25, t with 1 degree of freedom reaches beyond all shares
-    assert (row["low"], row["high"]) == (0.0, 1.0)
-    near = pd.concat([frame({("m", "u", "a"): v}).assign(seed=i) for i, v in enumerate((0.50, 0.52))])
-    (row,) = by_seed(near, "result_final").to_dict("records")
-    assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)
-
-
-def test_seeds_are_shown_method_by_method_as_they_come_and_each_type_weighs_the_same_in_the_mean():
-    searches = frame({(m, "u", "a"): v for m, v in (("z", 0.4), ("a", 0.2))})
-    reviews = frame({(m, "u", t): 1.0 for m in "za" for t in ("b", "c")}).assign(type="review")
-    played = pd.concat([searches, reviews])
-    table = by_seed(pd.concat([played.assign(seed=seed) for seed in (0, 10, 2)]), "result_final")
-    assert table["method"].tolist() == ["z"] * 3 + ["a"] * 3
-    assert table["type"].tolist() == ["search", "review", "mean"] * 2
-    assert table["mean"].tolist() == pytest.approx([0.4, 1.0, 0.7, 0.2, 1.0, 0.6])
-    assert list(table)[2:5] == ["seed 0", "seed 2", "seed 10"]
-
-
 def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
     results = {
         "own": {"SFT": (0.4, 0.6), "RL": (0.8, 1.0)},
@@ -148,19 +121,9 @@ def test_outcomes_of_a_role_play_begin_with_what_was_kept():
     assert table["share"].tolist() == [0.4, 0.4, 0.2]
 
 
-def test_the_noise_of_seeds_has_headings_that_are_read():
-    both = pd.concat(
-        [frame({("m", "u", "a"): 0.5, ("m", "v", "b"): 1.0}).assign(seed=seed) for seed in (0, 1)]
-    )
-    table = noise_of_seeds(both, "result_final")
-    assert not any("_" in heading for heading in table)
-    assert list(table)[:4] == ["method", "type", "seeds", "mean"]
-    assert must_exceed(table, "m") == 0.0
-    assert must_exceed(noise_of_seeds(both[both["seed"] == 0], "result_final"), "m") is None
-
-
 def test_a_note_on_one_seed_tells_the_noise_where_it_was_measured():
-    assert of_one_seed(0.14).endswith("Noise of seeds (notebook 07): 0.14.")
+    noise = {"search": 0.14, "overall": 0.0512}
+    assert of_one_seed(noise).endswith("Noise of seeds (notebook 07): search 0.14, overall 0.051.")
     assert of_one_seed(None).endswith("not measured at this preset.")
 
 

@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.statistics import PairedTest, over_seeds, paired_test, summarise
+from pwagents.evaluation.statistics import PairedTest, paired_test, summarise
 from pwagents.evaluation.tables import interval_cells
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
 
 HISTORY_BANDS = (0, 10, 20, 40, 10**9)  # behaviours that an agent may see: 0-9, 10-19, 20-39, 40 and more
 
-MEAN = "mean"  # in place of a task type: the mean of the types' means
+# In place of a task type: all tasks, in whose mean each weighs the same, and the mean of the types' means.
+OVERALL, MEAN = "overall", "mean"
 
 BEYOND = "beyond the noise of seeds"  # heading: whether a difference is larger than seeds alone may make
 
@@ -27,8 +28,8 @@ def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows by ``method``, as they first appear, then by ``type``: of TASK_TYPES, then :data:`MEAN`."""
-    order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, MEAN)}
+    """The rows by ``method``, as they first appear, then by ``type``: TASK_TYPES, then those of all tasks."""
+    order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, OVERALL, MEAN)}
     return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
 
 
@@ -49,7 +50,7 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     complete = types.index[types == frame["type"].nunique()]  # a mean over fewer tasks is no overall
     parts = []
     for task in _played(frame):
-        part = frame[frame["method"].isin(complete)] if task == "overall" else frame[frame["type"] == task]
+        part = frame[frame["method"].isin(complete)] if task == OVERALL else frame[frame["type"] == task]
         parts.append(summarise(part, by=["method"], metrics=list(metrics)).assign(task=task))
     summary = pd.concat(parts, ignore_index=True)
     summary["cell"] = interval_cells(summary)
@@ -94,7 +95,10 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def trained_differences(
-    frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str, seed_noise: float | None = None
+    frame: pd.DataFrame,
+    pairs: Mapping[str, tuple[str, str]],
+    metric: str,
+    seed_noise: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
     """Differences of given policies, one row a comparison and task type, "overall" after several.
 
@@ -103,8 +107,8 @@ def trained_differences(
     Args:
         frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
         pairs: what is compared, in words -> the two methods, first minus second.
-        seed_noise: how far two trainings of one method may differ by their seeds alone
-            (:func:`pwagents.evaluation.statistics.noise_floor`); None where that was not measured.
+        seed_noise: how far two trainings of one method may differ by their seeds alone, by task type and
+            "overall" (:func:`pwagents.evaluation.seeds.must_exceed`); None where that was not measured.
 
     Returns:
         ``comparison, task, difference, low, high, n_tasks, n_users``, the interval over tasks clustered by
@@ -113,40 +117,15 @@ def trained_differences(
     """
     rows = []
     for name, (a, b) in pairs.items():
-        for task, part in _parts(frame):
+        for task, part in parts_of(frame):
             rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
     columns = ["comparison", "task", *PairedTest._fields]
     table = pd.DataFrame(rows, columns=columns).drop(columns=["p", "n_left_out"])
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
     if seed_noise is None:
         return table
-    return table.assign(**{BEYOND: np.where(table["difference"].abs() > seed_noise, "yes", "no")})
-
-
-def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
-    """Methods of training compared over seeds, a row a comparison and task type, after several :data:`MEAN`.
-
-    Args:
-        frame: one row an episode, with its ``seed``.
-        pairs: what is compared, in words -> the two methods, first minus second.
-
-    Returns:
-        ``comparison, task, difference, low, high, p, n_seeds``, of
-        :func:`pwagents.evaluation.statistics.over_seeds`.
-    """
-    means = means_by_seed(frame, metric)
-    rows = [
-        {"comparison": name, "task": task, **over_seeds(own, "mean", a, b)._asdict()}
-        for name, (a, b) in pairs.items()
-        for task, own in means.groupby("type", sort=False)
-    ]
-    return pd.DataFrame(rows)
-
-
-def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """:func:`by_type_and_mean` of each ``seed`` of the frame, and which seed it is."""
-    of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
-    return in_order(pd.concat(of_seeds)).reset_index(drop=True)
+    exceeds = table["difference"].abs() > table["task"].map(dict(seed_noise))
+    return table.assign(**{BEYOND: np.where(exceeds, "yes", "no")})
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
@@ -179,12 +158,12 @@ def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.D
     return shares.reindex(full, fill_value=0.0).rename("share").reset_index()
 
 
-def _parts(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The episodes of each of :func:`_played`."""
-    return [(task, frame if task == "overall" else frame[frame["type"] == task]) for task in _played(frame)]
+def parts_of(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The episodes of each type that was played and, after several types, "overall": all of them."""
+    return [(task, frame if task == OVERALL else frame[frame["type"] == task]) for task in _played(frame)]
 
 
 def _played(frame: pd.DataFrame) -> list[str]:
     """The types of the frame's tasks, and "overall" where there are several."""
     types = [task for task in TASK_TYPES if task in set(frame["type"])]
-    return [*types, "overall"] if len(types) > 1 else types
+    return [*types, OVERALL] if len(types) > 1 else types

@@ -19,11 +19,11 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.llm.budget import estimate
 from pwagents.orion.players import in_every_episode, profiling
 from pwagents.orion.runs import OrionRuns, episodes_frame
-from pwagents.orion.settings import Listed, OrionSettings, ReinforcedNotebook, StudySettings, User
+from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
 from pwagents.schema import Behavior, Benchmark
 from pwagents.seeds import rng
-from pwagents.settings import Shares, settings
+from pwagents.settings import Listed, Shares, settings
 
 # The embedded world, and each of its difficulties taken away. "one interest" and "no drift" are other worlds,
 # with other histories and tasks.

@@ -1,7 +1,7 @@
 """Settings of Orion's notebooks, 05 to 08: their groups, and what follows from several groups together."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -9,7 +9,6 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
-    Strict,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -23,13 +22,12 @@ from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import Paid, RewardSettings, Success
 from pwagents.profiles.build import ALPHA, L_C
 from pwagents.rl.grpo import use_vllm
-from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import TaskType
-from pwagents.settings import Numbers, Share, Shares, plain, settings
+from pwagents.settings import Listed, Numbers, Share, Shares, Variants, as_kind, plain, settings, varied
 from pwagents.users.difficult import DIFFICULT
 from pwagents.web.settings import ShopSettings
 
-Listed = Strict(False)  # a list in YAML is a tuple here
 User = Annotated[str, player("rules", *DIFFICULT, "none")]
 
 
@@ -69,9 +67,9 @@ class StudySettings:
     """Behaviours of a cluster that its micro-profile is made from, at most."""
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
-    seed_noise: NonNegativeFloat | None = None
-    """How far pipelines of one method with other seeds differ in result accuracy, at most: notebook 07
-    measures it, 05 and 06 use it; none: not measured at this preset."""
+    seed_noise: dict[TaskType | Literal["overall"], NonNegativeFloat] | None = None
+    """How far pipelines of one method with other seeds differ in result accuracy, at most, on each type of
+    task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this preset."""
 
 
 @settings
@@ -136,7 +134,7 @@ class OnlineSettings(GrpoSettings):
     @property
     def grpo(self) -> GrpoSettings:
         """GRPO's settings alone."""
-        return GrpoSettings(**_fields(GrpoSettings, self) | {"use_vllm": use_vllm(self.use_vllm)})
+        return as_kind(GrpoSettings, self, use_vllm=use_vllm(self.use_vllm))
 
     @property
     def ppo(self) -> PpoSettings:
@@ -145,8 +143,7 @@ class OnlineSettings(GrpoSettings):
         GRPO plays each task of a step several times, to compare; PPO, whose critic learns from many tasks
         better than from few, plays as many tasks once.
         """
-        own = {"lam": self.lam, "prompts_per_step": self.episodes, "num_generations": 1, "sharding": "ddp"}
-        return PpoSettings(**_fields(RlSettings, self) | own)
+        return as_kind(PpoSettings, self, prompts_per_step=self.episodes, num_generations=1, sharding="ddp")
 
     @field_validator("use_vllm")
     @classmethod
@@ -176,7 +173,7 @@ class OrionSettings(NotebookSettings):
 
     @property
     def success(self) -> Success:
-        return Success(**_fields(Success, self.role_play))
+        return as_kind(Success, self.role_play)
 
     @property
     def decoding(self) -> Decoding:
@@ -213,7 +210,7 @@ class ReinforcedNotebook(OrionSettings):
     def reward(self) -> RewardSettings:
         """What episodes earn: for success, as the role-play has it, and for alignment."""
         paid = {"alignment_weight": self.rl.alignment_weight, "use": self.rl.reward}
-        return RewardSettings(**_fields(Success, self.role_play), **paid)
+        return as_kind(RewardSettings, self.role_play, **paid)
 
     @model_validator(mode="before")
     @classmethod
@@ -250,22 +247,13 @@ class AblationSettings(OnlineSettings):
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
     methods: Annotated[tuple[Literal["GRPO", "PPO"], ...], Listed]
     """What each pipeline trains, beside SFT; GRPO is always among them."""
-    variants: Annotated[tuple[dict[str, Any], ...], Listed] = ()
+    variants: Variants = ()
     """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
 
     @property
     def varied(self) -> dict[str, Self]:
         """The name of each variant -> its settings."""
-        changes = [dict(variant) for variant in self.variants]
-        return {str(variant.pop("name")): replace(self, **{"variants": (), **variant}) for variant in changes}
-
-    @field_validator("variants")
-    @classmethod
-    def _check_names(cls, variants: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        names = [variant["name"] for variant in variants if isinstance(variant.get("name"), str)]
-        if len(set(names) - {"SFT", "GRPO"}) < len(variants):
-            raise ValueError("a name for each, of its own")
-        return variants
+        return varied(self, taken=("SFT", "GRPO"))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -285,8 +273,3 @@ class AblationsNotebook(ReinforcedNotebook):
     """Notebook 07."""
 
     rl: AblationSettings
-
-
-def _fields(kind: type, group: Any) -> dict[str, Any]:
-    """Those of a group's settings that a kind of settings has, too."""
-    return {field.name: getattr(group, field.name) for field in fields(kind)}

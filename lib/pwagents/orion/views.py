@@ -1,6 +1,6 @@
 """What notebooks 05 to 08 show of studies, trainings and results: tables, and pages for single examples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
-from pwagents.evaluation.breakdowns import in_order, means_by_seed
 from pwagents.evaluation.paper import Here, below_paper
-from pwagents.evaluation.statistics import mean_interval, noise_floor, paired_test, within_range
+from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Shown
 from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
@@ -45,7 +44,6 @@ PRINTED = {  # table of the paper -> our method -> the row of the same training
         "w/o asking, trained so": "w/o PD",
     },
 }
-MUST_EXCEED = "what a difference must exceed"  # heading
 RANKS = (1, 3, 10)  # of :func:`success_by_rank`
 FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
 
@@ -69,24 +67,6 @@ def with_ambiguity(
     made = frame.assign(fitting=fitting.astype(str), count=frame["task_id"].map(counts))
     made = made.assign(untold=made["task_id"].map(untold).astype(float))
     return made.sort_values("count", kind="stable").drop(columns="count").reset_index(drop=True)
-
-
-def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """One row a method of training and task type: the mean of each seed, then over seeds, with Student's t
-    over seeds; of several types, each weighs the same in their mean.
-
-    Args:
-        frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`, with its ``seed``.
-        metric: a column of it, a share.
-
-    Returns:
-        ``method, type``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
-    """
-    means = means_by_seed(frame, metric).set_index(["method", "type", "seed"])["mean"]
-    means = means.unstack("seed", sort=False)
-    over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in means.iterrows()]
-    table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
-    return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=means.std(axis=1).to_numpy())
 
 
 def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) -> pd.DataFrame:
@@ -179,32 +159,17 @@ def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
     return frame.assign(share=frame["conversations"] / frame["conversations"].sum())
 
 
-def of_one_seed(seed_noise: float | None) -> str:
-    """The note below differences of policies that were trained once."""
-    known = f"{seed_noise:.2g}" if seed_noise is not None else "not measured at this preset"
+def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
+    """The note below differences of policies that were trained once.
+
+    Args:
+        seed_noise: as of :func:`pwagents.evaluation.seeds.must_exceed`.
+    """
+    known = ", ".join(f"{task} {noise:.2g}" for task, noise in (seed_noise or {}).items())
     return (
         "95% intervals over tasks, clustered by user. One seed each: no p for a way of training. "
-        f"Noise of seeds (notebook 07): {known}."
+        f"Noise of seeds (notebook 07): {known or 'not measured at this preset'}."
     )
-
-
-def must_exceed(floor: pd.DataFrame, method: str) -> float | None:
-    """The noise of a method's seeds in a table of :func:`noise_of_seeds`, on the tasks where it is largest;
-    None with one seed."""
-    value = floor.loc[floor["method"] == method, MUST_EXCEED].max()
-    return None if pd.isna(value) else float(value)
-
-
-def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """:func:`noise_floor` of each task type, under headings that say what the columns are."""
-    headings = {
-        "sd": "deviation of seeds",
-        "largest": "largest difference of two seeds",
-        "must_exceed": MUST_EXCEED,
-    }
-    of_types = [noise_floor(own, metric).assign(type=type_) for type_, own in frame.groupby("type")]
-    floor = in_order(pd.concat(of_types)).rename(columns=headings).reset_index(drop=True)
-    return floor[["method", "type", *floor.columns.drop(["method", "type"])]]
 
 
 def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Shown:

@@ -1,0 +1,77 @@
+"""Methods of training compared over seeds: each seed is a training of its own, and the unit of all intervals.
+
+All functions take one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`, with the
+``seed`` of its training.
+"""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from pwagents.evaluation.breakdowns import by_type_and_mean, in_order, parts_of
+from pwagents.evaluation.statistics import mean_interval, noise_floor, over_seeds, within_range
+
+MUST_EXCEED = "what a difference must exceed"  # heading
+
+
+def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """:func:`by_type_and_mean` of each ``seed`` of the frame, and which seed it is."""
+    of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
+    return in_order(pd.concat(of_seeds)).reset_index(drop=True)
+
+
+def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """One row a method of training and task type: the mean of each seed, then over seeds, with Student's t
+    over seeds; of several types, each weighs the same in their mean.
+
+    Args:
+        metric: a column of the frame, a share.
+
+    Returns:
+        ``method, type``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
+    """
+    means = means_by_seed(frame, metric).set_index(["method", "type", "seed"])["mean"]
+    means = means.unstack("seed", sort=False)
+    over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in means.iterrows()]
+    table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
+    return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=means.std(axis=1).to_numpy())
+
+
+def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:
+    """Methods of training compared over seeds, a row a comparison and task type, after several :data:`MEAN`.
+
+    Args:
+        pairs: what is compared, in words -> the two methods, first minus second.
+
+    Returns:
+        ``comparison, task, difference, low, high, p, n_seeds``, of
+        :func:`pwagents.evaluation.statistics.over_seeds`. Where one of the two did not play, there is no row.
+    """
+    means = means_by_seed(frame, metric)
+    rows = [
+        {"comparison": name, "task": task, **over_seeds(own, "mean", a, b)._asdict()}
+        for name, (a, b) in pairs.items()
+        for task, own in means.groupby("type", sort=False)
+        if {a, b} <= set(own["method"])
+    ]
+    return pd.DataFrame(rows)
+
+
+def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """:func:`pwagents.evaluation.statistics.noise_floor` of each task type and, after several types, of all
+    tasks ("overall"), under headings that say what the columns are."""
+    headings = {
+        "sd": "deviation of seeds",
+        "largest": "largest difference of two seeds",
+        "must_exceed": MUST_EXCEED,
+    }
+    parts = [noise_floor(own, metric).assign(type=type_) for type_, own in parts_of(frame)]
+    floor = in_order(pd.concat(parts)).rename(columns=headings).reset_index(drop=True)
+    return floor[["method", "type", *floor.columns.drop(["method", "type"])]]
+
+
+def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
+    """The noise of a method's seeds in a table of :func:`noise_of_seeds`: task type -> what a difference
+    there must exceed; None with one seed."""
+    noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
+    return None if noise.isna().any() else noise.to_dict()
