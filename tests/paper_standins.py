@@ -25,8 +25,6 @@ SIZES: dict[str, Any] = {
         "train_tasks": 6,
         "memory_tokens": 128,
         "memory_lengths": [64],
-        "dpo_tasks": 4,
-        "candidates": 2,
         "max_call_tokens": 12,
         "test_tasks": 4,
         "timed_tasks": 2,
@@ -35,7 +33,12 @@ SIZES: dict[str, Any] = {
     "identify": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
     "role_play": {"n_trajectories": 4, "scaling": [4]},
     "sft": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1, "n_gpus": 1},
-    "dpo": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
+    "dpo": {
+        "train_tasks": 4,
+        "candidates": 2,
+        "num_train_epochs": 1.0,
+        "gradient_accumulation_steps": 1,
+    },
     "play": {"turn_tokens": 12, "episode_tokens": 150},
     "rl": {
         "max_steps": 1,

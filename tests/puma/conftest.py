@@ -20,6 +20,7 @@ def tiny(smoke):
     """Trainings of seconds that learn."""
     fast = {"per_device_train_batch_size": 4, "learning_rate": 2e-2, "lora": (4, 8)}
     sft = replace(smoke.sft, max_steps=12, **fast)
-    dpo = replace(smoke.dpo, num_train_epochs=4.0, **fast | {"per_device_train_batch_size": 2})
-    study = replace(smoke.study, candidates=3, max_call_tokens=12)
+    own = {"num_train_epochs": 4.0, "per_device_train_batch_size": 2, "candidates": 3}
+    dpo = replace(smoke.dpo, variants=(), **fast | own)
+    study = replace(smoke.study, max_call_tokens=12)
     return replace(smoke, study=study, identify=sft, sft=sft, dpo=dpo)

@@ -10,7 +10,7 @@ from pwagents.llm.chat import ChatModel, Reply
 from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory, call_message
 from pwagents.puma.labels import remember
 from pwagents.puma.pairs import Candidate, make_pairs, sample_parameters, score_parameters
-from pwagents.puma.settings import StudySettings
+from pwagents.puma.settings import PreferenceSettings
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
@@ -65,7 +65,7 @@ def test_samples_are_distinct_well_formed_calls_of_the_tasks_function(search):
         "<tool_call>{",
     )
     (found,) = sample_parameters(
-        model, [search], StudySettings(candidates=6, temperature=1.5, max_call_tokens=128), 7
+        model, [search], PreferenceSettings(candidates=6, temperature=1.5, seed=7), max_tokens=128
     )
     assert found == [{"query": "mug"}, {"query": "cup"}]
     assert [request.sample for request in model.requests] == list(range(6))

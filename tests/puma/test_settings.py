@@ -23,7 +23,7 @@ def test_all_trainings_take_the_runs_seed():
 def test_the_paper_preset_has_the_papers_values():
     values = preset_values("04_puma", PumaNotebook, "paper")
     assert values["study"]["memory_lengths"] == [256, 512] and values["study"]["memory_tokens"] == 768
-    assert (values["study"]["candidates"], values["study"]["temperature"]) == (10, 1.5)
+    assert (values["dpo"]["candidates"], values["dpo"]["temperature"]) == (10, 1.5)
     assert (values["dpo"]["learning_rate"], values["dpo"]["beta"]) == (5e-5, 0.1)
     assert values["sft"]["num_train_epochs"] == 10 and values["identify"]["num_train_epochs"] == 1
     assert values["sft"]["lora"] == values["dpo"]["lora"] == [16, 32]
@@ -36,6 +36,23 @@ def test_dpo_goes_on_with_the_adapter_of_fine_tuning():
     assert str(told.value) == line
     assert load(sft={"lora": [8, 16]}, dpo={"lora": [8, 16]}).dpo.lora == (8, 16)
     assert load(sft={"lora": None}).sft.lora is None  # all weights: DPO puts an adapter on them
+
+
+def test_variants_of_preferences_are_changes_of_dpo():
+    varied = load(dpo={"variants": [{"name": "strict", "beta": 0.5, "candidates": 3}]}).dpo.varied["strict"]
+    assert (varied.training.beta, varied.candidates, varied.variants) == (0.5, 3, ())
+    for wrong, told in (
+        ([{"beta": 0.5}], "a name for each of variants"),
+        ([{"name": "x", "beta": 0.1}], "change something, as 'x' does not"),
+        ([{"name": "x", "lora": [4, 8]}], r"found \[4, 8\]; expected \[16, 32\]"),
+    ):
+        with pytest.raises(SettingsError, match=told):
+            load(dpo={"variants": wrong})
+
+
+def test_a_pipeline_has_one_seed_for_all_of_its_trainings():
+    seeded = load().seeded(3)
+    assert {seeded.seed, seeded.identify.seed, seeded.sft.seed, seeded.dpo.seed} == {3}
 
 
 def test_a_base_model_is_the_small_one_or_a_folder_with_a_model(tmp_path):

@@ -18,9 +18,10 @@ from .conftest import SIZE
 def settings(tiny, tmp_path_factory):
     data = replace(tiny.data, n_users=8, n_products=200)
     shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
-    study = replace(tiny.study, training_users=4, test_tasks=6, dpo_tasks=5, timed_tasks=2)
+    study = replace(tiny.study, training_users=4, test_tasks=6, timed_tasks=2)
+    dpo = replace(tiny.dpo, train_tasks=5)
     folder = tmp_path_factory.mktemp("study")
-    return replace(tiny, data=data, shop=shop, study=study, output_dir=folder)
+    return replace(tiny, data=data, shop=shop, study=study, dpo=dpo, output_dir=folder)
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +106,26 @@ def test_labels_are_worth_what_they_achieve_beside_the_instruction(study, worlds
     assert (row.task, row.tasks) == ("review", len(reviews))
 
 
+def test_other_preferences_sample_and_train_in_ways_of_their_own(study):
+    variants = ({"name": "hot", "temperature": 2.0}, {"name": "strict", "beta": 0.5})
+    settings = replace(study.settings, dpo=replace(study.settings.dpo, variants=variants))
+    varied = study.with_models(replace(study.models, settings=settings)).other_preferences
+    told = {name: other.models.settings.dpo for name, other in varied.items()}
+    assert list(told) == ["PUMA, hot", "PUMA, strict"]
+    assert [(dpo.temperature, dpo.beta) for dpo in told.values()] == [(2.0, 0.1), (1.0, 0.5)]
+    assert all(other.learning_shop is study.learning_shop for other in varied.values())
+
+
 def test_few_variants_are_the_full_agent_alone(study, worlds, items):
     labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
     settings = replace(study.settings, study=replace(study.settings.study, variants="few"))
     few = PumaStudy(worlds, replace(study.models, settings=settings))
-    assert few.labels_of_variants(labels, labels) == {"PUMA": labels}
+    assert few.labels_of_variants(labels, labels) == {"PUMA": labels} and few.other_preferences == {}
 
 
 def test_pairs_are_sampled_for_some_of_the_tasks(study, items):
     labels, _ = leak_free_labels(items, study.worlds.products, study.write_queries)
-    _, counts = study.sample_pairs("PUMA", study.models.base, labels)
+    _, counts = study.sample_pairs(study.models.base, labels)
     assert sum(counts.values()) == 5
 
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from pwagents.evaluation.breakdowns import by_type_and_mean, in_order, parts_of
+from pwagents.evaluation.breakdowns import MEAN, by_type_and_mean, in_order, parts_of
 from pwagents.evaluation.statistics import mean_interval, noise_floor, over_seeds, within_range
+from pwagents.evaluation.tables import interval_cells
 
 MUST_EXCEED = "what a difference must exceed"  # heading
 
@@ -35,6 +36,20 @@ def by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in means.iterrows()]
     table = means.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
     return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=means.std(axis=1).to_numpy())
+
+
+def seeds_shown(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of :func:`by_seed` to be read: the mean with its interval, a heading that says what it is."""
+    shown = table.assign(mean=interval_cells(table)).drop(columns=["low", "high"])
+    return shown.rename(columns={"sd": "deviation of seeds"})
+
+
+def means_over_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The means of :func:`by_seed` for a figure: ``method, type, mean, low, high, n_tasks, n_seeds``."""
+    means = by_seed(frame, metric)[["method", "type", "mean", "low", "high"]]
+    n_tasks = frame.groupby("type")["task_id"].nunique()
+    n_tasks[MEAN] = n_tasks.sum()
+    return means.assign(n_tasks=means["type"].map(n_tasks), n_seeds=frame["seed"].nunique())
 
 
 def seed_comparisons(frame: pd.DataFrame, pairs: Mapping[str, tuple[str, str]], metric: str) -> pd.DataFrame:

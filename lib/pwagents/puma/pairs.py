@@ -27,7 +27,7 @@ from pwagents.puma.agent import (
     parameter_tools,
 )
 from pwagents.puma.labels import PumaTask
-from pwagents.puma.settings import StudySettings
+from pwagents.puma.settings import PreferenceSettings
 from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import Action
 
@@ -53,14 +53,17 @@ class Pair(NamedTuple):
 
 
 def sample_parameters(
-    model: ChatModel, items: Sequence[PumaTask], study: StudySettings, seed: int
+    model: ChatModel, items: Sequence[PumaTask], config: PreferenceSettings, max_tokens: int
 ) -> list[list[dict[str, Any]]]:
     """For each task the distinct parameters that the model wrote, in the order of their first sample.
 
     Replies that hold no call of the task's function are left out: a pair compares parameters.
+
+    Args:
+        max_tokens: of a call.
     """
-    n = study.candidates
-    sampling = {"temperature": study.temperature, "max_tokens": study.max_call_tokens, "seed": seed}
+    n = config.candidates
+    sampling = {"temperature": config.temperature, "max_tokens": max_tokens, "seed": config.seed}
     requests = [
         Request(
             messages=tuple(item.messages),

@@ -45,19 +45,19 @@ class Variant(NamedTuple):
 def ablations(
     study: PumaStudy, identifier: Path, tuned: Mapping[str, Path], better: Mapping[str, Path]
 ) -> dict[str, Variant]:
-    """The variants that the paper's tables compare PUMA with, and one on the published labels.
+    """The variants that the paper's tables compare PUMA with, those of DPO, and one on the published labels.
 
     Args:
         tuned, better: name of a variant -> its model of step 2 before and after DPO.
     """
     tokens = study.settings.study.memory_tokens
+    lengths = {with_memory(n): n for n in study.settings.study.memory_lengths}
     return {
         NO_MEMORY: Variant(identifier, better[NO_MEMORY], 0),
         NO_SFT: Variant(identifier, better[NO_SFT], tokens),
         PUBLISHED_LABELS: Variant(identifier, tuned[PUBLISHED_LABELS], tokens),
-    } | {
-        with_memory(n): Variant(identifier, better[with_memory(n)], n)
-        for n in study.settings.study.memory_lengths
+        **{name: Variant(identifier, better[name], tokens) for name in study.other_preferences},
+        **{name: Variant(identifier, better[name], n) for name, n in lengths.items()},
     }
 
 

@@ -3,15 +3,18 @@
 Defaults are the paper's (PersonalWAB, A.3) or the published scripts', where the paper says nothing.
 """
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, Literal, Self
 
 from pydantic import (
+    Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -19,7 +22,7 @@ from pwagents.llm.settings import Players, player
 from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.settings import Numbers, settings
+from pwagents.settings import Numbers, Variants, as_kind, settings, varied
 from pwagents.web.settings import ShopSettings
 
 
@@ -33,25 +36,21 @@ class PumaPlayers(Players):
 
 @settings
 class StudySettings:
-    """Who is trained on, what is remembered, how the model's own answers are sampled, what is tested."""
+    """Who is trained on, which variants, what is remembered, what is tested."""
 
     training_users: NonNegativeInt = 0
     """Further users to train on; 0, as in the paper: the train tasks of the benchmark's own users."""
     train_tasks: NonNegativeInt = 0
     """Train tasks, drawn at random; 0 takes all."""
     variants: Literal["few", "all"] = "all"
-    """few: PUMA before and after DPO. all: also each ablation and length of the memory, all of which are
-    trained."""
+    """few: PUMA before and after DPO. all: also each ablation and length of the memory, the variants of DPO,
+    and all pipelines, all of which are trained."""
+    seeds: Annotated[Numbers, Field(min_length=1)] = (0,)
+    """Of pipelines, among all variants: base model, fine-tuning, samples and preferences; data stay."""
     memory_tokens: PositiveInt = 768
     """Of what is remembered for a task, at most. The paper's best: 768."""
     memory_lengths: Numbers = (256, 512)
     """Other lengths of the memory to compare with, among all variants. The paper's: 256 and 512."""
-    dpo_tasks: NonNegativeInt = 0
-    """Train tasks whose parameters are sampled for preference pairs; 0 takes all."""
-    candidates: PositiveInt = 10
-    """Samples a task. The paper: a beam of 10."""
-    temperature: PositiveFloat = 1.5
-    """At which they are sampled. The paper: 1.5."""
     max_call_tokens: PositiveInt = 512
     """Tokens that the model writes for a call, at most."""
     test_tasks: NonNegativeInt = 0
@@ -60,6 +59,36 @@ class StudySettings:
     """Tasks that are timed one by one. The paper's: 100."""
     batch_size: PositiveInt = 32
     """Replies that are computed at once."""
+
+
+@settings
+class PreferenceSettings(DpoSettings):
+    """DPO, and how the model's own answers are sampled that it learns from."""
+
+    train_tasks: NonNegativeInt = 0
+    """Train tasks whose parameters are sampled for preference pairs; 0 takes all."""
+    candidates: PositiveInt = 10
+    """Samples a task. The paper: a beam of 10."""
+    temperature: PositiveFloat = 1.5
+    """At which they are sampled. The paper: 1.5."""
+    variants: Variants = ()
+    """Other preferences after the same fine-tuning, among all variants: a name each, and what differs of this
+    group."""
+
+    @property
+    def training(self) -> DpoSettings:
+        """The settings of the training alone."""
+        return as_kind(DpoSettings, self)
+
+    @property
+    def varied(self) -> dict[str, Self]:
+        """The name of each variant -> its settings."""
+        return varied(self)
+
+    @model_validator(mode="after")
+    def _check_variants(self) -> Self:
+        _ = self.varied  # raises where one is no change of this group
+        return self
 
 
 @settings
@@ -75,16 +104,22 @@ class PumaNotebook(NotebookSettings):
     """Step 1: instruction -> function."""
     sft: SftSettings
     """Step 2, on pseudo-labels."""
-    dpo: DpoSettings
+    dpo: PreferenceSettings
     """Step 2, on preference pairs."""
 
     @field_validator("dpo")
     @classmethod
-    def _check_rank(cls, dpo: DpoSettings, info: ValidationInfo) -> DpoSettings:
+    def _check_rank(cls, dpo: PreferenceSettings, info: ValidationInfo) -> PreferenceSettings:
         """DPO trains on the adapter of the fine-tuning before it, and cannot give it another shape."""
         sft = info.data.get("sft")
-        if sft is not None and sft.lora not in (None, dpo.lora):
-            reason = PydanticCustomError("lora", "{lora}, as in group sft", {"lora": list(sft.lora)})
-            found = InitErrorDetails(type=reason, loc=("lora",), input=list(dpo.lora))
-            raise ValidationError.from_exception_data("dpo", [found])
+        for each in (dpo, *dpo.varied.values()):
+            if sft is not None and sft.lora not in (None, each.lora):
+                reason = PydanticCustomError("lora", "{lora}, as in group sft", {"lora": list(sft.lora)})
+                found = InitErrorDetails(type=reason, loc=("lora",), input=list(each.lora))
+                raise ValidationError.from_exception_data("dpo", [found])
         return dpo
+
+    def seeded(self, seed: int) -> Self:
+        """With another seed of all trainings and of what is sampled; that of the data goes with it."""
+        groups = {name: replace(getattr(self, name), seed=seed) for name in ("identify", "sft", "dpo")}
+        return replace(self, seed=seed, **groups)

@@ -7,10 +7,12 @@ items = remember(worlds.train_tasks, study.start, study.memory(256))     train t
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import pandas as pd
 
@@ -39,6 +41,7 @@ from pwagents.web.search import build_search_engine
 
 # Names of agents in tables; the ablations are called as in PersonalWAB's Table 5.
 FULL, NO_MEMORY, NO_SFT, NO_DPO = "PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
+UNTUNED = "w/o SFT and DPO"
 PUBLISHED_LABELS = "w/o DPO, published labels"
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
@@ -151,6 +154,23 @@ class PumaStudy:
         self.learning_shop = Shop(worlds.learned, learning_engine, recommender, at_once, shop.observation)
         self._memory_embedder = Embedder(cache, shop.max_tokens, batch_size=64)
 
+    def with_models(self, models: PumaModels) -> Self:
+        """The same shops and settings with other trainings, of a base model with the same tokenizer."""
+        other = copy(self)
+        other.models = models
+        return other
+
+    @property
+    def other_preferences(self) -> dict[str, Self]:
+        """The variants of DPO, among all variants: the agent's name -> the study with such trainings."""
+        if self.settings.study.variants == "few":
+            return {}
+        settings = self.models.settings
+        return {
+            f"{FULL}, {name}": self.with_models(replace(self.models, settings=replace(settings, dpo=dpo)))
+            for name, dpo in settings.dpo.varied.items()
+        }
+
     def start(self, task: Task) -> Episode:
         """A train task's episode in the shop to learn in; the past ends before the user's first one."""
         return Episode(WebEnvironment(self.learning_shop), task, self.worlds.learned.history(task, "train"))
@@ -219,14 +239,12 @@ class PumaStudy:
             examples[name], _ = leak_free_labels(remembered, self.worlds.products, self.write_queries)
         return examples | {PUBLISHED_LABELS: list(published)}
 
-    def sample_pairs(
-        self, variant: str, writer: Path, examples: Sequence[Example]
-    ) -> tuple[list[Pair], Counter]:
-        """Preference pairs from a model's own answers to ``dpo_tasks`` of the tasks it was fine-tuned on."""
-        settings = self.settings
-        items = sample_tasks([example.item for example in examples], settings.study.dpo_tasks, settings.seed)
-        shop = {"data": self.worlds.learned.content_hash, "shop": plain(settings.shop)}
-        return self.models.pairs(variant, writer, items, self.start, self.learning_shop.embedder, shop)
+    def sample_pairs(self, writer: Path, examples: Sequence[Example]) -> tuple[list[Pair], Counter]:
+        """Preference pairs from a model's own answers to some of the tasks it was fine-tuned on."""
+        n = self.models.settings.dpo.train_tasks
+        items = sample_tasks([example.item for example in examples], n, self.settings.seed)
+        shop = {"data": self.worlds.learned.content_hash, "shop": plain(self.settings.shop)}
+        return self.models.pairs(writer, items, self.start, self.learning_shop.embedder, shop)
 
     def shop_for(self, task: Task) -> Shop:
         """The shop of a test task; its recommender knows what lies before the user's first one."""

@@ -3,7 +3,7 @@
 models = PumaModels(settings, base, worlds.learned.content_hash)
 identifier = models.identifier(tasks)                        step 1: instruction -> function
 writer = models.fine_tuned("PUMA", examples)                 step 2: on pseudo-labels
-pairs, counts = models.pairs("PUMA", writer, items, ...)     its own samples, best and worst
+pairs, counts = models.pairs(writer, items, ...)             its own samples, best and worst
 writer = models.preferred("PUMA", writer, pairs)             step 2: DPO
 """
 
@@ -123,7 +123,6 @@ class PumaModels:
 
     def pairs(
         self,
-        variant: str,
         writer: Path,
         items: Sequence[PumaTask],
         start: StartEpisode,
@@ -139,23 +138,21 @@ class PumaModels:
         Returns:
             The pairs, and counts of tasks as of :func:`pwagents.puma.pairs.make_pairs`.
         """
-        study, seed = self.settings.study, self.settings.seed
+        study, config = self.settings.study, self.settings.dpo
 
         def make(folder: Path) -> None:
             model = LocalModel(writer, batch_size=study.batch_size)
-            candidates = score_parameters(
-                items, sample_parameters(model, items, study, seed), start, embedder
-            )
-            write_aside(folder / PAIRS, json.dumps(candidates))
+            sampled = sample_parameters(model, items, config, study.max_call_tokens)
+            write_aside(folder / PAIRS, json.dumps(score_parameters(items, sampled, start, embedder)))
 
         parts = {
             "writer": self.name_of(writer),
             "inputs": hash_of([item.messages for item in items]),
             "tasks": [item.task.task_id for item in items],
-            "sampling": [study.candidates, study.temperature, study.max_call_tokens, seed],
+            "sampling": [config.candidates, config.temperature, study.max_call_tokens, config.seed],
             "shop": dict(shop),
         }
-        folder = self._cached(_folder("puma-samples", variant), parts, make)
+        folder = self._cached("puma-samples", parts, make)
         candidates = json.loads((folder / PAIRS).read_text("utf-8"))
         return make_pairs(items, [[Candidate(*each) for each in many] for many in candidates])
 
@@ -163,7 +160,7 @@ class PumaModels:
         """Step 2: DPO from the model of ``writer``, the reference; without pairs that model itself."""
         if not pairs:
             return writer
-        config, name = self.settings.dpo, _folder("puma-dpo", variant)
+        config, name = self.settings.dpo.training, _folder("puma-dpo", variant)
         facts = {"data": self._data, "pairs": len(pairs), "from": writer.name}
         what = f"Writes the parameters of a web function: PUMA after DPO ({variant})."
 

@@ -1,0 +1,58 @@
+"""PUMA trained again with other seeds, from the base model on: what of notebook 04's results is chance."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pwagents import engine
+from pwagents.puma.base import puma_base
+from pwagents.puma.labels import Example
+from pwagents.puma.play import Variant
+from pwagents.puma.study import FULL, NO_DPO, NO_MEMORY, NO_SFT, UNTUNED, PumaStudy
+from pwagents.puma.train import PumaModels
+from pwagents.schema import Task
+
+
+def train_pipelines(
+    study: PumaStudy, tasks: Sequence[Task], labels_of: Mapping[str, Sequence[Example]], seeds: Sequence[int]
+) -> dict[int, dict[str, Variant]]:
+    """PUMA and the parts of PersonalWAB's Table 5, each trained with several seeds.
+
+    A seed decides the base model's text and first weights, the order of fine-tuning, the samples and their
+    pairs. Data, shops, labels and test tasks stay. What was trained is found again. Of the small model they
+    run beside each other (:func:`pwagents.engine.beside`); those that take GPUs follow one another.
+
+    Args:
+        tasks: what step 1 is trained on.
+        labels_of: a variant's name -> its labels, with those of the full agent and of none with a memory
+            (:meth:`pwagents.puma.study.PumaStudy.labels_of_variants`).
+
+    Returns:
+        Seed -> name of a variant -> its models.
+    """
+    train = partial(_train_pipeline, study, tasks, labels_of)
+    here = study.settings.stored_runs_only or not study.settings.base.is_small
+    pipelines = [train(seed) for seed in seeds] if here else engine.beside(train, seeds)
+    return dict(zip(seeds, pipelines, strict=True))
+
+
+def _train_pipeline(
+    study: PumaStudy, tasks: Sequence[Task], labels_of: Mapping[str, Sequence[Example]], seed: int
+) -> dict[str, Variant]:
+    settings, worlds = study.settings.seeded(seed), study.worlds
+    base = puma_base(settings, worlds.tested, worlds.products)
+    models = PumaModels(settings, base, worlds.learned.content_hash)
+    study = study.with_models(models)
+    identifier = models.identifier(tasks)
+    tuned = {name: models.fine_tuned(name, labels_of[name]) for name in (FULL, NO_MEMORY)}
+    better = {}
+    for name, writer in {**tuned, NO_SFT: base}.items():
+        pairs, _ = study.sample_pairs(writer, labels_of.get(name, labels_of[FULL]))
+        better[name] = models.preferred(name, writer, pairs)
+    tokens = settings.study.memory_tokens
+    return {
+        FULL: Variant(identifier, better[FULL], tokens),
+        NO_MEMORY: Variant(identifier, better[NO_MEMORY], 0),
+        NO_SFT: Variant(identifier, better[NO_SFT], tokens),
+        NO_DPO: Variant(identifier, tuned[FULL], tokens),
+        UNTUNED: Variant(identifier, base, tokens),
+    }

@@ -1,0 +1,65 @@
+"""PUMA trained with several seeds: pipelines of their own, found again, the run's own seed among them."""
+
+from dataclasses import replace
+
+import pytest
+
+from pwagents.errors import DataError
+from pwagents.puma.base import puma_base
+from pwagents.puma.labels import leak_free_labels, published_labels, remember
+from pwagents.puma.pipelines import train_pipelines
+from pwagents.puma.play import play
+from pwagents.puma.study import PumaStudy, load_worlds
+from pwagents.puma.train import PumaModels
+
+
+@pytest.fixture(scope="module")
+def study(tiny, tmp_path_factory):
+    data = replace(tiny.data, n_users=8, n_products=200)
+    shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
+    sizes = replace(tiny.study, training_users=4, test_tasks=4)
+    sft, dpo = replace(tiny.sft, max_steps=2), replace(tiny.dpo, train_tasks=4, num_train_epochs=1.0)
+    base = replace(tiny.base, steps=1)
+    folder = tmp_path_factory.mktemp("pipelines")
+    changed = {
+        "data": data,
+        "shop": shop,
+        "study": sizes,
+        "base": base,
+        "identify": sft,
+        "sft": sft,
+        "dpo": dpo,
+    }
+    settings = replace(tiny, output_dir=folder, **changed)
+    worlds = load_worlds(settings)
+    models = PumaModels(settings, puma_base(settings, worlds.tested, worlds.products), "a small world")
+    return PumaStudy(worlds, models)
+
+
+@pytest.fixture(scope="module")
+def labels_of(study):
+    worlds = study.worlds
+    items = remember(worlds.train_tasks, study.start, study.memory(32))
+    labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
+    return study.labels_of_variants(
+        labels, published_labels([label.item for label in labels], worlds.products)
+    )
+
+
+def test_seeds_train_pipelines_of_their_own(study, labels_of):
+    tasks = study.worlds.train_tasks[:8]
+    own, other = train_pipelines(study, tasks, labels_of, [0, 1]).values()
+    assert list(own) == ["PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO", "w/o SFT and DPO"]
+    untuned = own["w/o SFT and DPO"], other["w/o SFT and DPO"]
+    assert untuned[0].writer == study.models.base != untuned[1].writer, "seed 0 is the notebook's own"
+    assert own["PUMA"].identifier == study.models.identifier(tasks) != other["PUMA"].identifier
+    assert own["w/o DPO"].writer == study.models.fine_tuned("PUMA", labels_of["PUMA"])
+    assert [variant.memory_tokens for variant in own.values()] == [96, 0, 96, 96, 96]
+    assert len(play(study, "PUMA", other["PUMA"])) == 4
+
+    stored = replace(study.settings, stored_runs_only=True)
+    again = study.with_models(replace(study.models, settings=stored))
+    again.settings = stored
+    assert train_pipelines(again, tasks, labels_of, [1])[1] == other
+    with pytest.raises(DataError, match="stored_runs_only"):
+        train_pipelines(again, tasks, labels_of, [2])
