@@ -40,6 +40,8 @@ LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.
 executed = $(patsubst notebooks/%,$(NB)/%,$(1))
 REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09% notebooks/10%,$(NOTEBOOKS)))
 REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
+# The other presets train all variants of PUMA as it is.
+ALL_OF_PUMA := $(if $(filter laptop,$(PRESET)),$(NB)/.all_variants_of_puma)
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
@@ -54,7 +56,7 @@ setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets b
 
 reproduce: $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
 
-reproduce-full: $(REPRODUCE_FULL) $(if $(filter laptop,$(PRESET)),$(NB)/.all_variants_of_puma) ## run all notebooks, with all variants of PUMA
+reproduce-full: $(REPRODUCE_FULL) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
 	@$(run) pwagents.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
@@ -120,11 +122,11 @@ $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 # One at a time: both add episodes to one file.
 $(NB)/08_sensitivity.ipynb: $(NB)/07_ablations.ipynb
 $(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
-# The summary has lines of notebook 07, too, where that one runs.
-$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb)
+# The summary has lines of pipelines, too, where they are trained.
+$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb $(ALL_OF_PUMA))
 
-# Notebook 04 again, with the variants that laptop leaves out: what it trained before is found, and its tables get
-# longer.
+# Notebook 04 again, with the variants and pipelines that laptop leaves out: what it trained before is found, and its
+# tables get longer.
 $(NB)/.all_variants_of_puma: $(NB)/04_puma.ipynb
 	@$(run_notebook) 04_puma --changes 'study: {variants: all}' && touch $@
 

@@ -168,8 +168,10 @@ def test_the_summary_reads_notebook_07_where_that_one_runs_too(reproduced):
 
 
 def test_laptop_plays_notebook_04_again_with_all_variants_and_that_is_it(project):
-    for other in ("01_data", "03_benchmark"):
-        (project.root / f"notebooks/{other}.ipynb").unlink()
+    (project.root / "notebooks/01_data.ipynb").unlink()
+    for other in ("03_benchmark", "05_orion_sft", "06_orion_grpo", "07_ablations"):
+        write_notebook(project.root, other, WRITE)
+    write_notebook(project.root, "10_summary", WRITE, "Path(output_dir, 'told').open('a').write('summary ')")
     add = "study = {}"
     told = "Path(output_dir, 'told').open('a').write(f'{study} ')"
     write_notebook(project.root, "04_puma", add, WRITE, told)
@@ -180,7 +182,7 @@ def test_laptop_plays_notebook_04_again_with_all_variants_and_that_is_it(project
     for _ in range(2):
         done = project.make("reproduce-full", "PRESET=laptop")
         assert done.returncode == 0, done.stderr
-        assert (project.root / "outputs/laptop/told").read_text() == "{} {'variants': 'all'} "
+        assert (project.root / "outputs/laptop/told").read_text() == "{} {'variants': 'all'} summary "
     assert project.make("--dry-run", "reproduce-full", "PRESET=smoke").stdout.count("04_puma") == 1
 
 
