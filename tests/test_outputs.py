@@ -215,7 +215,9 @@ def test_the_summary_says_what_the_notebooks_tables_say():
     pipelines = lines["name"].str.endswith("_pipelines")
     assert lines.loc[~pipelines, "name"].nunique() == 12 and (lines.loc[~pipelines, "n_seeds"] == 1).all()
     assert (lines.loc[pipelines, "n_seeds"] > 1).all()
-    trained = [notebook for notebook in (4, 7) if (FOLDER / f"figures/{notebook:02}_pipelines.parquet").exists()]
+    trained = [
+        notebook for notebook in (4, 7) if (FOLDER / f"figures/{notebook:02}_pipelines.parquet").exists()
+    ]
     assert sorted(lines.loc[pipelines, "notebook"].unique()) == trained
     assert lines["value"].between(lines["low"], lines["high"]).all()
     values = lines.set_index(["name", "task"])["value"]
