@@ -20,6 +20,7 @@ from pwagents.orion.views import (
     role_play_outcomes,
     show_card,
     show_tokens,
+    starts_and_gains,
     success_by_rank,
     with_ambiguity,
 )
@@ -119,6 +120,18 @@ def test_outcomes_of_a_role_play_begin_with_what_was_kept():
     table = role_play_outcomes(RolePlay((1, 2), Counter({"malformed": 1, "no success": 2})))
     assert table["outcome"].tolist() == ["kept", "no success", "malformed"]
     assert table["share"].tolist() == [0.4, 0.4, 0.2]
+
+
+def test_what_a_training_began_with_stands_beside_what_it_gained():
+    rows = [("SFT", 0, 0.5), ("SFT", 1, 0.7), ("GRPO", 0, 0.8), ("GRPO", 1, 0.6)]
+    means = pd.DataFrame(rows, columns=["method", "seed", "mean"]).assign(type="search")
+    steps = [(f"GRPO, seed {seed}", step, 0.1 * step, seed, 0.0) for seed in (1, 0) for step in range(4)]
+    curves = pd.DataFrame(steps, columns=["run", "step", "entropy", "asks", "reward_std"])
+    table = starts_and_gains(means, curves, "SFT", steps=2).set_index("run")
+    assert list(table.index) == ["GRPO, seed 1", "GRPO, seed 0"] and list(table["questions"]) == [1, 0]
+    assert table.loc["GRPO, seed 0", "entropy"] == pytest.approx(0.15)  # step 0 is before the first
+    assert table["SFT: search"].tolist() == [0.7, 0.5]
+    assert table["gain: search"].tolist() == pytest.approx([-0.1, 0.3])
 
 
 def test_a_note_on_one_seed_tells_the_noise_where_it_was_measured():

@@ -172,6 +172,30 @@ def of_one_seed(seed_noise: Mapping[str, float] | None) -> str:
     )
 
 
+def starts_and_gains(means: pd.DataFrame, curves: pd.DataFrame, start: str, steps: int = 10) -> pd.DataFrame:
+    """What each training by rewards began with, and what it gained, one row a training.
+
+    Args:
+        means: result accuracies by ``method, type, seed`` (:func:`pwagents.evaluation.seeds.means_by_seed`).
+        curves: of :func:`pwagents.rl.log.read_curves`; runs are called "GRPO, seed 0".
+        start: the method that each seed's trainings began with.
+        steps: how many first steps tell what there was to explore.
+
+    Returns:
+        ``run``, then of the episodes of the first steps ``entropy`` (nats a token), ``questions`` and
+        ``deviation of rewards``; and for each type of task what the start reaches and what was gained.
+    """
+    explored = {"entropy": "entropy", "asks": "questions", "reward_std": "deviation of rewards"}
+    begun = curves[curves["step"].between(1, steps)].groupby("run", sort=False)[list(explored)].mean()
+    names = means["method"] + ", seed " + means["seed"].astype(str)
+    reached = means.assign(run=names).set_index(["run", "type"])["mean"].unstack("type", sort=False)
+    starts = reached.loc[[f"{start}, seed {run.rpartition(' ')[2]}" for run in begun.index]]
+    gains = reached.loc[begun.index] - starts.to_numpy()
+    columns = {f"{start}: {task}": starts[task].to_numpy() for task in starts}
+    columns |= {f"gain: {task}": gains[task].to_numpy() for task in gains}
+    return begun.rename(columns=explored).assign(**columns).reset_index()
+
+
 def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Shown:
     """A conversation token by token, those that the loss is on coloured; what they say is escaped.
 
