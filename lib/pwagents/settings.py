@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from inspect import get_annotations
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt
 from pydantic import Strict as _Strict
 from pydantic.dataclasses import dataclass
 
@@ -23,12 +23,20 @@ Class = TypeVar("Class", bound=type)
 Group = TypeVar("Group")
 _CONFIG = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
+
+def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("each of seeds once")
+    return seeds
+
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Listed = _Strict(False)  # a list in YAML is a tuple here
 Lora = Annotated[tuple[int, int], Listed]  # rank and alpha of an adapter
 Names = Annotated[tuple[str, ...], Listed]
 Numbers = Annotated[tuple[int, ...], Listed]
 Shares = Annotated[tuple[Share, ...], Listed]
+Seeds = Annotated[tuple[NonNegativeInt, ...], Listed, Field(min_length=1), AfterValidator(_each_once)]
 Variants = Annotated[tuple[dict[str, Any], ...], Listed]  # of a group: a name each, and what differs
 
 
@@ -59,13 +67,12 @@ def meaning(group: type, name: str) -> str:
     return ""
 
 
-def as_kind(kind: type[Group], group: Any, **more: Any) -> Group:
-    """A group of this kind: what the other group has of its settings, and ``more``."""
-    own = {name: getattr(group, name) for field in fields(kind) if hasattr(group, name := field.name)}
-    return kind(**own | more)
+def values_of(kind: type, group: Any) -> dict[str, Any]:
+    """What a group has for the settings of a kind, all of which it has among its own."""
+    return {field.name: getattr(group, field.name) for field in fields(kind)}
 
 
-def varied(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
+def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
     """The variants of a group of settings, which are its setting ``variants``, by their names.
 
     Args:
@@ -74,16 +81,14 @@ def varied(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
     Raises:
         ValueError: a variant has no name of its own, has settings that there are not, or changes nothing.
     """
-    changes = [dict(variant) for variant in group.variants]
-    names = [name for variant in changes if isinstance(name := variant.pop("name", None), str)]
-    if len(set(names) - set(taken)) < len(changes):
-        raise ValueError("a name for each of variants, of its own")
-    if not changes:  # making a group checks its variants
-        return {}
-    itself = replace(group, variants=())
-    made = {name: replace(itself, **new) for name, new in zip(names, changes, strict=True)}
-    for name, variant in made.items():
-        if variant == itself:
+    made: dict[str, Group] = {}
+    for variant in group.variants:
+        changes = dict(variant)
+        name = changes.pop("name", None)
+        if not isinstance(name, str) or name in {*taken, *made}:
+            raise ValueError("a name for each of variants, of its own")
+        made[name] = replace(group, **{"variants": (), **changes})
+        if made[name] == replace(group, variants=()):
             raise ValueError(f"variants that change something, as {name!r} does not")
     return made
 

@@ -77,6 +77,8 @@ def test_a_difference_is_set_against_what_seeds_alone_may_make():
     told = trained_differences(frame_of(rows), {"b - a": ("b", "a")}, "m", noise).set_index("task")[BEYOND]
     assert told.to_dict() == {"search": "no", "recommend": "yes", "review": "no", "overall": "yes"}
     pairs = {"a - b": ("a", "b")}
+    partly = trained_differences(frame_of(rows), pairs, "m", {"search": 0.05})[BEYOND].tolist()
+    assert partly == ["yes", *["not measured"] * 3]
     assert BEYOND not in trained_differences(frame_of(rows), pairs, "m")
 
 

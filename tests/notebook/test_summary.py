@@ -40,15 +40,20 @@ def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
     assert second == "instruction,search,0.123457,0.1,0.2,5,1,04"
 
 
-@pytest.mark.parametrize(("n_seeds", "told"), [(1, []), (5, [[5, 9, "07"]])])
-def test_where_several_pipelines_were_trained_a_line_says_how_many(folder, n_seeds, told):
-    row = {"method": "GRPO", "type": "search", "mean": 0.7, "low": 0.6, "high": 0.8, "n_tasks": 9}
-    frame, stamp = pd.DataFrame([{**row, "n_seeds": n_seeds}]), "07_pipelines"
+@pytest.mark.parametrize(("n_seeds", "told"), [(1, []), (5, [[5, 9]])])
+@pytest.mark.parametrize(
+    ("notebook", "method", "name"), [("04", "PUMA", "puma"), ("07", "GRPO", "orion_grpo")]
+)
+def test_where_several_pipelines_were_trained_a_line_says_how_many(
+    folder, notebook, method, name, n_seeds, told
+):
+    row = {"method": method, "type": "search", "mean": 0.7, "low": 0.6, "high": 0.8, "n_tasks": 9}
+    frame, stamp = pd.DataFrame([{**row, "n_seeds": n_seeds}]), f"{notebook}_pipelines"
     save_numbers(plot_intervals, stamp, frame, output_dir=folder, stamp=stamp, label="method")
     lines = summary.summary_of(folder)
-    columns = ["n_seeds", "n_tasks", "notebook"]
-    assert lines.loc[lines["name"] == "orion_grpo_pipelines", columns].to_numpy().tolist() == told
-    assert lines.loc[lines["name"] == "orion_grpo", "n_seeds"].tolist() == [1]
+    made = lines[lines["name"] == f"{name}_pipelines"]
+    assert made[["n_seeds", "n_tasks"]].to_numpy().tolist() == told and set(made["notebook"]) <= {notebook}
+    assert lines.loc[lines["name"] == name, "n_seeds"].unique().tolist() == [1]
 
 
 def test_side_by_side_they_are_a_row_a_method(folder):

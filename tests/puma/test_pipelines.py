@@ -1,5 +1,6 @@
 """PUMA trained with several seeds: pipelines of their own, found again, the run's own seed among them."""
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -54,12 +55,12 @@ def test_seeds_train_pipelines_of_their_own(study, labels_of):
     assert untuned[0].writer == study.models.base != untuned[1].writer, "seed 0 is the notebook's own"
     assert own["PUMA"].identifier == study.models.identifier(tasks) != other["PUMA"].identifier
     assert own["w/o DPO"].writer == study.models.fine_tuned("PUMA", labels_of["PUMA"])
+    assert all(own[name].writer != other[name].writer for name in own)
     assert [variant.memory_tokens for variant in own.values()] == [96, 0, 96, 96, 96]
     assert len(play(study, "PUMA", other["PUMA"])) == 4
 
-    stored = replace(study.settings, stored_runs_only=True)
-    again = study.with_models(replace(study.models, settings=stored))
-    again.settings = stored
+    again = copy(study)
+    again.settings = replace(study.settings, stored_runs_only=True)
     assert train_pipelines(again, tasks, labels_of, [1])[1] == other
     with pytest.raises(DataError, match="stored_runs_only"):
         train_pipelines(again, tasks, labels_of, [2])

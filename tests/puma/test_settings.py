@@ -53,6 +53,10 @@ def test_variants_of_preferences_are_changes_of_dpo():
 def test_a_pipeline_has_one_seed_for_all_of_its_trainings():
     seeded = load().seeded(3)
     assert {seeded.seed, seeded.identify.seed, seeded.sft.seed, seeded.dpo.seed} == {3}
+    load(dpo={"variants": [{"name": "other seed", "seed": 3}]}).seeded(3)
+    for wrong in ([0, 0], [-1], []):
+        with pytest.raises(SettingsError, match="setting seeds"):
+            load(study={"seeds": wrong})
 
 
 def test_a_base_model_is_the_small_one_or_a_folder_with_a_model(tmp_path):

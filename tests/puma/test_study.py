@@ -1,9 +1,11 @@
 """Notebook 04's study: who learns, who is tested, the shop to learn in, labels of all variants, the test."""
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
 
+from pwagents.errors import DataError
 from pwagents.lm.small import make_small_model
 from pwagents.puma.agent import SEARCH
 from pwagents.puma.labels import leak_free_labels, published_labels, remember
@@ -109,11 +111,10 @@ def test_labels_are_worth_what_they_achieve_beside_the_instruction(study, worlds
 def test_other_preferences_sample_and_train_in_ways_of_their_own(study):
     variants = ({"name": "hot", "temperature": 2.0}, {"name": "strict", "beta": 0.5})
     settings = replace(study.settings, dpo=replace(study.settings.dpo, variants=variants))
-    varied = study.with_models(replace(study.models, settings=settings)).other_preferences
-    told = {name: other.models.settings.dpo for name, other in varied.items()}
+    varied = PumaStudy(study.worlds, replace(study.models, settings=settings)).other_preferences
+    told = {name: models.settings.dpo for name, models in varied.items()}
     assert list(told) == ["PUMA, hot", "PUMA, strict"]
     assert [(dpo.temperature, dpo.beta) for dpo in told.values()] == [(2.0, 0.1), (1.0, 0.5)]
-    assert all(other.learning_shop is study.learning_shop for other in varied.values())
 
 
 def test_few_variants_are_the_full_agent_alone(study, worlds, items):
@@ -125,8 +126,12 @@ def test_few_variants_are_the_full_agent_alone(study, worlds, items):
 
 def test_pairs_are_sampled_for_some_of_the_tasks(study, items):
     labels, _ = leak_free_labels(items, study.worlds.products, study.write_queries)
-    _, counts = study.sample_pairs(study.models.base, labels)
+    _, counts = study.sample_pairs(study.models, study.models.base, labels)
     assert sum(counts.values()) == 5
+    other = copy(study)  # whose recommender, which scores, is trained with another seed
+    other.settings = replace(study.settings, seed=1, stored_runs_only=True)
+    with pytest.raises(DataError, match="puma-samples"):
+        other.sample_pairs(replace(study.models, settings=other.settings), study.models.base, labels)
 
 
 def test_agents_play_the_test_tasks_once(study, worlds, items, settings):

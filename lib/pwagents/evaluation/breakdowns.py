@@ -112,8 +112,8 @@ def trained_differences(
 
     Returns:
         ``comparison, task, difference, low, high, n_tasks, n_users``, the interval over tasks clustered by
-        user; with ``seed_noise`` also whether the difference exceeds it. A pair without common tasks of a
-        type has no row there.
+        user; with ``seed_noise`` also whether the difference exceeds it ("yes", "no", or "not measured" on
+        this type). A pair without common tasks of a type has no row there.
     """
     rows = []
     for name, (a, b) in pairs.items():
@@ -124,8 +124,9 @@ def trained_differences(
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
     if seed_noise is None:
         return table
-    exceeds = table["difference"].abs() > table["task"].map(dict(seed_noise))
-    return table.assign(**{BEYOND: np.where(exceeds, "yes", "no")})
+    noise = table["task"].map(dict(seed_noise))
+    exceeds = np.where(table["difference"].abs() > noise, "yes", "no")
+    return table.assign(**{BEYOND: np.where(noise.isna(), "not measured", exceeds)})
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:

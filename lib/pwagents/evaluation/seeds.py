@@ -1,7 +1,7 @@
-"""Methods of training compared over seeds: each seed is a training of its own, and the unit of all intervals.
+"""Methods of training compared over seeds: each seed is a training of its own.
 
-All functions take one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`, with the
-``seed`` of its training.
+What is called ``frame`` has one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`,
+with the ``seed`` of its training.
 """
 
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ METHODS = {
     "puma_sft": Place("04_variants", "w/o DPO", "PUMA without DPO"),
     "puma_no_memory": Place("04_variants", "PUMA, memory taken away", "PUMA, no memory"),
     "puma_pipelines": Place("04_pipelines", "PUMA", "PUMA, pipelines"),
-    "puma_sft_pipelines": Place("04_pipelines", "w/o DPO", "PUMA w/o DPO, pipelines"),
+    "puma_sft_pipelines": Place("04_pipelines", "w/o DPO", "PUMA without DPO, pipelines"),
     "base": Place("05_results", "Base", "base (Orion)"),
     "orion_sft": Place("05_results", "SFT", "SFT (Orion)"),
     "orion_ppo": Place("06_results", "PPO", "PPO (Orion)"),

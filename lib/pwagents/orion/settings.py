@@ -22,9 +22,20 @@ from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import Paid, RewardSettings, Success
 from pwagents.profiles.build import ALPHA, L_C
 from pwagents.rl.grpo import use_vllm
-from pwagents.rl.settings import GrpoSettings, PpoSettings
+from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
-from pwagents.settings import Listed, Numbers, Share, Shares, Variants, as_kind, plain, settings, varied
+from pwagents.settings import (
+    Listed,
+    Numbers,
+    Seeds,
+    Share,
+    Shares,
+    Variants,
+    plain,
+    settings,
+    values_of,
+    variants_of,
+)
 from pwagents.users.difficult import DIFFICULT
 from pwagents.web.settings import ShopSettings
 
@@ -134,7 +145,7 @@ class OnlineSettings(GrpoSettings):
     @property
     def grpo(self) -> GrpoSettings:
         """GRPO's settings alone."""
-        return as_kind(GrpoSettings, self, use_vllm=use_vllm(self.use_vllm))
+        return GrpoSettings(**values_of(GrpoSettings, self) | {"use_vllm": use_vllm(self.use_vllm)})
 
     @property
     def ppo(self) -> PpoSettings:
@@ -143,7 +154,8 @@ class OnlineSettings(GrpoSettings):
         GRPO plays each task of a step several times, to compare; PPO, whose critic learns from many tasks
         better than from few, plays as many tasks once.
         """
-        return as_kind(PpoSettings, self, prompts_per_step=self.episodes, num_generations=1, sharding="ddp")
+        own = {"lam": self.lam, "prompts_per_step": self.episodes, "num_generations": 1, "sharding": "ddp"}
+        return PpoSettings(**values_of(RlSettings, self) | own)
 
     @field_validator("use_vllm")
     @classmethod
@@ -173,7 +185,7 @@ class OrionSettings(NotebookSettings):
 
     @property
     def success(self) -> Success:
-        return as_kind(Success, self.role_play)
+        return Success(**values_of(Success, self.role_play))
 
     @property
     def decoding(self) -> Decoding:
@@ -210,7 +222,7 @@ class ReinforcedNotebook(OrionSettings):
     def reward(self) -> RewardSettings:
         """What episodes earn: for success, as the role-play has it, and for alignment."""
         paid = {"alignment_weight": self.rl.alignment_weight, "use": self.rl.reward}
-        return as_kind(RewardSettings, self.role_play, **paid)
+        return RewardSettings(**values_of(Success, self.role_play), **paid)
 
     @model_validator(mode="before")
     @classmethod
@@ -243,7 +255,7 @@ class GrpoNotebook(ReinforcedNotebook):
 class AblationSettings(OnlineSettings):
     """Reinforcement learning in notebook 07: several whole pipelines, and GRPO with one thing changed."""
 
-    seeds: Annotated[Numbers, Field(min_length=1)]
+    seeds: Seeds
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
     methods: Annotated[tuple[Literal["GRPO", "PPO"], ...], Listed]
     """What each pipeline trains, beside SFT; GRPO is always among them."""
@@ -253,14 +265,12 @@ class AblationSettings(OnlineSettings):
     @property
     def varied(self) -> dict[str, Self]:
         """The name of each variant -> its settings."""
-        return varied(self, taken=("SFT", "GRPO"))
+        return variants_of(self, taken=("SFT", "GRPO"))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if "GRPO" not in self.methods:
             raise ValueError("GRPO among methods")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("each of seeds once")
         for name, rl in self.varied.items():  # raises where one has settings that there are not
             aside = replace(rl, seed=self.seed, seeds=self.seeds, methods=self.methods, lam=self.lam)
             if aside == replace(self, variants=()):

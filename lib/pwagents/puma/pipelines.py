@@ -1,4 +1,4 @@
-"""PUMA trained again with other seeds, from the base model on: what of notebook 04's results is chance."""
+"""PUMA trained with several seeds, from the base model on: what of notebook 04's results is chance."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,11 +15,12 @@ from pwagents.schema import Task
 def train_pipelines(
     study: PumaStudy, tasks: Sequence[Task], labels_of: Mapping[str, Sequence[Example]], seeds: Sequence[int]
 ) -> dict[int, dict[str, Variant]]:
-    """PUMA and the parts of PersonalWAB's Table 5, each trained with several seeds.
+    """PUMA, the parts of PersonalWAB's Table 5 and step 2 without any training, with several seeds.
 
-    A seed decides the base model's text and first weights, the order of fine-tuning, the samples and their
-    pairs. Data, shops, labels and test tasks stay. What was trained is found again. Of the small model they
-    run beside each other (:func:`pwagents.engine.beside`); those that take GPUs follow one another.
+    A seed decides the small base model's text and first weights, the order of fine-tuning, the samples and
+    their pairs. A base model that is given, data, shops, labels and test tasks stay. What was trained is
+    found again. Trainings of the small model run beside each other (:func:`pwagents.engine.beside`); those
+    that take GPUs follow one another.
 
     Args:
         tasks: what step 1 is trained on.
@@ -41,12 +42,11 @@ def _train_pipeline(
     settings, worlds = study.settings.seeded(seed), study.worlds
     base = puma_base(settings, worlds.tested, worlds.products)
     models = PumaModels(settings, base, worlds.learned.content_hash)
-    study = study.with_models(models)
     identifier = models.identifier(tasks)
     tuned = {name: models.fine_tuned(name, labels_of[name]) for name in (FULL, NO_MEMORY)}
     better = {}
     for name, writer in {**tuned, NO_SFT: base}.items():
-        pairs, _ = study.sample_pairs(writer, labels_of.get(name, labels_of[FULL]))
+        pairs, _ = study.sample_pairs(models, writer, labels_of.get(name, labels_of[FULL]))
         better[name] = models.preferred(name, writer, pairs)
     tokens = settings.study.memory_tokens
     return {

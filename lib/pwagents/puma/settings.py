@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -22,7 +21,7 @@ from pwagents.llm.settings import Players, player
 from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.settings import Numbers, Variants, as_kind, settings, varied
+from pwagents.settings import Numbers, Seeds, Variants, settings, values_of, variants_of
 from pwagents.web.settings import ShopSettings
 
 
@@ -43,10 +42,10 @@ class StudySettings:
     train_tasks: NonNegativeInt = 0
     """Train tasks, drawn at random; 0 takes all."""
     variants: Literal["few", "all"] = "all"
-    """few: PUMA before and after DPO. all: also each ablation and length of the memory, the variants of DPO,
-    and all pipelines, all of which are trained."""
-    seeds: Annotated[Numbers, Field(min_length=1)] = (0,)
-    """Of pipelines, among all variants: base model, fine-tuning, samples and preferences; data stay."""
+    """few: PUMA before and after DPO. all: also each ablation and length of the memory, the published labels,
+    the variants of DPO, and all pipelines, all of which are trained."""
+    seeds: Seeds = (0,)
+    """Of pipelines, among all variants: small base model, fine-tuning, samples, preferences; data stay."""
     memory_tokens: PositiveInt = 768
     """Of what is remembered for a task, at most. The paper's best: 768."""
     memory_lengths: Numbers = (256, 512)
@@ -78,12 +77,12 @@ class PreferenceSettings(DpoSettings):
     @property
     def training(self) -> DpoSettings:
         """The settings of the training alone."""
-        return as_kind(DpoSettings, self)
+        return DpoSettings(**values_of(DpoSettings, self))
 
     @property
     def varied(self) -> dict[str, Self]:
         """The name of each variant -> its settings."""
-        return varied(self)
+        return variants_of(self)
 
     @model_validator(mode="after")
     def _check_variants(self) -> Self:
@@ -120,6 +119,8 @@ class PumaNotebook(NotebookSettings):
         return dpo
 
     def seeded(self, seed: int) -> Self:
-        """With another seed of all trainings and of what is sampled; that of the data goes with it."""
-        groups = {name: replace(getattr(self, name), seed=seed) for name in ("identify", "sft", "dpo")}
-        return replace(self, seed=seed, **groups)
+        """With another seed of all trainings and of what is sampled. No data are to be loaded with these
+        settings: they would be others, too."""
+        dpo = replace(self.dpo, seed=seed, variants=())
+        identify, sft = (replace(group, seed=seed) for group in (self.identify, self.sft))
+        return replace(self, seed=seed, identify=identify, sft=sft, dpo=dpo)

@@ -7,12 +7,10 @@ items = remember(worlds.train_tasks, study.start, study.memory(256))     train t
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import pandas as pd
 
@@ -154,21 +152,14 @@ class PumaStudy:
         self.learning_shop = Shop(worlds.learned, learning_engine, recommender, at_once, shop.observation)
         self._memory_embedder = Embedder(cache, shop.max_tokens, batch_size=64)
 
-    def with_models(self, models: PumaModels) -> Self:
-        """The same shops and settings with other trainings, of a base model with the same tokenizer."""
-        other = copy(self)
-        other.models = models
-        return other
-
     @property
-    def other_preferences(self) -> dict[str, Self]:
-        """The variants of DPO, among all variants: the agent's name -> the study with such trainings."""
+    def other_preferences(self) -> dict[str, PumaModels]:
+        """The variants of DPO, among all variants: the agent's name -> trainings with such preferences."""
         if self.settings.study.variants == "few":
             return {}
-        settings = self.models.settings
         return {
-            f"{FULL}, {name}": self.with_models(replace(self.models, settings=replace(settings, dpo=dpo)))
-            for name, dpo in settings.dpo.varied.items()
+            f"{FULL}, {name}": replace(self.models, settings=replace(self.settings, dpo=dpo))
+            for name, dpo in self.settings.dpo.varied.items()
         }
 
     def start(self, task: Task) -> Episode:
@@ -239,12 +230,21 @@ class PumaStudy:
             examples[name], _ = leak_free_labels(remembered, self.worlds.products, self.write_queries)
         return examples | {PUBLISHED_LABELS: list(published)}
 
-    def sample_pairs(self, writer: Path, examples: Sequence[Example]) -> tuple[list[Pair], Counter]:
-        """Preference pairs from a model's own answers to some of the tasks it was fine-tuned on."""
-        n = self.models.settings.dpo.train_tasks
-        items = sample_tasks([example.item for example in examples], n, self.settings.seed)
-        shop = {"data": self.worlds.learned.content_hash, "shop": plain(self.settings.shop)}
-        return self.models.pairs(writer, items, self.start, self.learning_shop.embedder, shop)
+    def sample_pairs(
+        self, models: PumaModels, writer: Path, examples: Sequence[Example]
+    ) -> tuple[list[Pair], Counter]:
+        """Preference pairs from a model's own answers to some of the tasks it was fine-tuned on.
+
+        Args:
+            models: the trainings, whose settings say how many tasks, and how to sample; which tasks, the
+                study's seed says, so that they are the same with every seed of a pipeline.
+            writer: the folder of the model.
+        """
+        seed, n = self.settings.seed, models.settings.dpo.train_tasks
+        items = sample_tasks([example.item for example in examples], n, seed)
+        # The recommender, which scores, is trained with the seed.
+        shop = {"data": self.worlds.learned.content_hash, "shop": plain(self.settings.shop), "seed": seed}
+        return models.pairs(writer, items, self.start, self.learning_shop.embedder, shop)
 
     def shop_for(self, task: Task) -> Shop:
         """The shop of a test task; its recommender knows what lies before the user's first one."""
