@@ -78,6 +78,16 @@ def test_what_is_missing_fails_but_not_notebooks_that_did_not_run(save, verdicts
     assert verdicts() == [("column", "FAIL"), *2 * [("a", "OK")], *2 * [("a", "OK"), ("b", "OK")]]
 
 
+def test_rows_that_only_a_full_run_makes_are_passed_over_and_the_others_matched_by_name(save, verdicts):
+    save("laptop", "04_tests", {"comparison": "b", "task": "search", "difference": 0.5})
+    full = {"comparison": "a", "task": "search", "difference": 0.9}, {"comparison": "b", "task": "search"}
+    save("reference", "04_tests", full[0], full[1] | {"difference": 0.5, "variant": 1.0})
+    save("reference", "04_seeds", {"method": "b", "mean": 0.5})
+    assert verdicts() == [("comparison", "OK"), ("task", "OK"), ("difference", "OK")]
+    save("laptop", "04_tests", full[0], {"comparison": "b", "task": "search", "difference": 0.7})
+    assert verdicts()[-1] == ("difference", "FAIL")
+
+
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
     save("smoke", "03_single_turn_with_paper", PRINTED, PRINTED | {"search: result accuracy": 0.627})
     assert verdicts("smoke") == [("search: result accuracy", "OK"), ("search: result accuracy", "FAIL")]
