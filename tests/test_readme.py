@@ -71,7 +71,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 
 SUMMARY = ROOT / "outputs" / "reference" / "summary.csv"
 QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
-    "(04)": ["puma search", "puma recommend", "puma review", "plain search", "plain review"],
+    "(04)": [*(f"puma_pipelines {task}" for task in TASKS), "plain search", "plain review"],
     "(05)": [f"{who} {task}" for who in ("base", "orion_sft") for task in TASKS],
     "(06)": [f"orion_{how} {task}" for how in ("sft", "ppo", "grpo") for task in ("search", "mean")],
 }

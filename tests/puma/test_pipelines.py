@@ -8,8 +8,7 @@ import pytest
 from pwagents.errors import DataError
 from pwagents.puma.base import puma_base
 from pwagents.puma.labels import leak_free_labels, published_labels, remember
-from pwagents.puma.pipelines import train_pipelines
-from pwagents.puma.play import play
+from pwagents.puma.pipelines import play_pipelines, train_pipelines
 from pwagents.puma.study import PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
 
@@ -57,7 +56,8 @@ def test_seeds_train_pipelines_of_their_own(study, labels_of):
     assert own["w/o DPO"].writer == study.models.fine_tuned("PUMA", labels_of["PUMA"])
     assert all(own[name].writer != other[name].writer for name in own)
     assert [variant.memory_tokens for variant in own.values()] == [96, 0, 96, 96, 96]
-    assert len(play(study, "PUMA", other["PUMA"])) == 4
+    played = play_pipelines(study, {0: own, 1: {"PUMA": other["PUMA"]}})
+    assert played.groupby("seed")["method"].nunique().to_dict() == {0: 5, 1: 1} and len(played) == 6 * 4
 
     again = copy(study)
     again.settings = replace(study.settings, stored_runs_only=True)

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import pandas as pd
+
 from pwagents import engine
+from pwagents.evaluation.runner import records_frame, require_played
 from pwagents.puma.base import puma_base
 from pwagents.puma.labels import Example
-from pwagents.puma.play import Variant
+from pwagents.puma.play import Variant, play
 from pwagents.puma.study import FULL, NO_DPO, NO_MEMORY, NO_SFT, UNTUNED, PumaStudy
 from pwagents.puma.train import PumaModels
 from pwagents.schema import Task
@@ -34,6 +37,21 @@ def train_pipelines(
     here = study.settings.stored_runs_only or not study.settings.base.is_small
     pipelines = [train(seed) for seed in seeds] if here else engine.beside(train, seeds)
     return dict(zip(seeds, pipelines, strict=True))
+
+
+def play_pipelines(study: PumaStudy, pipelines: Mapping[int, Mapping[str, Variant]]) -> pd.DataFrame:
+    """The test tasks, played by all pipelines: one row an episode, with its ``seed``
+    (:func:`pwagents.evaluation.runner.records_frame`).
+
+    Raises:
+        InfrastructureError: some episode could not be played.
+    """
+    frames = []
+    for seed, variants in pipelines.items():
+        records = [record for name, variant in variants.items() for record in play(study, name, variant)]
+        require_played(records)
+        frames.append(records_frame(records).assign(seed=seed))
+    return pd.concat(frames, ignore_index=True)
 
 
 def _train_pipeline(
