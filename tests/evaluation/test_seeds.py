@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.seeds import by_seed, must_exceed, noise_of_seeds, seed_comparisons
+from pwagents.evaluation.seeds import by_seed, means_by_seed, must_exceed, noise_of_seeds, seed_comparisons
 
 
 def frame_of(rows):
@@ -18,13 +18,13 @@ def frame(values, type_="search"):
 def test_seeds_are_shown_and_are_the_unit_of_the_interval():
     rows = {("m", "u", "a"): 0.0, ("m", "v", "b"): 1.0}, {("m", "u", "a"): 1.0, ("m", "v", "b"): 1.0}
     both = pd.concat([frame(values).assign(seed=seed) for seed, values in enumerate(rows)])
-    (row,) = by_seed(both, "m").to_dict("records")
+    (row,) = by_seed(means_by_seed(both, "m")).to_dict("records")
     assert (row["seed 0"], row["seed 1"], row["mean"]) == (0.5, 1.0, 0.75)
     assert row["sd"] == pytest.approx(0.5 / 2**0.5)
     # seeds' means .5 and 1: standard error .25, t with 1 degree of freedom reaches beyond all shares
     assert (row["low"], row["high"]) == (0.0, 1.0)
     near = pd.concat([frame({("m", "u", "a"): v}).assign(seed=i) for i, v in enumerate((0.50, 0.52))])
-    (row,) = by_seed(near, "m").to_dict("records")
+    (row,) = by_seed(means_by_seed(near, "m")).to_dict("records")
     assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)
 
 
@@ -32,7 +32,7 @@ def test_seeds_are_shown_method_by_method_as_they_come_and_each_type_weighs_the_
     searches = frame({(m, "u", "a"): v for m, v in (("z", 0.4), ("a", 0.2))})
     reviews = frame({(m, "u", t): 1.0 for m in "za" for t in ("b", "c")}, "review")
     played = pd.concat([searches, reviews])
-    table = by_seed(pd.concat([played.assign(seed=seed) for seed in (0, 10, 2)]), "m")
+    table = by_seed(means_by_seed(pd.concat([played.assign(seed=seed) for seed in (0, 10, 2)]), "m"))
     assert table["method"].tolist() == ["z"] * 3 + ["a"] * 3
     assert table["type"].tolist() == ["search", "review", "mean"] * 2
     assert table["mean"].tolist() == pytest.approx([0.4, 1.0, 0.7, 0.2, 1.0, 0.6])
@@ -60,10 +60,10 @@ def test_methods_are_compared_over_seeds_by_type_and_in_the_mean_of_the_types():
     rows = [(m, t, "u", t, v) for m, v in (("a", 0.6), ("b", 0.5)) for t in ("search", "review")]
     rows += [("a", "review", "u", "more", 0.8), ("b", "review", "u", "more", 0.3)]
     seeds = [frame_of(rows).assign(seed=seed, m=lambda f, s=seed: f["m"] * (1 + s)) for seed in (0, 1)]
-    table = seed_comparisons(pd.concat(seeds), {"a - b": ("a", "b")}, "m")
+    table = seed_comparisons(means_by_seed(pd.concat(seeds), "m"), {"a - b": ("a", "b")})
     assert table["task"].tolist() == ["search", "review", "mean"] and set(table["n_seeds"]) == {2}
     # Per seed .1 and .2 of searches, .3 and .6 of reviews, of which there are twice as many.
     assert table["difference"].tolist() == pytest.approx([0.15, 0.45, 0.3])
     more = pd.concat([*seeds, seeds[0][seeds[0]["type"] == "search"].assign(method="c")])
-    (row,) = seed_comparisons(more, {"a - c": ("a", "c")}, "m").to_dict("records")
+    (row,) = seed_comparisons(means_by_seed(more, "m"), {"a - c": ("a", "c")}).to_dict("records")
     assert (row["task"], row["n_seeds"]) == ("search", 1), "no row where one of the two did not play"

@@ -86,6 +86,8 @@ def test_rows_that_only_a_full_run_makes_are_passed_over_and_the_others_matched_
     assert verdicts() == [("comparison", "OK"), ("task", "OK"), ("difference", "OK")]
     save("laptop", "04_tests", full[0], {"comparison": "b", "task": "search", "difference": 0.7})
     assert verdicts()[-1] == ("difference", "FAIL")
+    save("laptop", "04_tests", full[0], {"comparison": "c", "task": "search", "difference": 0.5})
+    assert verdicts() == [("rows", "FAIL")], "one that the reference has not"
 
 
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):

@@ -24,3 +24,11 @@ def tiny(smoke):
     dpo = replace(smoke.dpo, variants=(), **fast | own)
     study = replace(smoke.study, max_call_tokens=12)
     return replace(smoke, study=study, identify=sft, sft=sft, dpo=dpo)
+
+
+@pytest.fixture(scope="session")
+def tiny_world(tiny):
+    """And a world of seconds: eight users, and four more to train on."""
+    data = replace(tiny.data, n_users=8, n_products=200)
+    shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
+    return replace(tiny, data=data, shop=shop, study=replace(tiny.study, training_users=4))

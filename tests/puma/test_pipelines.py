@@ -14,23 +14,16 @@ from pwagents.puma.train import PumaModels
 
 
 @pytest.fixture(scope="module")
-def study(tiny, tmp_path_factory):
-    data = replace(tiny.data, n_users=8, n_products=200)
-    shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
-    sizes = replace(tiny.study, training_users=4, test_tasks=4)
-    sft, dpo = replace(tiny.sft, max_steps=2), replace(tiny.dpo, train_tasks=4, num_train_epochs=1.0)
-    base = replace(tiny.base, steps=1)
-    folder = tmp_path_factory.mktemp("pipelines")
+def study(tiny_world, tmp_path_factory):
+    sft = replace(tiny_world.sft, max_steps=2)
     changed = {
-        "data": data,
-        "shop": shop,
-        "study": sizes,
-        "base": base,
+        "base": replace(tiny_world.base, steps=1),
+        "study": replace(tiny_world.study, test_tasks=4),
         "identify": sft,
         "sft": sft,
-        "dpo": dpo,
+        "dpo": replace(tiny_world.dpo, train_tasks=4, num_train_epochs=1.0),
     }
-    settings = replace(tiny, output_dir=folder, **changed)
+    settings = replace(tiny_world, output_dir=tmp_path_factory.mktemp("pipelines"), **changed)
     worlds = load_worlds(settings)
     models = PumaModels(settings, puma_base(settings, worlds.tested, worlds.products), "a small world")
     return PumaStudy(worlds, models)

@@ -17,13 +17,10 @@ from .conftest import SIZE
 
 
 @pytest.fixture(scope="module")
-def settings(tiny, tmp_path_factory):
-    data = replace(tiny.data, n_users=8, n_products=200)
-    shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
-    study = replace(tiny.study, training_users=4, test_tasks=6, timed_tasks=2)
-    dpo = replace(tiny.dpo, train_tasks=5)
-    folder = tmp_path_factory.mktemp("study")
-    return replace(tiny, data=data, shop=shop, study=study, dpo=dpo, output_dir=folder)
+def settings(tiny_world, tmp_path_factory):
+    study = replace(tiny_world.study, test_tasks=6, timed_tasks=2)
+    dpo = replace(tiny_world.dpo, train_tasks=5)
+    return replace(tiny_world, study=study, dpo=dpo, output_dir=tmp_path_factory.mktemp("study"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""A training on several GPUs: ``accelerate launch`` runs a function of the library, one process a GPU.
+"""How trainings run: one on several GPUs, or several of the small model beside each other.
+
+On several GPUs ``accelerate launch`` runs a function of the library, one process a GPU.
 
     arguments = {"model": "models/qwen", "examples": examples, "config": asdict(config), "out_folder": "out"}
     launch("pwagents.lm.sft:train_on_plain", arguments, n_gpus=2, sharding="fsdp")
@@ -14,22 +16,44 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from pwagents import engine
+from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import Sharding
 from pwagents.project import project_path
 from pwagents.schema import check_choice
 
+U = TypeVar("U")
+R = TypeVar("R")
 Processes = Literal[Sharding, "cpu"]  # a file of params/accelerate; cpu is for tests
 _TAIL = 6000  # characters of a failed training's output that its error shows
 
 
 class LaunchError(RuntimeError):
     """A function failed in other processes; the message holds the end of their output."""
+
+
+def side_by_side(
+    train: Callable[[U], R], units: Sequence[U], base: BaseSettings, *, stored_only: bool
+) -> list[R]:
+    """What ``train`` gives for each unit (a seed, say), in their order.
+
+    The small model's trainings run beside each other: on the cluster, where the engine is one, else in a
+    process a core. Those that take GPUs follow one another, each on all GPUs of this machine.
+
+    Args:
+        train: makes models; it runs where they are not there yet, too.
+        base: the model that the trainings start from.
+        stored_only: nothing is trained, so nothing is gained by other processes.
+    """
+    if stored_only or not base.is_small:
+        return [train(unit) for unit in units]
+    return engine.beside(train, units)
 
 
 def launch(function: str, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Processes = "ddp") -> None:

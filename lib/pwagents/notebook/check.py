@@ -117,12 +117,12 @@ def _method(row: pd.Series) -> str:
 
 
 def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFrame) -> Iterator[Cell]:
-    """Row by row: in their order, or by their names, where one run may have made more rows than the other."""
+    """Row by row, in their order; by their names, where a run may make fewer rows than the reference has."""
     rules = _tolerances()["reference"]
     rule = next(rule for rule in rules if fnmatch(name, rule["tables"]))
     against, by = "the reference", [column for column in rule.get("matched_by", ()) if column in expected]
     if by and table is not None:
-        table, expected = _in_common(table, expected, by)
+        expected = _of_same_names(table, expected, by)
 
     def missing(what: str, found: Any, wanted: Any) -> Cell:
         return Cell(name, against, "(whole table)", what, found, wanted, "FAIL")
@@ -142,14 +142,14 @@ def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFram
             yield from _cells(name, against, row, expected.loc[i], columns, rule)
 
 
-def _in_common(table: pd.DataFrame, expected: pd.DataFrame, by: list[str]) -> list[pd.DataFrame]:
-    """The rows that both have, in the table's order; rows of the same name are told apart by their order."""
-    keyed = [
-        frame.set_index([*(frame[column] for column in by), frame.groupby(by, dropna=False).cumcount()])
+def _of_same_names(table: pd.DataFrame, expected: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The expected rows that the table has, in its order; rows of one name are told apart by their order."""
+    ours, theirs = (
+        pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
         for frame in (table, expected)
-    ]
-    both = keyed[0].index.intersection(keyed[1].index, sort=False)
-    return [frame.loc[both].reset_index(drop=True) for frame in keyed]
+    )
+    places = theirs.get_indexer(ours)
+    return expected.iloc[places[places >= 0]].reset_index(drop=True)
 
 
 def _graders(table: pd.DataFrame) -> str:

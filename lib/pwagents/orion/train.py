@@ -16,13 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pwagents import engine
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.fit import Plan
-from pwagents.lm.launch import launch
+from pwagents.lm.launch import launch, side_by_side
 from pwagents.lm.settings import SftSettings, Tuning, deciding
 from pwagents.orion.base import base_for, base_tokenizer
 from pwagents.orion.base_text import BaseText, text_without
@@ -162,17 +161,12 @@ class OrionModels:
     def side_by_side(self, train: Callable[[U], R], units: Sequence[U]) -> list[R]:
         """What ``train`` gives for each unit (a seed, say), in their order.
 
-        The small model's trainings run beside each other: on the cluster, where the engine is one, else in a
-        process a core. Those that take GPUs follow one another, each on all GPUs of this machine
-        (:func:`pwagents.lm.launch.launch`).
-
-        Args:
-            train: makes models; it runs where they are not there yet, too.
+        Those of the small model run beside each other (:func:`pwagents.lm.launch.side_by_side`).
         """
         settings = self.study.settings
-        here = settings.stored_runs_only or not settings.base.is_small
         # This object goes along: a study that asks a language model keeps its trainings in this process.
-        return [train(unit) for unit in units] if here else engine.beside(partial(_train, self, train), units)
+        with_study = partial(_train, self, train)
+        return side_by_side(with_study, units, settings.base, stored_only=settings.stored_runs_only)
 
     @property
     def _seed(self) -> int:

@@ -5,8 +5,8 @@ from functools import partial
 
 import pandas as pd
 
-from pwagents import engine
 from pwagents.evaluation.runner import records_frame, require_played
+from pwagents.lm.launch import side_by_side
 from pwagents.puma.base import puma_base
 from pwagents.puma.labels import Example
 from pwagents.puma.play import Variant, play
@@ -22,8 +22,7 @@ def train_pipelines(
 
     A seed decides the small base model's text and first weights, the order of fine-tuning, the samples and
     their pairs. A base model that is given, data, shops, labels and test tasks stay. What was trained is
-    found again. Trainings of the small model run beside each other (:func:`pwagents.engine.beside`); those
-    that take GPUs follow one another.
+    found again. Those of the small model run beside each other (:func:`pwagents.lm.launch.side_by_side`).
 
     Args:
         tasks: what step 1 is trained on.
@@ -33,9 +32,8 @@ def train_pipelines(
     Returns:
         Seed -> name of a variant -> its models.
     """
-    train = partial(_train_pipeline, study, tasks, labels_of)
-    here = study.settings.stored_runs_only or not study.settings.base.is_small
-    pipelines = [train(seed) for seed in seeds] if here else engine.beside(train, seeds)
+    settings, train = study.settings, partial(_train_pipeline, study, tasks, labels_of)
+    pipelines = side_by_side(train, seeds, settings.base, stored_only=settings.stored_runs_only)
     return dict(zip(seeds, pipelines, strict=True))
 
 
