@@ -1,10 +1,21 @@
 """Controls: instructions that say more, and profiles of others: another's past, the own words."""
 
+import json
 from dataclasses import fields
 
 import pytest
 
-from pwagents.orion.control import asks_by_completeness, foreign_contexts, shuffled_runs
+from pwagents.orion.agent import BOUGHT
+from pwagents.orion.control import (
+    FOREIGN,
+    NONE,
+    OWN,
+    TRUE,
+    asks_by_completeness,
+    foreign_contexts,
+    play_with_profiles,
+    true_contexts,
+)
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -52,25 +63,47 @@ def test_the_same_seed_makes_the_same_and_one_user_is_too_few():
         foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, retrieved, 0)
 
 
-def test_a_shuffled_episode_begins_with_the_own_words_and_what_fits_its_product(tmp_path):
-    study = small_study(tmp_path)
-    shuffled = shuffled_runs(study)
-    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.retrieved, study.seed)
-    for task in study.test_tasks:
-        state, found = shuffled.start(task).state, foreign[task.task_id]
-        assert state.context == study.begin(task, found) and state.context.bought == found.bought
-        own = {line for line in study.context(task).profile.lines if line.provenance == "stated"}
-        begun = {line for line in state.profile.lines if line.provenance == "stated"}
-        assert begun == own
-        assert {line for line in state.profile.lines if line not in begun} <= {*found.profile.lines}
-
-
-def test_shuffled_episodes_are_runs_of_their_own(tmp_path):
+def test_profiles_are_the_own_anothers_none_and_the_true_ones(tmp_path):
     study = small_study(tmp_path)
     model = save_tiny_model(tmp_path / "tiny")
-    own, shuffled = OrionRuns(study).policy("tiny", model), shuffled_runs(study).policy("tiny", model)
-    assert not {record.key for record in own} & {record.key for record in shuffled}
-    assert [record.task_id for record in own] == [record.task_id for record in shuffled]
+    own = episodes_frame(OrionRuns(study).policy("tiny", model), OrionRuns(study).policy("other", model))
+    played = play_with_profiles(study, {"tiny": model}, own)
+    assert list(dict.fromkeys(played["profiles"])) == [OWN, FOREIGN, NONE, TRUE]
+    tasks = [task.task_id for task in study.test_tasks]
+    for _, episodes in played.groupby("profiles"):
+        assert episodes["task_id"].tolist() == tasks and set(episodes["method"]) == {"tiny"}
+    keys = {json.loads(line)["key"] for line in OrionRuns(study).store.read_text().splitlines()}
+    assert len(keys) == 5 * len(tasks)  # runs of their own: none is taken for another
+
+
+def test_an_episode_with_anothers_or_no_profile_begins_with_the_own_words(tmp_path):
+    study = small_study(tmp_path)
+    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.retrieved, study.seed)
+    for task in study.test_tasks:
+        own = {line for line in study.context(task).profile.lines if line.provenance == "stated"}
+        for found in (foreign[task.task_id], Context(ContextualProfile())):
+            state = study.start(task, study.begin(task, found)).state
+            stated = {line for line in state.profile.lines if line.provenance == "stated"}
+            assert stated == own and state.context.bought == found.bought
+            assert {line for line in state.profile.lines if line not in stated} <= {*found.profile.lines}
+
+
+def test_the_true_preferences_are_those_of_the_targets_interest(tmp_path):
+    study = small_study(tmp_path, study={"task_types": ("search", "recommend", "review")})
+    truth = study.truth
+    found = true_contexts(study.test_tasks, study.benchmark, truth)
+    for task in study.test_tasks:
+        domain, person = truth.items[task.target].domain, truth.people[task.user_id]
+        (interest,) = [each for each in person.interests if each.domain == domain]
+        lines = found[task.task_id].profile.lines
+        wanted = {line.about: line.value for line in lines if line.positive}
+        assert wanted.pop("price") == interest.current["tier"]
+        assert wanted == {slot: value for slot, value in interest.current.items() if slot != "tier"}
+        assert {line.value for line in lines if not line.positive} <= person.dislikes
+        bought = found[task.task_id].bought
+        past = [behavior.parent_asin for behavior in study.benchmark.history(task, "test")]
+        assert {truth.items[asin].domain.name for asin in bought} <= {domain.name} and {*bought} <= {*past}
+        assert len(bought) == len({*bought}) <= BOUGHT
 
 
 def test_controls_are_played_by_the_same_people_on_instructions_that_say_more(tmp_path):

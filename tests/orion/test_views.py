@@ -10,6 +10,7 @@ from pwagents.data.synthetic.words import TaskTruth
 from pwagents.data.synthetic.world import Truth
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.notebook.settings import load_settings
+from pwagents.orion.control import FOREIGN, NONE, OWN
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.settings import SftNotebook
 from pwagents.orion.views import (
@@ -23,6 +24,7 @@ from pwagents.orion.views import (
     starts_and_gains,
     success_by_rank,
     with_ambiguity,
+    worth_of_profiles,
 )
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.schema import Product, Review, Task
@@ -72,10 +74,27 @@ def test_ambiguity_goes_from_what_says_most_to_what_says_least(catalogue):
     assert with_ambiguity(episodes, tasks, WordIndex(catalogue.products), None)["untold"].isna().all()
 
 
+def test_each_policy_is_compared_with_itself_under_other_profiles():
+    played = pd.concat(
+        frame({(m, f"u{i}", f"t{i}"): value for m in ("SFT", "RL") for i in range(3)}).assign(
+            profiles=profiles
+        )
+        for profiles, value in {OWN: 0.75, FOREIGN: 0.25, NONE: 0.5}.items()
+    )
+    worth = worth_of_profiles(played, "result_final").set_index("comparison")["difference"]
+    assert worth.to_dict() == {
+        "SFT: own profile - another user's profile": 0.5,
+        "SFT: own profile - no profile": 0.25,
+        "RL: own profile - another user's profile": 0.5,
+        "RL: own profile - no profile": 0.25,
+    }
+
+
 def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
     results = {
-        "own": {"SFT": (0.4, 0.6), "RL": (0.8, 1.0)},
-        "another user's": {"SFT": (0.3, 0.5), "RL": (0.4, 0.6)},
+        OWN: {"SFT": (0.4, 0.6), "RL": (0.8, 1.0)},
+        FOREIGN: {"SFT": (0.3, 0.5), "RL": (0.4, 0.6)},
+        NONE: {"SFT": (0.1, 0.2), "RL": (0.3, 0.4)},
     }
     played = pd.concat(
         frame({(m, f"u{i}", f"t{i}"): v for m, values in runs.items() for i, v in enumerate(values)}).assign(

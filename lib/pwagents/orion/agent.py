@@ -133,6 +133,10 @@ def contexts(
     for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):
         history = benchmark.history(task, split)
         members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
-        latest_first = dict.fromkeys(history[i].parent_asin for i in reversed(members))
-        made[task.task_id] = Context(profile, tuple(latest_first)[:BOUGHT][::-1])
+        made[task.task_id] = Context(profile, bought_last([history[i].parent_asin for i in members]))
     return made
+
+
+def bought_last(asins: Sequence[str]) -> tuple[str, ...]:
+    """Of ids, oldest first, the last :data:`BOUGHT`, each once."""
+    return tuple(dict.fromkeys(reversed(asins)))[:BOUGHT][::-1]

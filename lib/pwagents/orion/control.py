@@ -1,7 +1,8 @@
 """Controls: is what was learned about asking and about profiles learned for the right reason?
 
 - Instructions that say more: who asks where it pays asks less, and nothing where all is said.
-- Profiles of other users: what is personal must then be worth nothing.
+- Profiles of other users: what is personal must then be worth nothing. And none, and the true ones: what a
+  memory is worth, and what a flawless one would be.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,14 +10,19 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.data.synthetic import Truth
+from pwagents.orion.agent import bought_last
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import Study, make_study
-from pwagents.schema import Product, Task
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents.web.episode import Context
 
 COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instructions name
+# What a policy knows of its user when an episode begins.
+OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile", "true preferences"
 
 
 def asks_by_completeness(
@@ -42,21 +48,71 @@ def asks_by_completeness(
     return pd.concat(parts)
 
 
-def shuffled_runs(study: Study) -> OrionRuns:
-    """Plays the test tasks with profiles shuffled between their users.
+def play_with_profiles(study: Study, policies: Mapping[str, Path], own: pd.DataFrame) -> pd.DataFrame:
+    """The test tasks, played with other profiles than the own.
 
-    What was retrieved for another user begins the episode as the own would: with what the own instruction
-    says, and without what the products in question cannot have.
+    :data:`FOREIGN` is what was retrieved for another user, :data:`NONE` nothing, :data:`TRUE` what the user
+    really prefers (of the embedded world alone). Each begins the episode as the own would: with what the own
+    instruction says, and without what the products in question cannot have. With the profile go the ids of
+    what was bought; the earlier review that the agent is told of in a review task stays the own.
+
+    Args:
+        policies: method -> its folder.
+        own: the methods' episodes with the own profiles, among others.
+
+    Returns:
+        All episodes of these methods with ``profiles``: :data:`OWN`, :data:`FOREIGN`, :data:`NONE` or
+        :data:`TRUE`.
 
     Raises:
         ValueError: see :func:`foreign_contexts`.
     """
-    foreign = foreign_contexts(study.test_tasks, study.benchmark.products, study.retrieved, study.seed)
-    return OrionRuns(
-        study,
-        start=lambda task: study.start(task, study.begin(task, foreign[task.task_id])),
-        variant={"profiles": "another user's", "seed": study.seed},
-    )
+    parts = [own[own["method"].isin(policies)].assign(profiles=OWN)]
+    for profiles, found in _other_contexts(study).items():
+        runs = OrionRuns(
+            study,
+            start=lambda task, found=found: study.start(task, study.begin(task, found[task.task_id])),
+            variant={"profiles": profiles, "seed": study.seed},
+        )
+        played = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
+        parts.append(played.assign(profiles=profiles))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _other_contexts(study: Study) -> dict[str, dict[str, Context]]:
+    """Of each kind of profile but the own, task_id -> context."""
+    tasks, products = study.test_tasks, study.benchmark.products
+    found = {
+        FOREIGN: foreign_contexts(tasks, products, study.retrieved, study.seed),
+        NONE: {task.task_id: Context(ContextualProfile()) for task in tasks},
+    }
+    return found | ({TRUE: true_contexts(tasks, study.benchmark, study.truth)} if study.truth else {})
+
+
+def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> dict[str, Context]:
+    """task_id -> what a flawless memory would find for a test task.
+
+    The user's preferences of today in the interest that the target is of, what they avoid there, and what
+    they bought last of that interest. It is no bound: nobody always buys what they prefer.
+    """
+    made = {}
+    for task in tasks:
+        person, domain = truth.people[task.user_id], truth.items[task.target].domain
+        current = next(interest.current for interest in person.interests if interest.domain == domain)
+        values = [(slot, value) for slot, all_values in domain.values.items() for value in all_values]
+        lines = [
+            *(_line(slot, value, True) for slot, value in current.items()),
+            *(_line(slot, value, False) for slot, value in values if value in person.dislikes),
+        ]
+        history = [behavior.parent_asin for behavior in benchmark.history(task, "test")]
+        of_interest = [asin for asin in history if truth.items[asin].domain == domain]
+        made[task.task_id] = Context(ContextualProfile(lines=tuple(lines)), bought_last(of_interest))
+    return made
+
+
+def _line(slot: str, value: str, positive: bool) -> ProfileLine:
+    """A preference in the words of the other profiles, which call a tier a price."""
+    return ProfileLine.of(f"{'price' if slot == 'tier' else slot}: {value}", positive, "history")
 
 
 def foreign_contexts(

@@ -85,8 +85,9 @@ def sft_cost(settings: SftNotebook) -> pd.DataFrame:
     """
     most, tested = settings.role_play.numbers[-1], settings.study.eval_tasks
     users = settings.data.n_users + settings.study.training_users
-    # On the test tasks play four references, two models in two ways each, and a model a number.
-    episodes = 2 * most + (7 + len(settings.role_play.scaling)) * tested
+    # On the test tasks play five references, two models in two ways each, a model a number, and one of them
+    # with three other profiles.
+    episodes = 2 * most + (12 + len(settings.role_play.scaling)) * tested
     made = {
         **profiling(settings.players, users),
         **_teaching(settings.players, 2 * most + tested),
@@ -98,21 +99,27 @@ def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     """What language models will be asked in notebook 06, likewise."""
     trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
     judge = _judging(settings.players, trained)
-    return estimate(judge | in_every_episode(settings.players, trained + 14 * settings.study.eval_tasks))
+    # On the test tasks play five references, four models in two ways each, and two with three other profiles;
+    # these two, too, with instructions that say more, twice.
+    tested = 23 * settings.study.eval_tasks
+    return estimate(judge | in_every_episode(settings.players, trained + tested))
 
 
 def ablations_cost(settings: AblationsNotebook, parts: int) -> pd.DataFrame:
     """What language models will be asked in notebook 07, likewise.
 
     Args:
-        parts: how many parts of Orion are taken away, each at the test and in a training of its own.
+        parts: how many parts of Orion are taken away, each at the test of every pipeline and in a training of
+            its own.
     """
     rl, pipelines = settings.rl, len(settings.rl.seeds)
     users = settings.data.n_users + settings.study.training_users
     conversations = 2 * pipelines * settings.role_play.n_trajectories
     others = len(rl.variants) + parts
     trained = (pipelines * len(rl.methods) + others) * rl.max_steps * rl.episodes
-    tested = (pipelines * (2 + len(rl.methods)) + others + parts) * settings.study.eval_tasks
+    # Of each pipeline the base, the fine-tuned and the reinforced models are tested, and GRPO's without each
+    # part and with three other profiles.
+    tested = (pipelines * (2 + len(rl.methods) + parts + 3) + others) * settings.study.eval_tasks
     made = {
         **profiling(settings.players, users * (1 + parts)),
         **_teaching(settings.players, conversations),

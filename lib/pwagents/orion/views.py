@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
+from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.paper import Here, below_paper
 from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Shown
 from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
+from pwagents.orion.control import FOREIGN, OWN
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.settings import OrionSettings
@@ -69,12 +71,36 @@ def with_ambiguity(
     return made.sort_values("count", kind="stable").drop(columns="count").reset_index(drop=True)
 
 
+def by_profile(frame: pd.DataFrame) -> pd.DataFrame:
+    """Episodes of :func:`pwagents.orion.control.play_with_profiles`, methods called "GRPO, no profile"."""
+    return frame.assign(method=frame["method"] + ", " + frame["profiles"])
+
+
+def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """What the own profile brings more than each other, paired by task: for each policy as it is, so that no
+    noise of seeds has a part in it.
+
+    Args:
+        frame: of :func:`pwagents.orion.control.play_with_profiles`.
+
+    Returns:
+        The columns of :func:`pwagents.evaluation.breakdowns.trained_differences`.
+    """
+    others = [profiles for profiles in frame["profiles"].unique() if profiles != OWN]
+    pairs = {
+        f"{method}: {OWN} - {other}": (f"{method}, {OWN}", f"{method}, {other}")
+        for method in frame["method"].unique()
+        for other in others
+    }
+    return trained_differences(by_profile(frame), pairs, metric)
+
+
 def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) -> pd.DataFrame:
     """What the user's own profile is worth before and after a training, and to the training's gain.
 
     Args:
-        frame: one row an episode with ``method, task_id, user_id``, ``metric`` and ``profiles``: "own", or
-            "another user's".
+        frame: one row an episode with ``method, task_id, user_id``, ``metric`` and ``profiles``, as of
+            :func:`pwagents.orion.control.play_with_profiles`; of those, OWN and FOREIGN count.
         before, after: the methods; tasks that not all four runs were scored on are left out.
 
     Returns:
@@ -83,10 +109,10 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
         profiles and when it has to play with others'; the gain when both play with others'; and the
         difference of the first gain and the last.
     """
-    runs = frame[frame["method"].isin([before, after])]
+    runs = frame[frame["method"].isin([before, after]) & frame["profiles"].isin([OWN, FOREIGN])]
     wide = runs.pivot_table(index=["user_id", "task_id"], columns=["method", "profiles"], values=metric)
     wide = wide.dropna()
-    own, other = ({m: wide[m, name] for m in (before, after)} for name in ("own", "another user's"))
+    own, other = ({m: wide[m, name] for m in (before, after)} for name in (OWN, FOREIGN))
     gains = [profiles[after] - profiles[before] for profiles in (own, other)]
     compared = {
         f"{before}: own - another user's profile": (own[before], other[before]),
