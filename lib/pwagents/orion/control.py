@@ -1,8 +1,8 @@
 """Controls: is what was learned about asking and about profiles learned for the right reason?
 
 - Instructions that say more: who asks where it pays asks less, and nothing where all is said.
-- Profiles of other users: what is personal must then be worth nothing. And none, and the true ones: what a
-  memory is worth, and what a flawless one would be.
+- Profiles of other users: what is personal must then be worth nothing. And none, and the truth: what memory
+  is worth, and what a flawless one would be.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.data.synthetic import Truth
+from pwagents.lm.cache import hash_of
 from pwagents.orion.agent import bought_last
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
@@ -21,7 +22,7 @@ from pwagents.seeds import rng
 from pwagents.web.episode import Context
 
 COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instructions name
-# What a policy knows of its user when an episode begins.
+# What a policy is told of its user when an episode begins.
 OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile", "true preferences"
 
 
@@ -51,49 +52,61 @@ def asks_by_completeness(
 def play_with_profiles(study: Study, policies: Mapping[str, Path], own: pd.DataFrame) -> pd.DataFrame:
     """The test tasks, played with other profiles than the own.
 
-    :data:`FOREIGN` is what was retrieved for another user, :data:`NONE` nothing, :data:`TRUE` what the user
-    really prefers (of the embedded world alone). Each begins the episode as the own would: with what the own
-    instruction says, and without what the products in question cannot have. With the profile go the ids of
-    what was bought; the earlier review that the agent is told of in a review task stays the own.
-
     Args:
         policies: method -> its folder.
         own: the methods' episodes with the own profiles, among others.
 
     Returns:
-        All episodes of these methods with ``profiles``: :data:`OWN`, :data:`FOREIGN`, :data:`NONE` or
-        :data:`TRUE`.
+        All episodes of these methods with ``profiles``: :data:`OWN`, or those of
+        :func:`runs_with_other_profiles`.
 
     Raises:
         ValueError: see :func:`foreign_contexts`.
     """
     parts = [own[own["method"].isin(policies)].assign(profiles=OWN)]
-    for profiles, found in _other_contexts(study).items():
-        runs = OrionRuns(
-            study,
-            start=lambda task, found=found: study.start(task, study.begin(task, found[task.task_id])),
-            variant={"profiles": profiles, "seed": study.seed},
-        )
+    for profiles, runs in runs_with_other_profiles(study).items():
         played = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
         parts.append(played.assign(profiles=profiles))
     return pd.concat(parts, ignore_index=True)
 
 
-def _other_contexts(study: Study) -> dict[str, dict[str, Context]]:
-    """Of each kind of profile but the own, task_id -> context."""
+def runs_with_other_profiles(study: Study) -> dict[str, OrionRuns]:
+    """What plays the test tasks with other profiles than the own, by what they are.
+
+    :data:`FOREIGN` is what was retrieved for another user, :data:`NONE` nothing, :data:`TRUE`, of the
+    embedded world alone, the truth (:func:`true_contexts`). An episode begins with them as with the own: by
+    rules, with what the own instruction says, and without what the products in question cannot have. With
+    the profile go the ids of what was bought; the earlier review that the agent is told of in a review task
+    stays the own.
+
+    Raises:
+        ValueError: see :func:`foreign_contexts`.
+    """
     tasks, products = study.test_tasks, study.benchmark.products
     found = {
         FOREIGN: foreign_contexts(tasks, products, study.retrieved, study.seed),
         NONE: {task.task_id: Context(ContextualProfile()) for task in tasks},
     }
-    return found | ({TRUE: true_contexts(tasks, study.benchmark, study.truth)} if study.truth else {})
+    if study.truth:
+        found[TRUE] = true_contexts(tasks, study.benchmark, study.truth)
+    return {profiles: _runs(study, contexts) for profiles, contexts in found.items()}
+
+
+def _runs(study: Study, contexts: Mapping[str, Context]) -> OrionRuns:
+    begun = [(task_id, found.profile.model_dump(), found.bought) for task_id, found in contexts.items()]
+    return OrionRuns(
+        study,
+        start=lambda task: study.start(task, study.begin(task, contexts[task.task_id])),
+        variant={"contexts": hash_of(begun)},
+    )
 
 
 def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> dict[str, Context]:
-    """task_id -> what a flawless memory would find for a test task.
+    """task_id -> what a flawless memory and a flawless retrieval would tell of a test task's user.
 
-    The user's preferences of today in the interest that the target is of, what they avoid there, and what
-    they bought last of that interest. It is no bound: nobody always buys what they prefer.
+    Their preferences of today in the interest that the target is of, which an agent must find out, what they
+    avoid there, and what they bought last of that interest. It is no bound: nobody always buys what they
+    prefer, and a tier is not quite a price band of the catalogue, a third of the prices.
     """
     made = {}
     for task in tasks:
@@ -111,7 +124,7 @@ def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> 
 
 
 def _line(slot: str, value: str, positive: bool) -> ProfileLine:
-    """A preference in the words of the other profiles, which call a tier a price."""
+    """A preference in the form of the offline profiles, which tell of a price, not of a tier."""
     return ProfileLine.of(f"{'price' if slot == 'tier' else slot}: {value}", positive, "history")
 
 

@@ -77,8 +77,10 @@ def by_profile(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """What the own profile brings more than each other, paired by task: for each policy as it is, so that no
-    noise of seeds has a part in it.
+    """What the own profile brings more than each other, paired by task, to each of these policies.
+
+    Each is compared with itself, so the noise of seeds is no measure here; what the profile is worth to one
+    policy and to another differs by it.
 
     Args:
         frame: of :func:`pwagents.orion.control.play_with_profiles`.
