@@ -111,7 +111,7 @@ def test_costs_are_told_for_language_models_alone(monkeypatch):
     (teacher,) = sft_cost(load("05_orion_sft", players=players)).to_dict("records")
     (judge,) = rl_cost(load("06_orion_grpo", players=players)).to_dict("records")
     assert (teacher["role"], judge["role"]) == ("teacher", "judge")
-    assert judge["calls"] == 2 * 3 * 8 * 4 and judge["US dollars"] > 0
+    assert judge["calls"] == (2 * 3 + 3) * 8 * 4 and judge["US dollars"] > 0
 
 
 def test_the_cost_of_ablations_has_all_pipelines_variants_and_parts(monkeypatch):

@@ -9,7 +9,13 @@ import pandas as pd
 from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
 from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
-from pwagents.orion.settings import AblationsNotebook, OrionPlayers, ReinforcedNotebook, SftNotebook
+from pwagents.orion.settings import (
+    GROUP_STEPS,
+    AblationsNotebook,
+    OrionPlayers,
+    ReinforcedNotebook,
+    SftNotebook,
+)
 from pwagents.orion.teacher import llm_teachers
 from pwagents.orion.wishes import WishReader
 from pwagents.profiles.build import Profiler
@@ -97,7 +103,8 @@ def sft_cost(settings: SftNotebook) -> pd.DataFrame:
 
 def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     """What language models will be asked in notebook 06, likewise."""
-    trained = 2 * settings.rl.max_steps * settings.rl.episodes  # by GRPO and by PPO
+    most = settings.rl.max_steps
+    trained = (2 * most + min(GROUP_STEPS, most)) * settings.rl.episodes  # by GRPO, by PPO, and before them
     judge = _judging(settings.players, trained)
     # On the test tasks play five references, four models in two ways each, and two with three other profiles;
     # these two, too, with instructions that say more, twice.

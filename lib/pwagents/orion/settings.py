@@ -39,6 +39,7 @@ from pwagents.settings import (
 from pwagents.users.difficult import DIFFICULT
 from pwagents.web.settings import ShopSettings
 
+GROUP_STEPS = 5  # whose groups notebook 06 looks at (:mod:`pwagents.orion.groups`)
 User = Annotated[str, player("rules", *DIFFICULT, "none")]
 
 
