@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.evaluation.paper import Here, below_paper
-from pwagents.evaluation.tables import heading
+from pwagents.evaluation.tables import heading, interval_cells
 from pwagents.notebook.summary import results_folder
 
 # Paper and table -> the tables of notebooks whose rows stand below it.
@@ -18,31 +18,53 @@ MADE = {
     ("PersonalWAB", "Table 4"): ("03_table_4",),
     ("Orion", "Table 1"): ("03_orion_table_1", "05_orion_table_1", "06_orion_table_1"),
 }
+# The end of a row of ours -> the summary's line of the same training in several pipelines.
+_PIPELINES = {
+    "(PUMA)": "puma_pipelines",
+    "(SFT)": "orion_sft_pipelines",
+    "(PPO)": "orion_ppo_pipelines",
+    "(GRPO)": "orion_grpo_pipelines",
+}
 _TRAINED = "preset paper on GPUs, notebook "  # and which
 _PROMPTED = "notebook 03, players.policy: an endpoint's "  # and the model
 
 
-def grand_table(output_dir: Path, paper: str, table: str) -> pd.DataFrame:
+def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -> pd.DataFrame:
     """A table of :data:`MADE` as printed, and our rows.
+
+    Args:
+        lines: the summary (:func:`pwagents.notebook.summary.summary_of`).
 
     Returns:
         ``source, row, backbone, data, n, grader`` and the metrics, as of
         :func:`pwagents.evaluation.paper.below_paper` with headings in one level; then ``notebook``, which
-        made a row of ours, and ``to run it here``, of a printed one.
+        made a row of ours, ``over pipelines``, what pipelines with other seeds reach (result accuracies as
+        shares, intervals over seeds) where several were trained, and ``to run it here``, of a printed one.
     """
     printed = below_paper(pd.DataFrame(), paper, table, Here("", ""))
     printed.columns = list(map(heading, printed.columns))
     needs = list(map(_needs, printed["row"], printed["backbone"]))
-    parts = [printed.assign(notebook="", **{"to run it here": needs})]
+    parts = [printed.assign(notebook="", **{"over pipelines": "", "to run it here": needs})]
     tables = results_folder(output_dir) / "tables"
     for name in MADE[paper, table]:
         path = tables / f"{name}.csv"
         if path.exists():
             made = pd.read_csv(path)
             ours = made[made["source"] == "here"]
-            parts.append(ours.assign(notebook=name[:2], **{"to run it here": ""}))
+            over = [_over_pipelines(row, lines) for row in ours["row"]]
+            parts.append(ours.assign(notebook=name[:2], **{"over pipelines": over, "to run it here": ""}))
     joined = pd.concat(parts, ignore_index=True)[list(parts[0])]
     return joined.drop_duplicates(["source", "row"]).reset_index(drop=True)
+
+
+def _over_pipelines(row: str, lines: pd.DataFrame) -> str:
+    """ "search 0.745 ±0.049, ..., 5 seeds" of a row of ours; "" where one pipeline was trained."""
+    name = next((name for end, name in _PIPELINES.items() if row.endswith(end)), None)
+    own = lines[lines["name"] == name].rename(columns={"value": "mean"})
+    if own.empty:
+        return ""
+    means = [f"{task} {cell}" for task, cell in zip(own["task"], interval_cells(own), strict=True)]
+    return ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
 
 
 def _needs(row: str, backbone: str) -> str:
