@@ -97,6 +97,16 @@ def test_the_main_table_quotes_the_pipelines_of_notebook_07():
     )
 
 
+def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
+    tests = pd.read_csv(SUMMARY.parent / "tables" / "07_part_tests.csv").query("task == 'mean'")
+    tests = tests.set_index("comparison").drop("GRPO - no profile")
+    (row,) = (line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "Which part" in line)
+    ends = [[f"{abs(v):.2f}".removeprefix("0") for v in each] for each in tests[["low", "high"]].to_numpy()]
+    assert len(ends) == 5
+    for low, high in ends:
+        assert f"[{low}, {high}]" in row or f"[{high}, {low}]" in row
+
+
 def test_there_is_something_to_try():
     assert PYTHON and len(COMMANDS) >= 3
 
