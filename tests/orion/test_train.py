@@ -130,7 +130,7 @@ def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
     first, *others = study.test_tasks
     odd = copy(study)
     odd.test_tasks = (first.model_copy(update={"type": "review", "review": Review(rating=5)}), *others)
-    _, evaluate = orion_rl.players(odd, tokenizer, GrpoSettings(**STEP), log_tasks=0)
+    evaluate = orion_rl.evaluator(odd, tokenizer, GrpoSettings(**STEP), log_tasks=0)
     assert evaluate(small_model)["turns"] > 0 and evaluate(small_model) == evaluate(small_model)
 
     def play(model, tokenizer, tasks, start, decoding):

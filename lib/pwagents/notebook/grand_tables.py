@@ -10,20 +10,13 @@ import pandas as pd
 
 from pwagents.evaluation.paper import Here, below_paper
 from pwagents.evaluation.tables import heading, interval_cells
-from pwagents.notebook.summary import results_folder
+from pwagents.notebook.summary import METHODS, results_folder
 
 # Paper and table -> the tables of notebooks whose rows stand below it.
 MADE = {
     ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "03_table_3", "04_table_3"),
     ("PersonalWAB", "Table 4"): ("03_table_4",),
     ("Orion", "Table 1"): ("03_orion_table_1", "05_orion_table_1", "06_orion_table_1"),
-}
-# The end of a row of ours -> the summary's line of the same training in several pipelines.
-_PIPELINES = {
-    "(PUMA)": "puma_pipelines",
-    "(SFT)": "orion_sft_pipelines",
-    "(PPO)": "orion_ppo_pipelines",
-    "(GRPO)": "orion_grpo_pipelines",
 }
 _TRAINED = "preset paper on GPUs, notebook "  # and which
 _PROMPTED = "notebook 03, players.policy: an endpoint's "  # and the model
@@ -59,8 +52,9 @@ def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -
 
 def _over_pipelines(row: str, lines: pd.DataFrame) -> str:
     """ "search 0.745 ±0.049, ..., 5 seeds" of a row of ours; "" where one pipeline was trained."""
-    name = next((name for end, name in _PIPELINES.items() if row.endswith(end)), None)
-    own = lines[lines["name"] == name].rename(columns={"value": "mean"})
+    made = {name: f"({line.method})" for name, line in METHODS.items() if name.endswith("_pipelines")}
+    names = [name for name, method in made.items() if row.endswith(method)]
+    own = lines[lines["name"].isin(names)].rename(columns={"value": "mean"})
     if own.empty:
         return ""
     means = [f"{task} {cell}" for task, cell in zip(own["task"], interval_cells(own), strict=True)]

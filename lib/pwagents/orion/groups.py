@@ -6,17 +6,17 @@ apart. Divided by the group's deviation (:func:`pwagents.rl.advantages.group_adv
 weighs as much as success does elsewhere.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel, load
-from pwagents.orion.reinforce import players
+from pwagents.orion.reinforce import player
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.settings import GROUP_STEPS
 from pwagents.orion.study import Study
-from pwagents.rl.advantages import group_advantages
+from pwagents.rl.advantages import step_advantages
 from pwagents.rl.rollout import count_asks, play_batch, tasks_in_order
 from pwagents.rl.settings import GrpoSettings
 from pwagents.seeds import derive_seed
@@ -34,23 +34,20 @@ def play_groups(study: Study, folder: Path, config: GrpoSettings, reward: Reward
         One row an episode: ``group, type, success`` (whether it is paid for), ``asks``, ``tokens`` (those
         sampled) and its advantage under either scale: ``not divided, divided``.
     """
-    model = load(folder, LocalModel(folder).name).model
-    play, _ = players(study, read_tokenizer(folder), config, log_tasks=1)
-    rewards, size = Rewards(study.judge, reward), config.num_generations
+    policy, rewards = load(folder, LocalModel(folder).name), Rewards(study.judge, reward)
+    play, size = player(study, policy.tokenizer, config), config.num_generations
+    scaled = {told: replace(config, credit="episode", scale_rewards=scale) for scale, told in SCALES.items()}
     in_order, rows = tasks_in_order(study.train_tasks, config), []
     for step in range(min(GROUP_STEPS, config.max_steps)):
         prompts = in_order[step * config.prompts_per_step :][: config.prompts_per_step]
         tasks = [task for task in prompts for _ in range(size)]
-        played = play_batch(model, tasks, play, rewards, derive_seed(config.seed, "groups", str(step)))
-        for i in range(0, len(tasks), size):
-            episodes = list(zip(played.rollouts, played.rewards, strict=True))[i : i + size]
-            paid = [steps for _, steps in episodes]
-            scaled = {told: group_advantages(paid, scale=scale) for scale, told in SCALES.items()}
-            for n, (rollout, steps) in enumerate(episodes):
-                row = {"group": f"{step}, {i}", "type": rollout.trajectory.type}
-                row["success"] = rewards.parts(rollout.trajectory, steps)["task"]
-                row |= {"asks": count_asks(rollout.trajectory), "tokens": sum(rollout.mask)}
-                rows.append(row | {told: float(values[n][0]) for told, values in scaled.items()})
+        played = play_batch(policy.model, tasks, play, rewards, derive_seed(config.seed, "groups", str(step)))
+        advantages = {told: step_advantages(played, each) for told, each in scaled.items()}
+        for i, (rollout, steps) in enumerate(zip(played.rollouts, played.rewards, strict=True)):
+            row = {"group": f"{step}, {i // size}", "type": rollout.trajectory.type}
+            row["success"] = rewards.parts(rollout.trajectory, steps)["task"]
+            row |= {"asks": count_asks(rollout.trajectory), "tokens": sum(rollout.mask)}
+            rows.append(row | {told: float(values[i][0]) for told, values in advantages.items()})
     return pd.DataFrame(rows)
 
 

@@ -12,6 +12,7 @@ from pwagents.llm.folder import read_tokenizer
 from pwagents.orion.people import has_answer
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
+from pwagents.orion.settings import Decoding
 from pwagents.orion.study import Study, study_of
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.ppo import train_ppo
@@ -43,22 +44,29 @@ def reinforce(
     train, kind = (train_grpo, GrpoSettings) if stage == "grpo" else (train_ppo, PpoSettings)
     study, checked = study_of(settings), kind(**config)
     tokenizer = read_tokenizer(model)
-    play, evaluate = players(study, tokenizer, checked, log_tasks)
+    play = player(study, tokenizer, checked)
+    evaluate = evaluator(study, tokenizer, checked, log_tasks)
     rewards = Rewards(study.judge, RewardSettings(**reward))
     train(model, tokenizer, study.train_tasks, play, rewards, checked, out_folder, evaluate)
 
 
-def players(study: Study, tokenizer: Any, config: RlSettings, log_tasks: int) -> tuple[Play, Evaluate]:
-    """How episodes are played to be learned from, and how the log's evaluations are made."""
-    hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
-    sampled = replace(study.settings.decoding, **hot)
-    tested = sample_tasks([task for task in study.test_tasks if has_answer(task)], log_tasks, study.seed)
+def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
+    """How episodes are played to be learned from."""
+    decoding = _sampled(study, config)
 
     def play(model, tasks, seed):
-        return play_rollouts(model, tokenizer, tasks, study.start, sampled, seed)
+        return play_rollouts(model, tokenizer, tasks, study.start, decoding, seed)
+
+    return play
+
+
+def evaluator(study: Study, tokenizer: Any, config: RlSettings, log_tasks: int) -> Evaluate:
+    """How the log's evaluations are made, greedily; ``log_tasks`` as of :func:`reinforce`."""
+    decoding = _sampled(study, config).greedy
+    tested = sample_tasks([task for task in study.test_tasks if has_answer(task)], log_tasks, study.seed)
 
     def evaluate(model) -> dict[str, float]:
-        rollouts = play_rollouts(model, tokenizer, tested, study.start, sampled.greedy)
+        rollouts = play_rollouts(model, tokenizer, tested, study.start, decoding)
         grades = [grade(rollout.trajectory) for rollout in rollouts]
         asks = [count_asks(rollout.trajectory) for rollout in rollouts]
         return {
@@ -68,4 +76,10 @@ def players(study: Study, tokenizer: Any, config: RlSettings, log_tasks: int) ->
             "asks": float(np.mean(asks)),
         }
 
-    return play, evaluate
+    return evaluate
+
+
+def _sampled(study: Study, config: RlSettings) -> Decoding:
+    """The study's decoding at the temperatures of the training."""
+    hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
+    return replace(study.settings.decoding, **hot)

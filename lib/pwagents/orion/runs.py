@@ -171,7 +171,4 @@ class _Batches:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()  # of reading weights
         return load(self.folder, LocalModel(self.folder).name)

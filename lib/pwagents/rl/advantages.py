@@ -9,10 +9,24 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from pwagents.rl.rollout import Rollout, loss_mask
-from pwagents.rl.settings import Credit, Scale
+from pwagents.rl.rollout import Played, Rollout, loss_mask
+from pwagents.rl.settings import Credit, GrpoSettings, Scale
 
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
+
+
+def step_advantages(played: Played, config: GrpoSettings) -> list[np.ndarray]:
+    """One advantage a step of each rollout, by :func:`group_advantages`.
+
+    The ``num_generations`` episodes of a task stand in a row.
+    """
+    advantages = []
+    for i in range(0, len(played.rollouts), config.num_generations):
+        group = slice(i, i + config.num_generations)
+        states = list(map(states_of, played.rollouts[group])) if config.credit == "state" else ()
+        how = (config.credit, config.gamma, config.scale_rewards)
+        advantages += group_advantages(played.rewards[group], *how, states)
+    return advantages
 
 
 def group_advantages(

@@ -14,12 +14,11 @@ from trl.models.utils import unwrap_model_for_generation
 
 from pwagents.lm.trainer import Silent, shared_arguments
 from pwagents.progress import progress
-from pwagents.rl.advantages import group_advantages, states_of, token_advantages
+from pwagents.rl.advantages import step_advantages, token_advantages
 from pwagents.rl.log import RunLog
 from pwagents.rl.rollout import (
     Evaluate,
     Play,
-    Played,
     StepRewards,
     loss_mask,
     play_batch,
@@ -131,7 +130,8 @@ class EpisodeTrainer(Silent, GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)
-        advantages = _pad(_advantages(self.played, self.config))
+        per_step = step_advantages(self.played, self.config)
+        advantages = _pad(list(map(token_advantages, self.played.rollouts, per_step)))
         return batch | {
             "advantages": advantages.to(self.accelerator.device),
             "temperatures": self._temperatures,
@@ -207,18 +207,6 @@ def grpo_arguments(config: GrpoSettings, folder: Path) -> GRPOConfig:
         **{name: getattr(config, name) for name in _SAME},
         **shared_arguments(config, "trainer"),
     )
-
-
-def _advantages(played: Played, config: GrpoSettings) -> list[list[float]]:
-    """One advantage a completion token of each rollout. The episodes of a task stand in a row."""
-    advantages = []
-    for i in range(0, len(played.rollouts), config.num_generations):
-        group = slice(i, i + config.num_generations)
-        states = list(map(states_of, played.rollouts[group])) if config.credit == "state" else ()
-        how = (config.credit, config.gamma, config.scale_rewards)
-        per_step = group_advantages(played.rewards[group], *how, states)
-        advantages += map(token_advantages, played.rollouts[group], per_step)
-    return advantages
 
 
 def _pad(rows: Sequence[Sequence[float]]) -> torch.Tensor:
