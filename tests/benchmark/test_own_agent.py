@@ -1,5 +1,6 @@
 """Agents of one's own play: what each kind returns, remembers and is known by, and what is refused."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -42,6 +43,20 @@ class Titles:
         return Action(name="search_product_by_query", arguments={"query": title})
 
 
+class Model:
+    """Stands for a trained model: its ``name`` says which."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+@dataclass
+class Inherits(Remembers):
+    """Its own code is what a dataclass makes; what it does, its base class says."""
+
+    model: object = None
+
+
 @pytest.fixture(scope="module")
 def benchmark():
     return make_world(WorldConfig(n_users=12, n_products=300), seed=0).benchmark
@@ -80,6 +95,20 @@ def test_stored_episodes_are_not_played_again_and_those_of_a_changed_agent_are(s
     assert len(asked) == 9, "what is bound to an agent is part of it"
 
 
+def test_an_agent_is_known_by_the_model_it_holds_and_by_its_base_classes():
+    versions = [own_agent(Inherits(Model(name))).version for name in ("a", "a", "b")]
+    assert versions[0] == versions[1] != versions[2]
+    assert own_agent(Inherits).version, "found the source of its base class"
+
+
+def test_another_query_is_another_endpoint():
+    addresses = [f"https://me:password@host/act?{query}" for query in ("model=1", "model=1", "model=2")]
+    agents = [own_agent(address) for address in addresses]
+    assert {agent.name for agent in agents} == {"host/act"}
+    assert agents[0].version == agents[1].version != agents[2].version
+    assert "model" not in agents[0].version
+
+
 @pytest.mark.parametrize("given", [Remembers, Remembers()], ids=["class", "object"])
 def test_memory_goes_from_task_to_task_of_one_user(stage, tasks, given):
     records = play(own_agent(given), tasks, stage)
@@ -102,7 +131,7 @@ def test_an_endpoint_plays_as_its_agent_does_in_python(stage, tasks):
     with serve_agent(search) as url:
         agent = own_agent(f"{url.replace('http://', 'http://me:password@')}/?key=secret")
         remote = play(agent, tasks[:2], stage)
-    assert agent.name == f"{url.removeprefix('http://')}/" == agent.version
+    assert agent.name == f"{url.removeprefix('http://')}/"
     local = play(own_agent(search), tasks[:2], stage)
     assert [record.trajectory for record in remote] == [record.trajectory for record in local]
     assert "secret" not in stage.store.read_text() and "password" not in stage.store.read_text()

@@ -30,7 +30,7 @@ from ..processes import begin, kill
 
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 LESSONS = (
-    Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=90),
+    Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=180),
     Lesson(asked=None, batch_size=4, learning_rate=4e-4, accuracy=ALL_STEPS, most_steps=7),
 )
 SHORT = (replace(LESSONS[0], most_steps=6), LESSONS[1])
@@ -106,7 +106,8 @@ def test_it_learns_the_form_of_a_thought_and_a_call(folder, text):
 
 def test_a_lesson_is_logged_every_so_many_steps_and_at_its_end(folder):
     log = pd.read_csv(folder / LOG)
-    assert list(zip(log["lesson"], log["step"], strict=True)) == [(0, 25), (0, 50), (0, 75), (0, 90), (1, 7)]
+    steps = [(0, step) for step in (25, 50, 75, 100, 125, 150, 175, 180)]
+    assert list(zip(log["lesson"], log["step"], strict=True)) == [*steps, (1, 7)]
     assert log["loss"][2] < log["loss"][0]
     assert log["query_accuracy"].between(0, 1).all() and log["query_accuracy"][2] > 0.1
 

@@ -5,7 +5,6 @@ from dataclasses import fields
 
 import pytest
 
-from pwagents.orion.agent import BOUGHT
 from pwagents.orion.control import (
     FOREIGN,
     NONE,
@@ -20,7 +19,7 @@ from pwagents.orion.control import (
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.schema import Product, Review, Task
+from pwagents.schema import TASK_TYPES, Product, Review, Task
 from pwagents.web.episode import Context
 
 from .small_study import save_tiny_model, small_study
@@ -91,6 +90,7 @@ def test_an_episode_begins_with_what_is_told_of_the_user_and_the_own_words(tmp_p
         for profiles, contexts in told.items():
             state, found = runs[profiles].start(task).state, contexts[task.task_id]
             assert state.context == study.begin(task, found) and state.context.bought == found.bought
+            assert set(state.profile.bought) <= set(found.bought)
             stated = {line for line in state.profile.lines if line.provenance == "stated"}
             assert stated == own
             assert {line for line in state.profile.lines if line not in stated} <= {*found.profile.lines}
@@ -111,19 +111,20 @@ def test_the_true_preferences_are_those_of_the_targets_interest(tmp_path):
         assert {line.value for line in lines if not line.positive} == person.dislikes & here
         past = [behavior.parent_asin for behavior in study.benchmark.history(task, "test")]
         right = [asin for asin in past if truth.items[asin].domain.name == domain.name]
-        last = list(dict.fromkeys(reversed(right)))[:BOUGHT]
-        assert list(reversed(bought)) == last
+        assert list(bought) == right
     assert any(context.bought for context in found.values())
 
 
 def test_controls_are_played_by_the_same_people_on_instructions_that_say_more(tmp_path):
-    study = small_study(tmp_path)
+    study = small_study(tmp_path, study={"task_types": TASK_TYPES})
     groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
-    asked = {"training_users": 24, "eval_tasks": 8, "complete_tasks": 3}
+    asked = {"training_users": 24, "eval_tasks": 8, "complete_tasks": 6, "task_types": TASK_TYPES}
     settings = GrpoNotebook(**groups | {"study": asked, "rl": {"max_steps": 1}})
     policies = {"tiny": save_tiny_model(tmp_path / "tiny")}
     played = episodes_frame(OrionRuns(study).policy("tiny", policies["tiny"]))
     said = asks_by_completeness(settings, policies, played)
-    named = {"20%": len(study.test_tasks), "60%": 3, "100%": 3}
+    ask = [task for task in study.test_tasks if task.type != "review"]
+    assert set(said["type"]) == {"search", "recommend"}
+    named = {"20%": len(ask), "60%": 6, "100%": 6}
     assert said["named"].value_counts(sort=False).to_dict() == named
     assert set(said["user_id"]) <= set(study.held_out)

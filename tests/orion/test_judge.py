@@ -36,8 +36,9 @@ def judge(catalogue, updater):
 
 
 def state_of(instruction=TOWEL, lines=LINES, session=(), **fields):
-    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
-    known = {"product": None, "history": (), "context": Context(profile, ("B0OLD", "B0OLDER"))} | fields
+    told = tuple(ProfileLine.of(*line) for line in lines)
+    profile = ContextualProfile(lines=told, bought=("B0OLD", "B0OLDER"))
+    known = {"product": None, "history": (), "context": Context(profile)} | fields
     return BeliefState("U1", instruction, instruction, session=session, profile=profile, **known)
 
 
@@ -252,7 +253,8 @@ def test_a_models_scores_and_what_of_its_replies_cannot_be_used():
 
 
 def test_a_model_sees_the_belief_state_and_the_action_and_nothing_of_the_target(setting, benchmark):
-    task = next(t for t in benchmark.tasks[SPLIT] if t.type == "search")
+    searches = [t for t in benchmark.tasks[SPLIT] if t.type == "search"]
+    task = next(t for t in searches if t.target not in setting.context_of(t).profile.bought)
     model = ScriptedModel('{"score": 1}', '{"score": 1}')
     other = next(asin for asin in benchmark.products if asin != task.target)
     for hidden in (task.target, other):

@@ -7,9 +7,12 @@ import pytest
 
 from pwagents.data import DataSettings, load_benchmark
 from pwagents.orion import people as orion_people
+from pwagents.orion.agent import opening, orion_messages
 from pwagents.orion.players import told
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import as_json, make_study, study_of
+from pwagents.schema import TASK_TYPES, Action
+from pwagents.web.functions import FUNCTION_OF
 
 from .small_study import GROUPS, small_settings, small_study
 
@@ -59,7 +62,8 @@ def test_an_episode_begins_with_what_lay_before_the_users_first_task(study):
         assert state.history == study.benchmark.history(task, split_of[task.task_id])
         assert state.context == study.context(task)
         known = {behavior.parent_asin for behavior in state.history}
-        assert set(state.context.bought) <= known and state.profile == state.context.profile
+        assert set(state.profile.bought) <= set(state.context.bought) <= known
+        assert state.profile == state.context.profile
 
 
 def test_an_episode_may_begin_with_the_profile_of_another(study):
@@ -90,6 +94,37 @@ def test_instructions_trained_on_take_turns_in_how_much_they_say(study, folder):
         line for line in mixed.context(mixed.train_tasks[1]).profile.lines if line.provenance == "stated"
     ]
     assert len(stated) > 3
+
+
+def test_an_answer_tells_other_ids_and_a_review_is_told_none(folder):
+    study, changed = small_study(folder, study={"task_types": TASK_TYPES}), 0
+    for task in study.test_tasks:
+        episode = study.start(task)
+        first, history = episode.state.profile, {b.parent_asin for b in episode.state.history}
+        if task.type == "review":
+            assert not first.bought and "Bought before" not in opening(episode.state)
+            continue
+        assert first.bought and set(first.bought) <= history
+        assert f"Bought before: {', '.join(first.bought)}" in opening(episode.state)
+        for about in ("type", "brand"):
+            question = Action(name="respond", arguments={"content": f"Which {about} would you like?"})
+            before, state = episode.state.profile.bought, episode.advance(question)
+            assert set(state.profile.bought) <= set(state.context.bought)
+            if state.profile.bought != before:
+                changed += 1
+                told = orion_messages(state)[-1]["content"]
+                assert f"Bought before: {', '.join(state.profile.bought)}" in told
+    assert changed
+
+
+def test_the_teacher_does_what_is_asked_for_however_much_is_said(folder):
+    study = small_study(folder, study={"task_types": TASK_TYPES, "train_completeness": (0.2, 1.0)})
+    for task in study.train_tasks:
+        episode, teacher = study.start(task), study.teacher(0)
+        while not episode.done:
+            episode.advance(teacher(episode.state))
+        called = {step.action.name for step in episode.trajectory.steps}
+        assert called - {"respond", "stop"} == {FUNCTION_OF[task.type]}
 
 
 def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):

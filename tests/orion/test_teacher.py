@@ -1,5 +1,7 @@
 """The offline teacher: what it asks, what it searches for, and that it sees no more than S_t."""
 
+from dataclasses import replace
+
 import pytest
 
 from pwagents.agents.replies import read_turn
@@ -7,12 +9,13 @@ from pwagents.llm.chat import Reply
 from pwagents.orion.teacher import QUESTIONS
 from pwagents.orion.wishes import WishReader
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.schema import Action, Behavior, Review
+from pwagents.schema import Action, Behavior, Observation, Review, Step
 from pwagents.web.episode import BeliefState, Context
 
 from .world import SPLIT, make_setting, make_teacher
 
 LOOKS = ("brand", "price", "color", "material", "feature", "style")
+ABOUT = {"type": "topic"}  # what a question is about -> what profiles call it
 TASTES = ("flavor", "diet", "pack", "origin", "scent", "formula")
 
 
@@ -128,12 +131,64 @@ def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_h
 
 
 def test_recommendations_come_from_what_was_bought(setting, catalogue, tasks):
-    task = tasks["recommend"][0]
-    call, stop = play(setting, make_teacher(setting, catalogue), task).steps
-    assert (
-        call.attempt and tuple(call.action.arguments["product_sequence"]) == setting.context_of(task).bought
+    for task in tasks["recommend"]:
+        call, stop = play(setting, make_teacher(setting, catalogue, questions=0), task).steps
+        told = setting.context_of(task).profile.bought
+        assert call.attempt and tuple(call.action.arguments["product_sequence"]) == told
+        assert stop.action.name == "stop"
+
+
+def values_of(catalogue, asin, about):
+    return [trait.value for trait in catalogue.traits(asin) if trait.about == ABOUT.get(about, about)]
+
+
+def test_before_a_recommendation_it_asks_what_tells_past_purchases_apart(setting, catalogue, tasks):
+    asked = set()
+    for task in tasks["recommend"]:
+        episode, teacher = setting.start(task), make_teacher(setting, catalogue, questions=2)
+        while not episode.done:
+            told, action = episode.state.profile.bought, teacher(episode.state)
+            if action.name == "respond":
+                about = action.arguments["content"].split()[1]
+                asked.add(about)
+                assert (
+                    len({frozenset(values_of(catalogue, asin, about)) for asin in told} - {frozenset()}) > 1
+                )
+            elif action.name == "get_recommendations_by_history":
+                assert tuple(action.arguments["product_sequence"]) == told
+            episode.advance(action)
+    assert {"type", "brand"} <= asked
+
+
+def test_what_kind_of_thing_is_not_asked_where_the_request_says_it(setting, catalogue, benchmark):
+    teacher = make_teacher(setting, catalogue, questions=9)
+    teacher.identify = lambda instruction: "get_recommendations_by_history"
+    told = tuple(benchmark.products)[:20]
+    for instruction, asks in {"Any ideas for a bath towel?": False, "Any ideas?": True}.items():
+        profile = ContextualProfile(bought=told)
+        state = BeliefState("U1", instruction, instruction, None, (), (), profile, Context(profile, told))
+        thoughts = []
+        for _ in range(9):
+            action = teacher(state)
+            thoughts.append(action.thought)
+            about = action.arguments.get("content", "Which ? would").split()[1]
+            step = Step(action=action, observation=Observation(text="No preference there."))
+            state = replace(state, session=(*state.session, step))
+            if about == "?":
+                break
+        assert any("type" in thought for thought in thoughts) == asks
+
+
+def test_of_one_product_nothing_is_asked(setting, catalogue, benchmark):
+    teacher = make_teacher(setting, catalogue, questions=9)
+    teacher.identify = lambda instruction: "get_recommendations_by_history"
+    profile = ContextualProfile(bought=tuple(benchmark.products)[:1])
+    state = BeliefState("U1", "Any ideas?", "Any ideas?", None, (), (), profile, Context(profile))
+    action = teacher(state)
+    assert (action.name, action.arguments["product_sequence"]) == (
+        "get_recommendations_by_history",
+        list(profile.bought),
     )
-    assert stop.action.name == "stop"
 
 
 def test_a_review_in_the_earlier_ones_words(setting, catalogue, benchmark):
@@ -173,5 +228,5 @@ def test_its_turns_are_read_as_a_policys(setting, catalogue, tasks):
         for step in play(setting, make_teacher(setting, catalogue), tasks[kind][0]).steps:
             action: Action = step.action
             text = f'{action.thought}<tool_call>{{"name": "{action.name}", "arguments": {{}}}}</tool_call>'
-            assert action.thought.startswith("<think>open: ") and action.thought.endswith("</think>")
+            assert action.thought.startswith(f"<think>{kind}, open: ") and action.thought.endswith("</think>")
             assert read_turn(Reply(text=text)).thought == action.thought

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pwagents.orion.recall import Recall
 from pwagents.orion.teacher import OfflineTeacher
 from pwagents.orion.wishes import WishReader
 from pwagents.profiles.catalogue import Catalogue
@@ -42,26 +43,29 @@ class Setting:
     context_of: Callable[[Task], Context]
     user: UserSimulator
     update: OfflineUpdater
+    recall: Recall
 
     def start(self, task: Task) -> Episode:
         environment = WebEnvironment(self.shop, "multi_turn", self.user)
-        history = self.shop.benchmark.history(task, SPLIT)
-        return Episode(environment, task, history, self.context_of(task), self.update)
+        history, context = self.shop.benchmark.history(task, SPLIT), self.context_of(task)
+        update = self.recall.after(self.update, context.bought)
+        return Episode(environment, task, history, context, update)
 
 
 def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> Setting:
     """Starts episodes of the train tasks; the user is the rule-based one unless another is given."""
     shop = Shop(benchmark, build_search_engine(benchmark.products), Repeats(), WordOverlap(), "compact")
     updater = OfflineUpdater(catalogue)
-    begin = WishReader(catalogue, updater).begin
+    read = WishReader(catalogue, updater)
+    recall = Recall(read)
     known: dict[str, Context] = {}
 
     def context_of(task: Task) -> Context:
         if task.task_id not in known:
-            known[task.task_id] = _context(benchmark, catalogue, begin, task)
+            known[task.task_id] = _context(benchmark, catalogue, read, recall, task)
         return known[task.task_id]
 
-    return Setting(shop, context_of, user or RuleUser(benchmark.products), updater)
+    return Setting(shop, context_of, user or RuleUser(benchmark.products), updater, recall)
 
 
 def make_teacher(setting: Setting, catalogue: Catalogue, seed=0, questions=None) -> OfflineTeacher:
@@ -71,17 +75,15 @@ def make_teacher(setting: Setting, catalogue: Catalogue, seed=0, questions=None)
 
 
 def _context(
-    benchmark: Benchmark,
-    catalogue: Catalogue,
-    begin: Callable[[ContextualProfile, str], ContextualProfile],
-    task: Task,
+    benchmark: Benchmark, catalogue: Catalogue, read: WishReader, recall: Recall, task: Task
 ) -> Context:
     history = benchmark.history(task, SPLIT)
     whole = OfflineProfiler(catalogue).whole([history])[0]
     lines = [ProfileLine.of(text, True, "history") for text in whole.positive]
     lines += [ProfileLine.of(text, False, "history") for text in whole.negative]
-    begun = begin(ContextualProfile(lines=tuple(lines)), task.instruction)
-    return Context(begun, tuple(b.parent_asin for b in history)[-5:])
+    begun = read.begin(ContextualProfile(lines=tuple(lines)), task.instruction)
+    bought = () if task.type == "review" else tuple(b.parent_asin for b in history)
+    return Context(recall(begun, bought), bought)
 
 
 def _identifier(benchmark: Benchmark) -> Mapping[str, str]:

@@ -149,6 +149,12 @@ def test_what_follows_a_failed_action_is_not_done():
     assert played.steps[0].action == "click [1]\nclick [77]" and played.steps[0].error
 
 
+@pytest.mark.parametrize("reply", ["Action: click [1]\n" * 4, "no\naction"])
+def test_a_reply_of_which_nothing_was_done_is_one_line(reply):
+    played, web = play(Script([reply, step("stop []")]), architecture="indexed")
+    assert web.done == [] and "\n" not in played.steps[0].action and played.steps[0].error
+
+
 def test_occam_plans_branch_and_prune_forgets_the_steps_between():
     steps = ["note [remember this]", "branch [try the wrong site]", "click [2]", "prune [0] [it was wrong]"]
     model = Script([step(action) for action in [*steps, "prune [5]", "stop []"]])

@@ -16,7 +16,7 @@ from pwagents.persona2web.meta_evaluation import agreement, judge_scripts, meta_
 from pwagents.persona2web.runs import scores_frame
 from pwagents.persona2web.scripts import SCRIPTS
 from pwagents.persona2web.transcript import tell, transcribe
-from pwagents.persona2web.types import AskStep
+from pwagents.persona2web.types import AskStep, WebStep
 
 from .worlds import make_world
 
@@ -111,6 +111,15 @@ def test_only_who_sees_reasons_is_told_what_the_user_said(world, played, view):
     events = {e.event_id: e for history in world.histories.values() for e in history.events}
     said = tell(transcribe(task, asked, view, events, trajectory))
     assert ("Asked the user: Which seat?\nTold: By the window." in said) == (view == "reasoning_aware")
+
+
+def test_of_several_actions_a_step_the_last_one_failed(world, played):
+    task = world.tasks[0]
+    trajectory = next(r.trajectory for r in played[SCRIPTS[0]] if r.task_id == task.task_id)
+    step = WebStep(observation="", action="go_back\nclick [99]", error="no such element")
+    failed = trajectory.model_copy(update={"steps": (step,)})
+    did = transcribe(task, failed, "reasoning_aware", {}).did
+    assert [(each.action, each.error) for each in did] == [("go_back", ""), ("click [99]", "no such element")]
 
 
 @pytest.fixture(scope="module")

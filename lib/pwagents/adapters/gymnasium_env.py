@@ -1,4 +1,4 @@
-"""The shop as a Gymnasium environment of texts (``pip install pwagents[gymnasium]``).
+"""The shop as a Gymnasium environment of texts (``pip install -e .[gymnasium]``).
 
 env = ShopEnv(load_tasks(preset="smoke"))
 told, info = env.reset(options={"task_id": "..."})     # without options: a random task

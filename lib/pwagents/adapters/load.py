@@ -9,6 +9,7 @@ from pwagents.agents.methods import METHODS
 from pwagents.benchmark.evaluate import require_track, study_settings
 from pwagents.benchmark.study import Study
 from pwagents.data import load_benchmark
+from pwagents.errors import SettingsError
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.run import Run
@@ -38,7 +39,10 @@ def load_tasks(
     Raises:
         SettingsError: an argument is wrong; says what was found and what was expected.
     """
-    check_choice("split", split, Split)
+    try:
+        check_choice("split", split, Split)
+    except ValueError as error:
+        raise SettingsError(error) from None
     require_track(track)
     settings = study_settings(preset, source, data_dir, tasks, output_dir, changes)
     if not settings.portable:

@@ -2,5 +2,4 @@
 
 ``methods`` names the prompting methods of the papers, each a ``chat_agent.ChatAgent`` that a language model
 or the ``offline`` policy drives. ``memory`` recalls what a user did before, ``plain`` is the agent to beat.
-``adversarial`` tries which method obeys what product texts say.
 """

@@ -116,6 +116,8 @@ def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[st
 def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
     """Result accuracy of other real reviews in the place of the agent's, one row a task and method.
 
+    Tasks without a text of the real review are left out, as they are for agents.
+
     - random: a review by anybody, where there is one; - same user: the user's latest review before the task;
     - same product: the first review of the product by another user (only where there is one);
     - oracle: the real review, 1 by definition. All but the oracle come from train periods, and from the time
@@ -127,7 +129,7 @@ def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task
         by_product[review[2].parent_asin].append(review)
     pairs = []
     for task in tasks:
-        if task.type != "review":
+        if task.type != "review" or not task.review.text.strip():
             continue
         start = benchmark.first_task(task.user_id)
         n_earlier = bisect_left(reviews, start, key=lambda review: review[0])

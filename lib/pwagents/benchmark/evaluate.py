@@ -49,6 +49,8 @@ _PLAYED = (
     "llm",
     "embedding",
     "data/instructions",
+    "schema",
+    "seeds",
     "benchmark/shops",
     "benchmark/own_agent",
 )
@@ -170,8 +172,8 @@ def require_track(track: str) -> None:
 
 def _require_method(method: str, track: Track) -> None:
     if method not in TRACKS[track]:
-        why = f"{method!r}, which runs in the multi-turn track alone" if method in METHODS else repr(method)
-        raise SettingsError(f"method: found {why}; expected one of {', '.join(TRACKS[track])}")
+        why = ", which runs in the multi-turn track alone" if method in METHODS else ""
+        raise SettingsError(f"method: found {method!r}{why}; expected one of {', '.join(TRACKS[track])}")
 
 
 def _chat_model(agent: Any) -> str:

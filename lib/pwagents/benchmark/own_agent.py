@@ -40,7 +40,9 @@ class OwnAgent(NamedTuple):
 
     Args:
         given: an object that is called, or a class of them.
-        version: changes with the agent's source and with the numbers and texts that it holds.
+        version: changes with the source of the agent and of its base classes, with the numbers and texts that
+            it holds, and with the ``name`` of a model that it holds; of an endpoint, with its address. Not
+            with code that it imports, nor with what a server does.
     """
 
     name: str
@@ -84,7 +86,8 @@ def own_agent(agent: Any, name: str = "") -> OwnAgent:
     if isinstance(agent, str):
         url = urlsplit(agent)
         place = url.netloc.rpartition("@")[2] + url.path  # user, password and query may be secret
-        return OwnAgent(name or place, HttpAgent(agent), place)
+        query = hashlib.sha256(url.query.encode()).hexdigest()[:16] if url.query else ""
+        return OwnAgent(name or place, HttpAgent(agent), place + query)
     is_class = isinstance(agent, type)
     if not (any("__call__" in vars(each) for each in agent.__mro__) if is_class else callable(agent)):
         raise SettingsError(f"agent: found {_told(agent)}; expected {KINDS}")
@@ -169,28 +172,39 @@ def _name(agent: Any) -> str:
 
 
 def _source(agent: Any) -> str:
-    """The file in which an agent's code stands; in a notebook, which is no file, its own lines."""
+    """The files in which the code of an agent and of its base classes stands; in a notebook, their lines."""
     while isinstance(agent, partial):
         agent = agent.func
     agent = getattr(agent, "__func__", agent)  # of a bound method
     functions = [agent]
     if not inspect.isfunction(agent):
-        held = vars(agent if isinstance(agent, type) else type(agent))
-        functions = [value for _, value in sorted(held.items()) if inspect.isfunction(value)]
-    try:
-        file = Path(functions[0].__code__.co_filename)
-        return file.read_text("utf-8") if file.is_file() else "\n".join(map(inspect.getsource, functions))
-    except (OSError, IndexError):
+        classes = (agent if isinstance(agent, type) else type(agent)).__mro__
+        held = [value for each in classes for _, value in sorted(vars(each).items())]
+        functions = [value for value in held if inspect.isfunction(value)]
+    # Each once, in their order; methods that a dataclass is given have no source.
+    sources = list(dict.fromkeys(filter(None, map(_source_of, functions))))
+    if not sources:
         raise SettingsError(
             f"agent {_name(agent)}: found no source, which tells its episodes from those of another version; "
             "expected Python in a file or a notebook's cell"
-        ) from None
+        )
+    return "\n".join(sources)
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """The function's file; its own lines where that is no file; empty where there is neither."""
+    file = Path(function.__code__.co_filename)
+    try:
+        return file.read_text("utf-8") if file.is_file() else inspect.getsource(function)
+    except OSError:
+        return ""
 
 
 def _values(agent: Any) -> str:
     """Numbers and texts that an agent holds: as attributes, bound to it, or closed over by its function.
 
-    What may grow while it plays (a cache, a count of calls in a list) is told by its type alone.
+    Objects are told by their type and ``name``, which a model has; what may grow while it plays (a cache, a
+    count of calls in a list) by its type alone.
     """
     if isinstance(agent, partial):
         held = {**dict(enumerate(agent.args)), **agent.keywords, "func": _values(agent.func)}
@@ -205,4 +219,7 @@ def _values(agent: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
-    return value if isinstance(value, str | int | float | None) else type(value).__name__
+    if isinstance(value, str | int | float | None):
+        return value
+    name = getattr(value, "name", "")
+    return f"{type(value).__name__} {name}" if isinstance(name, str) else type(value).__name__

@@ -1,9 +1,9 @@
 """A notebook's settings: read from ``params/``, changed by its parameters cell, checked before work starts.
 
-``params/laptop`` is complete; the folder of another preset holds what differs from it. Of each folder a
-notebook reads ``common.yaml``, the file of its wing (``benchmark``, ``puma``, ``orion``) and its own, as far
-as they exist. Later files change earlier ones, the preset changes laptop, and the parameters cell, which
-papermill writes into, changes the preset: group by group, setting by setting.
+The folder of a preset holds what differs from ``params/laptop``; what has no line there either has its
+default. Of each folder a notebook reads ``common.yaml``, the file of its wing (``puma``, ``orion``) and its
+own, as far as they exist. Later files change earlier ones, the preset changes laptop, and the parameters
+cell, which papermill writes into, changes the preset: group by group, setting by setting.
 """
 
 import ast

@@ -5,9 +5,8 @@ where a step changed the contextual profile, P_ctx,t is told with that step's ob
 are what the policy is trained on (:mod:`pwagents.orion.train`).
 
 Departures: the paper does not print its prompt, so the words are ours; a profile ends with what is wanted in
-the fewest words, which a search can take over; where they matter, the ids of what was bought last in the
-interest at hand (the recommender takes nothing else) and one past review (whose tone a new one should have)
-stand beside the profile.
+the fewest words, which a search can take over, and, but for reviews, with ids of past purchases
+(:mod:`pwagents.orion.recall`); one past review, whose tone a new one should have, stands beside it.
 """
 
 import json
@@ -21,13 +20,12 @@ from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
-from pwagents.profiles.types import ContextualProfile, UserProfiles
+from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Action, Benchmark, Split, Step, Task
 from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
 
 FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
-BOUGHT = 5  # ids told, of the interest at hand, each once
 
 RULES = f"""\
 You are the personal assistant of a customer of an online shop. Find what the customer wants, suggest what
@@ -72,11 +70,8 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
 def opening(state: BeliefState) -> str:
     """The task, P_ctx,0, and what else of the past the functions need."""
     parts = [task_text(state)]
-    profile, bought = state.context or Context(ContextualProfile())
-    if profile.lines:
-        parts.append(f"Profile:\n{fence(profile.told())}")
-    if state.product is None and bought:
-        parts.append(f"Bought before: {', '.join(bought)}")
+    if state.context and (told := state.context.profile.told()):
+        parts.append(f"Profile:\n{fence(told)}")
     texts = [b.review.text for b in state.history if b.review.text.strip()]
     if state.product is not None and texts:
         parts.append(f"An earlier review:\n{fence(texts[-1])}")
@@ -133,10 +128,5 @@ def contexts(
     for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):
         history = benchmark.history(task, split)
         members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
-        made[task.task_id] = Context(profile, bought_last([history[i].parent_asin for i in members]))
+        made[task.task_id] = Context(profile, tuple(history[i].parent_asin for i in members))
     return made
-
-
-def bought_last(asins: Sequence[str]) -> tuple[str, ...]:
-    """Of ids, oldest first, the last :data:`BOUGHT`, each once."""
-    return tuple(dict.fromkeys(reversed(asins)))[:BOUGHT][::-1]

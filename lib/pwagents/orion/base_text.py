@@ -5,8 +5,8 @@ request, a profile, a list or an earlier review says, that an answer follows a q
 made up on the spot and appears once; requests, ids and products are random and none of the benchmark's (the
 words they are made of are the shop's own). Many requests are of words that nobody would say together: what
 can be guessed from its neighbours need not be copied, and copying is what is to be learned. A search repeats
-the request and what is wanted, a recommendation the ids told, as the offline teacher's do; whether to ask and
-for what, and what a real request asks for, it does not teach.
+the request and what is wanted, a recommendation the ids told last, as the offline teacher's do; whether to
+ask and for what, and what a real request asks for, it does not teach.
 """
 
 import hashlib
@@ -22,13 +22,14 @@ from pwagents.data.synthetic.shop import Domain, Item, describe, domains, langua
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.orion.agent import orion_messages
-from pwagents.orion.base_words import shop_words
+from pwagents.orion.base_words import FRAMES, REVIEWS, SCENES, shop_words
+from pwagents.orion.recall import BOUGHT
 from pwagents.orion.wishes import whole_query
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Updater
-from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
+from pwagents.schema import TASK_TYPES, Action, Behavior, Observation, Product, Review, Step, TaskType
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, phrases, sentences
 from pwagents.web.episode import BeliefState, Context
@@ -37,27 +38,11 @@ from pwagents.web.functions import FUNCTION_OF, compact_text, full_text
 SHOWN = 2
 ODD = 0.5  # the probability of words that nobody would say together
 ODD_REQUEST = (4, 12)  # how many they are in a request, the last number excluded
+MOST_BOUGHT = 9  # of the interest at hand
+SAME_IDS = 0.3  # the probability that an answer changes nothing about the ids told
 SAME_KIND = 8  # dialogues in a row: a batch of 16 holds two lengths, where three would be more padding
 _HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
-# Requests: in words that the tokenizer knows, and unlike all of the world's.
-_FRAMES = (
-    "Please order {want} now.",
-    "{want}, thanks.",
-    "Well, it is {want}.",
-    "Please bring {want}!",
-    "Just {want} this time.",
-    "Do you have {want}?",
-    "What I need is {want}.",
-    "I would be happy with {want}, thank you!",
-    "Hi, my friends like {want}.",
-    "Could it be {want}?",
-    "You know, I like {want} best.",
-    "So it is {want} for me, please.",
-    "We want {want} again.",
-)
-_SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
-_REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
-_FACT_OF = {"brand": "store", "tier": "price"}  # slot of the shop -> what the user calls it
+_FACT_OF = {"brand": "store", "tier": "price", "type": "kind"}  # slot of the shop -> what the user calls it
 _ABOUT_OF = {"tier": "price"}  # slot of the shop -> what profiles call it
 
 
@@ -83,9 +68,10 @@ class BaseText:
 
     def dialogue(self, n: int) -> list[Message]:
         """The n-th dialogue, as messages."""
-        made = _Dialogue(self, rng(self.seed, "base text", str(n)))
-        kinds = [made.search, made.recommend, made.review]
-        return orion_messages(kinds[n // SAME_KIND % len(kinds)](), SHOWN)
+        task = TASK_TYPES[n // SAME_KIND % len(TASK_TYPES)]
+        made = _Dialogue(self, task, rng(self.seed, "base text", str(n)))
+        kinds = {"search": made.search, "recommend": made.recommend, "review": made.review}
+        return orion_messages(kinds[task](), SHOWN)
 
     def exercise(self, n: int, most_asked: int) -> list[Message]:
         """The n-th exercise in copying: a request, a profile, answers, and the call that repeats them; short.
@@ -93,7 +79,7 @@ class BaseText:
         Args:
             most_asked: questions, at most.
         """
-        made = _Dialogue(self, rng(self.seed, "base exercise", str(n)))
+        made = _Dialogue(self, "search", rng(self.seed, "base exercise", str(n)))
         return orion_messages(made.exercise(most_asked), SHOWN)[:-1]  # without what the call brings
 
 
@@ -110,8 +96,8 @@ def text_without(products: Mapping[str, Product], seed: int) -> BaseText:
 class _Dialogue:
     """One dialogue in the making; what makes it returns the belief state at its end."""
 
-    def __init__(self, text: BaseText, generator: np.random.Generator):
-        self.text, self.generator = text, generator
+    def __init__(self, text: BaseText, task: TaskType, generator: np.random.Generator):
+        self.text, self.task, self.generator = text, task, generator
         self.domain: Domain = self.pick(domains())
         self.odd = generator.random() < ODD
         self.type = self.words(1, 4) if self.odd else self.pick(list(self.domain.types))
@@ -121,14 +107,14 @@ class _Dialogue:
         }
 
     def search(self) -> BeliefState:
-        asked = int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
-        return self._stop(self._request(self._bought(), asked))
+        return self._stop(self._request(self._bought(), self._questions()))
 
     def recommend(self) -> BeliefState:
-        """The ids told are repeated."""
-        ids, scene = self._bought(), self.words(1, 4) if self.odd else self.domain.scenario
-        state = self._begin(self.pick(_SCENES).format(want=scene), self._profile({}), ids)
-        action = _act("nothing", FUNCTION_OF["recommend"], product_sequence=list(ids))
+        """The ids told last are repeated."""
+        scene = self.words(1, 4) if self.odd else self.domain.scenario
+        state = self._begin(self.pick(SCENES).format(want=scene), self._profile({}), self._bought())
+        state = self._ask(state, [], self._questions())
+        action = self._act("nothing", FUNCTION_OF["recommend"], product_sequence=list(state.profile.bought))
         return self._stop(self._take(state, action, self._results()))
 
     def review(self) -> BeliefState:
@@ -146,13 +132,13 @@ class _Dialogue:
         earlier = " ".join([opener.format(type=self.words(1, 3)), *between, closer])
         stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
         mention = language()["mention"][mood].format(v=value, slot=language()["slot_names"][slot])
-        request = f"{self.pick(_REVIEWS).format(want=self.type)} {stars} stars. {mention}"
+        request = f"{self.pick(REVIEWS).format(want=self.type)} {stars} stars. {mention}"
         past = Behavior(parent_asin="B0", timestamp=1, review=Review(rating=5, text=earlier))
         state = self._begin(request, self._profile({slot: value}), ())
         observation = f"{state.observation}\n\nThe product:\n{full_text(product)}"
         state = replace(state, observation=observation, product=product, history=(past,))
         text = " ".join([opener.format(type=self.type), likes[slot][0].format(v=value), closer])
-        action = _act("nothing", FUNCTION_OF["review"], review=text)
+        action = self._act("nothing", FUNCTION_OF["review"], review=text)
         return self._stop(self._take(state, action, Observation(text="The review is published.")))
 
     def exercise(self, most_asked: int) -> BeliefState:
@@ -172,9 +158,9 @@ class _Dialogue:
         """A request, some questions and a search."""
         stated = {slot: self.values[slot] for slot in self.some(list(self.values), 0.3)}
         state = self._begin(self._wish(stated), self._profile(stated), bought)
-        for slot in self._asked(list(stated), asked):
-            state = self._ask(state, slot)
-        return self._finish(state)
+        state = self._ask(state, list(stated), asked)
+        action = self._act("nothing", FUNCTION_OF["search"], query=whole_query(state))
+        return self._take(state, action, self._results())
 
     def _wish(self, stated: Mapping[str, str]) -> str:
         """A request for a thing with some values; an odd one may be any words."""
@@ -183,7 +169,7 @@ class _Dialogue:
             return f"{self.words(*ODD_REQUEST)} {named}".strip() + "."
         whole, head = with_article(self.type), with_article(self.type.split()[-1])
         thing = self.pick([whole, head, f"something for {self.domain.scenario}"])
-        return self.pick(_FRAMES).format(want=f"{thing} {named}".strip())
+        return self.pick(FRAMES).format(want=f"{thing} {named}".strip())
 
     def _frame(self, mood: str) -> tuple[str, str]:
         """How a review of that mood begins, with a place for the thing, and how it ends."""
@@ -196,6 +182,7 @@ class _Dialogue:
 
     def _begin(self, request: str, profile: ContextualProfile, bought: tuple[str, ...]) -> BeliefState:
         user = f"U{self.generator.integers(5000, 10000)}"
+        profile = profile.model_copy(update={"bought": bought[-BOUGHT:]})
         context = Context(profile, bought)
         return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
 
@@ -221,37 +208,48 @@ class _Dialogue:
             slot = self.pick([slot for slot in other.slots if slot != "tier"])
             yield ProfileLine.of(f"{slot}: {self.pick(other.values[slot])}", False, "history")
 
-    def _asked(self, stated: Sequence[str], n: int) -> list[str]:
-        """``n`` slots to ask about, most of them of this domain."""
-        own = [slot for slot in self.values if slot not in stated]
+    def _questions(self) -> int:
+        return int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
+
+    def _ask(self, state: BeliefState, stated: Sequence[str], n: int) -> BeliefState:
+        """The state after ``n`` questions, most of them about slots of this domain."""
+        own = [slot for slot in (*self.values, "type") if slot not in stated]
         others = sorted({slot for domain in domains() for slot in domain.slots} - {*own, *stated})
         pools = [own if self.generator.random() < 0.75 else others for _ in range(n)]
-        return list(dict.fromkeys(self.pick(pool) for pool in pools if pool))
+        for slot in dict.fromkeys(self.pick(pool) for pool in pools if pool):
+            state = self._answered(state, slot)
+        return state
 
-    def _ask(self, state: BeliefState, slot: str) -> BeliefState:
+    def _answered(self, state: BeliefState, slot: str) -> BeliefState:
         about = _ABOUT_OF.get(slot, slot)
-        if slot in self.values:
-            fact = Fact(_FACT_OF.get(slot, slot), self.values[slot])
+        if value := (self.values | {"type": self.type}).get(slot):
+            fact = Fact(_FACT_OF.get(slot, slot), value)
             answer = self.pick(sentences(fact))
         else:
             answer = self.pick(phrases()["manners"]["indifferent"])
         named = [about, *self.some([_ABOUT_OF.get(s, s) for s in self.values if s != slot], 0.2)][:3]
         question = f"Which {about} would you like?"
-        return self._take(
-            state, _act(", ".join(named), "respond", content=question), Observation(text=answer)
-        )
-
-    def _finish(self, state: BeliefState) -> BeliefState:
-        action = _act("nothing", FUNCTION_OF["search"], query=whole_query(state))
-        return self._take(state, action, self._results())
+        action = self._act(", ".join(named), "respond", content=question)
+        return self._take(state, action, Observation(text=answer))
 
     def _stop(self, state: BeliefState) -> BeliefState:
-        return self._take(state, _act("nothing", "stop"), Observation(text="The task has ended."))
+        return self._take(state, self._act("nothing", "stop"), Observation(text="The task has ended."))
+
+    def _recalled(self, state: BeliefState) -> tuple[str, ...]:
+        """The ids told after an answer: the same, or some of all."""
+        if self.generator.random() < SAME_IDS:
+            return state.profile.bought
+        return tuple(self.some(state.context.bought, 0.5)[-BOUGHT:]) or state.profile.bought
+
+    def _act(self, open_now: str, name: str, **arguments: object) -> Action:
+        return Action(name=name, arguments=arguments, thought=f"<think>{self.task}, open: {open_now}</think>")
 
     def _take(self, state: BeliefState, action: Action, observation: Observation) -> BeliefState:
         """The state after a step, its profile followed as in a real episode."""
         step = Step(action=action, observation=observation)
         profile = self.text.update(state.profile, state.instruction, (*state.session, step)).profile
+        bought = self._recalled(state) if action.name == "respond" else state.profile.bought
+        profile = profile.model_copy(update={"bought": bought})
         if profile != state.profile:
             step = step.model_copy(update={"profile": profile.told()})
         return replace(state, session=(*state.session, step), profile=profile)
@@ -272,7 +270,7 @@ class _Dialogue:
 
     def _bought(self) -> tuple[str, ...]:
         """As many ids before a search as before a recommendation: their number must not tell which it is."""
-        return self._ids(int(self.generator.integers(1, 6)))
+        return self._ids(int(self.generator.integers(1, MOST_BOUGHT + 1)))
 
     def _ids(self, n: int) -> tuple[str, ...]:
         """Ids that no real product has."""
@@ -281,10 +279,6 @@ class _Dialogue:
             if (made := made_up_id(self.pick)) not in self.text.taken:
                 found.append(made)
         return tuple(found)
-
-
-def _act(open_now: str, name: str, **arguments: object) -> Action:
-    return Action(name=name, arguments=arguments, thought=f"<think>open: {open_now}</think>")
 
 
 @cache

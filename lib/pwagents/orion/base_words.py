@@ -7,9 +7,27 @@ from importlib.resources import files
 from pwagents.data.synthetic.shop import domains
 
 _OTHERS = (
-    "User The task has ended Error No product was found An earlier review is published open nothing "
-    "Title Id Average Ratings Price Store Features Description Details Department Category"
+    "User The task has ended Error No product was found An earlier review is published open nothing search "
+    "recommend Title Id Average Ratings Price Store Features Description Details Department Category"
 )
+# Requests: in words that the tokenizer knows, and unlike all of the world's.
+FRAMES = (
+    "Please order {want} now.",
+    "{want}, thanks.",
+    "Well, it is {want}.",
+    "Please bring {want}!",
+    "Just {want} this time.",
+    "Do you have {want}?",
+    "What I need is {want}.",
+    "I would be happy with {want}, thank you!",
+    "Hi, my friends like {want}.",
+    "Could it be {want}?",
+    "You know, I like {want} best.",
+    "So it is {want} for me, please.",
+    "We want {want} again.",
+)
+SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
+REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
 
 
 @cache

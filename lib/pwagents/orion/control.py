@@ -12,7 +12,6 @@ import pandas as pd
 
 from pwagents.data.synthetic import Truth
 from pwagents.lm.cache import hash_of
-from pwagents.orion.agent import bought_last
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import Study, make_study
@@ -29,19 +28,20 @@ OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile"
 def asks_by_completeness(
     settings: GrpoNotebook, policies: Mapping[str, Path], played: pd.DataFrame
 ) -> pd.DataFrame:
-    """Searches of policies where instructions name more and more: same people, shop and targets. (Before a
-    recommendation or a review hardly anything is asked.)
+    """Searches and recommendations of policies where instructions name more and more: same people, shop and
+    targets. (Before a review hardly anything is asked.)
 
     Args:
         policies: method -> its folder.
         played: the methods' episodes with the instructions as they are.
 
     Returns:
-        All episodes with ``named``, the share of attributes that instructions name: "20%", "60%", "100%".
+        All episodes with ``named``, the share of attributes that instructions name: "20%", "60%", "100%". A
+        recommendation's instruction names all of them or none.
     """
-    searches = played[played["type"] == "search"]
-    parts = [searches.assign(named=f"{settings.data.completeness:.0%}")]
-    tasks = {"eval_tasks": settings.study.complete_tasks, "task_types": ("search",)}
+    types = [type_ for type_ in settings.study.task_types if type_ != "review"]
+    parts = [played[played["type"].isin(types)].assign(named=f"{settings.data.completeness:.0%}")]
+    tasks = {"eval_tasks": settings.study.complete_tasks, "task_types": types}
     for share in COMPLETENESS:
         runs = OrionRuns(make_study(settings.changed(data={"completeness": share}, study=tasks)))
         found = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
@@ -105,7 +105,7 @@ def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> 
     """task_id -> what a flawless memory and a flawless retrieval would tell of a test task's user.
 
     Their preferences of today in the interest that the target is of, which an agent must find out, what they
-    avoid there, and what they bought last of that interest. It is no bound: nobody always buys what they
+    avoid there, and what they bought of that interest. It is no bound: nobody always buys what they
     prefer, and a tier is not quite a price band of the catalogue, a third of the prices.
     """
     made = {}
@@ -118,8 +118,8 @@ def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> 
             *(_line(slot, value, False) for slot, value in values if value in person.dislikes),
         ]
         history = [behavior.parent_asin for behavior in benchmark.history(task, "test")]
-        of_interest = [asin for asin in history if truth.items[asin].domain == domain]
-        made[task.task_id] = Context(ContextualProfile(lines=tuple(lines)), bought_last(of_interest))
+        bought = (asin for asin in history if truth.items[asin].domain == domain)
+        made[task.task_id] = Context(ContextualProfile(lines=tuple(lines)), tuple(bought))
     return made
 
 

@@ -130,7 +130,7 @@ class OfflineJudge:
 
     def _recommendation(self, state: BeliefState, asins: list[str]) -> float:
         bought = {behavior.parent_asin for behavior in state.history}
-        bought |= set(state.context.bought) if state.context else set()
+        bought |= set(state.profile.bought) if state.profile else set()
         avoided = {trait for line in self.read(state).avoided for trait in self.read.traits(line)}
         foreign = [asin for asin in asins if asin not in bought]
         known = (asin for asin in foreign if asin in self.catalogue.products)

@@ -45,7 +45,7 @@ def questions(trajectory: Trajectory, updater: OfflineUpdater) -> list[str]:
     """What an episode's questions are about, in their order, as one pattern: "color, brand"."""
     texts = [step.action.arguments["content"] for step in _valid(trajectory, "respond")]
     abouts = [updater.asked(text) or "something else" for text in texts]
-    return [", ".join("anything" if about == TOPIC else about for about in abouts) or NOTHING]
+    return [", ".join("type or anything" if about == TOPIC else about for about in abouts) or NOTHING]
 
 
 def frequent_patterns(

@@ -22,7 +22,7 @@ class Played(Keyed):
         task_id, round: which task, and in which of the rounds over the tasks.
         failure: why it is not kept; empty where it is.
         observation: the environment's first words.
-        bought: the ids told beside P_ctx,0.
+        bought: the ids of the interest that the instruction calls for.
         profiles: P_ctx,t before each step, and at the end.
         trajectory: the steps; None where the task cannot be evaluated.
     """

@@ -31,7 +31,7 @@ from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskTy
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.users.leaks import leaks
-from pwagents.web.episode import Agent, BeliefState, Context
+from pwagents.web.episode import Agent, BeliefState
 
 ROUNDS = 3
 
@@ -243,9 +243,9 @@ def _known(state: BeliefState) -> str:
         for step in state.session
         for text in (step.action.thought, *_texts(step.action.arguments), step.observation.text)
     )
-    profile, bought = state.context or Context(ContextualProfile())
-    told = (profile.told(), *(step.profile for step in state.session))
-    return plain(" ".join([state.observation, *history, *told, *bought, *session]))
+    first = [state.context.profile.told()] if state.context else []
+    told = (*first, *(step.profile for step in state.session))
+    return plain(" ".join([state.observation, *history, *told, *session]))
 
 
 def _texts(value: Any) -> Iterator[str]:

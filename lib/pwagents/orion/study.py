@@ -22,6 +22,7 @@ from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.orion.agent import contexts
 from pwagents.orion.people import benchmark_of, load_world, part_users, tasks_of, tasks_to_train_on
 from pwagents.orion.players import Cast, around
+from pwagents.orion.recall import Recall
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.teacher import OfflineTeacher
 from pwagents.orion.wishes import WishReader
@@ -54,7 +55,7 @@ class _Part(NamedTuple):
 
     Args:
         retrieved: task_id -> what retrieval found in the user's profiles for the instruction.
-        contexts: task_id -> P_ctx,0, made of that, and the ids bought last.
+        contexts: task_id -> P_ctx,0, made of that, and the ids that may be told; none for a review.
         recommenders: each user gets one that knows nothing of what comes after their first task of the split;
             None where recommendation is not among the tasks.
     """
@@ -108,6 +109,7 @@ class Study:
         self.offline_updater = OfflineUpdater(self.catalogue)
         self._cast = Cast(settings.players, settings.output_dir / "runs" / "replies.sqlite")
         self._read = WishReader(self.catalogue, self.offline_updater)
+        self._recall = Recall(self._read)
         self.judge = self._cast.judge(self._read)
         self.teacher = self._cast.teachers(self._offline_teacher)
         self._user = self._cast.user(self.benchmark, self.seed)
@@ -120,7 +122,7 @@ class Study:
         self._parts = {task_id: part for part in (train, test) for task_id in part.contexts}
 
     def context(self, task: Task) -> Context:
-        """What the episode of a task begins with: P_ctx,0 and the ids bought last."""
+        """What the episode of a task begins with: P_ctx,0 and the ids that may be told; none for a review."""
         return self._parts[task.task_id].contexts[task.task_id]
 
     def retrieved(self, task: Task) -> Context:
@@ -151,9 +153,11 @@ class Study:
     def begin(self, task: Task, found: Context) -> Context:
         """What the episode of a task begins with where this is what was retrieved. Rules, and nobody, have to
         be told of the instruction; a language model reads it by itself."""
-        if self._update is not None and self._update is not self.offline_updater:
-            return found
-        return found._replace(profile=self._read.begin(found.profile, task.instruction))
+        profile = found.profile
+        if self._update is None or self._update is self.offline_updater:
+            profile = self._read.begin(profile, task.instruction)
+        bought = () if task.type == "review" else found.bought  # a review takes no ids
+        return Context(self._recall(profile, bought), bought)
 
     def start(self, task: Task, context: Context | None = None, known: Benchmark | None = None) -> Episode:
         """The episode of a train or test task, before its first step.
@@ -168,7 +172,9 @@ class Study:
             shop = replace(shop, recommender=part.recommenders.at(first))
         environment = WebEnvironment(shop, "multi_turn", self._user)
         history = (known or self.benchmark).history(task, part.split)
-        return Episode(environment, task, history, context or self.context(task), self._update)
+        context = context or self.context(task)
+        update = self._update and self._recall.after(self._update, context.bought)
+        return Episode(environment, task, history, context, update)
 
     @property
     def held_out_hash(self) -> str:
@@ -204,7 +210,7 @@ class Study:
         )
 
     def _recommenders(self, users: Sequence[str], split: Split) -> "RecommendersByTime | None":
-        """Trained on these users alone, with their tasks of the split as those that must not be foreseen."""
+        """Trained on these users and strangers; tasks of the split must not be foreseen."""
         if "recommend" not in self.settings.study.task_types:
             return None
         from pwagents.web.recommenders_by_time import RecommendersByTime
@@ -219,9 +225,11 @@ class Study:
 
     @cached_property
     def _identify(self) -> FunctionClassifier:
-        """Instruction -> function, learned from all train tasks before ``date`` of those trained on."""
-        tasks = tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)
-        return FunctionClassifier([task for task in tasks if task.timestamp < self.date])
+        """Instruction -> function, learned from all train tasks before ``date`` of those trained on, those to
+        train on in the words that they are trained on in."""
+        tasks = {task.task_id: task for task in tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)}
+        tasks |= {task.task_id: task for task in self.train_tasks}
+        return FunctionClassifier([task for task in tasks.values() if task.timestamp < self.date])
 
 
 _SETTINGS = TypeAdapter(OrionSettings)

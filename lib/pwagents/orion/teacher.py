@@ -7,14 +7,15 @@ learning has something to find out.
 """
 
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import ChatModel, Request
 from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds, whole_query
-from pwagents.profiles.catalogue import TOPIC
-from pwagents.schema import Action
+from pwagents.profiles.catalogue import TOPIC, Trait
+from pwagents.schema import Action, TaskType
 from pwagents.seeds import derive_seed, rng
 from pwagents.web.episode import Agent, BeliefState
 from pwagents.web.functions import FUNCTION_OF
@@ -33,14 +34,16 @@ _LOW = ("one", "two", "three", "1", "2", "3")
 class OfflineTeacher:
     """BeliefState -> Action, by rules; the function by ``identify``.
 
-    - Search: it asks for attributes in which the leading products differ and which nobody stated, one at a
-      time, those first of which the profile, too, says nothing. Then it searches for the product's words,
-      what was stated, and what the profile says of other attributes; never for what is to be avoided.
-    - Recommendation: by the ids told as bought.
+    - Search and recommendation: it asks for attributes in which the products in question differ and which
+      nobody stated, one at a time, those first of which the profile, too, says nothing. In question are the
+      leading products of a first search; before a recommendation those told as bought, whose type, too, may
+      be asked for. Then it searches for the product's words, what was stated, and what the profile says of
+      other attributes, never for what is to be avoided; or recommends by the ids told.
     - Review: between the sentences with which the user's earlier review begins and ends, what the instruction
       asks for.
 
-    After its result it stops. Its thought names the open attributes: ``<think>open: color, style</think>``.
+    After its result it stops. Its thought names the task, so that it is not lost sight of over questions, and
+    the open attributes: ``<think>search, open: color, style</think>``.
 
     Args:
         engine: the shop's search.
@@ -64,29 +67,42 @@ class OfflineTeacher:
         self.identify, self.questions = identify, questions
 
     def __call__(self, state: BeliefState) -> Action:
+        task = self._task(state)
         if has_result(state.session):
-            return _act("stop", [])
-        if state.product is not None:
-            return _act(FUNCTION_OF["review"], [], review=self._review(state))
-        if self.identify(state.instruction) == FUNCTION_OF["recommend"]:
-            bought = state.context.bought if state.context else ()
-            return _act(FUNCTION_OF["recommend"], [], product_sequence=list(bought))
-        return self._ask_or_search(state)
-
-    def _ask_or_search(self, state: BeliefState) -> Action:
+            return _act(task, [], "stop")
+        if task == "review":
+            return _act(task, [], FUNCTION_OF[task], review=self._review(state))
         wishes, asked = self.read(state), self.read.asked(state.session)
+        if task == "recommend":
+            products = state.profile.bought if state.profile else ()
+            call = {"product_sequence": list(products)}
+        else:
+            query = " ".join([*wishes.words, *self.read.values(wishes.stated)])
+            products = [asin for asin, _ in self.engine.search(query, LEADING)]
+            call = {"query": whole_query(state)}
+        named = self._named(state, wishes, self._open_attributes(wishes, asked, products))
+        if named and len(asked) < self._number(state):
+            return _act(task, named, "respond", content=f"Which {named[0]} would you like?")
+        return _act(task, named, FUNCTION_OF[task], **call)
+
+    def _task(self, state: BeliefState) -> TaskType:
+        if state.product is not None:
+            return "review"
+        return "recommend" if self.identify(state.instruction) == FUNCTION_OF["recommend"] else "search"
+
+    def _named(self, state: BeliefState, wishes: Wishes, open_now: list[str]) -> list[str]:
+        """The open attributes that a thought names; the first is the one to ask for.
+
+        What the profile, too, is silent about comes first: there an answer is worth the most. They are named
+        even where nothing is asked, so that every episode shows what could be.
+        """
         held = {about for line in wishes.past for about, _ in self.read.traits(line)}
 
-        def draw(about: str) -> int:
-            return derive_seed(self.seed, "question", state.user_id, state.instruction, about)
+        def order(about: str) -> tuple[bool, int]:
+            return about in held, derive_seed(self.seed, "question", state.user_id, state.instruction, about)
 
-        # What the profile, too, is silent about comes first: there an answer is worth the most. The thought
-        # names what is open even where nothing is asked, so that every episode shows what could be.
-        named = self._open_attributes(wishes, asked)
-        named = sorted(named, key=lambda about: (about in held, draw(about)))[:NAMED]
-        if named and len(asked) < self._number(state):
-            return _act("respond", named, content=f"Which {named[0]} would you like?")
-        return _act(FUNCTION_OF["search"], named, query=whole_query(state))
+        named = sorted(open_now, key=order)[:NAMED]
+        return ["type" if about == TOPIC else about for about in named]
 
     def _number(self, state: BeliefState) -> int:
         """How many questions it asks in this episode."""
@@ -94,15 +110,20 @@ class OfflineTeacher:
             return self.questions
         return int(rng(self.seed, "questions", state.user_id, state.instruction).integers(QUESTIONS + 1))
 
-    def _open_attributes(self, wishes: Wishes, asked: list[str]) -> list[str]:
-        """Attributes in which the leading products differ and which were neither stated nor asked for."""
+    def _open_attributes(self, wishes: Wishes, asked: list[str], products: Sequence[str]) -> list[str]:
+        """Attributes in which products differ and which were neither stated nor asked for. Their type is
+        stated where the instruction has a word of their titles, as nearly all for a search do."""
         known = {about for line in wishes.stated for about, _ in self.read.traits(line)} | set(asked)
-        query = " ".join([*wishes.words, *self.read.values(wishes.stated)])
-        leading = [asin for asin, _ in self.engine.search(query, LEADING)]
-        values: dict[str, set[str]] = {}
-        for trait in (trait for asin in leading for trait in self.catalogue.traits(asin)):
-            values.setdefault(trait.about, set()).add(trait.value)
-        return [about for about in values if len(values[about]) > 1 and about not in known and about != TOPIC]
+        if any(self.catalogue.is_used(Trait(TOPIC, word)) for word in wishes.words):
+            known.add(TOPIC)
+        found: dict[str, set[tuple[str, ...]]] = defaultdict(set)  # attribute -> what each product has of it
+        for asin in products:
+            own: dict[str, list[str]] = defaultdict(list)
+            for trait in self.catalogue.traits(asin):
+                own[trait.about].append(trait.value)
+            for about, values in own.items():
+                found[about].add(tuple(values))
+        return [about for about in found if len(found[about]) > 1 and about not in known]
 
     def _review(self, state: BeliefState) -> str:
         """The beginning and the end of the user's earlier review around what the instruction asks for."""
@@ -168,6 +189,6 @@ def _point(about: str, value: str, happy: bool) -> str:
     return f"I am glad about the {thing}." if happy else f"I do not like the {thing}."
 
 
-def _act(name: str, named: list[str], **arguments) -> Action:
-    thought = f"<think>open: {', '.join(named) or 'nothing'}</think>"
+def _act(task: TaskType, named: list[str], name: str, **arguments) -> Action:
+    thought = f"<think>{task}, open: {', '.join(named) or 'nothing'}</think>"
     return Action(name=name, arguments=arguments, thought=thought)

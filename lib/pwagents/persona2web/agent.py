@@ -194,20 +194,21 @@ class _Episode:
         most = ACTIONS_A_STEP[architecture]
         questions = [texts for name, texts in map(split_action, actions) if name == "ask" and self.brief.ask]
         if not actions:
-            self._note(WebStep(observation=page, action=raw, error=prompts.NO_ACTION))
+            self._refuse(page, reason, raw.splitlines(), prompts.NO_ACTION)
         elif len(actions) > most:
-            error = prompts.TOO_MANY.format(found=len(actions), most=most)
-            self._note(WebStep(observation=page, reason=reason, action="\n".join(actions), error=error))
+            self._refuse(page, reason, actions, prompts.TOO_MANY.format(found=len(actions), most=most))
         elif questions and len(actions) > 1:
-            self._note(
-                WebStep(observation=page, reason=reason, action="\n".join(actions), error=prompts.ASK_ALONE)
-            )
+            self._refuse(page, reason, actions, prompts.ASK_ALONE)
         elif questions:
             question = " ".join(questions[0])
             self._note(AskStep(question=question, answer=self.brief.ask(question), reason=reason))
         else:
             done, error = self._do(actions)
             self._note(WebStep(observation=page, reason=reason, action="\n".join(done), error=error))
+
+    def _refuse(self, page: str, reason: str, reply: Sequence[str], error: str) -> None:
+        """Keep a step of which nothing was done: all on one line, for lines before the last were done."""
+        self._note(WebStep(observation=page, reason=reason, action="; ".join(reply), error=error))
 
     def _do(self, actions: Sequence[str]) -> tuple[list[str], str]:
         """Do actions until one fails or ends the task: those tried, and what went wrong."""

@@ -182,7 +182,7 @@ def run_condition(
 @cache
 def _code() -> str:
     """The code that plays, once for all worlds."""
-    return code_hash("persona2web", "llm", "embedding", "web", "agents/replies")
+    return code_hash("persona2web", "llm", "embedding", "web", "agents/replies", "schema", "seeds")
 
 
 def scores_frame(

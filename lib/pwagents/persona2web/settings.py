@@ -1,5 +1,6 @@
 """Settings of notebook 09; the defaults are the paper's where it gives them."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -76,7 +77,7 @@ class WebDataSettings:
         Raises:
             ValueError: one line that names ``data_dir`` and the file that was expected there.
         """
-        if self.data_dir and not (project_path(self.data_dir) / "queries.jsonl").exists():
+        if self.data_dir and not (project_path(Path(self.data_dir).expanduser()) / "queries.jsonl").exists():
             raise ValueError(f"data_dir {self.data_dir!r} holds no queries.jsonl")
 
 

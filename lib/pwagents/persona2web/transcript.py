@@ -126,10 +126,18 @@ def _wishes(task: WebTask, values: Mapping[str, Value]) -> dict[str, Wish]:
 
 
 def _did(step: WebStep) -> list[Did]:
-    """The actions of a step, with the page's line on what was acted on in place of its number."""
+    """The actions of a step, with the page's line on what was acted on in place of its number.
+
+    An error ends a step, so that it is the last action's.
+    """
     actions = step.action.splitlines() or [""]
+    last = len(actions) - 1
     return [
-        Did(_by_name(action, step.observation), step.reason if i == 0 else "", step.error)
+        Did(
+            _by_name(action, step.observation),
+            step.reason if i == 0 else "",
+            step.error if i == last else "",
+        )
         for i, action in enumerate(actions)
     ]
 

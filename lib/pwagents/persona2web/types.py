@@ -190,8 +190,9 @@ class WebStep(Record):
 
     Attributes:
         observation: the page as text, in the form of the architecture.
-        action: such as ``click [12]``; as the model wrote it.
-        error: why it could not be carried out; empty where it could.
+        action: such as ``click [12]``, as the model wrote it; several that were tried one after the other are
+            a line each, a reply of which nothing was done is one line.
+        error: why the last line could not be carried out; empty where it could.
         usage: tokens of the model's call, where one was made.
     """
 

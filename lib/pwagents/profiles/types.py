@@ -93,9 +93,15 @@ class ProfileLine(Record):
 
 
 class ContextualProfile(Record):
-    """What is held to matter now (P_ctx,t)."""
+    """What is held to matter now (P_ctx,t).
+
+    Args:
+        lines: what is wanted and what is to be avoided.
+        bought: ids of past purchases that fit it, oldest first, where a method tells them.
+    """
 
     lines: tuple[ProfileLine, ...] = ()
+    bought: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
@@ -113,7 +119,7 @@ class ContextualProfile(Record):
 
     def told(self) -> str:
         """As text for a prompt: what is wanted, what is to be avoided, a line each; then what is wanted, in
-        the fewest words (:attr:`short`), which a search can take over as they are.
+        the fewest words (:attr:`short`), which a search can take over as they are, and the ids.
 
         Provenance and "not" stand before the words of a line: a small model that reads from left to right
         then knows what to make of them as they come.
@@ -125,4 +131,6 @@ class ContextualProfile(Record):
             parts += [heading, *lines] if lines else []
         if short := self.short:
             parts.append(f"Wanted: {short}")
+        if self.bought:
+            parts.append(f"Bought before: {', '.join(self.bought)}")
         return "\n".join(parts)

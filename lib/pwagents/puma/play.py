@@ -29,7 +29,7 @@ from pwagents.web.episode import Agent, BeliefState, Episode, run_episode
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
-CODE = ("puma", "agents", "web", "profiles", "llm", "embedding")
+CODE = ("puma", "agents", "web", "profiles", "llm", "embedding", "schema", "seeds", "data/instructions")
 
 ActAll = Callable[[Sequence[BeliefState]], list[Action]]
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 PAIRS = "pairs.json"
 # The rooms that decide, beside data and settings, what comes out.
-CODE = ("puma", "agents", "web", "profiles", "lm", "llm", "embedding")
+CODE = ("puma", "agents", "web", "profiles", "lm", "llm", "embedding", "schema", "seeds")
 
 
 @dataclass(frozen=True)

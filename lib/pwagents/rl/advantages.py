@@ -61,7 +61,7 @@ def group_advantages(
         states: of each episode, the state before each step (:func:`states_of`); for credit "state" alone.
 
     Returns:
-        For each episode one advantage a step. All 0 where the episodes earned the same.
+        For each episode one advantage a step. With credit "episode" all 0 where the episodes earned the same.
     """
     if credit != "turn":
         advantages = _compared([sum(steps) for steps in rewards], scale)

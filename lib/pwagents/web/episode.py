@@ -40,7 +40,8 @@ class Context(NamedTuple):
 
     Args:
         profile: P_ctx,0.
-        bought: of the interest that the instruction calls for, the ids bought last, oldest first.
+        bought: of the interest that the instruction calls for, the ids bought, oldest first: those that an
+            agent may be told.
     """
 
     profile: ContextualProfile
