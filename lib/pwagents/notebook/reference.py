@@ -106,7 +106,7 @@ def write_episodes(records: Iterator[dict[str, Any]], path: Path) -> None:
     names = sorted({name for row in rows for name in row})
     table = pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
     # One page a column, so that the compressor sees how alike the episodes are.
-    look = {"compression": "zstd", "compression_level": 19, "data_page_size": 2**30}
+    look = {"compression": "zstd", "compression_level": 22, "data_page_size": 2**30}
     look |= {"row_group_size": len(rows), "use_dictionary": [name for name in names if name != "trajectory"]}
     with written_aside(path) as file:
         pq.write_table(table, file, **look)
