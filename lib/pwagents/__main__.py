@@ -59,9 +59,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     from pwagents.benchmark.evaluate import evaluate
+    from pwagents.notebook.settings import read_changes
 
     given = dict(vars(arguments))
-    agent, changes = _agent(given.pop("agent")), _changes(given.pop("changes"))
+    agent, changes = _agent(given.pop("agent")), read_changes(given.pop("changes"))
     print(f"Making the world, its search and its recommender of preset {given['preset']}", flush=True)
     print(evaluate(agent, **given, **changes))
     return 0
@@ -91,20 +92,6 @@ def _agent(text: str) -> Any:
         own = [each for each, value in vars(module).items() if getattr(value, "__module__", "") == file.stem]
         raise SettingsError(f"agent {text}: found no {name!r} in {file}, but {', '.join(own) or 'nothing'}")
     return getattr(module, name)
-
-
-def _changes(text: str) -> dict[str, Any]:
-    import yaml
-
-    try:
-        changes = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"changes: found {' '.join(str(error).split())}; expected YAML") from None
-    if not isinstance(changes, dict):
-        raise SettingsError(
-            f"changes: found {text!r}; expected names and values, as {{players: {{workers: 8}}}}"
-        )
-    return changes
 
 
 def _place(error: BaseException | None) -> str:

@@ -178,8 +178,17 @@ def test_a_process_serves_a_preset_to_whoever_comes(tmp_path):
     assert answer == {"observation": "The task has ended.", "reward": 0.0, "done": True}
 
 
-def test_a_wrong_preset_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["serve", "--port", "0", "--preset", "none"])
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (["--preset", "none"], "expected one of laptop, paper, smoke"),
+        (["--source", "none"], "source"),
+        (["--changes", "players"], "expected names and values"),
+        (["--changes", "{players: ["], "expected YAML"),
+    ],
+)
+def test_a_wrong_option_is_one_line(monkeypatch, capsys, options, told):
+    monkeypatch.setattr(sys, "argv", ["serve", "--port", "0", *options])
     assert serve.main() == 1
-    told = capsys.readouterr().err
-    assert "expected one of laptop, paper, smoke" in told and told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1

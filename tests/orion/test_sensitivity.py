@@ -72,6 +72,15 @@ def test_noise_puts_others_purchases_in_the_place_of_own_ones_and_grows(study):
         assert all(past(little, user)[i] == past(much, user)[i] for i in foreign[0])
 
 
+def test_noise_needs_another_user_with_a_past(study):
+    tasks = study.benchmark.tasks
+    alone = [task for task in tasks["test"] if task.user_id == tasks["test"][0].user_id]
+    benchmark = replace(study.benchmark, tasks={**tasks, "test": alone})
+    with pytest.raises(ValueError, match="expected another user with purchases before the test"):
+        benchmark_known(benchmark, Known(15, 6, noise=0.5), study.seed)
+    benchmark_known(benchmark, Known(15, 6, last=1), study.seed)
+
+
 def test_what_is_known_decides_profile_and_history_and_is_stored_apart(study, model, tmp_path):
     here = elsewhere(study, tmp_path)
     whole = usually_known(here)

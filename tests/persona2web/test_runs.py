@@ -77,6 +77,8 @@ def test_a_second_run_repeats_nothing_and_conditions_do_not_mix(world, tmp_path)
     ):
         with pytest.raises(RuntimeError, match="played again"):
             play(world, changed, never, store)
+    with pytest.raises(RuntimeError, match="played again"):
+        play(world, condition, never, store, params={"temperature": 1.0})
 
 
 def test_what_other_code_or_another_web_made_is_played_again(world, tmp_path, monkeypatch):

@@ -10,12 +10,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import yaml
-
 from pwagents import local_server
 from pwagents.adapters.load import load_tasks
 from pwagents.adapters.mcp_server import make_app
 from pwagents.adapters.sessions import Sessions
+from pwagents.notebook.settings import read_changes
 
 
 @contextmanager
@@ -40,14 +39,19 @@ def main() -> int:
     parser.add_argument("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
     parser.add_argument("--track", default="multi_turn", help="multi_turn (the default) or single_turn")
     parser.add_argument("--split", default="test", help="test (the default), or train: tasks to learn from")
+    parser.add_argument(
+        "--source", default="", help="synthetic, amazon or personalwab; default: the preset's"
+    )
+    parser.add_argument("--data-dir", default="", help="the folder of the source's files")
     parser.add_argument("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
     parser.add_argument("--output-dir", default="", help="of caches; default: outputs/evaluate/PRESET")
     parser.add_argument("--port", type=int, default=8010)
     parser.add_argument("--idle", type=float, default=600.0, help="seconds after which a silent session ends")
-    parser.add_argument("-y", "--changes", type=yaml.safe_load, default={}, help="of the preset, as YAML")
+    parser.add_argument("-y", "--changes", default="{}", metavar="YAML", help="of the preset")
     given = vars(parser.parse_args())
-    port, idle, changes = given.pop("port"), given.pop("idle"), given.pop("changes")
+    port, idle = given.pop("port"), given.pop("idle")
     try:
+        changes = read_changes(given.pop("changes"))
         listener = local_server.listen(port)
         sessions = Sessions(load_tasks(**given, **changes), idle_s=idle)
     except (ValueError, RuntimeError, OSError) as error:

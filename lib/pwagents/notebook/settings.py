@@ -133,6 +133,23 @@ def read_values(path: Path) -> dict[str, Any]:
     return values
 
 
+def read_changes(text: str) -> dict[str, Any]:
+    """What a command line changes of a preset, as YAML.
+
+    Raises:
+        SettingsError: it is no YAML of names and values.
+    """
+    try:
+        changes = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"changes: found {' '.join(str(error).split())}; expected YAML") from None
+    if not isinstance(changes, dict):
+        raise SettingsError(
+            f"changes: found {text!r}; expected names and values, as {{players: {{workers: 8}}}}"
+        )
+    return changes
+
+
 def changes(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What a parameters cell changes of its preset: all but empty values."""
     fixed = ("preset", "output_dir", "stored_runs_only")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.llm.budget import estimate
@@ -134,6 +135,9 @@ def benchmark_known(benchmark: Benchmark, known: Known, seed: int) -> Benchmark:
 
     A purchase of the other user stands at the time of the one that it replaces. More noise replaces more of a
     history, and what less noise replaces by the same.
+
+    Raises:
+        DataError: there is noise to make, but no other user with purchases before the test.
     """
     if known.last is None and not known.noise:
         return benchmark
@@ -141,18 +145,26 @@ def benchmark_known(benchmark: Benchmark, known: Known, seed: int) -> Benchmark:
     past = {user: benchmark.before(user, benchmark.first_task(user)) for user in users}
     behaviors = dict(benchmark.behaviors)
     for i, (user, own) in enumerate(past.items()):
-        generator = rng(seed, "noise in the history", user)
-        other = users[(i + 1 + int(generator.integers(len(users) - 1))) % len(users)]
-        shared = _with_noise(own, past[other], known.noise, generator)
+        others = [past[other] for other in (*users[i + 1 :], *users[:i]) if past[other]]
+        if known.noise and not others:
+            expected = "another user with purchases before the test, for noise in the history"
+            raise DataError(benchmark.name, "test tasks", "user_id", user, expected)
+        shared = _with_noise(own, others, known.noise, rng(seed, "noise in the history", user))
         kept = shared if known.last is None else shared[-known.last :]
         behaviors[user] = (*kept, *benchmark.behaviors[user][len(own) :])
     return replace(benchmark, behaviors=behaviors)
 
 
 def _with_noise(
-    own: Sequence[Behavior], theirs: Sequence[Behavior], share: float, generator: np.random.Generator
+    own: Sequence[Behavior],
+    others: Sequence[Sequence[Behavior]],
+    share: float,
+    generator: np.random.Generator,
 ) -> list[Behavior]:
-    """A share of ``own``, drawn at random, replaced by purchases of ``theirs``, one after the other."""
+    """A share of ``own``, drawn at random, replaced by the purchases of one of ``others``, in their order."""
+    if not share:
+        return list(own)
+    theirs = others[int(generator.integers(len(others)))]
     made, order = list(own), generator.permutation(len(own))
     for n, i in enumerate(order[: round(share * len(own))]):
         made[i] = theirs[n % len(theirs)].model_copy(update={"timestamp": own[i].timestamp})

@@ -120,6 +120,7 @@ def run_condition(
     *,
     method: str,
     model: str = "none",
+    params: Mapping[str, Any] = {},
     stored_runs_only: bool = False,
 ) -> list[WebEpisode]:
     """Play all tasks of ``world`` under one condition; what is stored is not played again.
@@ -127,6 +128,8 @@ def run_condition(
     Args:
         agent_of: the agent for a task; only oracles look at more than the user.
         drivers: one for each episode at a time; they are not closed here.
+        params: what else decides how the agent plays, for the keys of episodes. An agent from outside the
+            project is known by ``method``, ``model`` and these alone.
 
     Raises:
         ValueError: a driver is not the condition's.
@@ -172,7 +175,7 @@ def run_condition(
         store,
         method=method,
         model=model,
-        params=world.key | asdict(condition),
+        params={**params, **world.key, **asdict(condition)},
         workers=len(drivers),
         stored_runs_only=stored_runs_only,
         record=WebEpisode,

@@ -146,6 +146,8 @@ class Study:
             self.folder / f"09_{part}.jsonl",
             method=agent,
             model="none" if agent in (OFFLINE, CHANCE, ORACLE) else agent,
+            # They learned from the notebook's own world, whichever is played.
+            params={"readers": self.world.data} if agent == OFFLINE else {},
             stored_runs_only=self.settings.stored_runs_only,
         )
         require_played(records)
