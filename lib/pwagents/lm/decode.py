@@ -1,7 +1,6 @@
-"""Turns of many conversations at once, tokens in, tokens out.
+"""Turns of many conversations at once, tokens in, tokens out, for models of the Qwen2 family on any device.
 
-Two decoders with the same methods: :class:`BatchDecoder`, for models of the Qwen2 family on any device, and
-:class:`VllmDecoder`, for vLLM beside a training on its GPU.
+On a GPU, vLLM may do the same beside a training (:mod:`pwagents.lm.vllm_decode`).
 """
 
 from collections.abc import Sequence
@@ -12,19 +11,23 @@ if TYPE_CHECKING:
 
 
 PORTION = 2048  # tokens read at once: more would need more memory, and leave the cache of a CPU
+BESIDE = 64  # slots whose attention is computed at once, as wide as the longest of them
 
 
 class BatchDecoder:
     """Reads and writes tokens for a batch of rows, each as long as it is, with a key-value cache.
 
     transformers' own ``generate`` pads rows to one length and steps all of them until the longest is done;
-    and it starts every turn from an empty cache. Here no row pays for another, in three ways:
+    and it starts every turn from an empty cache. Here no row pays for another, in five ways:
 
     - A row lies in a slot of the cache for the whole conversation: what was read or written once stays.
     - The slots of the rows that still write are always the first ones (:meth:`_bring_forward` swaps those
       that have ended behind them). A step is then a slice of the cache, which copies nothing.
     - What is read is packed, the tokens of all rows in one line, for all that looks at single tokens; only
       attention needs rows side by side.
+    - Before each turn the slots are sorted, the longest rows first: attention, which is computed for some
+      slots at a time, is as wide for them as the longest of them.
+    - What several rows begin with, as the episodes of one task do, is read once.
 
     Args:
         model: a causal language model of the Qwen2 family; an adapter may be on it.
@@ -66,10 +69,11 @@ class BatchDecoder:
         import torch
 
         device, n = self.model.device, len(unread)
+        counts = torch.tensor([len(text) for text in unread], device=device)
+        to_come = self.lengths + counts[self.rows]
+        self._arrange(to_come.argsort(descending=True, stable=True), int(to_come.max()) + most)
         texts = [unread[row] for row in self.rows.tolist()]
-        counts = torch.tensor([len(text) for text in texts], device=device)
-        self._grow(int((self.lengths + counts).max()) + most)
-        logits = self._read_texts(texts)
+        logits = self._read_texts(texts) if self.lengths.any() else self._begin(texts)
         temperatures = torch.tensor(temperatures, device=device)
         turns = torch.full((n, most), end, device=device)
         logprobs = torch.zeros(n, most, device=device)
@@ -94,9 +98,8 @@ class BatchDecoder:
 
         chosen = self.rows.argsort()[torch.tensor(rows, dtype=torch.long, device=self.rows.device)]
         if len(chosen) < len(self.rows):
-            self.rows, self.lengths = torch.arange(len(chosen), device=chosen.device), self.lengths[chosen]
-            for i, pair in enumerate(self.cache):  # one layer at a time: the old and the new may be large
-                self.cache[i] = tuple(part[chosen] for part in pair)
+            self._arrange(chosen, 0)
+            self.rows = torch.arange(len(chosen), device=chosen.device)
 
     def _bring_forward(self, going: "torch.Tensor") -> "torch.Tensor":
         """Let the first slots that end (False in ``going``) and the last ones that go on change places.
@@ -115,6 +118,19 @@ class BatchDecoder:
             for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
                 part[to] = part[of]
         return came_from
+
+    def _begin(self, texts: Sequence[list[int]]) -> "torch.Tensor":
+        """:meth:`_read_texts` where nothing was read before: rows with the same text share what is read."""
+        import torch
+
+        different = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
+        logits = self._read_texts(list(map(list, different)))
+        has = torch.tensor([different[tuple(text)] for text in texts], device=logits.device)
+        self.lengths[:] = self.lengths[has]
+        for pair in self.cache:
+            for part in pair:
+                part[:] = part[has]
+        return logits[has]
 
     def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
         """:meth:`_read` a text in each slot, some slots at a time."""
@@ -146,22 +162,35 @@ class BatchDecoder:
         places = torch.arange(len(ids), device=ids.device) - (ends - counts)[row]
         before = self.lengths[here]
         positions = before[row] + places
-        new = torch.arange(int(counts.max()), device=ids.device)
-        total = int(positions.max()) + 1
-        # (slots, 1, new tokens, all tokens): each new token sees itself and what its slot read before it. A
-        # slot that reads less than the longest has places at its end that hold no token; nobody looks there.
-        sees = torch.arange(total, device=ids.device) <= (before[:, None] + new)[:, None, :, None]
+        parts = self._parts(before, counts)
         x = self.trunk.embed_tokens(ids)[None]
         rotation = self.trunk.rotary_emb(x, positions[None])
         for layer, pair in zip(self.trunk.layers, self.cache, strict=True):
             cache = [part[here] for part in pair]
-            x = x + self._attend(layer, cache, x, (row, places, positions), rotation, sees)
+            x = x + self._attend(layer, cache, x, (row, places, positions), rotation, parts)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
         before += counts  # a view of self.lengths
         return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
 
-    def _attend(self, layer, cache, x, where, rotation, sees):
+    def _parts(self, before: "torch.Tensor", counts: "torch.Tensor") -> list[tuple[slice, "torch.Tensor"]]:
+        """The slots whose attention is computed at once, and (slots, 1, new tokens, all tokens) what their new
+        tokens see: each sees itself and what its slot read before it.
+
+        A slot that reads less than the longest has places at its end that hold no token; nobody looks there.
+        """
+        import torch
+
+        new = torch.arange(int(counts.max()), device=counts.device)
+        parts = []
+        for first in range(0, len(counts), BESIDE):
+            some = slice(first, first + BESIDE)
+            read = torch.arange(int((before + counts)[some].max()), device=counts.device)
+            parts.append((some, read <= (before[some, None] + new)[:, None, :, None]))
+        return parts
+
+    def _attend(self, layer, cache, x, where, rotation, parts):
         """Self-attention of one layer over all that its slots have read."""
+        import torch
         from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
         row, places, positions = where
@@ -174,20 +203,26 @@ class BatchDecoder:
         keys, values = cache  # views: what is written here is in the cache
         keys[row, :, positions] = key[0].transpose(0, 1)
         values[row, :, positions] = value[0].transpose(0, 1)
-        n, _, new, total = sees.shape
-        queries = query.new_zeros(n, new, *query.shape[1::2])
+        queries = query.new_zeros(len(keys), parts[0][1].shape[2], *query.shape[1::2])
         queries[row, places] = query[0].transpose(0, 1)
-        seen = _look(queries.transpose(1, 2), keys[:, :, :total], values[:, :, :total], sees)
-        return attention.o_proj(seen.transpose(1, 2)[row, places].flatten(1))[None]
+        seen = []
+        for some, sees in parts:
+            known = (part[some, :, : sees.shape[3]] for part in cache)
+            seen.append(_look(queries[some].transpose(1, 2), *known, sees))
+        return attention.o_proj(torch.cat(seen).transpose(1, 2)[row, places].flatten(1))[None]
 
-    def _grow(self, total: int) -> None:
-        """Make room for ``total`` tokens in each slot."""
-        import torch.nn.functional as functional
+    def _arrange(self, slots: "torch.Tensor", total: int) -> None:
+        """Keep these slots, in this order, with room for ``total`` tokens or as many as there was."""
+        self.rows, self.lengths = self.rows[slots], self.lengths[slots]
+        room = max(total, self.cache[0][0].shape[2])
+        for i, pair in enumerate(self.cache):  # one layer at a time: the old and the new may be large
+            self.cache[i] = tuple(_moved(part, slots, room) for part in pair)
 
-        more = total - self.cache[0][0].shape[2]
-        if more > 0:
-            for i, pair in enumerate(self.cache):  # one layer at a time, as above
-                self.cache[i] = tuple(functional.pad(part, (0, 0, 0, more)) for part in pair)
+
+def _moved(part: "torch.Tensor", slots: "torch.Tensor", room: int) -> "torch.Tensor":
+    moved = part.new_zeros(len(slots), part.shape[1], room, part.shape[3])
+    moved[:, :, : part.shape[2]] = part[slots]
+    return moved
 
 
 def _portions(texts: Sequence[list[int]]) -> list[list[list[int]]]:
@@ -231,53 +266,3 @@ def _draw(
         drawn = torch.searchsorted(below, chance[:, None] * below[:, -1:])[:, 0]
         token = torch.where(sampled, drawn.clamp(max=logits.shape[-1] - 1), token)
     return token, logprobs.gather(-1, token[:, None])[:, 0]
-
-
-class VllmDecoder:
-    """:class:`BatchDecoder`'s methods by vLLM; TRL starts it and gives it the weights before each step.
-
-    A turn's request holds the whole conversation. What of it was read before is in vLLM's prefix cache: to
-    send it again costs little.
-
-    Args:
-        engine: a ``vllm.LLM``, as TRL starts it: it must tell log-probabilities at the temperature sampled at
-            (``logprobs_mode="processed_logprobs"``).
-        rows: conversations at once.
-    """
-
-    def __init__(self, engine: Any, rows: int):
-        self.engine = engine
-        self.known: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
-
-    def write(
-        self,
-        unread: Sequence[list[int]],
-        temperatures: Sequence[float],
-        most: int,
-        end: int,
-        generator: "torch.Generator",
-    ) -> list[tuple[list[int], list[float]]]:
-        """As :meth:`BatchDecoder.write`; vLLM's chance is seeded by ``generator``, turn by turn."""
-        import torch
-        from vllm import SamplingParams
-
-        self.known = [known + list(ids) for known, ids in zip(self.known, unread, strict=True)]
-        seeds = torch.randint(2**31, (len(self.known),), generator=generator).tolist()
-        sampling = [
-            SamplingParams(
-                temperature=temperature, max_tokens=most, stop_token_ids=[end], logprobs=0, seed=seed
-            )
-            for temperature, seed in zip(temperatures, seeds, strict=True)
-        ]
-        prompts = [{"prompt_token_ids": known} for known in self.known]
-        outputs = self.engine.generate(prompts, sampling_params=sampling, use_tqdm=False)
-        turns = [(list(output.outputs[0].token_ids), output.outputs[0].logprobs) for output in outputs]
-        # The last token is given again with what comes after it.
-        self.known = [known + ids[:-1] for known, (ids, _) in zip(self.known, turns, strict=True)]
-        return [
-            (ids, [of[token].logprob for token, of in zip(ids, told, strict=True)]) for ids, told in turns
-        ]
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows alone, in ascending order."""
-        self.known = [self.known[row] for row in rows]

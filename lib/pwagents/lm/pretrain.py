@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from pwagents.llm.chat import Message
+from pwagents.lm.packed import states_before
 from pwagents.lm.tokens import NO_LOSS, Example, tokenize_conversation
 from pwagents.progress import progress
 
@@ -132,16 +133,11 @@ def _tensors(examples: Sequence[Example]) -> tuple["torch.Tensor", "torch.Tensor
 
 
 def _loss(model: Any, ids: "torch.Tensor", labels: "torch.Tensor") -> "torch.Tensor":
-    """Cross-entropy of the assistant's tokens; the others' logits are never computed.
-
-    There is no attention mask: padding stands on the right, where causal attention never looks, and without a
-    mask torch's attention is faster.
-    """
+    """Cross-entropy of the assistant's tokens; the others' logits are never computed, nor is padding read."""
     import torch.nn.functional as functional
 
-    hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1]
-    learned = labels[:, 1:] != NO_LOSS
-    return functional.cross_entropy(model.lm_head(hidden[learned]), labels[:, 1:][learned])
+    learned = labels != NO_LOSS
+    return functional.cross_entropy(model.lm_head(states_before(model, ids, learned)), labels[learned])
 
 
 def copy_accuracy(model: Any, examples: Sequence[Example], marks: tuple[int, int]) -> float:
@@ -155,15 +151,11 @@ def copy_accuracy(model: Any, examples: Sequence[Example], marks: tuple[int, int
 
     begin, end = marks
     ids, _ = _tensors(examples)
-    rows, places = [], []
+    copied = torch.zeros_like(ids, dtype=torch.bool)
     for row, example in enumerate(examples):
         if begin in example.input_ids:
             first = example.input_ids.index(begin)
-            last = example.input_ids.index(end, first)
-            places += range(first, last)
-            rows += [row] * (last - first)
-    rows, places = torch.tensor(rows), torch.tensor(places)
+            copied[row, first + 1 : example.input_ids.index(end, first) + 1] = True
     with torch.inference_mode():
-        hidden = model.model(ids, use_cache=False).last_hidden_state
-        chosen = model.lm_head(hidden[rows, places]).argmax(-1)
-    return (chosen == ids[rows, places + 1]).float().mean().item()
+        told = model.lm_head(states_before(model, ids, copied)).argmax(-1)
+    return (told == ids[copied]).float().mean().item()

@@ -15,6 +15,7 @@ from pwagents.llm.chat import Message, Tool
 from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.cache import hash_of
 from pwagents.lm.load import load_model, new_adapter
+from pwagents.lm.packed import states_before
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.tokens import NO_LOSS, Example, tokenize_conversation
 from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, tuning_arguments, watch
@@ -127,8 +128,7 @@ def _cpu_loss(model: "PreTrainedModel", inputs: dict, num_items_in_batch: "torch
     """The mean cross-entropy of the tokens that are learned.
 
     Only their logits are computed: of a prompt of 500 tokens and a turn of 50, that spares nine tenths of the
-    output layer. Nor is an attention mask needed: padding stands on the right, where no token looks, and
-    without a mask torch attends by its fast kernel.
+    output layer. Padding, which stands on the right, is not read (:mod:`pwagents.lm.packed`).
 
     Args:
         num_items_in_batch: learned tokens in all passes of the step, over which the mean is taken.
@@ -136,10 +136,9 @@ def _cpu_loss(model: "PreTrainedModel", inputs: dict, num_items_in_batch: "torch
     from torch.nn.functional import cross_entropy
 
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
-    hidden = whole.base_model(inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1]
-    labels = inputs["labels"][:, 1:]  # a token's hidden state foretells the next token
+    labels = inputs["labels"]
     chosen = labels != NO_LOSS
-    logits = whole.get_output_embeddings()(hidden[chosen])
+    logits = whole.get_output_embeddings()(states_before(whole, inputs["input_ids"], chosen))
     total = cross_entropy(logits.float(), labels[chosen], reduction="sum")
     return total / (chosen.sum() if num_items_in_batch is None else num_items_in_batch)
 

@@ -11,6 +11,7 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.utils import split_tensor_dict
 
 from pwagents.lm.trainer import Silent, shared_arguments
 from pwagents.progress import progress
@@ -38,7 +39,6 @@ _LOGGED = {  # TRL's name -> ours
     "kl": "kl",
     "clip_ratio/region_mean": "clip_fraction",
 }
-_AT_ONCE = 4  # episodes that are scored on a CPU
 _SAME = (  # settings that TRL takes as they are
     "max_steps",
     "num_generations",
@@ -60,12 +60,14 @@ class EpisodeTrainer(Silent, GRPOTrainer):
     What is overridden, in the order in which a step calls it, and why:
 
     - ``rollout_func`` (a setting of TRL's): episodes come from ``play``.
+    - ``_prepare_inputs``: TRL shuffles the episodes before it takes them some at a time; here the episodes of
+      a task stay together, and their prompt is read once.
     - ``_generate_and_score_completions``: TRL has one advantage an episode; ours are one a token, so that a
       turn can have its own, and not divided where that is asked for.
     - ``_get_per_token_logps_and_entropies``: TRL computes logits of every token and at one temperature. Here
       only sampled tokens are scored, each at its task's temperature; on a CPU TRL's way takes several times
       as long as all the rest.
-    - ``_compute_loss``: tells the method above which tokens these are.
+    - ``_compute_loss``: tells the method above which tokens these are, and which episodes move the policy.
     - ``log``: joins evaluations and seconds to TRL's numbers.
     """
 
@@ -104,7 +106,7 @@ class EpisodeTrainer(Silent, GRPOTrainer):
         """The episodes of some task ids, as tokens for TRL. All chance depends on the seed and the step."""
         names = ("rollouts", str(self.state.global_step), str(self.accelerator.process_index))
         seed = derive_seed(self.config.seed, *names)
-        torch.manual_seed(seed)  # TRL shuffles the episodes
+        torch.manual_seed(seed)
         tasks = [self.tasks[task_id] for task_id in prompts]
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
             player = self.vllm_generation.llm if self.use_vllm else model
@@ -112,6 +114,7 @@ class EpisodeTrainer(Silent, GRPOTrainer):
         rollouts = self.played.rollouts
         masks = [loss_mask(rollout) for rollout in rollouts]
         self._scored = _pad(masks).bool().to(self.accelerator.device)
+        self._moves = torch.ones(len(masks), dtype=torch.bool)
         self._temperatures = torch.tensor([self.config.temperature_of(task.type) for task in tasks])
         return {
             "prompt_ids": [rollout.prompt_ids for rollout in rollouts],
@@ -128,6 +131,13 @@ class EpisodeTrainer(Silent, GRPOTrainer):
             log_metric(name, value)  # TRL takes the mean over processes
         return episode_return
 
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        steps = self.args.steps_per_generation
+        if self._step % steps == 0 or self._buffered_inputs is None:  # none after a checkpoint
+            batch = self._generate_and_score_completions(generation_batch)
+            self._buffered_inputs = split_tensor_dict(batch, steps)
+        return self._buffered_inputs[self._step % steps]
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)
         per_step = step_advantages(self.played, self.config)
@@ -140,6 +150,9 @@ class EpisodeTrainer(Silent, GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         self._scored = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
         self._temperatures = inputs["temperatures"]
+        self._moves = inputs["advantages"].ne(0).any(1)
+        if self.config.beta or self.config.entropy_coef or not self._moves.any():
+            self._moves[:] = True
         return super()._compute_loss(model, inputs)
 
     def _get_per_token_logps_and_entropies(
@@ -147,19 +160,19 @@ class EpisodeTrainer(Silent, GRPOTrainer):
     ):
         """Log-probabilities and entropies (episodes, completion tokens); 0 where nothing is learned."""
         scored = torch.cat([torch.zeros_like(input_ids[:, :-logits_to_keep]).bool(), self._scored], dim=1)
-        temperatures = self._temperatures.to(input_ids.device)
-        results = []
-        # Those of like length together: what pads the short ones costs as much as what is learned from.
-        order = attention_mask.sum(1).argsort(stable=True)
-        at_once = _AT_ONCE if input_ids.device.type == "cpu" else len(order)
-        for rows in order.split(min(batch_size or at_once, at_once)):
-            results.append(
-                _score_rows(model, input_ids[rows], attention_mask[rows], scored[rows], temperatures[rows])
-            )
-        logprobs, entropies = (
-            torch.cat(column)[order.argsort(), -logits_to_keep:] for column in zip(*results, strict=True)
-        )
-        return logprobs, entropies, None
+        parts = (input_ids, attention_mask, scored, self._temperatures.to(input_ids.device))
+        logprobs, entropies = (torch.zeros(input_ids.shape, device=input_ids.device) for _ in range(2))
+        # Episodes of groups that all earned the same are in the log, and spared the backward pass.
+        moves = self._moves.to(input_ids.device)
+        for rows in torch.arange(len(moves), device=moves.device).split(batch_size or len(moves)):
+            for chosen in (rows[moves[rows]], rows[~moves[rows]]):
+                if not len(chosen):
+                    continue
+                with torch.set_grad_enabled(torch.is_grad_enabled() and bool(moves[chosen[0]])):
+                    found = _score_rows(model, *(part[chosen] for part in parts))
+                logprobs = logprobs.index_copy(0, chosen, found[0])
+                entropies = entropies.index_copy(0, chosen, found[1])
+        return logprobs[:, -logits_to_keep:], entropies[:, -logits_to_keep:], None
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:  # not the summary at the end
@@ -217,8 +230,7 @@ def _pad(rows: Sequence[Sequence[float]]) -> torch.Tensor:
 def _score_rows(model, ids, attention_mask, scored, temperatures):
     """Score rows that are padded on both sides; log-probabilities and entropies of ``ids``' shape.
 
-    TRL pads prompts on the left and completions on the right. Moved together to the left, rows need no
-    attention mask (:mod:`pwagents.rl.scoring`), and no more columns than the longest has tokens.
+    TRL pads prompts on the left and completions on the right; here they move together to the left.
     """
     order = (1 - attention_mask).sort(dim=1, stable=True).indices  # tokens first, padding last
     width = int(attention_mask.sum(1).max())

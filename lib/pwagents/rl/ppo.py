@@ -36,7 +36,6 @@ from pwagents.rl.rollout import (
     Play,
     Played,
     StepRewards,
-    by_length,
     pad_rollouts,
     play_batch,
     summarize,
@@ -161,7 +160,6 @@ class _Learner:
         tasks = [task for task in mine for _ in range(self.config.num_generations)]
         seed = derive_seed(self.config.seed, "rollouts", str(step), str(rank))
         played = play_batch(self.accelerator.unwrap_model(self.policy), tasks, play, rewards, seed)
-        played, tasks = by_length(played, tasks)
         batch, features, returns = self._look_back(played, tasks)
         means = summarize(played) | self._update_policy(batch)
         explained = fit_critic(

@@ -5,7 +5,7 @@ A :class:`Rollout` is what one played episode is to a trainer: tokens in, tokens
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -118,14 +118,6 @@ def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewar
     for rollout, steps in zip(rollouts, earned, strict=True):
         _check(rollout, steps)
     return Played(rollouts, earned, _mean_parts(rollouts, earned, rewards), time.perf_counter() - start)
-
-
-def by_length(played: Played, tasks: Sequence[Task]) -> tuple[Played, list[Task]]:
-    """The episodes, with their tasks, the shortest first: those beside each other need little padding."""
-    lengths = [len(rollout.prompt_ids) + len(rollout.completion_ids) for rollout in played.rollouts]
-    order = np.argsort(lengths, kind="stable")
-    rollouts, rewards = ([column[i] for i in order] for column in (played.rollouts, played.rewards))
-    return replace(played, rollouts=rollouts, rewards=rewards), [tasks[i] for i in order]
 
 
 def _pay(rollouts: Sequence[Rollout], rewards: StepRewards) -> list[list[float]]:

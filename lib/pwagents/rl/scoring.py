@@ -1,11 +1,14 @@
 """What a policy thinks of tokens: log-probabilities and entropies where they are needed, and nowhere else.
 
 Most tokens of an episode are prompt and answers. The output layer, a good part of a small model and many
-gigabytes of logits of a large one, sees only the tokens to learn from.
+gigabytes of logits of a large one, sees only the tokens to learn from. The prompt that the episodes of a task
+have in common is read once (:mod:`pwagents.lm.packed`).
 """
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from pwagents.lm.packed import states_before
 
 if TYPE_CHECKING:
     import torch
@@ -39,14 +42,8 @@ def _score(model: Any, ids: "torch.Tensor", scored: "torch.Tensor", temperatures
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    # No attention mask: padding stands on the right, where causal attention never looks. For the same reason
-    # what comes after the last token to score is left away.
-    end = int(scored.any(0).nonzero().max()) + 1
-    ids, scored = ids[:, :end], scored[:, :end]
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    chosen = scored[:, 1:]
-    hidden, targets = hidden[:, :-1][chosen], ids[:, 1:][chosen]
-    temperature = temperatures[:, None].expand(chosen.shape)[chosen]
+    hidden, targets = states_before(model, ids, scored), ids[scored]
+    temperature = temperatures[:, None].expand(scored.shape)[scored]
     parts = [
         checkpoint(_score_tokens, model.lm_head, *part, use_reentrant=False, preserve_rng_state=False)
         for part in zip(hidden.split(_CHUNK), targets.split(_CHUNK), temperature.split(_CHUNK), strict=True)

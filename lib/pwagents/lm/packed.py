@@ -1,0 +1,152 @@
+"""Texts of different lengths read in one line: no token is padding, and what several begin with is read once.
+
+In a batch as it is usually read, each text is as long as the longest, and the episodes of one task repeat its
+prompt. On a CPU that is half of all arithmetic. Only attention has to know where a text begins; all other
+layers look at single tokens.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+ATTENTION = "packed"  # its name in transformers
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A part of the line: its tokens see what stands in it before them, and all of its beginning.
+
+    Args:
+        length: in tokens.
+        beginning: the number of the span that its text begins with, read once for several texts; None where
+            the text begins here.
+        sees: (own tokens, beginning and own tokens), true where one sees the other; None without a beginning.
+    """
+
+    length: int
+    beginning: int | None = None
+    sees: "torch.Tensor | None" = None
+
+
+def states_before(model: Any, ids: "torch.Tensor", chosen: "torch.Tensor") -> "torch.Tensor":
+    """The last hidden states that foretell the chosen tokens, and no others.
+
+    A text is read up to its last chosen token. Texts that are the same up to the first chosen token of each
+    share what was read up to there; gradients flow back through it from all of them.
+
+    Args:
+        model: a causal language model of transformers, every layer of which attends to all that came before;
+            an adapter may be on it.
+        ids: (texts, tokens), padded on the right.
+        chosen: of that shape, boolean; false for each text's first token, which nothing foretells.
+
+    Returns:
+        (chosen tokens, hidden size), text after text.
+
+    Raises:
+        ValueError: a layer of the model attends to a window only.
+    """
+    import torch
+
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    _teach(model)
+    pieces, spans, places = _lay_out(ids, chosen)
+    line = torch.cat([ids[row, part] for row, part in pieces])
+    positions = torch.cat([torch.arange(part.start, part.stop, device=ids.device) for _, part in pieces])
+    hidden = model.base_model(
+        input_ids=line[None],
+        position_ids=positions[None],
+        attention_mask=line.new_empty(1, 1, 1, 1),  # of four dimensions: transformers makes no other
+        use_cache=False,
+        spans=spans,
+    ).last_hidden_state[0]
+    return hidden[places[:, :-1][chosen[:, 1:]]]
+
+
+def _lay_out(ids: "torch.Tensor", chosen: "torch.Tensor"):
+    """What stands in the line, piece by piece.
+
+    Returns:
+        Of each piece the text and the part of it; its span; and where each token of each text stands
+        (of tokens that are not read: nowhere in particular).
+    """
+    import torch
+
+    texts: dict[bytes, list[tuple[int, int]]] = {}  # beginning -> rows that have it, and how long they are
+    known, marks = ids.cpu().numpy(), chosen.cpu().numpy()
+    for row in marks.any(1).nonzero()[0].tolist():
+        first, last = marks[row].nonzero()[0][[0, -1]].tolist()
+        texts.setdefault(known[row, :first].tobytes(), []).append((row, last))
+    pieces, spans, end = [], [], 0
+    places = torch.zeros_like(ids)
+
+    def lay(rows: list[int], part: slice, beginning: int | None = None) -> None:
+        nonlocal end
+        n, before = part.stop - part.start, part.start
+        places[rows, part] = torch.arange(end, end := end + n, device=ids.device)
+        sees = None
+        if beginning is not None:
+            sees = torch.ones(n, before + n, dtype=torch.bool, device=ids.device).tril(before)
+        pieces.append((rows[0], part))
+        spans.append(_Span(n, beginning, sees))
+
+    for beginning, rows in texts.items():
+        if len(rows) == 1:
+            lay([rows[0][0]], slice(0, rows[0][1]))
+            continue
+        shared, number = len(beginning) // known.itemsize, len(spans)
+        lay([row for row, _ in rows], slice(0, shared))
+        for row, length in rows:
+            if length > shared:
+                lay([row], slice(shared, length), number)
+    return pieces, spans, places
+
+
+def _teach(model: Any) -> None:
+    """Let the model attend by :func:`_attend`, which without spans does what it did."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    if model.config._attn_implementation == ATTENTION:
+        return
+    AttentionInterface.register(ATTENTION, _attend)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    model.config._attn_implementation = ATTENTION
+
+
+def _attend(module, query, key, value, attention_mask, spans=None, scaling=None, dropout=0.0, **options):
+    """torch's attention of (1, heads, tokens, width), span by span.
+
+    Args:
+        options: of the model; ``sliding_window`` where a layer sees no more than so many tokens.
+    """
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if spans is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
+        )
+    if options.get("sliding_window"):
+        raise ValueError("a layer of this model sees a window only; expected full attention")
+    lengths = [span.length for span in spans]
+    queries, keys, values = (part.split(lengths, dim=2) for part in (query, key, value))
+    seen = []
+    for i, span in enumerate(spans):
+        before = [] if span.beginning is None else [span.beginning]
+        seen.append(
+            scaled_dot_product_attention(
+                queries[i],
+                torch.cat([keys[j] for j in (*before, i)], dim=2),
+                torch.cat([values[j] for j in (*before, i)], dim=2),
+                attn_mask=span.sees,
+                is_causal=span.sees is None,
+                dropout_p=dropout,
+                scale=scaling,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+        )
+    return torch.cat(seen, dim=2).transpose(1, 2), None
