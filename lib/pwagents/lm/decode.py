@@ -173,8 +173,8 @@ class BatchDecoder:
         return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
 
     def _parts(self, before: "torch.Tensor", counts: "torch.Tensor") -> list[tuple[slice, "torch.Tensor"]]:
-        """The slots whose attention is computed at once, and (slots, 1, new tokens, all tokens) what their new
-        tokens see: each sees itself and what its slot read before it.
+        """The slots whose attention is computed at once, and (slots, 1, new tokens, all tokens) what the new
+        tokens see: themselves and what their slot read before them.
 
         A slot that reads less than the longest has places at its end that hold no token; nobody looks there.
         """
