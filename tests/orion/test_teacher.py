@@ -39,8 +39,8 @@ def play(setting, teacher, task):
     return episode.trajectory
 
 
-def state_of(instruction, *lines, product=None, history=()):
-    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
+def state_of(instruction, *lines, product=None, history=(), words=()):
+    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines), words=words)
     return BeliefState("U1", instruction, instruction, product, history, (), profile, Context(profile))
 
 
@@ -100,12 +100,13 @@ def test_what_is_stated_is_not_asked_and_what_is_avoided_is_not_searched(setting
         ("material: cotton", False, "history"),
         ("style: plain", True, "history"),
     ]
-    state = state_of("Find me a new bath towel.", *lines)
+    state = state_of("Find me a new bath towel.", *lines, words=("bath", "towel"))
     assert "color" not in teacher(state).thought
     teacher.questions = 0
-    assert query_of(teacher(state)) == "Find me a new bath towel. white plain"
-    state = state_of("A bath towel.", ("style: plain", True, "history"), ("style: plain", False, "inferred"))
-    assert query_of(teacher(state)) == "A bath towel."
+    assert query_of(teacher(state)) == "white plain bath towel"
+    both = [("style: plain", True, "history"), ("style: plain", False, "inferred")]
+    assert query_of(teacher(state_of("A bath towel.", *both, words=("towel",)))) == "towel"
+    assert query_of(teacher(state_of("A bath towel.", *both))) == "A bath towel."
 
 
 def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_have(catalogue, updater):
@@ -128,6 +129,7 @@ def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_h
         ("brand: Ember", False),
         ("topic: bath", False),
     ]
+    assert begun.words == ("laundry", "powder")
 
 
 def test_recommendations_come_from_what_was_bought(setting, catalogue, tasks):

@@ -137,3 +137,10 @@ def test_in_short_known_values_alone_each_once_and_none_that_is_avoided():
     profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
     assert profile.short == "Navy budget king size"
     assert ContextualProfile().short == ContextualProfile().told() == ""
+
+
+def test_in_short_the_words_of_the_instruction_come_last_each_once():
+    lines = (ProfileLine.of("color: Navy", True, "stated"), ProfileLine.of("style: plain", False, "history"))
+    profile = ContextualProfile(lines=lines, words=("towel", "navy", "plain"))
+    assert profile.short == "Navy towel"
+    assert profile.told().endswith("\nWanted: Navy towel")

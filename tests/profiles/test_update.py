@@ -173,3 +173,9 @@ def test_lines_know_what_they_are_about():
     assert (line("+history color: navy").about, line("+history color: navy").value) == ("color", "navy")
     assert (line("+history likes lamps").about, line("+history likes lamps").value) == ("", "likes lamps")
     assert line("+history Special Feature : x: y").about == "special feature"
+
+
+def test_words_and_ids_stay_as_the_lines_change():
+    before = ContextualProfile(words=("towel",), bought=("B0A",))
+    after = settle(before, [ProfileLine.of("color: navy", True, "stated")])
+    assert (after.words, after.bought) == (before.words, before.bought)

@@ -5,8 +5,8 @@ request, a profile, a list or an earlier review says, that an answer follows a q
 made up on the spot and appears once; requests, ids and products are random and none of the benchmark's (the
 words they are made of are the shop's own). Many requests are of words that nobody would say together: what
 can be guessed from its neighbours need not be copied, and copying is what is to be learned. A search repeats
-the request and what is wanted, a recommendation the ids told last, as the offline teacher's do; whether to
-ask and for what, and what a real request asks for, it does not teach.
+what is wanted, a recommendation the ids told last, as the offline teacher's do; whether to ask and for what,
+and what a real request asks for, it does not teach.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pwagents.data.instructions import content_words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language, made_up_id
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
@@ -112,7 +113,8 @@ class _Dialogue:
     def recommend(self) -> BeliefState:
         """The ids told last are repeated."""
         scene = self.words(1, 4) if self.odd else self.domain.scenario
-        state = self._begin(self.pick(SCENES).format(want=scene), self._profile({}), self._bought())
+        request = self.pick(SCENES).format(want=scene)
+        state = self._begin(request, self._profile({}), self._bought(), content_words(scene))
         state = self._ask(state, [], self._questions())
         action = self._act("nothing", FUNCTION_OF["recommend"], product_sequence=list(state.profile.bought))
         return self._stop(self._take(state, action, self._results()))
@@ -157,19 +159,21 @@ class _Dialogue:
     def _request(self, bought: tuple[str, ...], asked: int) -> BeliefState:
         """A request, some questions and a search."""
         stated = {slot: self.values[slot] for slot in self.some(list(self.values), 0.3)}
-        state = self._begin(self._wish(stated), self._profile(stated), bought)
+        request, words = self._wish(stated)
+        state = self._begin(request, self._profile(stated), bought, words)
         state = self._ask(state, list(stated), asked)
         action = self._act("nothing", FUNCTION_OF["search"], query=whole_query(state))
         return self._take(state, action, self._results())
 
-    def _wish(self, stated: Mapping[str, str]) -> str:
-        """A request for a thing with some values; an odd one may be any words."""
+    def _wish(self, stated: Mapping[str, str]) -> tuple[str, list[str]]:
+        """A request for a thing with some values, and what it calls the thing; an odd one: any words."""
         named = ", ".join(language()["wishes"][slot].format(v=value) for slot, value in stated.items())
         if self.odd and self.generator.random() < 0.5:
-            return f"{self.words(*ODD_REQUEST)} {named}".strip() + "."
+            odd = self.words(*ODD_REQUEST)
+            return f"{odd} {named}".strip() + ".", self.some(odd.split(), 0.5)
         whole, head = with_article(self.type), with_article(self.type.split()[-1])
         thing = self.pick([whole, head, f"something for {self.domain.scenario}"])
-        return self.pick(FRAMES).format(want=f"{thing} {named}".strip())
+        return self.pick(FRAMES).format(want=f"{thing} {named}".strip()), content_words(thing)
 
     def _frame(self, mood: str) -> tuple[str, str]:
         """How a review of that mood begins, with a place for the thing, and how it ends."""
@@ -180,9 +184,11 @@ class _Dialogue:
         first, last = (list(tones)[i] for i in self.generator.permutation(len(tones))[:2])
         return self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
 
-    def _begin(self, request: str, profile: ContextualProfile, bought: tuple[str, ...]) -> BeliefState:
+    def _begin(
+        self, request: str, profile: ContextualProfile, bought: tuple[str, ...], words: Sequence[str] = ()
+    ) -> BeliefState:
         user = f"U{self.generator.integers(5000, 10000)}"
-        profile = profile.model_copy(update={"bought": bought[-BOUGHT:]})
+        profile = profile.model_copy(update={"words": tuple(words), "bought": bought[-BOUGHT:]})
         context = Context(profile, bought)
         return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
 

@@ -156,7 +156,9 @@ class Study:
         profile = found.profile
         if self._update is None or self._update is self.offline_updater:
             profile = self._read.begin(profile, task.instruction)
-        bought = () if task.type == "review" else found.bought  # a review takes no ids
+        bought = found.bought
+        if task.type == "review":  # which takes neither a query nor ids
+            profile, bought = profile.model_copy(update={"words": ()}), ()
         return Context(self._recall(profile, bought), bought)
 
     def start(self, task: Task, context: Context | None = None, known: Benchmark | None = None) -> Episode:

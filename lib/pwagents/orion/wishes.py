@@ -74,14 +74,18 @@ class WishReader:
         )
 
     def begin(self, profile: ContextualProfile, instruction: str) -> ContextualProfile:
-        """P_ctx,0 by rules: what retrieval found, and what the instruction says. Of what the past speaks for,
-        it leaves out what no product in question has, and topics: they name the product and are no taste."""
+        """P_ctx,0 by rules: what retrieval found, what the instruction says, and its words for the product.
+
+        Of what the past speaks for, it leaves out what no product in question has, and topics: they name the
+        product and are no taste.
+        """
         heard = self.updater.hear(profile, instruction)
         wishes = self._wishes(instruction, heard)
         left_out = {line for line in wishes.past if self.traits(line)} - {*self.applying(wishes)}
         past = (line for line in heard.lines if line.positive and line.provenance != "stated")
         left_out |= {line for line in past if line.about == TOPIC}
-        return ContextualProfile(lines=tuple(line for line in heard.lines if line not in left_out))
+        kept = tuple(line for line in heard.lines if line not in left_out)
+        return ContextualProfile(lines=kept, words=wishes.words)
 
     def values(self, lines: Iterable[ProfileLine]) -> list[str]:
         """The values of lines as a search understands them, each once: no amounts of money, no sentences."""
@@ -148,9 +152,9 @@ class WishReader:
 
 
 def whole_query(state: BeliefState) -> str:
-    """A query that repeats the request, and what the contextual profile has as wanted."""
+    """A query that repeats what the contextual profile has as wanted; where that is nothing, the request."""
     wanted = state.profile.short if state.profile else ""
-    return f"{state.instruction} {wanted}".strip()
+    return wanted or state.instruction
 
 
 def holds(text: str, value: str) -> bool:

@@ -123,4 +123,4 @@ def _without(profile: ContextualProfile, about: str) -> ContextualProfile:
     kept = [
         line for line in profile.lines if not (about and line.about == about and line.provenance != "stated")
     ]
-    return ContextualProfile(lines=tuple(kept))
+    return profile.model_copy(update={"lines": tuple(kept)})

@@ -97,15 +97,18 @@ class ContextualProfile(Record):
 
     Args:
         lines: what is wanted and what is to be avoided.
+        words: what the instruction calls the product or the situation, where a method tells it.
         bought: ids of past purchases that fit it, oldest first, where a method tells them.
     """
 
     lines: tuple[ProfileLine, ...] = ()
+    words: tuple[str, ...] = ()
     bought: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
-        """What is wanted in the fewest words, "navy cotton": the known values, in the order of their lines.
+        """What is wanted in the fewest words, "navy cotton towel": the known values, in the order of their
+        lines, then the instruction's words.
 
         Left out are sentences, amounts of money, which no page has as words, and what is also avoided.
         """
@@ -115,6 +118,8 @@ class ContextualProfile(Record):
             is_amount = line.about == "price" and re.search(r"\d", line.value)
             if line.positive and line.about and not is_amount and len(line.value.split()) <= _LONGEST:
                 values.setdefault(line.value.lower(), line.value)
+        for word in self.words:
+            values.setdefault(word.lower(), word)
         return " ".join(value for small, value in values.items() if small not in avoided)
 
     def told(self) -> str:

@@ -39,7 +39,7 @@ def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> Contextual
     stated = {_key(old) for old in profile.lines if old.provenance == "stated"}
     new = [line for line in new if line.provenance == "stated" or _key(line) not in stated]
     kept = [old for old in profile.lines if not any(_overrides(line, old) for line in new)]
-    return ContextualProfile(lines=(*new, *kept))
+    return profile.model_copy(update={"lines": (*new, *kept)})
 
 
 def last_shown(session: Sequence[Step]) -> tuple[str, ...]:
