@@ -100,9 +100,12 @@ def test_greedy_turns_are_those_of_generate_also_after_answers_of_other_lengths(
     assert MOST in lengths and min(lengths) < MOST
 
 
-@pytest.mark.parametrize("portion", [1, 9, 2048])
-def test_rows_keep_their_own_text_over_turns_that_end_at_different_tokens(model, portion, monkeypatch):
+@pytest.mark.parametrize(("portion", "beside"), [(1, 64), (9, 2), (2048, 1), (2048, 64)])
+def test_rows_keep_their_own_text_over_turns_that_end_at_different_tokens(
+    model, portion, beside, monkeypatch
+):
     monkeypatch.setattr("pwagents.lm.decode.PORTION", portion)
+    monkeypatch.setattr("pwagents.lm.decode.BESIDE", beside)
     texts = [list(range(5 + row, 9 + 4 * row)) for row in range(5)]
     end = generate(model, texts[2], end=None)[1]  # a row in the middle ends first
     decoder, unread, rows = BatchDecoder(model, 5), texts, [0, 1, 2, 3, 4]
@@ -116,6 +119,17 @@ def test_rows_keep_their_own_text_over_turns_that_end_at_different_tokens(model,
         unread = [[turn[-1], *answer] for turn, answer in zip(turns, answers, strict=True)]
         for row, turn, answer in zip(rows, turns, answers, strict=True):
             texts[row] = [*texts[row], *turn, *answer]
+
+
+def test_what_rows_begin_with_alike_is_read_once(model):
+    prompts, read = [PROMPTS[0], PROMPTS[1], PROMPTS[0], PROMPTS[0]], []
+    embedding = model.get_input_embeddings()
+    hook = embedding.register_forward_hook(lambda _, given, __: read.append(given[0].numel()))
+    with torch.inference_mode():
+        written = BatchDecoder(model, 4).write(prompts, [0.0] * 4, 2, -1, None)
+    hook.remove()
+    assert [turn for turn, _ in written] == [generate(model, p, end=None, most=2) for p in prompts]
+    assert read == [len(PROMPTS[0]) + len(PROMPTS[1]), 4]  # then one token of each row
 
 
 @pytest.mark.parametrize("most", [1, MOST])

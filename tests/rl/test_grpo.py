@@ -6,11 +6,12 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOTrainer
 
 from pwagents.errors import DataError
+from pwagents.rl import grpo_trainer
 from pwagents.rl.advantages import group_advantages, states_of, token_advantages
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.grpo_trainer import EpisodeTrainer
 from pwagents.rl.log import RunLog, read_rows
-from pwagents.rl.rollout import Rollout
+from pwagents.rl.rollout import Rollout, tasks_in_order
 from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Task
 
@@ -73,8 +74,37 @@ def test_the_loss_gets_the_tokens_masks_and_advantages_of_the_rollouts(tmp_path,
     ]
     columns = [rows_of(inputs, name) for name in ("completion_ids", "tool_mask", "advantages")]
     found = [list(row) for row in zip(prompts, *columns, strict=True)]
-    assert sorted(found) == sorted(expected)  # TRL shuffles the episodes of a step
+    assert found == expected, "in their order: the episodes of a task stay together"
     assert any(any(row[3]) for row in found)
+
+
+@pytest.mark.parametrize(("changed", "learned"), [({}, 8), ({"beta": 0.1}, 12), ({"entropy_coef": 0.1}, 12)])
+def test_groups_that_all_earned_the_same_are_in_the_log_and_not_learned_from(
+    tmp_path, monkeypatch, changed, learned
+):
+    calls, score = [], grpo_trainer._score_rows  # rows, whether with gradient, entropy, tokens
+
+    def watched_score(model, ids, *given):
+        found = score(model, ids, *given)
+        calls.append((len(ids), found[0].requires_grad, float(found[1].detach().sum()), int(given[1].sum())))
+        return found
+
+    def pay(states, trajectory):
+        same = trajectory.task_id == first
+        return [1.0] * len(trajectory.steps) if same else game.pay_bandit(states, trajectory)
+
+    config = GrpoSettings(**ONE_STEP, **changed)
+    first = tasks_in_order(game.make_tasks(6), config)[0].task_id
+    monkeypatch.setattr(grpo_trainer, "_score_rows", watched_score)
+    game.save_model(tmp_path / "start")
+    given = (game.make_tokenizer(), game.make_tasks(6), game.play_cue, pay, config, tmp_path / "run")
+    train_grpo(tmp_path / "start", *given)
+    in_loss = [call for call in calls if call[1]]
+    assert sum(rows for rows, *_ in in_loss) == learned
+    if learned < 12:
+        in_loss += [call for call in calls if not call[1]]
+    entropy = sum(call[2] for call in in_loss) / sum(call[3] for call in in_loss)
+    assert read_rows(tmp_path / "run" / "log.jsonl")[0]["entropy"] == pytest.approx(entropy, rel=1e-4)
 
 
 def test_advantages_per_episode_are_those_of_trl(tmp_path, monkeypatch):
