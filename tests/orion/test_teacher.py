@@ -104,6 +104,8 @@ def test_what_is_stated_is_not_asked_and_what_is_avoided_is_not_searched(setting
     assert "color" not in teacher(state).thought
     teacher.questions = 0
     assert query_of(teacher(state)) == "white plain bath towel"
+    without_words = state_of("Find me a new bath towel.", *lines)
+    assert query_of(teacher(without_words)) == "Find me a new bath towel. white plain"
     both = [("style: plain", True, "history"), ("style: plain", False, "inferred")]
     assert query_of(teacher(state_of("A bath towel.", *both, words=("towel",)))) == "towel"
     assert query_of(teacher(state_of("A bath towel.", *both))) == "A bath towel."

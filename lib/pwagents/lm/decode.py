@@ -27,7 +27,7 @@ class BatchDecoder:
       attention needs rows side by side.
     - Before each turn the slots are sorted, the longest rows first: attention, which is computed for some
       slots at a time, is as wide for them as the longest of them.
-    - What several rows begin with, as the episodes of one task do, is read once.
+    - A first text that several rows have, as the episodes of one task do, is read once.
 
     Args:
         model: a causal language model of the Qwen2 family; an adapter may be on it.

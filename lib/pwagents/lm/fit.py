@@ -217,7 +217,7 @@ def layer_keeps(network: "PreTrainedModel", plan: Plan) -> int:
 
     Six vectors of the hidden size in float32, in which norms are computed; four of the attention's width
     (query, key, value, result); four of the feed-forward's (gate, its activation, up, their product); a row
-    of the attention mask, which episodes need not.
+    of the attention mask, which episodes have once for all layers.
     """
     attention = network.base_model.layers[0].self_attn.q_proj.out_features
     mask = 0 if plan.episodes else plan.max_length

@@ -40,7 +40,8 @@ def states_before(model: Any, ids: "torch.Tensor", chosen: "torch.Tensor") -> "t
         model: a causal language model of transformers, every layer of which attends to all that came before;
             an adapter may be on it.
         ids: (texts, tokens), padded on the right.
-        chosen: of that shape, boolean; false for each text's first token, which nothing foretells.
+        chosen: of that shape, boolean, one token at least; false for each text's first token, which nothing
+            foretells.
 
     Returns:
         (chosen tokens, hidden size), text after text.
@@ -105,7 +106,7 @@ def _lay_out(ids: "torch.Tensor", chosen: "torch.Tensor"):
 
 
 def _teach(model: Any) -> None:
-    """Let the model attend by :func:`_attend`, which without spans does what it did."""
+    """Let the model attend by :func:`_attend`, which without spans is torch's attention ("sdpa")."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -132,21 +133,17 @@ def _attend(module, query, key, value, attention_mask, spans=None, scaling=None,
         )
     if options.get("sliding_window"):
         raise ValueError("a layer of this model sees a window only; expected full attention")
-    lengths = [span.length for span in spans]
+    lengths, heads = [span.length for span in spans], query.shape[1] // key.shape[1]
     queries, keys, values = (part.split(lengths, dim=2) for part in (query, key, value))
     seen = []
     for i, span in enumerate(spans):
-        before = [] if span.beginning is None else [span.beginning]
+        read = [i] if span.beginning is None else [span.beginning, i]
+        known = (torch.cat([part[j] for j in read], dim=2) for part in (keys, values))
+        # Key heads that several query heads share are repeated: torch's ``enable_gqa``, with a mask, takes a
+        # GPU to the kernel that writes all scores down.
+        known = (part.repeat_interleave(heads, dim=1) if heads > 1 else part for part in known)
+        options = {"attn_mask": span.sees, "is_causal": span.sees is None}
         seen.append(
-            scaled_dot_product_attention(
-                queries[i],
-                torch.cat([keys[j] for j in (*before, i)], dim=2),
-                torch.cat([values[j] for j in (*before, i)], dim=2),
-                attn_mask=span.sees,
-                is_causal=span.sees is None,
-                dropout_p=dropout,
-                scale=scaling,
-                enable_gqa=query.shape[1] != key.shape[1],
-            )
+            scaled_dot_product_attention(queries[i], *known, **options, dropout_p=dropout, scale=scaling)
         )
     return torch.cat(seen, dim=2).transpose(1, 2), None

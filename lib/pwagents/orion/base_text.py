@@ -25,7 +25,6 @@ from pwagents.llm.chat import Message
 from pwagents.orion.agent import orion_messages
 from pwagents.orion.base_words import FRAMES, REVIEWS, SCENES, shop_words
 from pwagents.orion.recall import BOUGHT
-from pwagents.orion.wishes import whole_query
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -41,7 +40,7 @@ ODD = 0.5  # the probability of words that nobody would say together
 ODD_REQUEST = (4, 12)  # how many they are in a request, the last number excluded
 MOST_BOUGHT = 9  # of the interest at hand
 SAME_IDS = 0.3  # the probability that an answer changes nothing about the ids told
-SAME_KIND = 8  # dialogues in a row: a batch of 16 holds two lengths, where three would be more padding
+SAME_KIND = 8  # dialogues in a row: two kinds in a batch of 16
 _HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
 _FACT_OF = {"brand": "store", "tier": "price", "type": "kind"}  # slot of the shop -> what the user calls it
 _ABOUT_OF = {"tier": "price"}  # slot of the shop -> what profiles call it
@@ -162,7 +161,7 @@ class _Dialogue:
         request, words = self._wish(stated)
         state = self._begin(request, self._profile(stated), bought, words)
         state = self._ask(state, list(stated), asked)
-        action = self._act("nothing", FUNCTION_OF["search"], query=whole_query(state))
+        action = self._act("nothing", FUNCTION_OF["search"], query=state.profile.short or state.instruction)
         return self._take(state, action, self._results())
 
     def _wish(self, stated: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -152,9 +152,10 @@ class WishReader:
 
 
 def whole_query(state: BeliefState) -> str:
-    """A query that repeats what the contextual profile has as wanted; where that is nothing, the request."""
-    wanted = state.profile.short if state.profile else ""
-    return wanted or state.instruction
+    """A query that repeats what the contextual profile has as wanted; where it lacks the request's words, the
+    request stands before that."""
+    profile = state.profile or ContextualProfile()
+    return profile.short if profile.words else f"{state.instruction} {profile.short}".strip()
 
 
 def holds(text: str, value: str) -> bool:

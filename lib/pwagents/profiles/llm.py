@@ -200,7 +200,7 @@ def _merge(before: ContextualProfile, lines: Sequence[ProfileLine]) -> Contextua
     ]
     stated = [line for line in checked if line.provenance == "stated"]
     others = [line for line in checked if line.provenance != "stated"]
-    return settle(ContextualProfile(lines=tuple(others)), stated)
+    return settle(before.model_copy(update={"lines": tuple(others)}), stated)
 
 
 def _provenance(line: ProfileLine, before: Provenance | None) -> Provenance:

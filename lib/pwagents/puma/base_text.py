@@ -37,7 +37,7 @@ from pwagents.web.episode import BeliefState
 # How many products are remembered, the last number excluded; of reviews few, as their lines are long.
 LINES, LINES_OF_A_LIST, LINES_OF_REVIEWS = (1, 9), (1, 11), (1, 5)
 MOST_WORDS = 3  # in the name of a thing that does not exist
-SAME_KIND = 16  # dialogues in a row: of one length or nearly so, little of a batch is padding
+SAME_KIND = 16  # dialogues in a row: a batch is of one kind
 SHARED = 0.6  # the probability that a product of an interest has the value that the others have
 _REQUESTS = (
     "Get me {want} now.",

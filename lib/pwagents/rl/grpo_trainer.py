@@ -106,7 +106,6 @@ class EpisodeTrainer(Silent, GRPOTrainer):
         """The episodes of some task ids, as tokens for TRL. All chance depends on the seed and the step."""
         names = ("rollouts", str(self.state.global_step), str(self.accelerator.process_index))
         seed = derive_seed(self.config.seed, *names)
-        torch.manual_seed(seed)
         tasks = [self.tasks[task_id] for task_id in prompts]
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
             player = self.vllm_generation.llm if self.use_vllm else model
@@ -150,10 +149,17 @@ class EpisodeTrainer(Silent, GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         self._scored = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
         self._temperatures = inputs["temperatures"]
-        self._moves = inputs["advantages"].ne(0).any(1)
-        if self.config.beta or self.config.entropy_coef or not self._moves.any():
-            self._moves[:] = True
+        self._moves = self._moved_by(inputs["advantages"])
         return super()._compute_loss(model, inputs)
+
+    def _moved_by(self, advantages: torch.Tensor) -> torch.Tensor:
+        """Which episodes move the policy, (episodes,): those with an advantage, where nothing else counts."""
+        # Several processes have to read equally often: they exchange something each time.
+        if self.config.beta or self.config.entropy_coef or self.accelerator.num_processes > 1:
+            return torch.ones(len(advantages), dtype=torch.bool)
+        moves = advantages.ne(0).any(1)
+        moves[0] |= not moves.any()  # a loss needs a gradient, if only of zeros
+        return moves
 
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **_
