@@ -91,7 +91,7 @@ def test_gradients_are_the_same_where_activations_are_computed_again():
     assert torch.allclose(gradient(model, states_before(model, ids, chosen)), whole, **TOLERANCE)
 
 
-def test_a_beginning_in_common_is_read_once_and_no_padding(monkeypatch):
+def test_a_beginning_in_common_is_read_once_and_no_padding():
     model, read = llama(), []
     model.model.embed_tokens.register_forward_hook(lambda _, given, __: read.append(given[0].numel()))
     ids, chosen = as_tensors([[1, 2, 3, 4, 5], [1, 2, 3, 6], [7, 8, 9, 9, 9, 9]], [{3, 4}, {3}, {1}])

@@ -142,8 +142,8 @@ def _attend(module, query, key, value, attention_mask, spans=None, scaling=None,
         # Key heads that several query heads share are repeated: torch's ``enable_gqa``, with a mask, takes a
         # GPU to the kernel that writes all scores down.
         known = (part.repeat_interleave(heads, dim=1) if heads > 1 else part for part in known)
-        options = {"attn_mask": span.sees, "is_causal": span.sees is None}
+        limits = {"attn_mask": span.sees, "is_causal": span.sees is None}
         seen.append(
-            scaled_dot_product_attention(queries[i], *known, **options, dropout_p=dropout, scale=scaling)
+            scaled_dot_product_attention(queries[i], *known, **limits, dropout_p=dropout, scale=scaling)
         )
     return torch.cat(seen, dim=2).transpose(1, 2), None
