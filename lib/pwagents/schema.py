@@ -291,3 +291,8 @@ class Trajectory(Record):
     user_id: str
     type: TaskType
     steps: tuple[Step, ...]
+
+    @property
+    def usage(self) -> Usage:
+        """What the agent's calls of a language model cost, without the user's and the profile's."""
+        return sum((step.action.usage or Usage() for step in self.steps), Usage())

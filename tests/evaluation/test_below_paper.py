@@ -8,10 +8,10 @@ from pwagents.evaluation.metrics import GRADER_VERSION
 from pwagents.evaluation.paper import Here, below_paper, orders, paper_table
 
 METRICS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
-COLUMNS = ["method", "task_id", "user_id", "type", *METRICS]
+COLUMNS = ["method", "task_id", "user_id", "type", *METRICS, "tokens", "usd"]
 NOTHING = pd.DataFrame(columns=COLUMNS)
 SMALL = Here("small model, 0.5M parameters", "embedded world")
-FACTS = ["source", "row", "backbone", "data", "n", "grader"]
+FACTS = ["source", "row", "backbone", "data", "n", "grader", "tokens a task", "USD a task"]
 TABLES = [
     ("PersonalWAB", "Table 3"),
     ("PersonalWAB", "Table 4"),
@@ -27,7 +27,7 @@ def episodes(*methods):
     for i, method in enumerate(methods):
         for task_type in ("search", "recommend", "review"):
             for user in ("u", "v"):
-                values = (1.0, 0.5, 0.4 + 0.1 * i, 0.2, 3.0)
+                values = (1.0, 0.5, 0.4 + 0.1 * i, 0.2, 3.0, 1000.0 + (user == "v"), 0.25)
                 rows.append((method, f"{user}-{task_type}", user, task_type, *values))
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -90,6 +90,11 @@ def test_orion_is_in_percent_by_step_and_by_the_last_attempt():
 def test_rows_without_a_model_have_none_as_their_backbone():
     row = below_paper(episodes("Plain agent"), "PersonalWAB", "Table 3", Here("", "embedded world")).iloc[-1]
     assert (row["row", ""], row["backbone", ""], row["data", ""]) == ("Plain agent", "none", "embedded world")
+
+
+def test_what_a_task_cost_is_told_of_our_rows():
+    costs = below_paper(episodes("PUMA"), "PersonalWAB", "Table 3", SMALL)[["tokens a task", "USD a task"]]
+    assert costs.iloc[-1].tolist() == [1000, 0.25] and costs.iloc[:-1].isna().all(axis=None)
 
 
 def test_some_of_the_printed_rows():

@@ -241,6 +241,9 @@ def test_each_token_has_its_mask_step_and_log_probability(policy, tokenizer, tas
         assert rollout.turns == sorted(rollout.turns) and set(rollout.turns) == set(range(len(steps)))
         assert rollout.mask[0] == rollout.mask[-1] == 1, "it begins and ends with a turn"
         ids = [*rollout.prompt_ids, *rollout.completion_ids]
+        costs = [step.action.usage for step in steps]
+        assert sum(cost.completion_tokens for cost in costs) == sum(rollout.mask)
+        assert costs[0].prompt_tokens == len(rollout.prompt_ids) and {cost.calls for cost in costs} == {1}
         temperature = 1.1 if task.type == "review" else 0.6
         expected = logprobs_of(policy.eval(), ids, len(rollout.prompt_ids), temperature)
         expected = expected * torch.tensor(rollout.mask)

@@ -136,10 +136,8 @@ def costs(runs: Runs) -> pd.DataFrame:
 
 def _spent(record: EpisodeRecord) -> tuple[float, ...]:
     """What an episode cost, in the order of :data:`COSTS`."""
-    agent, user = Usage(), Usage()
-    for step in record.trajectory.steps:
-        agent += step.action.usage or Usage()
-        user += step.user_usage or Usage()
+    agent = record.trajectory.usage
+    user = sum((step.user_usage or Usage() for step in record.trajectory.steps), Usage())
     user_tokens = user.prompt_tokens + user.completion_tokens
     return agent.calls, agent.prompt_tokens, agent.completion_tokens, agent.usd, user_tokens, user.usd
 

@@ -66,6 +66,10 @@ _BACKBONES = {
 IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
 
 
+# Columns: what the agent's model read and wrote in a task, on average, and its price; 0 without a model.
+COSTS = ("tokens a task", "USD a task")
+
+
 class Here(NamedTuple):
     """What our rows say of themselves: the model behind them ("" for none), and the data."""
 
@@ -125,12 +129,12 @@ def below_paper(
 
     Returns:
         ``source`` ("here", or paper and table), ``row`` (as printed, or backbone and method of ours),
-        ``backbone, data, n`` (test tasks) and ``grader``; then a column a type of task and metric, such as
-        ("search", "result accuracy"). What a paper does not tell is missing.
+        ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then a column a type of task and
+        metric, such as ("search", "result accuracy"). What a paper does not tell is missing.
     """
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
     theirs = theirs if printed is None else theirs.loc[list(printed)]
-    facts = _printed_facts(paper, table, theirs.index)
+    facts = _printed_facts(paper, table, theirs.index).assign(**dict.fromkeys(COSTS, float("nan")))
     if not frame.empty:
         ours, own_facts = _measured(frame, paper, table, here)
         theirs = theirs[[place for place in theirs.columns if place in ours.columns]]
@@ -187,7 +191,10 @@ def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[
     facts = pd.DataFrame({"source": "here", "row": rows}, index=means.index)
     facts["backbone"], facts["data"] = here.backbone or "none", here.data
     facts["n"] = scored.groupby("method")["task_id"].nunique().reindex(means.index, fill_value=0)
-    return means, facts.assign(grader=f"pwagents, version {GRADER_VERSION}")
+    facts["grader"] = f"pwagents, version {GRADER_VERSION}"
+    spent = scored.groupby("method")[["tokens", "usd"]].mean().reindex(means.index)
+    facts[COSTS[0]], facts[COSTS[1]] = spent["tokens"].round(), spent["usd"]
+    return means, facts
 
 
 def _printed_facts(paper: str, table: str, rows: pd.Index) -> pd.DataFrame:

@@ -44,6 +44,7 @@ T = TypeVar("T", bound=PlayedTask)
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _FRAME_FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
+_COSTS = ("tokens", "usd")
 
 
 def run_episodes(
@@ -139,7 +140,8 @@ def episode_key(task_id: str, method: str, model: str, params: Mapping[str, Any]
 
 
 def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """One row per episode: method, model, task_id, user_id, type, outcome, and the metrics.
+    """One row per episode: method, model, task_id, user_id, type, outcome, the metrics, and what the agent's
+    model cost: ``tokens``, read and written, and ``usd``.
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
@@ -156,10 +158,18 @@ def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     rows = [
         {name: getattr(record, name) for name in _FRAME_FIELDS}
         | {name: getattr(record.grade, name, math.nan) for name in METRICS}
+        | _cost(record)
         for record in records
     ]
-    frame = pd.DataFrame(rows, columns=[*_FRAME_FIELDS, *METRICS])
-    return frame.astype(dict.fromkeys(METRICS, float))
+    frame = pd.DataFrame(rows, columns=[*_FRAME_FIELDS, *METRICS, *_COSTS])
+    return frame.astype(dict.fromkeys([*METRICS, *_COSTS], float))
+
+
+def _cost(record: EpisodeRecord) -> dict[str, float]:
+    if record.trajectory is None:
+        return {}
+    usage = record.trajectory.usage
+    return {"tokens": usage.prompt_tokens + usage.completion_tokens, "usd": usage.usd}
 
 
 def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:

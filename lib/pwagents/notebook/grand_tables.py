@@ -29,7 +29,7 @@ def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -
         lines: the summary (:func:`pwagents.notebook.summary.summary_of`).
 
     Returns:
-        ``source, row, backbone, data, n, grader`` and the metrics, as of
+        ``source, row, backbone, data, n, grader``, what a task cost, and the metrics, as of
         :func:`pwagents.evaluation.paper.below_paper` with headings in one level; then ``notebook``, which
         made a row of ours, ``over pipelines``, what pipelines with other seeds reach (result accuracies as
         shares, intervals over seeds) where several were trained, and ``to run it here``, of a printed one.

@@ -27,7 +27,7 @@ from pwagents.lm.vllm_decode import VllmDecoder
 from pwagents.orion.agent import answer_message, orion_messages, orion_tools
 from pwagents.orion.settings import Decoding
 from pwagents.rl.rollout import Rollout, StartEpisode
-from pwagents.schema import Action, Task
+from pwagents.schema import Action, Task, Usage
 from pwagents.seeds import derive_seed
 from pwagents.web.episode import BeliefState, Episode
 
@@ -148,10 +148,12 @@ class _Record:
     def add_turn(self, ids: list[int], logprobs: list[float], tokenizer: Any) -> Action:
         """Take down a turn; the action that it means."""
         self.states.append(self.episode.state)
+        read = len(self.prompt_ids) + len(self.completion_ids)
         self._add(ids, logprobs, 1)
         ended = ids[-1] == tokenizer.eos_token_id
         text = tokenizer.decode(ids[: len(ids) - ended], skip_special_tokens=False)
-        return read_turn(Reply(text=text, finish_reason="stop" if ended else "length"))
+        usage = Usage(calls=1, prompt_tokens=read, completion_tokens=len(ids))
+        return read_turn(Reply(text=text, finish_reason="stop" if ended else "length", usage=usage))
 
     def goes_on(self, decoding: Decoding) -> bool:
         """Whether the policy has another turn."""
