@@ -46,7 +46,7 @@ from pwagents.profiles.catalogue import Catalogue
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.rollout import StartEpisode, StepRewards
 from pwagents.rl.settings import GrpoSettings
-from pwagents.schema import Task, Trajectory
+from pwagents.schema import Task, Trajectory, Usage
 from pwagents.web.environment import MAX_STEPS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,10 +133,12 @@ def play_alone(stage: Stage, task: Task, decoding: Decoding = GREEDY) -> Traject
         options = {"past_key_values": cache, "attention_mask": torch.ones_like(told), "do_sample": False}
         with torch.inference_mode():
             said = model.generate(told, max_new_tokens=decoding.turn_tokens, **options)[0].tolist()
+        usage = Usage(calls=1, prompt_tokens=len(ids), completion_tokens=len(said) - len(ids))
         turn, ids = said[len(ids) :], said
         ended = turn[-1] == tokenizer.eos_token_id
         text = tokenizer.decode(turn[: len(turn) - ended], skip_special_tokens=False)
-        state = episode.advance(read_turn(Reply(text=text, finish_reason="stop" if ended else "length")))
+        reply = Reply(text=text, finish_reason="stop" if ended else "length", usage=usage)
+        state = episode.advance(read_turn(reply))
         if episode.done or len(ids) - prompt >= decoding.episode_tokens:
             return episode.trajectory
         (answer,) = orion_answers(tokenizer, [state], decoding.shown)
