@@ -125,7 +125,7 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
     smoke = load_settings("05_orion_sft", SftNotebook, flat | {"stored_runs_only": False})
     played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0, ("PPO", "u", "a"): 1.0})
-    table = orion_rows(played, "Table 1", ["SFT", "GRPO"], smoke)
+    table = orion_rows(played.assign(tokens=900.0, usd=0.0), "Table 1", ["SFT", "GRPO"], smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
     named = [f"small model, 0.7M parameters ({method})" for method in ("SFT", "GRPO")]
     assert list(table["row"]) == [*printed, *named]
