@@ -232,6 +232,11 @@ class Usage(Record):
     completion_tokens: NonNegativeInt = 0
     usd: NonNegativeFloat = 0.0
 
+    @property
+    def tokens(self) -> int:
+        """Read and written."""
+        return self.prompt_tokens + self.completion_tokens
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 

@@ -138,8 +138,7 @@ def _spent(record: EpisodeRecord) -> tuple[float, ...]:
     """What an episode cost, in the order of :data:`COSTS`."""
     agent = record.trajectory.usage
     user = sum((step.user_usage or Usage() for step in record.trajectory.steps), Usage())
-    user_tokens = user.prompt_tokens + user.completion_tokens
-    return agent.calls, agent.prompt_tokens, agent.completion_tokens, agent.usd, user_tokens, user.usd
+    return agent.calls, agent.prompt_tokens, agent.completion_tokens, agent.usd, user.tokens, user.usd
 
 
 def plot_transitions(transitions: pd.DataFrame):

@@ -66,8 +66,8 @@ _BACKBONES = {
 IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
 
 
-# Columns: what the agent's model read and wrote in a task, on average, and its price; 0 without a model.
-COSTS = ("tokens a task", "USD a task")
+# What the agent's model read and wrote, on average, and its price (0 without a model): column -> its heading.
+COSTS = {"tokens": "tokens a task", "usd": "USD a task"}
 
 
 class Here(NamedTuple):
@@ -134,7 +134,7 @@ def below_paper(
     """
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
     theirs = theirs if printed is None else theirs.loc[list(printed)]
-    facts = _printed_facts(paper, table, theirs.index).assign(**dict.fromkeys(COSTS, float("nan")))
+    facts = _printed_facts(paper, table, theirs.index).assign(**dict.fromkeys(COSTS.values(), float("nan")))
     if not frame.empty:
         ours, own_facts = _measured(frame, paper, table, here)
         theirs = theirs[[place for place in theirs.columns if place in ours.columns]]
@@ -192,9 +192,8 @@ def _measured(frame: pd.DataFrame, paper: str, table: str, here: Here) -> tuple[
     facts["backbone"], facts["data"] = here.backbone or "none", here.data
     facts["n"] = scored.groupby("method")["task_id"].nunique().reindex(means.index, fill_value=0)
     facts["grader"] = f"pwagents, version {GRADER_VERSION}"
-    spent = scored.groupby("method")[["tokens", "usd"]].mean().reindex(means.index)
-    facts[COSTS[0]], facts[COSTS[1]] = spent["tokens"].round(), spent["usd"]
-    return means, facts
+    spent = scored.groupby("method")[list(COSTS)].mean().round({"tokens": 0})
+    return means, facts.join(spent.rename(columns=COSTS))
 
 
 def _printed_facts(paper: str, table: str, rows: pd.Index) -> pd.DataFrame:

@@ -1,12 +1,16 @@
 """What is kept of an episode that a method played: of any task (:class:`Episode`), and of the shop's."""
 
+from math import nan
 from typing import Any, Protocol
 
 from pydantic import model_validator
 
-from pwagents.evaluation.metrics import GRADER_VERSION, Grade, grade
+from pwagents.evaluation.metrics import GRADER_VERSION, METRICS, Grade, grade
 from pwagents.evaluation.store import Keyed
 from pwagents.schema import Outcome, Task, TaskType, Trajectory
+
+_COSTS = ("tokens", "usd")  # of the agent's model: tokens read and written, US dollars
+NUMBERS = (*METRICS, *_COSTS)
 
 
 class PlayedTask(Protocol):
@@ -47,6 +51,15 @@ class EpisodeRecord(Episode):
     type: TaskType
     trajectory: Trajectory | None = None
     grade: Grade | None = None
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """:data:`NUMBERS` by name; NaN where the episode was not scored."""
+        scores = {name: getattr(self.grade, name, nan) for name in METRICS}
+        if self.trajectory is None:
+            return scores | dict.fromkeys(_COSTS, nan)
+        usage = self.trajectory.usage
+        return scores | {name: float(getattr(usage, name)) for name in _COSTS}
 
     @classmethod
     def details(cls, task: Task, trajectory: Trajectory | None) -> dict[str, Any]:

@@ -19,7 +19,6 @@ after another in time order. What it remembers stands in the record, and the key
 import copy
 import hashlib
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -31,8 +30,7 @@ import pandas as pd
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.chains import play_chains
-from pwagents.evaluation.metrics import METRICS
-from pwagents.evaluation.records import Episode, EpisodeRecord, PlayedTask
+from pwagents.evaluation.records import NUMBERS, Episode, EpisodeRecord, PlayedTask
 from pwagents.evaluation.store import Store
 from pwagents.progress import progress
 from pwagents.schema import Outcome, Task, Trajectory
@@ -44,7 +42,6 @@ T = TypeVar("T", bound=PlayedTask)
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _FRAME_FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
-_COSTS = ("tokens", "usd")
 
 
 def run_episodes(
@@ -140,8 +137,7 @@ def episode_key(task_id: str, method: str, model: str, params: Mapping[str, Any]
 
 
 def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """One row per episode: method, model, task_id, user_id, type, outcome, the metrics, and what the agent's
-    model cost: ``tokens``, read and written, and ``usd``.
+    """One row per episode: method, model, task_id, user_id, type, outcome, the metrics, tokens and usd.
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
@@ -155,21 +151,9 @@ def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
             f"episodes graded by versions {', '.join(versions)} of the grader; expected one. Read them from "
             "their store again, which grades all by the present version"
         )
-    rows = [
-        {name: getattr(record, name) for name in _FRAME_FIELDS}
-        | {name: getattr(record.grade, name, math.nan) for name in METRICS}
-        | _cost(record)
-        for record in records
-    ]
-    frame = pd.DataFrame(rows, columns=[*_FRAME_FIELDS, *METRICS, *_COSTS])
-    return frame.astype(dict.fromkeys([*METRICS, *_COSTS], float))
-
-
-def _cost(record: EpisodeRecord) -> dict[str, float]:
-    if record.trajectory is None:
-        return {}
-    usage = record.trajectory.usage
-    return {"tokens": usage.prompt_tokens + usage.completion_tokens, "usd": usage.usd}
+    rows = [{name: getattr(each, name) for name in _FRAME_FIELDS} | each.numbers for each in records]
+    frame = pd.DataFrame(rows, columns=[*_FRAME_FIELDS, *NUMBERS])
+    return frame.astype(dict.fromkeys(NUMBERS, float))
 
 
 def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:

@@ -123,8 +123,7 @@ class Budget:
                 self.spent += usage
 
     def _check(self) -> None:
-        usd, calls = self.spent.usd, self.spent.calls
-        tokens = self.spent.prompt_tokens + self.spent.completion_tokens
+        usd, calls, tokens = self.spent.usd, self.spent.calls, self.spent.tokens
         # Calls under way will cost something, and it is not known yet how much: each counts with the mean of
         # those before, else as many as there are threads would slip through at the end.
         expected = self._under_way / max(1, calls)  # as a share of what is spent

@@ -220,7 +220,7 @@ def scores_frame(
                 "steps": len(played.steps),
                 "looks": sum(step.kind == "memory" for step in played.steps),
                 "fault": float(played.site_fault),
-                "tokens": usage.prompt_tokens + usage.completion_tokens,
+                "tokens": usage.tokens,
                 "usd": usage.usd,
             }
         rows.append(row)
