@@ -76,8 +76,7 @@ class UserProfile(Record):
     """The profile that PersonalWAB publishes for a user, in its own words (Figures 10 and 11).
 
     Written by a language model; some values stray from the options of its prompt and are kept as they are. It
-    was made from the whole history, test purchases included: only as-published rows may look at it, and user
-    simulators, which know the target anyway.
+    knows the whole history, test purchases too: only as-published rows and simulated users may look at it.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -245,11 +244,10 @@ class Action(Record):
     """One call of a web function, and what a language model said beside it.
 
     Args:
-        name, arguments: the call. Whether it is well-formed is for the environment to say. The arguments are
-            not copied: do not change a list after it was passed.
+        name, arguments: the call, as it was said. Lists are not copied: change none after it was passed.
         thought: what the model wrote beside the call.
-        problem: why the model's reply holds no call at all (no JSON, empty, cut off at the token limit), in
-            one line for the model; empty for a call. ``problem_kind`` sorts the problems for counting.
+        problem: why the reply holds no call (no JSON, empty, cut off), in one line for the model; else empty.
+        problem_kind: its sort, for counting.
         usage: what the model's calls for this step cost; None without a model.
     """
 
@@ -273,9 +271,8 @@ class Step(Record):
 
     ``error`` is empty for a valid call, ``error_kind`` its sort. ``attempt`` is true for a valid call of the
     function that the task asks for; only attempts have a result accuracy (0 to 1) other than 0.
-    ``user_usage`` is what the user simulator's answer cost. ``profile`` is the contextual profile as text
-    where this step changed it, for agents that have one; it is told with the observation (Orion, 4.2).
-    ``update_usage`` is what the update of the profile cost, whether it changed it or not.
+    ``profile`` is the contextual profile as text where this step changed it (Orion, 4.2); it is told with the
+    observation. ``user_usage`` and ``update_usage``: what the simulated user and the profile's update cost.
     """
 
     action: Action
