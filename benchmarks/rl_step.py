@@ -4,9 +4,9 @@
 
 About two minutes on one core. The small model gets random episodes of about 270 tokens, of which it wrote
 70, eight after each prompt; playing them takes no time, so what is measured is the trainer alone. Compare the
-ratios: "plain loop" is forward, over episodes that stand padded side by side, backward and AdamW, written
-out; GRPO reads each prompt once and no padding, and PPO, which has one episode of a task as a rule, here
-gains by that, too; "TRL's log-probabilities" is GRPO with TRL's in place of ours.
+ratios. "plain loop": forward over padded episodes, backward and AdamW, written out. GRPO and PPO read no
+padding and each prompt once (a usual step of PPO has one episode a prompt, and gains less). "TRL's
+log-probabilities": GRPO with TRL's in place of ours.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from pwagents.web.episode import BeliefState
 STEPS = 5  # the first one warms up and is left out
 TURNS = 4
 MICRO_BATCH = 16
+GROUP = 8  # episodes of a task
 _SCORING = "_get_per_token_logps_and_entropies"
 
 
@@ -44,10 +45,10 @@ def measure_steps(episodes: int) -> pd.DataFrame:
 
     tokenizer = base_tokenizer()
     rollouts = [_rollout(i, len(tokenizer)) for i in range(episodes)]
-    shared = {"max_steps": STEPS, "prompts_per_step": episodes // 8, "save_steps": 0}
+    shared = {"max_steps": STEPS, "prompts_per_step": episodes // GROUP, "save_steps": 0}
     shared |= {"per_device_train_batch_size": MICRO_BATCH}
     seconds = {"plain loop": _plain_loop(make_small_model(tokenizer, 0), rollouts)}
-    grpo = GrpoSettings(**shared)
+    grpo = GrpoSettings(**shared, num_generations=GROUP)
     seconds["GRPO"] = _train(train_grpo, tokenizer, rollouts, grpo)
     seconds["PPO, one pass"] = _train(train_ppo, tokenizer, rollouts, PpoSettings(**shared))
     with patch.object(EpisodeTrainer, _SCORING, getattr(GRPOTrainer, _SCORING)):
@@ -93,7 +94,7 @@ def _plain_loop(model, rollouts: list[Rollout]) -> float:
 
 def _rollout(i: int, vocabulary: int) -> Rollout:
     """Random tokens: the group's prompt of 80 to 120, then four turns of 12 to 23, answered by 20 to 39."""
-    chance, groups = rng(i, "rollout"), rng(i // 8, "prompt")
+    chance, groups = rng(i, "rollout"), rng(i // GROUP, "prompt")
     prompt = groups.integers(3, vocabulary, groups.integers(80, 121)).tolist()
     mask, turns = [], []
     for turn in range(TURNS):
@@ -102,7 +103,7 @@ def _rollout(i: int, vocabulary: int) -> Rollout:
         turns += [turn] * (said + heard)
     completion = chance.integers(3, vocabulary, len(mask)).tolist()
     step = Step(action=Action(name="respond"), observation=Observation(text="."))
-    trajectory = Trajectory(task_id=f"t{i // 8}", user_id="u", type="search", steps=(step,) * TURNS)
+    trajectory = Trajectory(task_id=f"t{i // GROUP}", user_id="u", type="search", steps=(step,) * TURNS)
     states = (BeliefState("u", "go", "go", None, ()),) * TURNS
     return Rollout(prompt, completion, mask, [-7.0 * m for m in mask], turns, states, trajectory)
 
@@ -121,6 +122,6 @@ def _task(i: int) -> Task:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=64, help="a step; a multiple of 8")
+    parser.add_argument("--episodes", type=int, default=64, help=f"a step; a multiple of {GROUP}")
     with one_core():
         print(measure_steps(parser.parse_args().episodes).round(2).to_string())

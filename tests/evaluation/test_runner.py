@@ -17,7 +17,7 @@ from pwagents.evaluation.runner import (
     run_episodes,
     run_user_episodes,
 )
-from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
 
 NAMES = {"method": "m", "model": "none", "params": {"data": "h1", "memory": 20}}
 
@@ -323,6 +323,22 @@ def test_frame_and_counts_keep_what_was_not_scored(store):
     assert count_outcomes(frame).to_dict("records") == [
         {"method": "m", "scored": 3, "infrastructure_error": 0, "not_evaluable": 1}
     ]
+
+
+def test_a_frame_tells_what_the_agents_model_cost_where_the_episode_was_scored(store):
+    def spend(task):
+        (step,) = solve(task).steps
+        usage = Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1)
+        action = step.action.model_copy(update={"usage": usage})
+        return solve(task).model_copy(update={"steps": 2 * (step.model_copy(update={"action": action}),)})
+
+    def play(task):
+        return solve(task) if task.task_id == "t0" else spend(task)
+
+    records = run_episodes(make_tasks(3), play, store, **NAMES)
+    lost = records[2].model_copy(update={"outcome": "not_evaluable", "trajectory": None, "grade": None})
+    found = records_frame([*records[:2], lost])[["tokens", "usd"]].to_numpy()
+    assert np.allclose(found, [[0, 0], [10, 0.2], [np.nan, np.nan]], equal_nan=True)
 
 
 def test_frame_and_counts_of_nothing():

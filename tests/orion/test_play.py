@@ -121,7 +121,7 @@ def test_rows_keep_their_own_text_over_turns_that_end_at_different_tokens(
             texts[row] = [*texts[row], *turn, *answer]
 
 
-def test_what_rows_begin_with_alike_is_read_once(model):
+def test_equal_first_texts_are_read_once(model):
     prompts, read = [PROMPTS[0], PROMPTS[1], PROMPTS[0], PROMPTS[0]], []
     embedding = model.get_input_embeddings()
     hook = embedding.register_forward_hook(lambda _, given, __: read.append(given[0].numel()))

@@ -13,7 +13,9 @@ BEFORE = ContextualProfile(
     lines=(
         ProfileLine.of("color: white", True, "history"),
         ProfileLine.of("material: wool", False, "history"),
-    )
+    ),
+    words=("lamp",),
+    bought=("B0A",),
 )
 
 
@@ -37,6 +39,7 @@ def test_the_models_lines_are_the_profile(updater, talk):
     update = updater(written(*lines))(BEFORE, "A lamp.", [talk("Which color?", "Navy.")])
     assert texts(update) == lines
     assert update.profile.lines[0].about == "color" and update.usage.calls == 1
+    assert (update.profile.words, update.profile.bought) == (BEFORE.words, BEFORE.bought)
 
 
 def test_a_stated_wish_overrides_what_the_model_forgot_to_take_away(updater, talk):

@@ -1,5 +1,7 @@
 """GRPO by TRL on tiny games: it learns, and what reaches the loss is what was played."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -79,7 +81,7 @@ def test_the_loss_gets_the_tokens_masks_and_advantages_of_the_rollouts(tmp_path,
 
 
 @pytest.mark.parametrize(("changed", "learned"), [({}, 8), ({"beta": 0.1}, 12), ({"entropy_coef": 0.1}, 12)])
-def test_groups_that_all_earned_the_same_are_in_the_log_and_not_learned_from(
+def test_groups_that_all_earned_the_same_are_in_the_log_and_read_for_learning_only_where_all_count(
     tmp_path, monkeypatch, changed, learned
 ):
     calls, score = [], grpo_trainer._score_rows  # rows, whether with gradient, entropy, tokens
@@ -105,6 +107,13 @@ def test_groups_that_all_earned_the_same_are_in_the_log_and_not_learned_from(
         in_loss += [call for call in calls if not call[1]]
     entropy = sum(call[2] for call in in_loss) / sum(call[3] for call in in_loss)
     assert read_rows(tmp_path / "run" / "log.jsonl")[0]["entropy"] == pytest.approx(entropy, rel=1e-4)
+
+
+def test_an_episode_is_read_where_none_moves_and_all_of_them_by_several_processes(tmp_path):
+    trainer, nothing = watched(tmp_path), torch.zeros(4, 3)
+    assert trainer._moved_by(nothing).tolist() == [True, False, False, False]
+    trainer.accelerator = SimpleNamespace(num_processes=2)
+    assert trainer._moved_by(nothing).all()
 
 
 def test_advantages_per_episode_are_those_of_trl(tmp_path, monkeypatch):

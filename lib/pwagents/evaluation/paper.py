@@ -66,7 +66,8 @@ _BACKBONES = {
 IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
 
 
-# What the agent's model read and wrote, on average, and its price (0 without a model): column -> its heading.
+# What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's model), without
+# profiles, their updates and the user: column -> its heading.
 COSTS = {"tokens": "tokens a task", "usd": "USD a task"}
 
 
@@ -152,7 +153,7 @@ def below_printed(ours: pd.DataFrame, paper: str, table: str, here: Here, grader
             ``backbone`` where it is not that of ``here``.
 
     Returns:
-        The columns of :func:`below_paper`, the metrics without types of tasks above them.
+        The columns of :func:`below_paper` but for the costs; no types of tasks stand above the metrics.
     """
     theirs = paper_table(paper, table).droplevel("task", axis="columns")
     facts = _printed_facts(paper, table, theirs.index)

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pwagents.evaluation.paper import load_targets
+from pwagents.evaluation.paper import COSTS, load_targets
 from pwagents.notebook.reference import PRESET, REFERENCE
 from pwagents.project import read_yaml
 
 VERDICTS = ("OK", "noise", "FAIL")
-# Columns that say what a row is.
-_ABOUT = ("source", "row", "backbone", "data", "n", "grader", "notebook", "to run it here")
+# Columns that say what a row is, or that no paper has.
+_ABOUT = ("source", "row", "backbone", "data", "n", "grader", "notebook", "to run it here", "over pipelines")
+_ABOUT += tuple(COSTS.values())
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 
 
