@@ -66,7 +66,7 @@ _BACKBONES = {
 IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
 
 
-# What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's model), without
+# What the agent's own model read and wrote, on average, and its price (0 but for an endpoint's), without
 # profiles, their updates and the user: column -> its heading.
 COSTS = {"tokens": "tokens a task", "usd": "USD a task"}
 
