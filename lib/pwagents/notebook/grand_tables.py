@@ -18,8 +18,13 @@ MADE = {
     ("PersonalWAB", "Table 4"): ("03_table_4",),
     ("Orion", "Table 1"): ("03_orion_table_1", "05_orion_table_1", "06_orion_table_1"),
 }
-_TRAINED = "preset paper on GPUs, notebook "  # and which
-_PROMPTED = "notebook 03, players.policy: an endpoint's "  # and the model
+# Printed rows of trained models -> the notebook that trains them; all others are prompted.
+_TRAINED = {
+    "PUMA (LLaMA-7B)": "04",
+    "Qwen2.5-7B-Instruct (SFT)": "05",
+    "Qwen2.5-7B-Instruct (SFT + PPO)": "06",
+    "Orion (Ours)": "06",
+}
 
 
 def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -> pd.DataFrame:
@@ -52,19 +57,17 @@ def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -
 
 def _over_pipelines(row: str, lines: pd.DataFrame) -> str:
     """ "search 0.745 ±0.049, ..., 5 seeds" of a row of ours; "" where one pipeline was trained."""
-    made = {name: f"({line.method})" for name, line in METHODS.items() if name.endswith("_pipelines")}
-    names = [name for name, method in made.items() if row.endswith(method)]
-    own = lines[lines["name"].isin(names)].rename(columns={"value": "mean"})
+    pipelines = [name for name in METHODS if name.endswith("_pipelines")]
+    own = lines[lines["name"].isin([name for name in pipelines if row.endswith(f"({METHODS[name].method})")])]
     if own.empty:
         return ""
-    means = [f"{task} {cell}" for task, cell in zip(own["task"], interval_cells(own), strict=True)]
+    cells = interval_cells(own.rename(columns={"value": "mean"}))
+    means = [f"{task} {cell}" for task, cell in zip(own["task"], cells, strict=True)]
     return ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
 
 
 def _needs(row: str, backbone: str) -> str:
     """What it takes to run a printed row here."""
-    if "PUMA (LLaMA" in row:
-        return f"{_TRAINED}04"
-    if row == "Orion (Ours)" or "(SFT" in row:
-        return _TRAINED + ("05" if row.endswith("(SFT)") else "06")
-    return f"{_PROMPTED}{backbone}"
+    if row in _TRAINED:
+        return f"preset paper on GPUs, notebook {_TRAINED[row]}"
+    return f"notebook 03, players.policy: an endpoint's {backbone}"
