@@ -76,6 +76,7 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
     assert done.tasks[0].instruction.split()[-1] in done.show(0).data
     assert "patient" in str(done) and "6 test tasks, embedded world, preset smoke" in str(done)
     assert "<table" in done._repr_html_()
+    assert repr(done) == str(done) and len(repr(done)) < 5000, "a shell shows no catalogue"
 
 
 def test_a_second_call_plays_nothing(play):

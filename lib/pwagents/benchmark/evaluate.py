@@ -62,9 +62,9 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What an agent reached. In a notebook it shows its table; ``print`` tells the same as text.
+    """What an agent reached. In a notebook it shows its table; a shell and ``print`` tell the same as text.
 
     Attributes:
         table: means by task type, a row for the agent and each reference.
@@ -90,7 +90,7 @@ class Evaluation:
             raise ValueError(f"task {record.task_id} has no episode: {record.message}")
         return show_episodes(self.tasks[place], {self.name: record.trajectory}, self.benchmark.products)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         parts = [
             f"{heading}\n{self.cells[heading].dropna(how='all').fillna('-').rename_axis(None).to_string()}"
             for heading in dict.fromkeys(self.cells.columns.get_level_values(0))

@@ -79,7 +79,9 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
     for folder, kinds in _COPIED.items():
         (reference / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((output_dir / folder).iterdir()):
-            if path.suffix in kinds:
+            if path.suffix == ".png":
+                (reference / folder / path.name).write_bytes(_in_256_colours(path.read_bytes()))
+            elif path.suffix in kinds:
                 shutil.copyfile(path, reference / folder / path.name)
     if (output_dir / SUMMARY).exists():
         shutil.copyfile(output_dir / SUMMARY, reference / SUMMARY)
@@ -132,17 +134,18 @@ def _lighter(text: str) -> str:
             shown = output.get("data", {})
             if "image/png" in shown:
                 shown.pop("text/html", None)
-                shown["image/png"] = _in_256_colours("".join(shown["image/png"]))
+                png = _in_256_colours(b64decode("".join(shown["image/png"])))
+                shown["image/png"] = b64encode(png).decode()
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def _in_256_colours(png: str) -> str:
-    """A figure, in base64: less than half as large, and to the eye the same."""
+def _in_256_colours(png: bytes) -> bytes:
+    """A figure, less than half as large, and to the eye the same."""
     from PIL import Image
 
-    image, file = Image.open(BytesIO(b64decode(png))).convert("RGB"), BytesIO()
+    image, file = Image.open(BytesIO(png)).convert("RGB"), BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
-    return b64encode(file.getvalue()).decode()
+    return file.getvalue()
 
 
 def _placed(text: str, places: set[str]) -> str:
