@@ -127,7 +127,9 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     monkeypatch.setattr("pwagents.notebook.figures.REFERENCE", tmp_path / "reference")
     fresh = tmp_path / "clone" / "laptop"
     redraw(fresh)
-    assert files(fresh / "redrawn", "png") == files(tmp_path / "reference" / "figures", "png")
+    assert files(fresh / "redrawn", "png") == files(folder / "figures", "png"), (
+        "of which the reference has smaller ones"
+    )
     assert "committed reference" in capsys.readouterr().out
     assert not read_notebooks(fresh)  # a report is still that of the reference
     with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
