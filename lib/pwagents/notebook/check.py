@@ -24,8 +24,8 @@ from pwagents.project import read_yaml
 
 VERDICTS = ("OK", "noise", "FAIL")
 # Columns that say what a row is, or that no paper has.
-_ABOUT = ("source", "row", "backbone", "data", "n", "grader", "notebook", "to run it here", "over pipelines")
-_ABOUT += tuple(COSTS.values())
+_ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
+_ABOUT += ("notebook", "over pipelines", "to run it here")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 
 

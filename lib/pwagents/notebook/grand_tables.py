@@ -57,8 +57,9 @@ def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -
 
 def _over_pipelines(row: str, lines: pd.DataFrame) -> str:
     """ "search 0.745 ±0.049, ..., 5 seeds" of a row of ours; "" where one pipeline was trained."""
-    pipelines = [name for name in METHODS if name.endswith("_pipelines")]
-    own = lines[lines["name"].isin([name for name in pipelines if row.endswith(f"({METHODS[name].method})")])]
+    methods = {name: place.method for name, place in METHODS.items() if name.endswith("_pipelines")}
+    names = [name for name, method in methods.items() if row.endswith(f"({method})")]
+    own = lines[lines["name"].isin(names)]
     if own.empty:
         return ""
     cells = interval_cells(own.rename(columns={"value": "mean"}))

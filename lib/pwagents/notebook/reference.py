@@ -79,10 +79,10 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
     for folder, kinds in _COPIED.items():
         (reference / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((output_dir / folder).iterdir()):
-            if path.suffix == ".png":
-                (reference / folder / path.name).write_bytes(_in_256_colours(path.read_bytes()))
-            elif path.suffix in kinds:
-                shutil.copyfile(path, reference / folder / path.name)
+            if path.suffix in kinds:
+                made = path.read_bytes()
+                made = _in_256_colours(made) if path.suffix == ".png" else made
+                (reference / folder / path.name).write_bytes(made)
     if (output_dir / SUMMARY).exists():
         shutil.copyfile(output_dir / SUMMARY, reference / SUMMARY)
     for path in sorted((output_dir / "notebooks").glob("*.ipynb")):
