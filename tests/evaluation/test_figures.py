@@ -101,6 +101,22 @@ def test_hues_stand_side_by_side_and_a_legend_names_them():
     assert [text.get_text() for text in fig.legends[0].get_texts()] == ["search", "recommend"]
 
 
+@pytest.mark.parametrize(
+    "word", ["run", "trajectories", "a name that is as long as half of the figure is wide, or so"]
+)
+def test_a_legend_of_long_names_lies_within_the_figure(word):
+    names = [f"{n:,} {word}" for n in (100, 200, 400, 800, 1600)]
+    data = pd.DataFrame(
+        {"step": [0, 1] * 5, "loss": range(10), "run": [name for name in names for _ in range(2)]}
+    )
+    fig = plot_lines(data, "step", "loss", hue="run")
+    fig.canvas.draw()
+    (legend,) = fig.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= fig.bbox.width
+
+
 def test_a_method_has_one_colour_and_a_seed_one_marker():
     methods, seeds = ["SFT", "SFT", "GRPO", "GRPO"], ["seed 0", "seed 1"] * 2
     data = pd.DataFrame({"method": methods, "seed": seeds, "mean": [0.1, 0.2, 0.3, 0.4]})

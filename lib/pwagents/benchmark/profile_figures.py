@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import PALETTE, plain, plot_lines, use_style
+from pwagents.evaluation.figures import PALETTE, legend_above, plain, plot_lines, use_style
 from pwagents.profiles.consistency import chance
 from pwagents.profiles.prompts import options
 from pwagents.schema import TASK_TYPES, UserProfile
@@ -108,7 +108,7 @@ def plot_tendencies(counts: pd.DataFrame):
     ax.set(xlabel="", ylabel="users")
     ax.margins(y=0.1)
     ax.grid(axis="x", visible=False)
-    fig.legend(loc="outside upper center", ncols=4)
+    legend_above(fig)
     return fig
 
 
@@ -132,7 +132,7 @@ def plot_item_map(frame: pd.DataFrame):
         label = f"{_shortened(name)} ({len(part)})"
         ax.scatter(part["x"], part["y"], color=color, marker=marker, s=70, label=plain(label), alpha=0.85)
     ax.set(xlabel="first component of the item embeddings", ylabel="second component")
-    fig.legend(loc="outside upper center", ncols=2)
+    legend_above(fig, columns=2)
     return fig
 
 
@@ -213,7 +213,7 @@ def plot_ambiguity(frame: pd.DataFrame):
         ax.set_xlim(0.8, 1.3 * frame["fitting"].max())
         ax.xaxis.set_major_formatter("{x:,.0f}")
     axes[0, 0].set_ylabel("share of instructions that\nso many products fit, or fewer")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(fig, *axes[0, 0].get_legend_handles_labels(), columns=3)
     return fig
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 
 from pwagents.benchmark.results import Runs
-from pwagents.evaluation.figures import COLORS, NEUTRAL, plain, use_style
+from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plain, use_style
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
 
@@ -212,7 +212,7 @@ def plot_attempts(attempts: pd.DataFrame):
         lower.set(xlabel="attempt", xticks=list(numbers), ylim=(-0.03, 1.03))
     axes[0, 0].set_ylabel("tasks that get there")
     axes[1, 0].set_ylabel("result accuracy")
-    legend = fig.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
     for line in legend.get_lines():
         line.set_color(NEUTRAL)
     return fig

@@ -117,7 +117,7 @@ def plot_intervals(
         margin = 0.02 * (xlim[1] - xlim[0])  # room for points at the very ends
         ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
     if hue is not None:
-        fig.legend(marks.values(), marks, loc="outside upper center", ncols=4)
+        legend_above(fig, marks.values(), marks)
     return fig
 
 
@@ -175,7 +175,7 @@ def plot_lines(
         text: line for ax in fig.axes for line, text in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     columns = 4 if color is None else data[color].nunique()  # a column of the legend a colour
-    fig.legend(handles.values(), handles, loc="outside upper center", ncols=min(columns, 4))
+    legend_above(fig, handles.values(), handles, columns=min(columns, 4))
     return fig
 
 
@@ -214,7 +214,7 @@ def plot_bars(
     ax.set_xlabel(plain(label))
     ax.set_ylabel(ylabel or plain(value))
     if hue is not None:
-        fig.legend(loc="outside upper center", ncols=4)
+        legend_above(fig)
     return fig
 
 
@@ -241,6 +241,19 @@ def _draw_line(ax, places: pd.Series, line: pd.DataFrame, look: dict, y: str, lo
         ax.errorbar(places, line[y], yerr=reach, capsize=3, **look)
     elif not line.empty:
         ax.plot(places, line[y], **look)
+
+
+def legend_above(fig, *marks_and_names, columns: int = 4):
+    """A legend above the panels, in at most so many columns as the figure's width has room for.
+
+    Args:
+        marks_and_names: as ``fig.legend`` takes them; none: all that the panels have.
+    """
+    for n in range(columns, 0, -1):
+        legend = fig.legend(*marks_and_names, loc="outside upper center", ncols=n)
+        if n == 1 or legend.get_window_extent().width <= fig.bbox.width:
+            return legend
+        legend.remove()
 
 
 def plain(text) -> str:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pwagents.evaluation.figures import PALETTE, plain, plot_lines, use_style
+from pwagents.evaluation.figures import PALETTE, legend_above, plain, plot_lines, use_style
 from pwagents.evaluation.statistics import summarise
 from pwagents.persona2web.domains import value_text
 from pwagents.persona2web.history import NOW, History
@@ -49,7 +49,7 @@ def plot_year(data: pd.DataFrame):
     ax.set_yticks(range(len(names)), [plain(name) for name in names])
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper center", ncols=4)
+    legend_above(fig)
     return fig
 
 
@@ -76,9 +76,8 @@ def level_means(levels: pd.DataFrame) -> pd.DataFrame:
 
 def plot_levels(means: pd.DataFrame):
     """:func:`level_means`, a line each agent and access."""
-    figure = plot_lines(
-        means, "level", "mean", hue="row", panel="panel", panel_size=(5.5, 4.2), xlabel="level of ambiguity"
-    )
+    labels = {"xlabel": "level of ambiguity", "ylabel": "share of tasks (95% interval)"}
+    figure = plot_lines(means, "level", "mean", hue="row", panel="panel", panel_size=(5.5, 4.2), **labels)
     for ax in figure.axes:
         ax.set(xticks=[0, 1, 2], ylim=(-0.04, 1.04))
     return figure
@@ -97,7 +96,7 @@ def plot_funnel(lost: pd.DataFrame):
     ax.invert_yaxis()
     ax.set(xlim=(0, 1), xlabel="share of episodes", ylabel="")
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper center", ncols=4)
+    legend_above(fig)
     return fig
 
 
@@ -112,7 +111,9 @@ def dial_means(dialled: pd.DataFrame) -> pd.DataFrame:
 
 def plot_dials(means: pd.DataFrame):
     """:func:`dial_means`, a panel each dial."""
-    figure = plot_lines(means, "place", "mean", hue="metric", panel="dial", columns=2, panel_size=(5.5, 3.4))
+    labels = {"xlabel": "value of the dial", "ylabel": "mean (95% interval)"}
+    look = {"columns": 2, "panel_size": (5.5, 3.4), **labels}
+    figure = plot_lines(means, "place", "mean", hue="metric", panel="dial", **look)
     for ax, (_, part) in zip(figure.axes, means.groupby("dial", sort=False), strict=True):
         values = part["value"].unique()
         ax.set(ylim=(-0.04, 1.04), xticks=range(len(values)), xticklabels=[f"{v:g}" for v in values])
