@@ -91,6 +91,15 @@ def test_rows_that_only_a_full_run_makes_are_passed_over_and_the_others_matched_
     assert verdicts() == [("rows", "FAIL")], "one that the reference has not"
 
 
+def test_cells_that_only_a_full_run_fills_are_passed_over(save, verdicts):
+    row = {"row": "b", "over pipelines": "mean .5"}
+    save("laptop", "10_orion_table_1", row | {"over pipelines": None})
+    save("reference", "10_orion_table_1", row)
+    assert verdicts() == [("row", "OK")]
+    save("laptop", "10_orion_table_1", row | {"over pipelines": "mean .6"})
+    assert verdicts() == [("row", "OK"), ("over pipelines", "noise")]
+
+
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
     save("smoke", "03_single_turn_with_paper", PRINTED, PRINTED | {"search: result accuracy": 0.627})
     assert verdicts("smoke") == [("search: result accuracy", "OK"), ("search: result accuracy", "FAIL")]

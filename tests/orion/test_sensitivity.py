@@ -19,7 +19,6 @@ from pwagents.orion.sensitivity import (
     losses,
     parts_in_worlds,
     play_knowing,
-    sweep_cost,
     usually_known,
     vary,
     with_users,
@@ -165,17 +164,6 @@ def test_parts_are_switched_off_world_by_world(study, asking, tmp_path):
     )
     assert any(followed) and not any(still)
     assert len(set(answers(records[3 * n :][:n]))) == 1
-
-
-def test_the_cost_is_told_for_language_models_alone(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
-    flat["stored_runs_only"] = False
-    offline = load_settings("08_sensitivity", SensitivityNotebook, flat)
-    assert sweep_cost(offline).empty
-    asked = flat | {"players": {"updater": "openai:gpt-4o-mini"}}
-    (row,) = sweep_cost(load_settings("08_sensitivity", SensitivityNotebook, asked)).to_dict("records")
-    assert row["calls"] == 40 * (12 + 2 * 4 + 2) * 4 and row["US dollars"] > 0
 
 
 def test_what_cannot_be_swept_is_refused():

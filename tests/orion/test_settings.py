@@ -9,7 +9,6 @@ from transformers import AutoModelForCausalLM
 
 from pwagents.evaluation.seeds import MUST_EXCEED
 from pwagents.notebook.settings import load_settings
-from pwagents.orion.players import ablations_cost, rl_cost, sft_cost
 from pwagents.orion.settings import AblationsNotebook, GrpoNotebook, SftNotebook
 from pwagents.orion.train import base_size
 
@@ -102,26 +101,6 @@ def test_several_gpus_that_leave_no_whole_weights_to_play_with_are_refused():
     assert load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 1}).rl.ppo.sharding == "ddp"
     with pytest.raises(ValueError, match="use_vllm: found False; expected vLLM, which gets whole weights"):
         load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 2})
-
-
-def test_costs_are_told_for_language_models_alone(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert sft_cost(load("05_orion_sft")).empty and rl_cost(load("06_orion_grpo")).empty
-    players = {"teacher": "openai:gpt-4o-mini", "judge": "openai:gpt-4o-mini"}
-    (teacher,) = sft_cost(load("05_orion_sft", players=players)).to_dict("records")
-    (judge,) = rl_cost(load("06_orion_grpo", players=players)).to_dict("records")
-    assert (teacher["role"], judge["role"]) == ("teacher", "judge")
-    assert judge["calls"] == (2 * 3 + 3) * 8 * 4 and judge["US dollars"] > 0
-
-
-def test_the_cost_of_ablations_has_all_pipelines_variants_and_parts(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert ablations_cost(load("07_ablations"), 3).empty
-    players = {"teacher": "openai:gpt-4o-mini", "judge": "openai:gpt-4o-mini"}
-    rl = {"seeds": [0, 1, 2], "methods": ["GRPO"], "variants": [{"name": "a turn", "credit": "turn"}]}
-    settings = load("07_ablations", players=players, rl=rl)
-    teacher, judge = ablations_cost(settings, 2).to_dict("records")
-    assert (teacher["calls"], judge["calls"]) == (2 * 3 * 20 * 4, (3 + 1 + 2) * 3 * 8 * 4)
 
 
 @pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])

@@ -124,14 +124,14 @@ def test_success_by_rank():
 def test_our_rows_stand_below_the_papers_for_what_was_played():
     flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
     smoke = load_settings("05_orion_sft", SftNotebook, flat | {"stored_runs_only": False})
-    played = frame({("SFT", "u", "a"): 0.5, ("GRPO", "u", "a"): 1.0, ("PPO", "u", "a"): 1.0})
-    table = orion_rows(played.assign(tokens=900.0, usd=0.0), "Table 1", ["SFT", "GRPO"], smoke)
+    played = frame({(method, "u", "a"): r for method, r in {"SFT": 0.5, "GRPO": 1, "PPO": 1, "new": 0}.items()})
+    shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
+    table = orion_rows(played.assign(tokens=900.0, usd=0.0), "Table 1", shown, smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
-    named = [f"small model, 0.7M parameters ({method})" for method in ("SFT", "GRPO")]
-    assert list(table["row"]) == [*printed, *named]
-    assert table["source"].tolist() == ["Orion, Table 1", "Orion, Table 1", "here", "here"]
-    assert table["data"].tolist()[2:] == ["embedded world"] * 2
-    assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100]
+    assert list(table["row"]) == [*printed, *(f"small model, 0.7M parameters ({method})" for method in shown)]
+    assert table["source"].tolist() == ["Orion, Table 1"] * 2 + ["here"] * 3
+    assert table["data"].tolist()[2:] == ["embedded world"] * 3
+    assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100, 0]
     assert not {"recommend", "review", "overall"} & set(table.columns.get_level_values(0))
 
 

@@ -17,8 +17,6 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.llm.budget import estimate
-from pwagents.orion.players import in_every_episode, profiling
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
@@ -42,7 +40,7 @@ PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "w/o asking": {"players": {"user": "none"}},
 }
 Counts = Annotated[tuple[PositiveInt, ...], Listed, Field(min_length=1)]
-POLICY = "GRPO"  # what its episodes are stored as, by notebook 06, too
+METHOD = "GRPO"  # what its episodes are stored as, by notebook 06, too
 FEW = 10  # users to train on
 
 
@@ -103,23 +101,10 @@ class SensitivityNotebook(ReinforcedNotebook):
     study: SweptStudy
 
 
-def sweep_cost(settings: SensitivityNotebook) -> pd.DataFrame:
-    """What language models will be asked in notebook 08 and cost at most, a row a role that one plays.
-
-    Training, where notebook 06 has not done it, comes beside (:func:`pwagents.orion.players.rl_cost`).
-    """
-    sweep, tested = settings.study.sweep, settings.study.eval_tasks
-    profiled = [*sweep.alpha, *sweep.l_c, *sweep.clusters, *sweep.last, *sweep.last, *sweep.noise]
-    parts = len(sweep.worlds) * (1 + len(PARTS))
-    users = settings.data.n_users * (len(profiled) + parts)
-    episodes = tested * (len(profiled) + parts + len(sweep.users))
-    return estimate(profiling(settings.players, users) | in_every_episode(settings.players, episodes))
-
-
 def play_knowing(study: Study, policy: Path, known: Known) -> list[EpisodeRecord]:
     """Episodes of a policy on the test tasks where ``known`` is what agents know of their users."""
     if known == usually_known(study):
-        return OrionRuns(study).policy(POLICY, policy)
+        return OrionRuns(study).policy(METHOD, policy)
     histories = benchmark_known(study.benchmark, known, study.seed)
     found = study.retrieve("test", histories, known.alpha, known.l_c, known.clusters)
     runs = OrionRuns(
@@ -127,7 +112,7 @@ def play_knowing(study: Study, policy: Path, known: Known) -> list[EpisodeRecord
         start=lambda task: study.start(task, study.begin(task, found[task.task_id]), histories),
         variant={"known": asdict(known)},
     )
-    return runs.policy(POLICY, policy)
+    return runs.policy(METHOD, policy)
 
 
 def benchmark_known(benchmark: Benchmark, known: Known, seed: int) -> Benchmark:
@@ -232,7 +217,7 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
         there = settings.changed(data=WORLDS[world], study=few)
         for part, changes in {"whole": {}, **PARTS}.items():
             runs = OrionRuns(make_study(there.changed(**changes)))
-            records = runs.policy(POLICY, policy)
+            records = runs.policy(METHOD, policy)
             played.append(episodes_frame(records).assign(method=part, world=world))
     return pd.concat(played, ignore_index=True)
 
@@ -240,7 +225,7 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
 def with_users(settings: OrionSettings, policy: Path, users: Sequence[str]) -> dict[str, list[EpisodeRecord]]:
     """Episodes of a policy with each simulated user, by their names (``players.user``)."""
     return {
-        user: OrionRuns(make_study(settings.changed(players={"user": user}))).policy(POLICY, policy)
+        user: OrionRuns(make_study(settings.changed(players={"user": user}))).policy(METHOD, policy)
         for user in users
     }
 

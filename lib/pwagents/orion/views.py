@@ -173,10 +173,10 @@ def orion_rows(
     Args:
         frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
         table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
-        methods: those of :data:`PRINTED` that are shown.
+        methods: ours that are shown, and of the printed rows those that :data:`PRINTED` gives to them.
     """
     here = Here(settings.base.backbone, settings.data.told)
-    printed = [PRINTED[table][method] for method in methods]
+    printed = [row for method, row in PRINTED[table].items() if method in methods]
     return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
 
 
