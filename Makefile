@@ -54,12 +54,12 @@ help: ## list the targets
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
 
-# The longest way first: 05 and then 06 take as long as all others together.
-LONGEST = $(filter %/06_orion_grpo.ipynb,$(REPRODUCE))
+# Orion's notebooks wait for one another and take as long as all others together: they begin first.
+orion_first = $(filter $(NB)/05% $(NB)/06% $(NB)/07% $(NB)/08%,$(1)) $(1)
 
-reproduce: $(LONGEST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
+reproduce: $(call orion_first,$(REPRODUCE)) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
 
-reproduce-full: $(LONGEST) $(REPRODUCE_FULL) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
+reproduce-full: $(call orion_first,$(REPRODUCE_FULL)) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
 	@$(run) pwagents.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")

@@ -6,12 +6,10 @@ import pytest
 
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.store import Store
-from pwagents.notebook.settings import load_settings
 from pwagents.orion.failures import cause_of, failure_causes
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (
     Known,
-    SensitivityNotebook,
     SweepSettings,
     benchmark_known,
     by_value,

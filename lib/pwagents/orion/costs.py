@@ -49,8 +49,8 @@ def ablations_cost(settings: AblationsNotebook) -> pd.DataFrame:
     conversations = 2 * pipelines * settings.role_play.n_trajectories
     # A pipeline ends in each method, and in GRPO without each part; variants are trained once.
     trained = pipelines * (len(rl.methods) + parts) + len(rl.variants)
-    # A pipeline's base and fine-tuned model are tested as well, and GRPO's without each part and with three other
-    # profiles.
+    # A pipeline's base and fine-tuned model are tested as well, and GRPO's policy without each part and with
+    # three other profiles.
     tested = trained + pipelines * (2 + parts + 3)
     rewarded = trained * rl.max_steps * rl.episodes
     made = {
