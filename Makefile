@@ -54,7 +54,7 @@ help: ## list the targets
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
 
-# Orion's notebooks wait for one another and take as long as all others together: they begin first.
+# 05 begins first, since 06 to 08 wait for it and take as long as all others together.
 orion_first = $(filter $(NB)/05% $(NB)/06% $(NB)/07% $(NB)/08%,$(1)) $(1)
 
 reproduce: $(call orion_first,$(REPRODUCE)) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
@@ -104,7 +104,7 @@ CORES ?= $(shell nproc 2>/dev/null || echo 1)
 JOBS ?= $(if $(filter paper,$(PRESET)),1,$(CORES))
 MAKEFLAGS += -j$(JOBS)
 THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
-# What a notebook trains beside each other takes all cores: the other jobs are mostly done by then.
+# What a notebook trains beside each other takes all cores, whatever the other jobs do.
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \
   LOKY_MAX_CPU_COUNT=$(CORES) \
   $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)

@@ -91,13 +91,13 @@ def test_rows_that_only_a_full_run_makes_are_passed_over_and_the_others_matched_
     assert verdicts() == [("rows", "FAIL")], "one that the reference has not"
 
 
-def test_cells_that_only_a_full_run_fills_are_passed_over(save, verdicts):
-    row = {"row": "b", "over pipelines": "mean .5"}
-    save("laptop", "10_orion_table_1", row | {"over pipelines": None})
-    save("reference", "10_orion_table_1", row)
-    assert verdicts() == [("row", "OK")]
-    save("laptop", "10_orion_table_1", row | {"over pipelines": "mean .6"})
-    assert verdicts() == [("row", "OK"), ("over pipelines", "noise")]
+def test_a_column_that_only_a_full_run_fills_is_passed_over_where_it_is_empty(save, verdicts):
+    rows = [{"row": name, "over pipelines": "mean .5"} for name in ("a", "b")]
+    save("reference", "10_orion_table_1", *rows)
+    save("laptop", "10_orion_table_1", *({**row, "over pipelines": None} for row in rows))
+    assert verdicts() == [("row", "OK"), ("row", "OK")]
+    save("laptop", "10_orion_table_1", rows[0], {**rows[1], "over pipelines": None})
+    assert verdicts()[1::2] == [("over pipelines", "OK"), ("over pipelines", "noise")], "half filled"
 
 
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):

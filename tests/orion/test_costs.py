@@ -35,10 +35,20 @@ def test_players_without_a_language_model_cost_nothing(notebook):
 
 
 def test_fine_tuning_asks_the_teacher_and_reinforcement_learning_the_judge():
-    assert [*asked("05_orion_sft", players=PLAYERS)] == ["teacher"]
+    rows = asked("05_orion_sft", players=PLAYERS)
+    assert [*rows] == ["teacher"] and rows["teacher"]["calls"] == (2 * 20 + 40) * 4
     rows = asked("06_orion_grpo", players=PLAYERS)
     assert [*rows] == ["judge"] and rows["judge"]["US dollars"] > 0
     assert rows["judge"]["calls"] == (2 * 3 + 3) * 8 * 4
+
+
+def test_evaluations_of_a_training_ask_those_who_are_in_every_episode():
+    players = {"updater": "openai:gpt-4o-mini"}
+    rows = [asked("06_orion_grpo", players=players, rl={"eval_steps": steps}) for steps in (0, 3)]
+    without, with_log = (each["updater"]["calls"] for each in rows)
+    assert (
+        with_log - without == 2 * 2 * 16 * 4
+    )  # two trainings, before and after, on 16 tasks, four steps each
 
 
 def test_ablations_have_all_pipelines_their_parts_and_the_variants():

@@ -118,7 +118,8 @@ def _method(row: pd.Series) -> str:
 
 
 def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFrame) -> Iterator[Cell]:
-    """Row by row, in their order; by their names, where a run may make fewer rows than the reference has."""
+    """Row by row, in their order; where a run may make less than the reference has, by their names, and
+    without columns that only a full run fills."""
     rules = _tolerances()["reference"]
     rule = next(rule for rule in rules if fnmatch(name, rule["tables"]))
     against, by = "the reference", [column for column in rule.get("matched_by", ()) if column in expected]
@@ -138,11 +139,11 @@ def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFram
     else:
         for column in [column for column in expected if column not in table and not by]:
             yield missing("column", "none", column)
-        columns = [column for column in expected if column in table]
-        only_full = rule.get("filled_by_a_full_run", ())
+        # Within a table such a column is filled as a whole, or not at all.
+        unfilled = [column for column in rule.get("filled_by_a_full_run", ()) if table[column].isna().all()]
+        columns = [column for column in expected if column in table and column not in unfilled]
         for i, row in table.iterrows():
-            filled = [column for column in columns if column not in only_full or pd.notna(row[column])]
-            yield from _cells(name, against, row, expected.loc[i], filled, rule)
+            yield from _cells(name, against, row, expected.loc[i], columns, rule)
 
 
 def _of_same_names(table: pd.DataFrame, expected: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -38,8 +38,9 @@ HEADLINES = (
     ("Does Orion learn by imitation?", "05_results", "05_results"),
     ("Does training by reward add to it?", "06_results", "06_results"),
     ("Is that more than the chance of a seed?", "07_seeds", "07_seeds"),
+    ("What is each part of Orion worth?", "07_parts", "07_part_tests"),
     ("How much of the past has to be known?", "08_history_length", "08_history_length"),
-    ("What is each part worth, in which world?", "08_parts", "08_parts"),
+    ("What does a trained policy lose without a part, in which world?", "08_parts", "08_parts"),
     ("Does an agent find in a year of browsing what a request leaves out?", "09_levels", "09_level_2"),
 )
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets

@@ -1,7 +1,8 @@
-"""What language models will be asked in notebooks 05 to 08 and cost at most, a row a role that one plays.
+"""What language models will be asked in notebooks 05 to 08 and cost at most: a row for each role that one
+plays, none where no language model plays any.
 
 Guesses on the safe side: two conversations of the role-play for each one that is kept, four steps in each
-episode. Where no language model plays a role, the tables are empty.
+episode.
 """
 
 import pandas as pd
@@ -35,11 +36,12 @@ def rl_cost(settings: ReinforcedNotebook) -> pd.DataFrame:
     """Of notebook 06."""
     most = settings.rl.max_steps
     trained = (2 * most + min(GROUP_STEPS, most)) * settings.rl.episodes  # by GRPO, by PPO, and before them
+    logged = 2 * _logged(settings)
     judge = _judging(settings.players, trained)
     # On the test tasks play five references, four models in two ways each, and two with three other profiles;
     # these two, too, with instructions that say more, twice.
     tested = 23 * settings.study.eval_tasks
-    return estimate(judge | _in_every_episode(settings.players, trained + tested))
+    return estimate(judge | _in_every_episode(settings.players, trained + logged + tested))
 
 
 def ablations_cost(settings: AblationsNotebook) -> pd.DataFrame:
@@ -58,18 +60,25 @@ def ablations_cost(settings: AblationsNotebook) -> pd.DataFrame:
         **_teaching(settings.players, conversations),
         **_judging(settings.players, rewarded),
     }
-    episodes = conversations + rewarded + tested * settings.study.eval_tasks
+    episodes = conversations + rewarded + trained * _logged(settings) + tested * settings.study.eval_tasks
     return estimate(made | _in_every_episode(settings.players, episodes))
 
 
 def sweep_cost(settings: SensitivityNotebook) -> pd.DataFrame:
-    """Of notebook 08; its training, where notebook 06 has not done it, is :func:`rl_cost`'s."""
+    """Of notebook 08, where 05 and 06 ran before; else their costs come beside."""
     sweep, tested = settings.study.sweep, settings.study.eval_tasks
     profiled = [*sweep.alpha, *sweep.l_c, *sweep.clusters, *sweep.last, *sweep.last, *sweep.noise]
     parts = len(sweep.worlds) * (1 + len(PARTS))
     users = settings.data.n_users * (len(profiled) + parts)
     episodes = tested * (len(profiled) + parts + len(sweep.users))
     return estimate(_profiling(settings.players, users) | _in_every_episode(settings.players, episodes))
+
+
+def _logged(settings: ReinforcedNotebook) -> int:
+    """Episodes of the evaluations that a training's log holds."""
+    rl, tested = settings.rl, settings.study.eval_tasks
+    times = sum(rl.evaluates_after(step) for step in range(rl.max_steps + 1))
+    return times * min(rl.log_tasks or tested, tested)
 
 
 def _profiling(players: OrionPlayers, users: int) -> dict[str, Load]:

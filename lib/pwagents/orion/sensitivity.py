@@ -40,7 +40,7 @@ PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "w/o asking": {"players": {"user": "none"}},
 }
 Counts = Annotated[tuple[PositiveInt, ...], Listed, Field(min_length=1)]
-METHOD = "GRPO"  # what its episodes are stored as, by notebook 06, too
+METHOD = "GRPO"  # what the policy's episodes are stored as, in notebooks 06 and 07, too
 FEW = 10  # users to train on
 
 

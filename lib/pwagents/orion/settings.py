@@ -254,12 +254,13 @@ class GrpoNotebook(ReinforcedNotebook):
 
 @settings
 class AblationSettings(OnlineSettings):
-    """Reinforcement learning in notebook 07: several whole pipelines, and GRPO with one thing changed."""
+    """Reinforcement learning in notebook 07: several whole pipelines, and of the first GRPO with one thing
+    changed."""
 
     seeds: Seeds
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
     methods: Annotated[tuple[Literal["GRPO", "PPO"], ...], Listed]
-    """What each pipeline trains, beside SFT; GRPO is always among them."""
+    """What each pipeline trains beside SFT and GRPO without each part; GRPO is always among them."""
     variants: Variants = ()
     """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
 

@@ -173,7 +173,8 @@ def orion_rows(
     Args:
         frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
         table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
-        methods: ours that are shown, and of the printed rows those that :data:`PRINTED` gives to them.
+        methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
+            gives to them.
     """
     here = Here(settings.base.backbone, settings.data.told)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
