@@ -98,6 +98,9 @@ def test_a_column_that_only_a_full_run_fills_is_passed_over_where_it_is_empty(sa
     assert verdicts() == [("row", "OK"), ("row", "OK")]
     save("laptop", "10_orion_table_1", rows[0], {**rows[1], "over pipelines": None})
     assert verdicts()[1::2] == [("over pipelines", "OK"), ("over pipelines", "noise")], "half filled"
+    save("reference", "10_summary", {"row": "a"})
+    save("laptop", "10_summary", {"row": "a"})
+    assert verdicts()[-1] == ("row", "OK"), "a table that has no such column"
 
 
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
