@@ -54,12 +54,12 @@ help: ## list the targets
 
 setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets below do it when needed)
 
-# 05 begins first, since 06 to 08 wait for it and take as long as all others together.
-orion_first = $(filter $(NB)/05% $(NB)/06% $(NB)/07% $(NB)/08%,$(1)) $(1)
+# It begins first, since 06 to 08 wait for it and take as long as all others together.
+FIRST := $(filter $(NB)/05%,$(REPRODUCE))
 
-reproduce: $(call orion_first,$(REPRODUCE)) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
+reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
 
-reproduce-full: $(call orion_first,$(REPRODUCE_FULL)) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
+reproduce-full: $(FIRST) $(REPRODUCE_FULL) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
 	@$(run) pwagents.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")

@@ -46,9 +46,8 @@ def test_evaluations_of_a_training_ask_those_who_are_in_every_episode():
     players = {"updater": "openai:gpt-4o-mini"}
     rows = [asked("06_orion_grpo", players=players, rl={"eval_steps": steps}) for steps in (0, 3)]
     without, with_log = (each["updater"]["calls"] for each in rows)
-    assert (
-        with_log - without == 2 * 2 * 16 * 4
-    )  # two trainings, before and after, on 16 tasks, four steps each
+    # Two trainings, before and after, on 16 tasks, four steps each.
+    assert with_log - without == 2 * 2 * 16 * 4
 
 
 def test_ablations_have_all_pipelines_their_parts_and_the_variants():

@@ -124,9 +124,8 @@ def test_success_by_rank():
 def test_our_rows_stand_below_the_papers_for_what_was_played():
     flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
     smoke = load_settings("05_orion_sft", SftNotebook, flat | {"stored_runs_only": False})
-    played = frame(
-        {(method, "u", "a"): r for method, r in {"SFT": 0.5, "GRPO": 1, "PPO": 1, "new": 0}.items()}
-    )
+    results = {"SFT": 0.5, "GRPO": 1.0, "PPO": 1.0, "new": 0.0}
+    played = frame({(method, "u", "a"): result for method, result in results.items()})
     shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
     table = orion_rows(played.assign(tokens=900.0, usd=0.0), "Table 1", shown, smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]

@@ -140,9 +140,9 @@ def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFram
         for column in [column for column in expected if column not in table and not by]:
             yield missing("column", "none", column)
         # Within a table such a column is filled as a whole, or not at all.
-        only_full = rule.get("filled_by_a_full_run", ())
-        columns = [column for column in expected if column in table]
-        columns = [column for column in columns if column not in only_full or table[column].notna().any()]
+        may_lack = set(rule.get("filled_by_a_full_run", ())) & {*table}
+        unfilled = {column for column in may_lack if table[column].isna().all()}
+        columns = [column for column in expected if column in table and column not in unfilled]
         for i, row in table.iterrows():
             yield from _cells(name, against, row, expected.loc[i], columns, rule)
 
