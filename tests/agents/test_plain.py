@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.agents.memory import Memory
-from pwagents.agents.plain import FunctionClassifier, PlainAgent
+from pwagents.agents.plain import FunctionClassifier, PlainAgent, plain_arguments
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.schema import Action, Observation, Step
@@ -60,17 +60,14 @@ def test_recommendations_are_asked_for_oldest_first(benchmark, classifier, strat
     assert len(sequence) == 10 and all(asin in rest for asin in sequence)  # a subsequence of the history
 
 
-def test_query_adds_the_words_that_recur_in_memory(benchmark, classifier):
-    memory = Memory("last", benchmark.products)
-    memory.recall = lambda state, function: [
+def test_query_adds_the_words_that_recur_in_memory():
+    entries = [
         {"title": "Kestrel navy bag", "store": "Kestrel"},
         {"title": "Kestrel navy belt", "store": "Kestrel"},
         {"title": "Ember green bag", "store": "Ember"},
     ]
-    agent = PlainAgent(classifier, memory)
-    agent.identify = lambda instruction: "search_product_by_query"
-    action = agent(BeliefState("U", "Need a new bag.", "", None, ()))
-    assert action.arguments == {"query": "Need a new bag. kestrel navy"}
+    arguments = plain_arguments("search_product_by_query", "Need a new bag.", entries)
+    assert arguments == {"query": "Need a new bag. kestrel navy"}
 
 
 def test_stops_after_its_call(benchmark, classifier):

@@ -4,6 +4,8 @@ The five of PersonalWAB (6, A.2, 5.1): none, random, last, relevant, task-specif
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +25,7 @@ FIELDS_OF = {  # the fields that task-specific memory keeps (PUMA, 5.1)
 }
 
 
+@dataclass(frozen=True)
 class Memory:
     """Recalls a user's past for an instruction.
 
@@ -38,48 +41,41 @@ class Memory:
         seed: of the random strategy.
     """
 
-    def __init__(
-        self,
-        strategy: Strategy,
-        products: Mapping[str, Product],
-        embedder: Embedder | None = None,
-        length: int = 50,
-        seed: int = 0,
-    ):
-        check_choice("memory strategy", strategy, Strategy)
-        if strategy in ("relevant", "task_specific") and embedder is None:
-            raise ValueError(f"memory strategy {strategy!r} needs an embedder")
-        self.strategy, self.products, self.embedder = strategy, products, embedder
-        self.length, self.seed = length, seed
+    strategy: Strategy
+    products: Mapping[str, Product]
+    embedder: Embedder | None = None
+    length: int = 50
+    seed: int = 0
+
+    def __post_init__(self):
+        check_choice("memory strategy", self.strategy, Strategy)
+        if self.strategy in ("relevant", "task_specific") and self.embedder is None:
+            raise ValueError(f"memory strategy {self.strategy!r} needs an embedder")
 
     def recall(self, state: BeliefState, function: str) -> list[Entry]:
-        """The remembered behaviours, as fields.
+        """Recall behaviours as fields, in the strategy's order.
 
         Args:
             function: the function at hand. Only the task-specific strategy looks at it.
         """
-        chosen = self._choose(state)
-        entries = [memory_entry(behavior, self.products) for behavior in chosen]
-        if self.strategy != "task_specific":
-            return entries
-        if function == "get_recommendations_by_history":
-            entries.sort(key=lambda entry: -entry["timestamp"])
-        return [{field: entry[field] for field in FIELDS_OF[function]} for entry in entries]
-
-    def _choose(self, state: BeliefState) -> list[Behavior]:
         history = state.history
         if self.strategy == "none" or not history:
             return []
         if self.strategy == "last":
-            return list(reversed(history))[: self.length]
-        if self.strategy == "random":
+            order = range(len(history))[::-1]
+        elif self.strategy == "random":
             order = rng(self.seed, "memory", state.user_id, state.instruction).permutation(len(history))
-            return [history[i] for i in order[: self.length]]
-        texts = [behavior_text(b, self.products[b.parent_asin]) for b in history]
-        vectors = self.embedder.encode([state.instruction, *texts])
-        cosines = np.round(vectors[1:] @ vectors[0], 6)  # rounded, so that batch sizes cannot decide a tie
-        order = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))  # ties: the later behaviour
-        return [history[i] for i in order[: self.length]]
+        else:
+            texts = [behavior_text(behavior, self.products[behavior.parent_asin]) for behavior in history]
+            vectors = self.embedder.encode([state.instruction, *texts])
+            cosines = np.round(vectors[1:] @ vectors[0], 6)  # so that batch sizes cannot decide a tie
+            order = np.lexsort((np.arange(len(history)), cosines))[::-1]  # ties: the later behaviour first
+        entries = [memory_entry(history[i], self.products) for i in order[: self.length]]
+        if self.strategy != "task_specific":
+            return entries
+        if function == "get_recommendations_by_history":
+            entries.sort(key=itemgetter("timestamp"), reverse=True)
+        return [{field: entry[field] for field in FIELDS_OF[function]} for entry in entries]
 
 
 def memory_entry(behavior: Behavior, products: Mapping[str, Product]) -> Entry:

@@ -8,6 +8,7 @@ Both take a call's parameters from the same simple rules (:func:`plain_arguments
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from pwagents.agents.memory import Entry, Memory
@@ -34,13 +35,12 @@ class FunctionClassifier:
         model = LogisticRegression(C=10.0, max_iter=1000) if several else DummyClassifier()
         self._pipeline = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), model)
         self._pipeline.fit([task.instruction for task in train_tasks], functions)
-
-        self._known: dict[str, str] = {}  # every memory strategy asks for the same instructions
+        self._answers: dict[str, str] = {}  # every memory strategy asks for the same instructions
 
     def __call__(self, instruction: str) -> str:
-        if instruction not in self._known:
-            self._known[instruction] = str(self._pipeline.predict([instruction])[0])
-        return self._known[instruction]
+        if instruction not in self._answers:
+            self._answers[instruction] = str(self._pipeline.predict([instruction])[0])
+        return self._answers[instruction]
 
 
 class PlainAgent:
@@ -69,39 +69,34 @@ ADDED_WORDS = 3  # at most, to a query
 
 
 def plain_arguments(function: str, instruction: str, entries: list[Entry]) -> dict[str, Any]:
-    """Parameters by simple rules from instruction and memory.
+    """Take a call's parameters from instruction and memory, by simple rules.
 
     - search: the instruction and the words that recur in the first ``CONSIDERED`` remembered products;
     - recommend: those products, oldest first;
     - review: the first remembered review; without memory, the instruction itself.
     """
+    recent = entries[:CONSIDERED]
     if function == "search_product_by_query":
-        return {"query": _query(instruction, entries)}
+        stated = set(words(instruction))
+        counts = Counter(
+            word
+            for entry in recent
+            for word in {*words(entry["title"]), *words(entry["store"] or "")} - stated
+        )
+        recurring = sorted(word for word, n in counts.items() if n > 1)  # ties: in the alphabet's order
+        recurring.sort(key=counts.get, reverse=True)
+        return {"query": " ".join([instruction, *recurring[:ADDED_WORDS]])}
     if function == "get_recommendations_by_history":
-        return {"product_sequence": [e["parent_asin"] for e in _oldest_first(entries[:CONSIDERED])]}
-    texts = [e["text"] for e in entries if e["text"]]
+        # Task-specific memory keeps no times, but is latest first.
+        is_dated = bool(recent) and "timestamp" in recent[0]
+        oldest_first = sorted(recent, key=itemgetter("timestamp")) if is_dated else recent[::-1]
+        return {"product_sequence": [entry["parent_asin"] for entry in oldest_first]}
+    texts = [entry["text"] for entry in entries if entry["text"]]
     return {"review": texts[0] if texts else instruction}
 
 
-def _query(instruction: str, entries: list[Entry]) -> str:
-    said = set(words(instruction))
-    counts = Counter(
-        word
-        for entry in entries[:CONSIDERED]
-        for word in sorted({*words(entry["title"]), *words(entry["store"] or "")} - said)
-    )
-    recurring = sorted((word for word, n in counts.items() if n > 1), key=lambda word: (-counts[word], word))
-    return " ".join([instruction, *recurring[:ADDED_WORDS]])
-
-
-def _oldest_first(entries: list[Entry]) -> list[Entry]:
-    if entries and "timestamp" not in entries[0]:
-        return entries[::-1]  # task-specific memory keeps no times, but is latest first
-    return sorted(entries, key=lambda entry: entry["timestamp"])
-
-
 def words(text: str) -> list[str]:
-    """The words of three letters and more, in lower case."""
+    """Split a text into its words of three letters and more, in lower case."""
     return re.findall(r"[^\W\d_]{3,}", text.lower())
 
 
@@ -138,7 +133,7 @@ class OfflinePolicy:
         self.identify = identify
 
     def act(self, state: BeliefState, entries: list[Entry], allowed: tuple[str, ...]) -> Action:
-        """The next call.
+        """Choose the next call.
 
         Args:
             entries: what the method's memory recalls.
@@ -147,58 +142,46 @@ class OfflinePolicy:
         possible = [function for function in FUNCTION_OF.values() if function in allowed]
         function = possible[0] if len(possible) == 1 else self.identify(state.instruction)
         tries = [i for i, step in enumerate(state.session) if step.action.name in possible]
-        question = _question(state, entries, function, len(tries)) if "respond" in allowed else ""
+        answers = _new_words(state)
+
+        # Ask: before the first search what the instruction leaves open, after each try whether it is right.
+        question = ""
+        if "respond" in allowed and not state.session and function == "search_product_by_query":
+            stated = state.instruction.lower()
+            is_stated = {attribute: attribute in stated for attribute in ATTRIBUTES}
+            is_stated["brand"] |= any((entry.get("store") or "\n").lower() in stated for entry in entries)
+            left_open = [attribute for attribute in ATTRIBUTES if not is_stated[attribute]]
+            question = f"Which {left_open[0]} would you like?" if left_open else ""
+        elif "respond" in allowed and 0 < len(tries) < TRIES and state.session[-1].action.name != "respond":
+            question = "Is this what you had in mind?"
         if question:
             return Action(name="respond", arguments={"content": question})
-        if tries and "stop" in allowed and not _answers(state, since=tries[-1]):
+
+        # Stop where nothing new was said since the last try.
+        if tries and "stop" in allowed and max(answers.values(), default=-1) <= tries[-1]:
             return Action(name="stop")
-        told = _answers(state)
-        arguments = plain_arguments(
-            function, " ".join([state.instruction, *told]), _spoken_of_first(entries, told)
-        )
-        return Action(name=function, arguments=arguments)
+
+        # Act on all that was said; entries that share more words with the answers come first.
+        if answers:
+            shared = [len(answers.keys() & words(" ".join(map(str, entry.values())))) for entry in entries]
+            order = sorted(range(len(entries)), key=shared.__getitem__, reverse=True)
+            entries = [entries[i] for i in order]
+        instruction = " ".join([state.instruction, *answers])
+        return Action(name=function, arguments=plain_arguments(function, instruction, entries))
 
 
-def _question(state: BeliefState, entries: list[Entry], function: str, tries: int) -> str:
-    """What to ask now; empty for nothing."""
-    if tries == 0:
-        attribute = _open_attribute(state.instruction, entries)
-        asks = function == "search_product_by_query" and attribute and not state.session
-        return f"Which {attribute} would you like?" if asks else ""
-    asked = state.session[-1].action.name == "respond"
-    return "Is this what you had in mind?" if tries < TRIES and not asked else ""
+def _new_words(state: BeliefState) -> dict[str, int]:
+    """The words of the user's answers that may describe a product, in order: word -> step of its first use.
 
-
-def _open_attribute(instruction: str, entries: list[Entry]) -> str | None:
-    """The first attribute that the instruction does not name, nor (for the brand) a remembered value of."""
-    said = instruction.lower()
-    named = {attribute for attribute in ATTRIBUTES if attribute in said}
-    if any((entry.get("store") or "\n").lower() in said for entry in entries):
-        named.add("brand")
-    return next((attribute for attribute in ATTRIBUTES if attribute not in named), None)
-
-
-def _answers(state: BeliefState, since: int = -1) -> list[str]:
-    """The words of the user's answers that may describe a product and were not said before, in order.
-
-    ``since``: only words that came up after this step.
+    Words of the instruction, and those that say nothing, are left out.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    known = {*ENGLISH_STOP_WORDS, *words(_SAYS_NOTHING), *words(state.instruction)}
-    new: dict[str, int] = {}
+    ignored = {*ENGLISH_STOP_WORDS, *words(_SAYS_NOTHING), *words(state.instruction)}
+    first: dict[str, int] = {}
     for i, step in enumerate(state.session):
         if step.action.name == "respond" and not step.error:
             for word in words(step.observation.text):
-                if word not in known:
-                    new.setdefault(word, i)
-    return [word for word, i in new.items() if i > since]
-
-
-def _spoken_of_first(entries: list[Entry], told: list[str]) -> list[Entry]:
-    """The entries, those first that hold the most of the ``told`` words."""
-
-    def shared(entry: Entry) -> int:
-        return len(set(told).intersection(words(" ".join(map(str, entry.values())))))
-
-    return sorted(entries, key=lambda entry: -shared(entry)) if told else entries
+                if word not in ignored:
+                    first.setdefault(word, i)
+    return first
