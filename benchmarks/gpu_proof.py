@@ -2,8 +2,14 @@
 
     .venv/bin/python benchmarks/gpu_proof.py
 
-Estimated at five to ten minutes on a GPU of 80 GB. Not verified on a GPU so far: only its parts were, on a
-CPU with a tiny model. Qwen2.5-7B has random weights here, which cost the same as trained ones:
+The two large trainings take two minutes on an H200 (torch 2.11, 787 TFLOP/s in a product).
+Measured there:
+
+- SFT: .52 s a step, 7,905 tokens a second, MFU .31, 17.0 GiB in tensors where 17.6 were forecast;
+- GRPO: 22.2 s a step, 613 tokens written a second, MFU .17, 17.5 GiB in tensors where 18.8 were forecast.
+
+The small model was not measured on a GPU. Qwen2.5-7B has random weights here, which cost as much as trained
+ones:
 
 - supervised fine-tuning of an adapter on sequences of 4,096 random tokens;
 - GRPO of an adapter: 32 episodes a step, of 1,024 tokens that are read and 256 that are written, played by
@@ -14,6 +20,7 @@ MFU is the share of what a large matrix product reaches here in the same minute.
 that the training asks for, not those that checkpointing does twice.
 """
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -206,6 +213,7 @@ def _memory(shape: Mapping[str, Any], plan: Plan) -> dict[str, float]:
 
 
 def _forget_peak() -> None:
+    gc.collect()  # trainer and model refer to each other: without this the last model stays in memory
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
