@@ -11,18 +11,9 @@ import pytest
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import Action, Observation, Product
-from pwagents.users import leaks
 from pwagents.web.environment import Exchange
 from pwagents.web.functions import DETAILS_FUNCTION, Shop
 from pwagents.web.search import build_search_engine
-
-
-@pytest.fixture(scope="session", autouse=True)
-def titles_and_reviews_are_made_plain_once():
-    """Not for each of two hundred questions again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaks, "_plain", cache(leaks._plain))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import pytest
 from pwagents.schema import TASK_TYPES
 from pwagents.users.difficult import ImpatientUser, TerseUser, VagueUser, WrongUser
 from pwagents.users.facts import find_run
-from pwagents.users.questions import ordinary_questions
+from pwagents.users.leaks import ordinary_questions
 from pwagents.users.rules import RuleUser
 
 from .test_rules import LAMP, task

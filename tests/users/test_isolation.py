@@ -7,9 +7,8 @@ import re
 import pytest
 
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.users.leaks import leaks
+from pwagents.users.leaks import adversarial_questions, ask_about, leaks
 from pwagents.users.llm import LlmUser
-from pwagents.users.questions import adversarial_questions, ask_about
 from pwagents.users.rules import RuleUser
 
 

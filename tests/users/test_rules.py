@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.schema import TASK_TYPES, Action, Product, Review, Task, UserProfile
-from pwagents.users.questions import ordinary_questions
+from pwagents.users.leaks import ordinary_questions
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import WebEnvironment
 

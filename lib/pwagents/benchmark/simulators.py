@@ -13,8 +13,7 @@ import pandas as pd
 from pwagents.data.instructions import content_words, stars_in_words
 from pwagents.progress import progress
 from pwagents.schema import Benchmark, Product, Task
-from pwagents.users.leaks import leaks
-from pwagents.users.questions import adversarial_questions, ask_about, ordinary_questions
+from pwagents.users.leaks import adversarial_questions, ask_about, leaks, ordinary_questions
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 
@@ -31,7 +30,7 @@ def simulator_quality(
         simulators: seed -> the simulator with that seed.
         products: the catalogue.
         questions: kind -> questions; {asin} and {title} in them become the target's own
-            (:func:`pwagents.users.questions.ask_about`).
+            (:func:`pwagents.users.leaks.ask_about`).
 
     Returns:
         One row a kind of question: ``questions, answers, leak rate, refusal rate, consistency``.

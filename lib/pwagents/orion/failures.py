@@ -16,8 +16,7 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.study import Study
 from pwagents.schema import Step, Task
 from pwagents.users.facts import find_run
-from pwagents.users.rules import RuleUser
-from pwagents.users.session import is_talk
+from pwagents.users.rules import RuleUser, is_talk
 from pwagents.web.search import SearchEngine
 
 Cause = Literal["agent", "simulator", "tool"]

@@ -11,8 +11,7 @@ import numpy as np
 from pwagents.schema import Task
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, find_run, product_facts
-from pwagents.users.rules import RuleUser
-from pwagents.users.session import conversation, is_result
+from pwagents.users.rules import RuleUser, is_result, is_talk
 from pwagents.web.documents import product_text
 from pwagents.web.environment import Exchange
 
@@ -50,18 +49,13 @@ class WrongUser(RuleUser):
         generator = rng(self.seed, "wrong user", task.task_id, str(len(session)))
         if manner != "tell" or generator.random() >= WRONG:
             return manner, fact
-        others = sorted(set(self._of_others(task, fact.slot)))
-        return manner, others[generator.integers(len(others))] if others else fact
-
-    def _of_others(self, task: Task, slot: str) -> Iterator[Fact]:
-        """The facts of that slot that products of the target's category have, and the target has not."""
+        # Facts of the same slot that products of the target's category have, and the target has not.
         target = self.products[task.target]
         page = product_text(target)
-        for product in self.products.values():
-            if product.category == target.category:
-                for fact in product_facts(product):
-                    if fact.slot == slot and find_run(fact.value, page) is None:
-                        yield fact
+        peers = [product for product in self.products.values() if product.category == target.category]
+        facts = {other for peer in peers for other in product_facts(peer) if other.slot == fact.slot}
+        others = sorted(other for other in facts if find_run(other.value, page) is None)
+        return manner, others[generator.integers(len(others))] if others else fact
 
 
 class ImpatientUser(RuleUser):
@@ -69,14 +63,12 @@ class ImpatientUser(RuleUser):
 
     def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
-        has_enough = manner == "tell" and self._has_answered(task, session)
-        return ("impatient", None) if has_enough else (manner, fact)
-
-    def _has_answered(self, task: Task, session: tuple[Exchange, ...]) -> bool:
-        """Whether they told something since the last result."""
-        last = max((i for i, exchange in enumerate(session) if is_result(exchange)), default=-1)
-        answers = [answer for _, answer in conversation(session[last + 1 :])]
-        return any(find_run(fact.value, text) is not None for fact in self.facts(task) for text in answers)
+        last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
+        answers = [step.observation.text for step in session[last + 1 :] if is_talk(step)]
+        has_answered = any(
+            find_run(known.value, text) is not None for known in self.facts(task) for text in answers
+        )
+        return ("impatient", None) if manner == "tell" and has_answered else (manner, fact)
 
 
 DIFFICULT = {"terse": TerseUser, "vague": VagueUser, "wrong": WrongUser, "impatient": ImpatientUser}

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pwagents.errors import InfrastructureError
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Behavior, Product, Step, Task, Trajectory
-from pwagents.users.session import is_result, is_talk
+from pwagents.users.rules import is_result, is_talk
 from pwagents.web.environment import Exchange, UserReply, WebEnvironment
 from pwagents.web.episode import Agent, run_episode
 from pwagents.web.functions import compact_text

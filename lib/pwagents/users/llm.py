@@ -12,7 +12,7 @@ from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Product, Task, Usage, UserProfile
 from pwagents.users.leaks import first_safe, leaks
-from pwagents.users.session import is_result, is_talk
+from pwagents.users.rules import is_result, is_talk
 from pwagents.web.environment import Exchange, UserReply
 from pwagents.web.functions import compact_text, full_text
 

@@ -8,10 +8,19 @@ import numpy as np
 
 from pwagents.schema import Product, Task, UserProfile
 from pwagents.seeds import rng
-from pwagents.users.facts import Fact, asked_slots, find_run, known_facts, phrases, sentences, stems
+from pwagents.users.facts import (
+    Fact,
+    asked_slots,
+    find_run,
+    phrases,
+    product_facts,
+    review_facts,
+    sentences,
+    stems,
+)
 from pwagents.users.leaks import first_safe, leaks
-from pwagents.users.session import conversation, last_review, last_shown
 from pwagents.web.environment import Exchange, UserReply
+from pwagents.web.functions import DETAILS_FUNCTION
 
 _QUESTION = re.compile(
     r"\?|\b(what|which|how|do you|would you|could you|can you|tell me|let me know|describe|specify|share)\b",
@@ -48,39 +57,60 @@ class RuleUser:
         self._facts: dict[Task, tuple[Fact, ...]] = {}  # read from the pages once
 
     def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
-        """The user's answer. Costs nothing."""
+        """Answer the agent. Costs nothing."""
         manner, fact = self.react(task, session, says)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
         lines = self.phrasings(manner, fact, generator)
         return UserReply(first_safe(lines, task, self.products[task.target]))
 
     def facts(self, task: Task) -> tuple[Fact, ...]:
-        """All that the user can tell of a task without a leak."""
+        """List all that the user can tell of a task without a leak; no value twice."""
         if task not in self._facts:
-            product = self.products[task.target]
+            product, profile = self.products[task.target], self.profiles.get(task.user_id)
+            facts = review_facts(task.review) if task.type == "review" else product_facts(product, profile)
+            first: dict[str, Fact] = {}
+            for fact in facts:
+                first.setdefault(fact.value.lower(), fact)
             self._facts[task] = tuple(
                 fact
-                for fact in known_facts(task, product, self.profiles.get(task.user_id))
+                for fact in first.values()
                 if not all(leaks(sentence, task, product) for sentence in sentences(fact))
             )
         return self._facts[task]
 
     def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
-        """The manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
+        """Choose the manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
         facts = self.facts(task)
-        heard = [task.instruction, *(answer for _, answer in conversation(session))]
-        untold = [fact for fact in facts if all(find_run(fact.value, line) is None for line in heard)]
-        missing = _missing(task, session, facts)
+        lines = [task.instruction, *(step.observation.text for step in session if is_talk(step))]
+        untold = [fact for fact in facts if all(find_run(fact.value, line) is None for line in lines)]
+
+        # A question about something: a new fact about it. What the agent guessed right comes first.
         is_question = bool(_QUESTION.search(says))
         slots = asked_slots(says, task, facts) if is_question else []
         about = [fact for slot in slots for fact in facts if fact.slot == slot]
-        about.sort(key=lambda fact: find_run(fact.value, says) is None)  # what the agent guessed right, first
+        right = [fact for fact in about if find_run(fact.value, says) is not None]
+        about = [*right, *(fact for fact in about if fact not in right)]
         if new := [fact for fact in about if fact in untold]:
             return "tell", new[0]
         if slots and not about:
             return ("unknown" if "identity" in slots else "indifferent"), None
-        if missing is not None:
-            return _judge(missing, untold)
+
+        # A result: whether it is right, and a hint where it is not and one is left.
+        if task.type == "review":
+            results = [step.action.arguments["review"] for step in session if is_review(step)]
+            points = [fact for fact in facts if fact.slot == "mention"]
+            missing = [fact for fact in points if results and find_run(fact.value, results[-1]) is None]
+            is_right = 2 * len(missing) <= len(points)
+        else:
+            results = [step.observation.products for step in session if is_result(step)]
+            missing, is_right = facts, bool(results) and task.target in results[-1]
+        if results and is_right:
+            return "satisfied", None
+        if results:
+            hints = [fact for fact in untold if fact in missing]
+            return ("dissatisfied", hints[0]) if hints else ("disappointed", None)
+
+        # Before any result: an old fact again, or the next one where the question is about anything at all.
         if about:
             return "repeat", about[0]
         if is_question and set(stems(says)) & set(stems(phrases()["open"])):
@@ -88,31 +118,23 @@ class RuleUser:
         return ("unknown" if is_question else "go_on"), None
 
     def phrasings(self, manner: str, fact: Fact | None, generator: np.random.Generator) -> Iterator[str]:
-        """All ways to say it, in a seeded order."""
-        templates = _shuffled(phrases()["manners"][manner], generator)
-        told = _shuffled(sentences(fact), generator) if fact else [""]
-        return (template.format(fact=sentence) for sentence, template in pairs(told, templates))
+        """Say it in all ways, in a seeded order."""
+        templates, texts = phrases()["manners"][manner], sentences(fact) if fact else [""]
+        templates = [templates[i] for i in generator.permutation(len(templates))]
+        texts = [texts[i] for i in generator.permutation(len(texts))]
+        return (template.format(fact=text) for text, template in pairs(texts, templates))
 
 
-def _judge(missing: tuple[Fact, ...], untold: list[Fact]) -> tuple[str, Fact | None]:
-    """What to say of a result, with a hint where there is one left."""
-    if not missing:
-        return "satisfied", None
-    hints = [fact for fact in untold if fact in missing]
-    return ("dissatisfied", hints[0]) if hints else ("disappointed", None)
+def is_talk(step: Exchange) -> bool:
+    """Whether the agent talked to the user; malformed calls reach nobody."""
+    return step.action.name == "respond" and not step.error
 
 
-def _missing(task: Task, session: tuple[Exchange, ...], facts: tuple[Fact, ...]) -> tuple[Fact, ...] | None:
-    """The facts that the last result does not live up to; none when it is right. None: no result yet."""
-    if task.type == "review":
-        if (review := last_review(task, session)) is None:
-            return None
-        points = [fact for fact in facts if fact.slot == "mention"]
-        missing = tuple(fact for fact in points if find_run(fact.value, review) is None)
-        return missing if 2 * len(missing) > len(points) else ()
-    shown = last_shown(session)
-    return None if shown is None else () if task.target in shown else facts
+def is_review(step: Exchange) -> bool:
+    """Whether the agent published a review."""
+    return step.action.name == "add_product_review" and not step.error
 
 
-def _shuffled(options: list[str], generator: np.random.Generator) -> list[str]:
-    return [options[i] for i in generator.permutation(len(options))]
+def is_result(step: Exchange) -> bool:
+    """Whether the shop answered the task; looking a product up is the agent's own business."""
+    return step.action.name not in ("respond", DETAILS_FUNCTION) and not step.error
