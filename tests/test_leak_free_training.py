@@ -23,7 +23,7 @@ from pwagents.orion import study as orion_study
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.train import OrionModels
 from pwagents.puma import study as puma_study
-from pwagents.puma.labels import leak_free_labels, published_labels, remember
+from pwagents.puma.labels import leak_free_labels, remember
 from pwagents.puma.settings import PumaNotebook
 from pwagents.puma.study import PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
@@ -138,8 +138,7 @@ def test_puma_learns_nothing_from_a_tested_users_future(training_users, tokenize
     study = PumaStudy(worlds, PumaModels(settings, tmp_path / "base", "real"))
     items = remember(worlds.train_tasks, study.start, study.memory(96))
     labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
-    published = published_labels([label.item for label in labels], worlds.products)
-    variants = study.labels_of_variants(labels, published)
+    variants = study.labels_of_variants(labels)
     given = [example.conversation for examples in variants.values() for example in examples]
     seen = times_of_markers(*given, *items)
     assert seen and max(seen) < date

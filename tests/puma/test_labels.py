@@ -16,7 +16,6 @@ from pwagents.puma.labels import (
     Example,
     leak_free_labels,
     offline_queries,
-    published_labels,
     remember,
 )
 from pwagents.web.environment import WebEnvironment
@@ -111,15 +110,6 @@ def test_labels_do_not_depend_on_the_target(source, items):
     }
     both = before.keys() & after.keys()
     assert both and all(before[task] == after[task] for task in both)
-
-
-def test_the_published_labels_tell_the_target_of_every_search_and_recommendation(source, items):
-    for example in published_labels(items, source.products):
-        target = source.products[example.item.task.target]
-        if example.item.function == SEARCH:
-            assert example.arguments == {"query": target.title}
-        elif example.item.function == RECOMMEND:
-            assert example.arguments["product_sequence"][-1] == target.parent_asin
 
 
 def test_a_review_is_labelled_with_what_the_user_wrote(source, items):

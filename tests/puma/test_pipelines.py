@@ -7,7 +7,7 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.puma.base import puma_base
-from pwagents.puma.labels import leak_free_labels, published_labels, remember
+from pwagents.puma.labels import leak_free_labels, remember
 from pwagents.puma.pipelines import play_pipelines, train_pipelines
 from pwagents.puma.study import PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
@@ -34,9 +34,7 @@ def labels_of(study):
     worlds = study.worlds
     items = remember(worlds.train_tasks, study.start, study.memory(32))
     labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
-    return study.labels_of_variants(
-        labels, published_labels([label.item for label in labels], worlds.products)
-    )
+    return study.labels_of_variants(labels)
 
 
 def test_seeds_train_pipelines_of_their_own(study, labels_of):

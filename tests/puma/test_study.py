@@ -8,7 +8,7 @@ import pytest
 from pwagents.errors import DataError
 from pwagents.lm.small import make_small_model
 from pwagents.puma.agent import SEARCH
-from pwagents.puma.labels import leak_free_labels, published_labels, remember
+from pwagents.puma.labels import leak_free_labels, remember
 from pwagents.puma.play import Variant, make_plain_agent, play, play_plain, time_agents
 from pwagents.puma.study import PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
@@ -71,15 +71,9 @@ def test_the_shop_to_learn_in_knows_nothing_of_train_tasks(study, worlds):
 
 def test_each_variant_has_labels_of_its_own_memory(study, worlds, items):
     labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
-    published = published_labels([label.item for label in labels], worlds.products)
-    examples = study.labels_of_variants(labels, published)
-    assert list(examples) == [
-        "PUMA",
-        "PUMA, 48 tokens",
-        "w/o Task-specific Memory",
-        "w/o DPO, published labels",
-    ]
-    assert examples["PUMA"] == labels and examples["w/o DPO, published labels"] == published
+    examples = study.labels_of_variants(labels)
+    assert list(examples) == ["PUMA", "PUMA, 48 tokens", "w/o Task-specific Memory"]
+    assert examples["PUMA"] == labels
     bare = examples["w/o Task-specific Memory"]
     assert bare and not any(example.item.entries for example in bare)
     # A query knows nothing of the past, and there is nothing to recommend from.
@@ -92,16 +86,14 @@ def test_each_variant_has_labels_of_its_own_memory(study, worlds, items):
 
 def test_labels_are_worth_what_they_achieve_beside_the_instruction(study, worlds, items):
     labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
-    published = published_labels([label.item for label in labels], worlds.products)
-    worth = study.worth_of_labels(labels, published).set_index(["task", "target"])
-    assert worth.loc[("search", "all"), "as published"] == 1.0
-    assert worth.loc[("review", "all"), "leak-free"] == pytest.approx(1.0, abs=1e-3)
+    worth = study.worth_of_labels(labels).set_index(["task", "target"])
+    assert worth.loc[("review", "all"), "label"] == pytest.approx(1.0, abs=1e-3)
     assert worth.xs("all", level="target")["tasks"].sum() == len(labels)
     parts = worth.loc["search"].drop("all")
     assert parts["tasks"].sum() == worth.loc[("search", "all"), "tasks"]
     assert worth["instruction alone"].dropna().index.unique("task").tolist() == ["search"]
     reviews = [label for label in labels if label.item.task.type == "review"]
-    (row,) = study.worth_of_labels(reviews, reviews).itertuples()
+    (row,) = study.worth_of_labels(reviews).itertuples()
     assert (row.task, row.tasks) == ("review", len(reviews))
 
 

@@ -1,17 +1,15 @@
 """Pseudo-labels for PUMA's supervised fine-tuning (PersonalWAB, 5.2): an answer to each train task.
 
-The published heuristics, and their leak-free form, which is what is trained on:
+- search: a query made of instruction and memory. The paper and its script (``PUMA/prepare_param_data.py``)
+  have gpt-4o-mini write it (:class:`LlmQueryWriter`); :func:`offline_queries` does it by a rule.
+- recommend: what is remembered, which is of the interest held to be asked for. The script takes the user's
+  last 30 purchases of the target's main category, and the target where there are none.
+- review: what the user really wrote, as in the script.
 
-- search: a query made of instruction and memory. The paper has a language model write it
-  (:class:`LlmQueryWriter`); :func:`offline_queries` does it by a rule. The published script takes the
-  title of the target instead.
-- recommend: what is remembered, which is of the interest held to be asked for. The published labels take the
-  most recent products of the target's category, and may hold the target.
-- review: what the user really wrote. It is the answer to a train task, in both.
-
-Leak-free labels follow from instruction and past alone. Where the target was bought before they may name it,
-as an agent may that knows the past; such tasks are counted apart. Left out is a task whose input tells what
-nobody can know: an instruction that names the target, a past review that is word for word the one to write.
+These labels follow from instruction and past alone; the script's recommendations know the target's category.
+Where the target was bought before a label may name it, as an agent may that knows the past; such tasks are
+counted apart. Left out is a task whose input tells what nobody can know: an instruction that names the
+target, a past review that is word for word the one to write.
 """
 
 from collections import Counter
@@ -125,30 +123,12 @@ def bought_before(item: PumaTask, products: Mapping[str, Product]) -> bool:
     return any(names & _names(products[behavior.parent_asin]) for behavior in item.state.history)
 
 
-def published_labels(items: Sequence[PumaTask], products: Mapping[str, Product]) -> list[Example]:
-    """Labels as the published scripts make them; those of searches and recommendations tell the target."""
-    return [Example(item, _published_arguments(item, products[item.task.target])) for item in items]
-
-
 def _leak_free_arguments(item: PumaTask, query_of: Mapping[str, str]) -> dict[str, Any]:
     if item.function == SEARCH:
         return {"query": query_of[item.task.task_id].strip()}
     if item.function == RECOMMEND:
         return {"product_sequence": [entry["parent_asin"] for entry in item.entries]}
     return {"review": item.task.review.text.strip()}
-
-
-def _published_arguments(item: PumaTask, target: Product) -> dict[str, Any]:
-    if item.function == SEARCH:
-        return {"query": target.title}
-    if item.function == RECOMMEND:
-        return {"product_sequence": [*_most_recent(item.entries, target.category), target.parent_asin]}
-    return {"review": item.task.review.text.strip()}
-
-
-def _most_recent(entries: Sequence[Entry], category: str) -> list[str]:
-    """The ids of a category, oldest first, as ``entries`` are."""
-    return [entry["parent_asin"] for entry in entries if entry["category"] == category]
 
 
 def _outcome(example: Example, products: Mapping[str, Product]) -> str:

@@ -21,7 +21,7 @@ from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import PumaTask, first_states
-from pwagents.puma.study import NO_MEMORY, NO_SFT, PUBLISHED_LABELS, PumaStudy, with_memory
+from pwagents.puma.study import NO_MEMORY, NO_SFT, PumaStudy, with_memory
 from pwagents.schema import Action, Task
 from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
@@ -45,7 +45,7 @@ class Variant(NamedTuple):
 def ablations(
     study: PumaStudy, identifier: Path, tuned: Mapping[str, Path], better: Mapping[str, Path]
 ) -> dict[str, Variant]:
-    """The variants that the paper's tables compare PUMA with, those of DPO, and one on the published labels.
+    """The variants that the paper's tables compare PUMA with, and those of DPO.
 
     Args:
         tuned, better: name of a variant -> its model of step 2 before and after DPO.
@@ -55,7 +55,6 @@ def ablations(
     return {
         NO_MEMORY: Variant(identifier, better[NO_MEMORY], 0),
         NO_SFT: Variant(identifier, better[NO_SFT], tokens),
-        PUBLISHED_LABELS: Variant(identifier, tuned[PUBLISHED_LABELS], tokens),
         **{name: Variant(identifier, better[name], tokens) for name in study.other_preferences},
         **{name: Variant(identifier, better[name], n) for name, n in lengths.items()},
     }

@@ -42,7 +42,7 @@ class StudySettings:
     train_tasks: NonNegativeInt = 0
     """Train tasks, drawn at random; 0 takes all."""
     variants: Literal["few", "all"] = "all"
-    """few: PUMA before and after DPO. all: also each ablation and length of the memory, the published labels,
+    """few: PUMA before and after DPO. all: also each ablation and length of the memory,
     the variants of DPO, and all pipelines, all of which are trained."""
     seeds: Seeds = (0,)
     """Of pipelines, among all variants: small base model, fine-tuning, samples, preferences; data stay."""

@@ -40,7 +40,6 @@ from pwagents.web.search import build_search_engine
 # Names of agents in tables; the ablations are called as in PersonalWAB's Table 5.
 FULL, NO_MEMORY, NO_SFT, NO_DPO = "PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
 UNTUNED = "w/o SFT and DPO"
-PUBLISHED_LABELS = "w/o DPO, published labels"
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
 
@@ -175,27 +174,24 @@ class PumaStudy:
         """Who writes the queries of the labels."""
         return query_writer(self.settings.players, self.settings.output_dir / "runs" / "replies.sqlite")
 
-    def worth_of_labels(self, labels: Sequence[Example], published: Sequence[Example]) -> pd.DataFrame:
+    def worth_of_labels(self, labels: Sequence[Example]) -> pd.DataFrame:
         """Mean result accuracy that labels reach on their train tasks, beside the instruction as the query.
 
         One row a task type and whether the target was bought before ("all", "bought before", "new"), with the
         number of ``tasks``.
-
-        Args:
-            labels, published: of the same tasks.
         """
         alone = [
             example._replace(arguments={"query": example.item.state.instruction})
             for example in labels
             if example.item.function == SEARCH
         ]
-        sets = {"instruction alone": alone, "leak-free": labels, "as published": published}
+        sets = {"instruction alone": alone, "label": labels}
         parts = [self._scored(examples).assign(label=name) for name, examples in sets.items()]
         scored = pd.concat(parts)
         everything = pd.concat([scored.assign(target="all"), scored[scored["task"] != "review"]])
         by = ["task", "target"]
         means = everything.pivot_table("result", by, "label", sort=False).reindex(columns=list(sets))
-        counted = everything[everything["label"] == "leak-free"].groupby(by).size()
+        counted = everything[everything["label"] == "label"].groupby(by).size()
         return means.assign(tasks=counted).reset_index()
 
     def _scored(self, examples: Sequence[Example]) -> pd.DataFrame:
@@ -209,16 +205,14 @@ class PumaStudy:
             rows += [(item.task.type, target, candidate.score) for candidate in many]
         return pd.DataFrame(rows, columns=["task", "target", "result"])
 
-    def labels_of_variants(
-        self, labels: Sequence[Example], published: Sequence[Example]
-    ) -> dict[str, list[Example]]:
+    def labels_of_variants(self, labels: Sequence[Example]) -> dict[str, list[Example]]:
         """What step 2 of each variant is fine-tuned on, by the variant's name.
 
         Of few variants, the full agent alone. Another length of the memory, and none, have labels of their
         own, since they are made from what is remembered.
 
         Args:
-            labels: the leak-free ones of the full agent; ``published``: of the same tasks, as published.
+            labels: of the full agent.
         """
         examples = {FULL: list(labels)}
         if self.settings.study.variants == "few":
@@ -228,7 +222,7 @@ class PumaStudy:
         for name, tokens in (lengths | {NO_MEMORY: 0}).items():
             remembered = remember(tasks, self.start, self.memory(tokens))
             examples[name], _ = leak_free_labels(remembered, self.worlds.products, self.write_queries)
-        return examples | {PUBLISHED_LABELS: list(published)}
+        return examples
 
     def sample_pairs(
         self, models: PumaModels, writer: Path, examples: Sequence[Example]

@@ -36,18 +36,11 @@ def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
     return frame.pivot(index="task", columns="outcome", values="n").fillna(0).astype(int).reset_index()
 
 
-def label_examples(labels: Sequence[Example], published: Sequence[Example]) -> pd.DataFrame:
-    """A task of each type with both labels.
-
-    Args:
-        labels, published: of the same tasks, in the same order.
-    """
-    chosen = {label.item.task.type: (label, other) for label, other in zip(labels, published, strict=True)}
-    rows = [
-        (task, label.item.task.instruction, _said(label.arguments), _said(other.arguments))
-        for task, (label, other) in chosen.items()
-    ]
-    return pd.DataFrame(rows, columns=["task", "instruction", "leak-free", "as published"])
+def label_examples(labels: Sequence[Example]) -> pd.DataFrame:
+    """A task of each type with its label."""
+    chosen = {label.item.task.type: label for label in labels}
+    rows = [(task, label.item.task.instruction, _said(label.arguments)) for task, label in chosen.items()]
+    return pd.DataFrame(rows, columns=["task", "instruction", "label"])
 
 
 def pair_counts(outcomes: Mapping[str, Mapping[tuple[str, str], int]]) -> pd.DataFrame:
