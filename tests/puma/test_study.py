@@ -110,7 +110,7 @@ def test_few_variants_are_the_full_agent_alone(study, worlds, items):
     labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
     settings = replace(study.settings, study=replace(study.settings.study, variants="few"))
     few = PumaStudy(worlds, replace(study.models, settings=settings))
-    assert few.labels_of_variants(labels, labels) == {"PUMA": labels} and few.other_preferences == {}
+    assert few.labels_of_variants(labels) == {"PUMA": labels} and few.other_preferences == {}
 
 
 def test_pairs_are_sampled_for_some_of_the_tasks(study, items):
