@@ -150,18 +150,20 @@ def test_memory_by_method_and_track(setup_of, state_of, benchmark, scripted, nam
     task = max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test")))
     state = state_of(task)
     assert len(state.history) > 20 and agent.memory.length == length
-    assert heading in agent.system(state)
-    assert len(agent.recall(state)) == min(length, len(state.history))
+    assert heading in agent.messages(state)[0]["content"]
+    assert len(agent.memory.recall(state, "")) == min(length, len(state.history))
     latest = benchmark.products[state.history[-1].parent_asin].title
-    assert name == "Random memory" or name == "Relevant memory" or latest in agent.system(state)
+    assert (
+        name == "Random memory" or name == "Relevant memory" or latest in agent.messages(state)[0]["content"]
+    )
 
 
 def test_memory_by_params(setup_of, state_of, task_of, scripted):
     state = state_of(task_of["search"])
     agent = METHODS["ReAct"](setup_of(scripted([]), strategy="relevant", length=2))
-    expected = METHODS["Relevant memory"](setup_of(scripted([]), length=2)).recall(state)
-    assert agent.recall(state) == expected and len(expected) == 2
-    assert METHODS["Last memory"](setup_of(scripted([]), strategy="none")).recall(state) == []
+    expected = METHODS["Relevant memory"](setup_of(scripted([]), length=2)).memory.recall(state, "")
+    assert agent.memory.recall(state, "") == expected and len(expected) == 2
+    assert METHODS["Last memory"](setup_of(scripted([]), strategy="none")).memory.recall(state, "") == []
     with pytest.raises(ValueError, match="LastMemory does not know the function"):
         LastMemory(setup_of(scripted([]), strategy="task_specific"))
 

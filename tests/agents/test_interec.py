@@ -30,7 +30,9 @@ def profile_reply(**parts):
 
 
 def test_the_profile_is_told_after_the_latest_behaviours(setup_of, state_of, task_of, scripted):
-    system = InteRecAgent(setup_of(scripted([]), length=1), PROFILE).system(state_of(task_of["search"]))
+    system = InteRecAgent(setup_of(scripted([]), length=1), PROFILE).messages(state_of(task_of["search"]))[0][
+        "content"
+    ]
     assert system.endswith(
         "What the customer likes, dislikes and expects:\n<data>\nlike: A\ndislike: B\nexpect: mugs\n</data>"
     )

@@ -85,7 +85,7 @@ def test_published_prompts_take_the_place_of_ours(setup_of, state_of, task_of, s
     for track in ("single_turn", "multi_turn") if name != "InteRecAgent" else ("multi_turn",):
         agent = METHODS[name](setup_of(scripted([]), track, prompts=prompts))
         agent = agent.step_two["search_product_by_query"] if name == "PUMA (prompted)" else agent
-        system = agent.system(state_of(task_of["search"]))
+        system = agent.messages(state_of(task_of["search"]))[0]["content"]
         assert all(f"[{constant}" in system for constant in constants)
         assert "personal assistant of a customer" not in system and "Purchase" not in system
         assert track == "single_turn" or system.split("]")[0].endswith(" 10")
@@ -209,13 +209,16 @@ def test_puma_does_not_believe_a_note_that_the_model_wrote(setup_of, play, task_
 
 def test_puma_without_task_specific_memory_tells_whole_behaviours(setup_of, state_of, task_of, scripted):
     agent = METHODS["PUMA (prompted)"](setup_of(scripted([]), strategy="last"))
-    assert "Purchase 1" in agent.step_two["add_product_review"].system(state_of(task_of["review"]))
+    assert (
+        "Purchase 1"
+        in agent.step_two["add_product_review"].messages(state_of(task_of["review"]))[0]["content"]
+    )
 
 
 def test_chain_of_thought_and_chatshop_say_what_they_add(setup_of, state_of, task_of, scripted):
     state = state_of(task_of["search"])
     plain, cot, chatshop = (
-        METHODS[name](setup_of(scripted([]))).system(state)
+        METHODS[name](setup_of(scripted([]))).messages(state)[0]["content"]
         for name in ("No memory", "Chain of thought", "ChatShop")
     )
     assert "step by step" in cot and "ask the customer" in chatshop

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pwagents.agents.chat_agent import Rules
 from pwagents.agents.conversation import Prompt
 from pwagents.agents.memory import Memory
 from pwagents.agents.methods import METHODS, ParameterAgent
@@ -107,7 +106,7 @@ def test_neither_a_methods_name_nor_its_prompt_changes_what_it_does(
     setup_of, play, benchmark, policy, monkeypatch, track
 ):
     """Every method under another name, with other words everywhere, plays the same episodes."""
-    methods = [method for method in METHODS.values() if method.rules.of(track)]
+    methods = [method for method in METHODS.values() if track in method.rules]
     tasks = benchmark.tasks["test"][:6]
 
     def episodes(methods):
@@ -117,7 +116,7 @@ def test_neither_a_methods_name_nor_its_prompt_changes_what_it_does(
     before = episodes(methods)
     other_words = Prompt("OTHER", "Other words.")
     for method in {*methods, ParameterAgent}:
-        monkeypatch.setattr(method, "rules", Rules(other_words, other_words))
+        monkeypatch.setattr(method, "rules", {track: other_words})
         monkeypatch.setattr(method, "advice", "Do something else.", raising=False)
         monkeypatch.setattr(method, "entry_form", other_words, raising=False)
     assert episodes([type("Renamed", (method,), {}) for method in methods]) == before

@@ -119,7 +119,7 @@ def test_prompting_methods_play_their_tracks_and_equal_ones_are_one_row(study):
 
 def test_each_track_has_the_methods_that_run_in_it():
     assert len(TRACKS["single_turn"]) == 7 and len(TRACKS["multi_turn"]) == 11
-    assert all(METHODS[method].rules.of(track) for track, methods in TRACKS.items() for method in methods)
+    assert all(track in METHODS[method].rules for track, methods in TRACKS.items() for method in methods)
 
 
 def test_seeds_are_runs_of_their_own(study, settings):

@@ -2,14 +2,14 @@
 
 A method is a subclass that changes what it has to: its prompts, its memory, the functions it may call. See
 ``methods`` for short ones and ``react`` for one that speaks another format. An agent keeps nothing between
-steps, so that one serves all episodes and threads; what it must know again later it notes in the thought of
-its action.
+steps, so that one serves all episodes and threads; what it must know again later it puts into the notes of
+its action, which are stored with the step and reach no model by themselves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 from pwagents.agents.conversation import HISTORY, Prompt, call_messages, fill, task_text, tell_entries, user
 from pwagents.agents.memory import Entry, Memory, Strategy
@@ -18,7 +18,7 @@ from pwagents.agents.replies import read_call
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import Action, Product, Step, check_choice
+from pwagents.schema import Action, Product, Step
 from pwagents.web.environment import MAX_STEPS, Track
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF, tool_schemas
@@ -51,20 +51,20 @@ class Setup:
     length: int | None = None
     identify: Callable[[str], str] | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
-    sampling: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0.0})
+    sampling: Mapping[str, Any] = field(default_factory=partial(dict, temperature=0.0))
     seed: int = 0
-
-    def __post_init__(self):
-        check_choice("track", self.track, Track)
 
     @property
     def offline(self) -> bool:
+        """Whether the offline policy takes the language model's place."""
         return isinstance(self.model, OfflinePolicy)
 
     def reply(self, messages: Sequence[Message], tools: tuple[Tool, ...] = ()) -> Reply:
-        """What the language model answers."""
-        options = {"sampling": dict(self.sampling), "sample": self.seed}
-        return self.model.reply(Request(messages=tuple(messages), tools=tools, **options))
+        """Ask the language model for its reply."""
+        request = Request(
+            messages=tuple(messages), tools=tools, sampling=dict(self.sampling), sample=self.seed
+        )
+        return self.model.reply(request)
 
 
 RULES_SINGLE = Prompt(
@@ -93,81 +93,6 @@ shown. Once the customer is content, or you cannot do better, call stop.""",
 )
 
 
-class Rules(NamedTuple):
-    """A method's rules by track; None where it does not run."""
-
-    multi_turn: Prompt
-    single_turn: Prompt | None = None
-
-    def of(self, track: Track) -> Prompt | None:
-        return getattr(self, track)
-
-
-class ChatAgent:
-    """A language model that calls functions, with the past behaviours that a memory recalls."""
-
-    rules = Rules(single_turn=RULES_SINGLE, multi_turn=RULES_MULTI)
-    advice = ""
-    strategy: Strategy = "none"
-    length: int | None = None  # behaviours; None: as many as the track allows
-    entry_form = HISTORY
-    functions: tuple[str, ...] = tuple(FUNCTION_OF.values())
-    function = ""  # the one at hand, where the method knows it
-
-    def __init__(self, setup: Setup):
-        if self.rules.of(setup.track) is None:
-            raise ValueError(f"{type(self).__name__} does not run in the {setup.track} track")
-        strategy = setup.strategy or self.strategy
-        if strategy == "task_specific" and not self.function:
-            raise ValueError(f"{type(self).__name__} does not know the function that its memory would serve")
-        self.setup = setup
-        self.memory = Memory(
-            strategy,
-            setup.products,
-            setup.embedder,
-            length=next(n for n in (setup.length, self.length, MEMORY_LENGTH[setup.track]) if n is not None),
-            seed=setup.seed,
-        )
-        self.allowed = self.functions + (("respond", "stop") if setup.track == "multi_turn" else ())
-
-    def __call__(self, state: BeliefState) -> Action:
-        if self.setup.offline:
-            return self.setup.model.act(state, self.recall(state), self.allowed)
-        return self.ask(self.messages(state))
-
-    def ask(self, messages: list[Message]) -> Action:
-        """The model's action after ``messages``."""
-        return read_call(self.setup.reply(messages, tools_of(self.allowed)))
-
-    def messages(self, state: BeliefState) -> list[Message]:
-        """The conversation so far, in OpenAI's format: rules and memory, the task, and each step."""
-        past = [message for i, step in enumerate(state.session) for message in self.tell_step(i, step)]
-        return [{"role": "system", "content": self.system(state)}, user(task_text(state)), *past]
-
-    def system(self, state: BeliefState) -> str:
-        """Rules, the method's advice, what the fences mean, and what the memory recalls."""
-        rules = fill(self.rules.of(self.setup.track).among(self.setup.prompts), {"<NUM>": str(MAX_STEPS)})
-        return "\n\n".join(filter(None, [rules.strip(), self.how(), FENCE_NOTE, self.tell_memory(state)]))
-
-    def how(self) -> str:
-        """What the method says besides the rules."""
-        return self.advice
-
-    def recall(self, state: BeliefState) -> list[Entry]:
-        """What the memory recalls."""
-        return self.memory.recall(state, self.function)
-
-    def tell_memory(self, state: BeliefState) -> str:
-        entries = self.recall(state)
-        if not entries:
-            return ""
-        told = tell_entries(self.entry_form.among(self.setup.prompts), entries, self.setup.products)
-        return f"{MEMORY_HEADINGS[self.memory.strategy]}\n{fence(told)}"
-
-    def tell_step(self, i: int, step: Step) -> list[Message]:
-        return call_messages(i, step)
-
-
 MEMORY_HEADINGS: dict[Strategy, str] = {
     "random": "Some of what this customer bought and wrote before:",
     "last": "What this customer bought and wrote before, latest first:",
@@ -175,8 +100,78 @@ MEMORY_HEADINGS: dict[Strategy, str] = {
     "task_specific": "What this customer's past says on this request:",
 }
 
+RULES: Mapping[Track, Prompt] = {"single_turn": RULES_SINGLE, "multi_turn": RULES_MULTI}
+ONLY_MULTI_TURN: Mapping[Track, Prompt] = {"multi_turn": RULES_MULTI}
+
+
+class ChatAgent:
+    """A language model that calls functions, with the past behaviours that a memory recalls.
+
+    Args:
+        setup: model, catalogue, track, and what else is to be other than the method has it.
+
+    Attributes:
+        rules: by the tracks in which the method runs.
+        advice: what the method tells the model besides the rules.
+        strategy, length: of the memory, in behaviours; None for as many as the track allows.
+        entry_form: how a remembered behaviour is told.
+        functions: what the model may call, beside talk.
+        function: the one at hand, where the method knows it.
+
+    Raises:
+        ValueError: the method does not run in the track, or lacks the function that its memory would serve.
+    """
+
+    rules: Mapping[Track, Prompt] = RULES
+    advice = ""
+    strategy: Strategy = "none"
+    length: int | None = None
+    entry_form = HISTORY
+    functions: tuple[str, ...] = tuple(FUNCTION_OF.values())
+    function = ""
+
+    def __init__(self, setup: Setup):
+        if setup.track not in self.rules:
+            raise ValueError(f"{type(self).__name__} does not run in the {setup.track} track")
+        strategy = setup.strategy or self.strategy
+        if strategy == "task_specific" and not self.function:
+            raise ValueError(f"{type(self).__name__} does not know the function that its memory would serve")
+        lengths = (setup.length, self.length, MEMORY_LENGTH[setup.track])
+        length = next(length for length in lengths if length is not None)
+        self.setup = setup
+        self.memory = Memory(strategy, setup.products, setup.embedder, length, setup.seed)
+        self.allowed = self.functions + (("respond", "stop") if setup.track == "multi_turn" else ())
+
+    def __call__(self, state: BeliefState) -> Action:
+        if self.setup.offline:
+            return self.setup.model.act(state, self.memory.recall(state, self.function), self.allowed)
+        return self.ask(self.messages(state))
+
+    def ask(self, messages: list[Message]) -> Action:
+        """Ask the model for its action after ``messages``."""
+        return read_call(self.setup.reply(messages, tools_of(self.allowed)))
+
+    def messages(self, state: BeliefState) -> list[Message]:
+        """Tell the conversation so far, in OpenAI's format: rules and memory, the task, and each step."""
+        rules = fill(self.rules[self.setup.track].among(self.setup.prompts), {"<NUM>": str(MAX_STEPS)})
+        memory = self.tell_memory(self.memory.recall(state, self.function))
+        system = "\n\n".join(filter(None, [rules.strip(), self.advice, FENCE_NOTE, memory]))
+        past = [message for i, step in enumerate(state.session) for message in self.tell_step(i, step)]
+        return [{"role": "system", "content": system}, user(task_text(state)), *past]
+
+    def tell_memory(self, entries: list[Entry]) -> str:
+        """Tell what the memory recalls, below a heading; nothing where it recalls nothing."""
+        if not entries:
+            return ""
+        text = tell_entries(self.entry_form.among(self.setup.prompts), entries, self.setup.products)
+        return f"{MEMORY_HEADINGS[self.memory.strategy]}\n{fence(text)}"
+
+    def tell_step(self, i: int, step: Step) -> list[Message]:
+        """Tell step ``i`` and its answer."""
+        return call_messages(i, step)
+
 
 @cache
 def tools_of(functions: tuple[str, ...]) -> tuple[Tool, ...]:
-    """The functions as OpenAI tools, made once."""
+    """Make OpenAI tools of the functions, once."""
     return tuple(tool_schemas(functions))

@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Put ``values`` (placeholder -> text) into ``template``, in one pass: placeholders in values stay."""
     pattern = "|".join(map(re.escape, values))
-    return re.sub(pattern, lambda found: values[found.group()], template)
+    return re.sub(pattern, lambda match: values[match.group()], template)
 
 
 HISTORY = Prompt(
@@ -73,8 +73,7 @@ TASK_SPECIFIC = {
     "add_product_review": Prompt("TS_REV_PROMPT", "<RATING> stars: <TEXT>\n"),
 }
 
-# Placeholder -> field of an entry. Published forms have two placeholders for the id.
-_FIELDS = {
+_FIELDS = {  # placeholder -> field of an entry; published forms have two placeholders for the id
     "<TITLE>": "title",
     "<PARENT_ASIN>": "parent_asin",
     "<ASIN>": "parent_asin",
@@ -88,39 +87,35 @@ _FIELDS = {
 
 
 def tell_entries(template: str, entries: Iterable[Entry], products: Mapping[str, Product]) -> str:
-    """Remembered behaviours as text, each in the form of ``template``; what is not known is "None"."""
-    return "\n".join(
-        fill(template, {"<NUM>": str(number), **_values(entry, products)}).strip("\n")
-        for number, entry in enumerate(entries, start=1)
-    )
-
-
-def _values(entry: Entry, products: Mapping[str, Product]) -> dict[str, str]:
-    values = {mark: str(entry[field]) for mark, field in _FIELDS.items() if field in entry}
-    product = products.get(entry.get("parent_asin"))
-    if product is None:
-        return values
-    return values | {
-        "<AVERAGE_RATING>": str(product.average_rating),
-        "<RATING_NUMBER>": str(product.rating_number),
-        "<FEATURES>": " ".join(product.features),
-        "<DESCRIPTION>": " ".join(product.description),
-        "<DETAILS>": json.dumps(product.details, ensure_ascii=False),
-    }
+    """Tell remembered behaviours, each in the form of ``template``; what is not known is "None"."""
+    texts = []
+    for number, entry in enumerate(entries, start=1):
+        values = {mark: str(entry[field]) for mark, field in _FIELDS.items() if field in entry}
+        product = products.get(entry.get("parent_asin"))
+        if product is not None:
+            values |= {
+                "<AVERAGE_RATING>": str(product.average_rating),
+                "<RATING_NUMBER>": str(product.rating_number),
+                "<FEATURES>": " ".join(product.features),
+                "<DESCRIPTION>": " ".join(product.description),
+                "<DETAILS>": json.dumps(product.details, ensure_ascii=False),
+            }
+        texts.append(fill(template, {"<NUM>": str(number), **values}).strip("\n"))
+    return "\n".join(texts)
 
 
 def user(content: str) -> Message:
-    """A message of the user's."""
+    """Make a message of the user's."""
     return {"role": "user", "content": content}
 
 
 def assistant(content: str) -> Message:
-    """A message of the model's own."""
+    """Make a message of the model's own."""
     return {"role": "assistant", "content": content}
 
 
 def task_text(state: BeliefState) -> str:
-    """The first observation, the product in it (if any) fenced."""
+    """Tell the first observation, the product in it (if any) fenced."""
     if state.product is None:
         return state.observation
     product = full_text(state.product)
@@ -128,12 +123,12 @@ def task_text(state: BeliefState) -> str:
 
 
 def answer_text(step: Step) -> str:
-    """What the environment answered; what it shows of products is fenced."""
+    """Tell what the environment answered; what it shows of products is fenced."""
     return fence(step.observation.text) if step.observation.products else step.observation.text
 
 
 def call_messages(i: int, step: Step) -> list[Message]:
-    """Step ``i`` as a native tool call and its answer.
+    """Tell step ``i`` as a native tool call and its answer.
 
     Talk is told as talk, also where ``respond`` was called as a function: the user's answer is the user's. A
     reply that held no call is shown as it was written, and what was wrong with it as the answer.
@@ -154,25 +149,14 @@ def call_messages(i: int, step: Step) -> list[Message]:
     ]
 
 
-def react_messages(step: Step) -> list[Message]:
-    """A step in ReAct's form and its answer."""
-    action = step.action
-    thought = without_notes(action.thought)
-    if action.problem:
-        return [assistant(thought or "(nothing)"), user(answer_text(step))]
-    written = f"Thought:\n{thought}\nAction:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
-    talk = action.name == "respond" and not step.error
-    return [assistant(written), user(answer_text(step) if talk else f"Result:\n{answer_text(step)}")]
-
-
 def transcript(messages: Sequence[Message]) -> str:
-    """Messages as text, a line "role: ..." each, for a model that looks back on a conversation."""
-    return "\n".join(f"{message['role']}: {_said(message)}" for message in messages)
-
-
-def _said(message: Message) -> str:
-    calls = [call["function"] for call in message.get("tool_calls", ())]
-    return " ".join(filter(None, [message["content"], *(f"{c['name']}({c['arguments']})" for c in calls)]))
+    """Write messages as text, a line "role: ..." each, for a model that looks back on a conversation."""
+    lines = []
+    for message in messages:
+        calls = [call["function"] for call in message.get("tool_calls", ())]
+        parts = [message["content"], *(f"{call['name']}({call['arguments']})" for call in calls)]
+        lines.append(f"{message['role']}: {' '.join(filter(None, parts))}")
+    return "\n".join(lines)
 
 
 # Agents keep nothing between steps, and what a step holds is stored with the episode: so notes go there.
@@ -180,7 +164,7 @@ _NOTE = re.compile(r"<note:(\w+)>(.*?)</note>\n", re.DOTALL)
 
 
 def with_note(action: Action, name: str, text: str) -> Action:
-    """The action with a note at the head of its thought: what the agent will want to know at later steps."""
+    """Put a note at the head of its thought: what the agent will want to know at later steps."""
     note = f"<note:{name}>{text.replace('</note>', '')}</note>\n"
     return action.model_copy(update={"thought": note + action.thought})
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Rules, Setup
+from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
 from pwagents.agents.conversation import Prompt, fill, tell_entries, transcript, user
-from pwagents.agents.memory import Memory
+from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.replies import parse_arguments
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage
@@ -18,6 +18,7 @@ _PARTS = ("like", "dislike", "expect")
 EXPECTATIONS = 30  # the latest so many are kept (published code)
 FIRST_BEHAVIORS = 200  # at most, that the first profile is made from (published code)
 
+RULES = {"multi_turn": Prompt("INTEREC_PROMPT", RULES_MULTI.text)}
 ENTRY = Prompt(
     "INTEREC_MEMORY_PROMPT", "<TITLE> (id <PARENT_ASIN>, <MAIN_CATEGORY>): <RATING> stars. <TEXT>\n"
 )
@@ -43,7 +44,7 @@ class InteRecAgent(ChatAgent):
     Departure from the published code: calls about the profile are made at temperature 0, as a user.
     """
 
-    rules = Rules(multi_turn=Prompt("INTEREC_PROMPT", RULES_MULTI.text))
+    rules = RULES
     strategy = "last"
     entry_form = ENTRY
 
@@ -51,47 +52,53 @@ class InteRecAgent(ChatAgent):
         super().__init__(setup)
         self.profile = {"like": [], "dislike": [], "expect": [], "unread": 0} | (profile or {})
 
-    def tell_memory(self, state: BeliefState) -> str:
+    def tell_memory(self, entries: list[Entry]) -> str:
         lists = [f"{part}: {', '.join(self.profile.get(part, [])) or '-'}" for part in _PARTS]
-        told = fence("\n".join(lists))
-        return (
-            f"{super().tell_memory(state)}\n\nWhat the customer likes, dislikes and expects:\n{told}".strip()
-        )
+        profile = fence("\n".join(lists))
+        memory = super().tell_memory(entries)
+        return f"{memory}\n\nWhat the customer likes, dislikes and expects:\n{profile}".strip()
 
 
 def play_task(
     setup: Setup, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], profile: Profile
 ) -> tuple[Trajectory, Profile]:
-    """One task of a user and the profile after it: the ``solve`` that ``run_user_episodes`` wants.
+    """Play one task of a user: the ``solve`` that ``run_user_episodes`` wants.
 
     An empty profile is first made from ``history``, as in the published code (A.2 of the paper adds the train
     tasks). Calls about the profile count to the last step's usage.
+
+    Returns:
+        The episode, and the profile after it.
     """
     episode = Episode(environment, task, history)
-    profile, before = (profile, Usage()) if profile else first_profile(setup, episode.state)
+    profile, before = (profile, Usage()) if profile else first_profile(setup, history)
     agent = InteRecAgent(setup, profile)
     while not episode.done:
         episode.advance(agent(episode.state))
     profile, after = update(agent, episode.state)
+    trajectory = episode.trajectory
     if setup.offline:
-        return episode.trajectory, profile
-    return _with_usage(episode.trajectory, before + after), profile
+        return trajectory, profile
+    *earlier, last = trajectory.steps
+    action = last.action.model_copy(update={"usage": before + after + (last.action.usage or Usage())})
+    steps = (*earlier, last.model_copy(update={"action": action}))
+    return trajectory.model_copy(update={"steps": steps}), profile
 
 
-def first_profile(setup: Setup, state: BeliefState) -> tuple[Profile, Usage]:
-    """Likes and dislikes from past behaviours, by the model; offline by the ratings: 4 and up, 2 and down."""
+def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile, Usage]:
+    """Tell likes from dislikes in past behaviours, by the model; offline by ratings: 4 and up, 2 and down."""
     profile: Profile = {"like": [], "dislike": [], "expect": [], "unread": 0}
-    entries = Memory("last", setup.products, length=FIRST_BEHAVIORS).recall(state, "")
+    entries = [memory_entry(behavior, setup.products) for behavior in history[: -FIRST_BEHAVIORS - 1 : -1]]
     if setup.offline or not entries:
         liked = [entry["parent_asin"] for entry in entries if entry["rating"] >= 4]
         disliked = [entry["parent_asin"] for entry in entries if entry["rating"] <= 2]
         return merge(profile, {"like": liked, "dislike": disliked}), Usage()
-    told = tell_entries(ENTRY.among(setup.prompts), entries, setup.products)
-    return _ask(setup, profile, fill(FIRST, {"{history}": fence(told)}))
+    text = tell_entries(ENTRY.among(setup.prompts), entries, setup.products)
+    return _ask(setup, profile, fill(FIRST, {"{history}": fence(text)}))
 
 
 def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
-    """The profile after the task that ended in ``state``. Offline, what the user said is what they expect."""
+    """Update the profile after the task that ended in ``state``; offline by what the user said."""
     if agent.setup.offline:
         answers = [s.observation.text for s in state.session if s.action.name == "respond" and not s.error]
         return merge(agent.profile, {"expect": answers}), Usage()
@@ -101,42 +108,29 @@ def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
 
 
 def merge(profile: Profile, news: Profile) -> Profile:
-    """The profile with what is new: the latest word on a product counts, as in the published code."""
+    """Merge what is new into a profile: the latest word on a product counts, as in the published code."""
     like, dislike = news.get("like", []), news.get("dislike", [])
-    expect = _unique([*profile["expect"], *news.get("expect", [])])
+    still_liked = [asin for asin in profile["like"] if asin not in dislike]
+    still_disliked = [asin for asin in profile["dislike"] if asin not in like]
+    expect = list(dict.fromkeys([*profile["expect"], *news.get("expect", [])]))
     return profile | {
-        "like": _unique([*(p for p in profile["like"] if p not in dislike), *like]),
-        "dislike": _unique([*(p for p in profile["dislike"] if p not in like), *dislike]),
+        "like": list(dict.fromkeys([*still_liked, *like])),
+        "dislike": list(dict.fromkeys([*still_disliked, *dislike])),
         "expect": expect[-EXPECTATIONS:],
     }
 
 
 def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
-    """What the model says of the user, merged in. A reply without sense is counted and changes nothing."""
+    """Merge in what the model says of the user. A reply without sense is counted and changes nothing."""
     reply = setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
     try:
         start = reply.text.index("{")
         _, end = json.JSONDecoder().raw_decode(reply.text, start)  # what stands around it does not matter
-        found, mistake = parse_arguments(reply.text[start:end])
+        news, mistake = parse_arguments(reply.text[start:end])
     except (ValueError, RecursionError):
-        found, mistake = {}, "no JSON"
-    if mistake or not _is_profile(found):
+        news, mistake = {}, "no JSON"
+    lists = [news.get(part, []) for part in _PARTS]
+    are_lists = all(isinstance(items, list) and all(isinstance(i, str) for i in items) for items in lists)
+    if mistake or not are_lists:
         return profile | {"unread": profile["unread"] + 1}, reply.usage
-    return merge(profile, found), reply.usage
-
-
-def _is_profile(found: dict[str, Any]) -> bool:
-    """Whether each part is a list of texts, or left out."""
-    lists = [found.get(part, []) for part in _PARTS]
-    return all(isinstance(items, list) and all(isinstance(item, str) for item in items) for items in lists)
-
-
-def _unique(items: list[str]) -> list[str]:
-    return list(dict.fromkeys(items))
-
-
-def _with_usage(trajectory: Trajectory, usage: Usage) -> Trajectory:
-    *before, last = trajectory.steps
-    action = last.action.model_copy(update={"usage": usage + (last.action.usage or Usage())})
-    steps = (*before, last.model_copy(update={"action": action}))
-    return trajectory.model_copy(update={"steps": steps})
+    return merge(profile, news), reply.usage

@@ -6,7 +6,7 @@ your own is a subclass of ``ChatAgent`` like those below: play it with
 methods have modules of their own, ``react`` and ``interec``.
 """
 
-from pwagents.agents.chat_agent import RULES_MULTI, RULES_SINGLE, ChatAgent, Rules, Setup
+from pwagents.agents.chat_agent import ONLY_MULTI_TURN, RULES_MULTI, RULES_SINGLE, ChatAgent, Setup
 from pwagents.agents.conversation import (
     MINI_HISTORY,
     TASK_SPECIFIC,
@@ -59,7 +59,7 @@ what is missing, which function fits, and which arguments are best? Make the cal
 class ChatShop(ChatAgent):
     """Asks before it acts, and knows nothing of the user's past (Orion, 5.1; Chen et al., 2024)."""
 
-    rules = Rules(multi_turn=RULES_MULTI)
+    rules = ONLY_MULTI_TURN
     advice = """\
 The request leaves open much of what the customer wants. Before you act on it, ask the customer about what
 would tell the products in question apart (brand, color, material, price, use), one short question at a time,
@@ -72,14 +72,16 @@ _LOOK_UP = f"""
 With {DETAILS_FUNCTION} you can look at a product of the customer's past more closely before you act. A
 look-up does not end the task."""
 
+RECMIND_RULES = {
+    "single_turn": Prompt("RECMIND_ST_PROMPT", RULES_SINGLE.text + _LOOK_UP),
+    "multi_turn": Prompt("RECMIND_MT_PROPMT", RULES_MULTI.text + _LOOK_UP),  # misspelt in the code
+}
+
 
 class RecMind(ChatAgent):
     """Ratings and reviews of up to 400 behaviours in short form, and a look-up of products (A.2)."""
 
-    rules = Rules(
-        single_turn=Prompt("RECMIND_ST_PROMPT", RULES_SINGLE.text + _LOOK_UP),
-        multi_turn=Prompt("RECMIND_MT_PROPMT", RULES_MULTI.text + _LOOK_UP),  # misspelt in the code
-    )
+    rules = RECMIND_RULES
     strategy, length, entry_form = "last", 400, MINI_HISTORY
     functions = (*ChatAgent.functions, DETAILS_FUNCTION)
 
@@ -94,10 +96,10 @@ A customer of an online shop sends a request. Which function does it ask for?
 
 Reply with the name of the function and nothing else."""
 
-TWO_STEP_RULES = Rules(
-    single_turn=Prompt("TS_AGENT_PROMPT", RULES_SINGLE.text),
-    multi_turn=Prompt("TS_AGENT_MT_PROMPT", RULES_MULTI.text),
-)
+TWO_STEP_RULES = {
+    "single_turn": Prompt("TS_AGENT_PROMPT", RULES_SINGLE.text),
+    "multi_turn": Prompt("TS_AGENT_MT_PROMPT", RULES_MULTI.text),
+}
 
 
 class PumaPrompting:
@@ -117,7 +119,11 @@ class PumaPrompting:
         self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
 
     def __call__(self, state: BeliefState) -> Action:
-        if function := self.identified(state):
+        # The function is known from the classifier, or from the note of an earlier step.
+        notes = (read_note(step.action, "function") for step in state.session)
+        noted = next((function for function in notes if function in self.step_two), "")
+        function = self.identify(state.instruction) if self.identify else noted
+        if function:
             return self.step_two[function](state)
         earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]
         request = user(f"{IDENTIFY}\n\n{FENCE_NOTE}\n\nThe request: {task_text(state)}")
@@ -130,13 +136,6 @@ class PumaPrompting:
         action = action.model_copy(update={"usage": reply.usage + action.usage})
         return with_note(action, "function", named[0])
 
-    def identified(self, state: BeliefState) -> str:
-        """The function, where it is known without asking the model; otherwise an empty text."""
-        if self.identify:
-            return self.identify(state.instruction)
-        noted = (read_note(step.action, "function") for step in state.session)
-        return next((function for function in noted if function in self.step_two), "")
-
 
 class ParameterAgent(ChatAgent):
     """Step 2: the parameters of one function, from the fields of memory that matter to it."""
@@ -147,11 +146,9 @@ class ParameterAgent(ChatAgent):
     def __init__(self, setup: Setup, function: str):
         self.function, self.functions = function, (function,)
         super().__init__(setup)
+        self.advice = f"The function that this request asks for is {function}."
         if self.memory.strategy == "task_specific":
             self.entry_form = TASK_SPECIFIC[function]
-
-    def how(self) -> str:
-        return f"The function that this request asks for is {self.function}."
 
 
 # Each by the name that records, tables and figures give it. The papers' own rows keep the papers' names

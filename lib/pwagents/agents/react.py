@@ -2,19 +2,20 @@
 
 import json
 
-from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Rules, tools_of
+from pwagents.agents.chat_agent import ONLY_MULTI_TURN, ChatAgent, tools_of
 from pwagents.agents.conversation import (
     Prompt,
     answer_text,
+    assistant,
     fill,
-    react_messages,
     read_note,
     transcript,
     user,
     with_note,
+    without_notes,
 )
 from pwagents.agents.replies import read_react
-from pwagents.llm.chat import Message, Reply
+from pwagents.llm.chat import Message
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Step
 from pwagents.web.episode import BeliefState
@@ -49,12 +50,19 @@ class ReAct(ChatAgent):
 
     strategy = "last"
 
-    def how(self) -> str:
+    @property
+    def advice(self) -> str:
         functions = json.dumps(tools_of(self.allowed))
         return f"Functions:\n{functions}\n\n{REACT.among(self.setup.prompts).strip()}"
 
     def tell_step(self, i: int, step: Step) -> list[Message]:
-        return react_messages(step)
+        action, answer = step.action, answer_text(step)
+        thought = without_notes(action.thought)
+        if action.problem:
+            return [assistant(thought or "(nothing)"), user(answer)]
+        text = f"Thought:\n{thought}\nAction:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
+        is_talk = action.name == "respond" and not step.error
+        return [assistant(text), user(answer if is_talk else f"Result:\n{answer}")]
 
     def ask(self, messages: list[Message]) -> Action:
         return read_react(self.setup.reply(messages))
@@ -83,34 +91,34 @@ class Reflection(ReAct):
     assistant, which many models refuse as the last one; and it is asked for at temperature 0, as a user.
     """
 
-    rules = Rules(multi_turn=RULES_MULTI)
+    rules = ONLY_MULTI_TURN
 
     def __call__(self, state: BeliefState) -> Action:
-        if self.setup.offline or not _has_answer(state):
+        last = state.session[-1] if state.session else None
+        if self.setup.offline or last is None or last.action.name != "respond" or last.error:
             return super().__call__(state)
-        reflection = self.reflect(state)
-        action = self.ask(self.messages(state, reflection.text))
+        messages = self.messages(state)
+        values = {
+            "<TASK>": state.instruction,
+            "<ACTIONS>": transcript(messages[1:-1]),
+            "<FEEDBACK>": answer_text(last),
+        }
+        prompt = fill(REFLECT.among(self.setup.prompts), values)
+        reflection = self.setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
+        action = self.ask([*messages[:-1], _below(messages[-1], reflection.text)])
         action = action.model_copy(update={"usage": reflection.usage + action.usage})
         return with_note(action, "reflection", reflection.text)
 
-    def reflect(self, state: BeliefState) -> Reply:
-        values = {
-            "<TASK>": state.instruction,
-            "<ACTIONS>": transcript(self.messages(state)[1:-1]),
-            "<FEEDBACK>": answer_text(state.session[-1]),
-        }
-        prompt = fill(REFLECT.among(self.setup.prompts), values)
-        return self.setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
-
-    def messages(self, state: BeliefState, reflection: str = "") -> list[Message]:
-        """The conversation, each reflection below the answer it is about; ``reflection`` is the newest."""
+    def messages(self, state: BeliefState) -> list[Message]:
+        """Tell the conversation, each reflection below the answer it is about."""
         messages = super().messages(state)
-        notes = [read_note(step.action, "reflection") for step in state.session[1:]] + [reflection]
-        for answer, note in zip(messages[3::2], notes, strict=False):  # each step is two messages
-            if note:
-                answer["content"] += f"\n\nYour reflection on this answer:\n{note}"
+        # Each step is two messages, and its reflection is a note of the step after it.
+        for i, step in enumerate(state.session[1:]):
+            messages[3 + 2 * i] = _below(messages[3 + 2 * i], read_note(step.action, "reflection"))
         return messages
 
 
-def _has_answer(state: BeliefState) -> bool:
-    return bool(state.session) and state.session[-1].action.name == "respond" and not state.session[-1].error
+def _below(answer: Message, reflection: str) -> Message:
+    """The answer with a reflection (if any) below it."""
+    text = f"\n\nYour reflection on this answer:\n{reflection}" if reflection else ""
+    return answer | {"content": answer["content"] + text}

@@ -42,7 +42,7 @@ PLAIN: dict[str, Strategy] = {
 # The prompting methods of each track, in the order of the papers' tables: single-turn those of PersonalWAB's
 # Table 3, multi-turn those of its Table 4 and of Orion's Table 1.
 TRACKS: dict[Track, tuple[str, ...]] = {
-    "single_turn": tuple(name for name in PERSONALWAB if METHODS[name].rules.single_turn),
+    "single_turn": tuple(name for name in PERSONALWAB if "single_turn" in METHODS[name].rules),
     "multi_turn": tuple(METHODS),
 }
 # The code that decides an episode of the plain agent, and of a prompting method.
