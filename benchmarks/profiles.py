@@ -23,9 +23,15 @@ from pwagents.benchmark.retrieval_cost import measure_retrieval
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import World, WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.profiles.build import ALPHA, History, profile_users
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.clusters import adaptive_clusters, category_clusters, kmeans_clusters
+from pwagents.profiles.global_micro import (
+    ALPHA,
+    History,
+    adaptive_clusters,
+    category_clusters,
+    kmeans_clusters,
+    profile_users,
+)
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Benchmark

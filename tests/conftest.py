@@ -17,7 +17,7 @@ from pwagents.embedding import Embedder, model_folder
 from pwagents.lm.small import make_small_model
 from pwagents.orion.base import base_tokenizer
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.update import OfflineUpdater
 
 from .llm.server import ChatServer
 

@@ -20,8 +20,8 @@ from pwagents.evaluation.runner import run_episodes, run_user_episodes
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.offline_agent import OfflineAgent
 from pwagents.persona2web.runs import Condition, run_condition
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 

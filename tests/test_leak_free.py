@@ -20,10 +20,9 @@ from pwagents.benchmark import bounds
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import contextual_profile, profile_users
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.retrieval import contextual_profile
 from pwagents.schema import Benchmark
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.episode import Episode, run_episode
@@ -267,7 +266,7 @@ def test_profiles_hold_nothing_of_the_future(benchmark, embedder):
     assert any(profiles.clusters for profiles in made.values())
     for task in benchmark.tasks["test"]:
         start, profiles = benchmark.first_task(task.user_id), made[task.user_id]
-        told = contextual_profile(task.instruction, profiles, embedder).told()
+        told = contextual_profile(task.instruction, profiles, embedder).describe()
         members = [histories[task.user_id][i] for cluster in profiles.clusters for i in cluster.members]
         times = times_of_markers(repr([profiles.whole, profiles.micro, members, told]))
         assert all(time < start for time in times), task.task_id

@@ -8,8 +8,8 @@ from pwagents.benchmark.bounds import product_bounds, review_bounds
 from pwagents.benchmark.profile_agreement import profiles_compared
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.web.search import build_search_engine
 

@@ -9,7 +9,7 @@ from pwagents.llm import make
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.tasks.llm import LlmInstructionWriter
+from pwagents.tasks.writers import LlmInstructionWriter
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_unusable_replies_are_reported(roles, world, monkeypatch):
     assert isinstance(made.profiler, LlmProfiler) and isinstance(made.updater, LlmUpdater)
     assert all(isinstance(writer, LlmInstructionWriter) for writer in made.writers)
     user = next(iter(world.benchmark.behaviors))
-    made.profiler.whole([world.benchmark.train_period(user)])
+    made.profiler.write_global([world.benchmark.train_period(user)])
     assert made.report().splitlines() == [
         "profiler: unreadable 1", "updater: nothing went wrong", "writer: nothing went wrong",
         "ambiguous writer: nothing went wrong",

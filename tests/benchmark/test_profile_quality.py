@@ -5,8 +5,8 @@ import pytest
 from pwagents.benchmark.profile_quality import by_length, profile_quality
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
 
 

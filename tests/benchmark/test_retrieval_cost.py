@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from pwagents.benchmark.retrieval_cost import measure_retrieval
 from pwagents.embedding import Embedder
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
 
 

@@ -6,8 +6,8 @@ import pytest
 from pwagents.benchmark.search_gain import AVERAGED, HEARD, RETRIEVED, profile_values, search_with_profiles
 from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Product, Review, Task, UserProfile
 from pwagents.web.search import Bm25Engine
 

@@ -18,8 +18,8 @@ from pwagents.orion.base import base_model
 from pwagents.orion.base_text import BaseText
 from pwagents.persona2web.agent import Brief, ChatWebAgent
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Observation, Step
 from pwagents.web.episode import BeliefState, Context
 from pwagents.web.functions import tool_schemas

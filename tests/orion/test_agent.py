@@ -74,9 +74,9 @@ def test_the_conversation_opens_with_rules_task_and_contextual_profile():
     rules, task = orion_messages(state_of())
     assert rules == {"role": "system", "content": RULES}
     assert task["role"] == "user"
-    assert task["content"] == (f"User U1: I want a mat.\n\nProfile:\n{OPEN}\n{PROFILE.told()}\n{CLOSE}")
-    assert "navy" in PROFILE.told() and "leather" in PROFILE.told()
-    assert PROFILE.told().endswith("\nBought before: B0OLD, B0NEW")
+    assert task["content"] == (f"User U1: I want a mat.\n\nProfile:\n{OPEN}\n{PROFILE.describe()}\n{CLOSE}")
+    assert "navy" in PROFILE.describe() and "leather" in PROFILE.describe()
+    assert PROFILE.describe().endswith("\nBought before: B0OLD, B0NEW")
 
 
 @pytest.mark.parametrize("context", [None, Context(ContextualProfile())])

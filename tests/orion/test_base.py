@@ -21,8 +21,8 @@ from pwagents.orion.agent import OrionAgent
 from pwagents.orion.base import LOG, base_model, base_tokenizer
 from pwagents.orion.base_text import BaseText
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.threads import one_core
 from pwagents.web.episode import BeliefState, Context
 

@@ -23,7 +23,7 @@ from pwagents.orion import base_text
 from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.base_text import SHOWN, BaseText, ids_and_titles
 from pwagents.profiles.catalogue import Catalogue, word_lists
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.update import OfflineUpdater
 
 from .world import SPLIT, make_setting, make_teacher
 
@@ -251,7 +251,7 @@ def test_profiles_follow_answers_as_the_real_updater_has_them(updater, benchmark
                 # What the updater made, and below it other ids.
                 assert after.lines != before.lines or "Bought before:" in told
                 told = re.sub(r"\n?Bought before: .*", "", told)
-                assert told == fence(after.model_copy(update={"bought": ()}).told())
+                assert told == fence(after.model_copy(update={"bought": ()}).describe())
             else:
                 assert after.lines == before.lines
             if step.action.name != "respond":

@@ -6,7 +6,7 @@ from pwagents.evaluation.metrics import grade
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.patterns import NOTHING, frequent_patterns, queries, query_pattern, questions, sameness
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Action, Observation, Product, Step, Trajectory
 
 SEARCH, ASK = "search_product_by_query", "respond"

@@ -64,4 +64,4 @@ def test_an_answer_tells_other_ids_and_the_lines_are_the_updaters(recall, catalo
     assert after.lines == updater(before, "Got anything nice?", session).profile.lines
     assert after.bought == recall(profile_of((f"brand: {brand}", True, "stated")), bought).bought
     assert after.bought != before.bought and bought[0] in after.bought
-    assert after.told().endswith(f"\nBought before: {', '.join(after.bought)}")
+    assert after.describe().endswith(f"\nBought before: {', '.join(after.bought)}")

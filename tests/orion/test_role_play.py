@@ -269,7 +269,7 @@ def test_the_viewer_shows_a_trajectory(play, benchmark):
         task,
         {"teacher": played.trajectory},
         benchmark.products,
-        {"teacher": played.profiles[0].told()},
+        {"teacher": played.profiles[0].describe()},
     ).data
     assert "teacher" in page and played.trajectory.steps[0].action.name in page
 

@@ -56,7 +56,7 @@ def query_of(action):
 @pytest.mark.parametrize("about", [*LOOKS, *TASTES])
 def test_user_and_profile_understand_every_question(setting, updater, benchmark, tasks, about):
     question = f"Which {about} would you like?"
-    assert updater.asked(question) == about
+    assert updater.find_attribute(question) == about
     key = about.capitalize()
     target = next(a for a, p in benchmark.products.items() if key in (*p.details, "Brand", "Price"))
     task = next(t for t in tasks["search"] if not stated(setting.context_of(t).profile))

@@ -8,8 +8,8 @@ from pwagents.orion.teacher import OfflineTeacher
 from pwagents.orion.wishes import WishReader
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Benchmark, Task
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator, WebEnvironment
@@ -78,7 +78,7 @@ def _context(
     benchmark: Benchmark, catalogue: Catalogue, read: WishReader, recall: Recall, task: Task
 ) -> Context:
     history = benchmark.history(task, SPLIT)
-    whole = OfflineProfiler(catalogue).whole([history])[0]
+    whole = OfflineProfiler(catalogue).write_global([history])[0]
     lines = [ProfileLine.of(text, True, "history") for text in whole.positive]
     lines += [ProfileLine.of(text, False, "history") for text in whole.negative]
     begun = read.begin(ContextualProfile(lines=tuple(lines)), task.instruction)

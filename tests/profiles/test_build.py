@@ -6,9 +6,8 @@ import pickle
 import pytest
 
 from pwagents.embedding import Embedder
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.clusters import category_clusters
+from pwagents.profiles.global_micro import category_clusters, profile_users
 from pwagents.profiles.llm import LlmProfiler
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import MicroProfile
@@ -21,9 +20,9 @@ class Noting(OfflineProfiler):
         super().__init__(catalogue)
         self.parts = []
 
-    def micro(self, parts):
+    def write_micro(self, parts):
         self.parts += parts
-        return super().micro(parts)
+        return super().write_micro(parts)
 
 
 @pytest.fixture(scope="module")

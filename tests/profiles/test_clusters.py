@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pwagents.profiles.clusters import (
+from pwagents.profiles.global_micro import (
     adaptive_clusters,
     category_clusters,
     embed_items,

@@ -5,8 +5,7 @@ import inspect
 import pytest
 
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.facts import weigh
-from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.offline import OfflineProfiler, weigh
 from pwagents.profiles.types import OTHER
 
 
@@ -38,18 +37,18 @@ def purchases(lamps, bought):
 
 
 def test_what_liked_products_share_is_positive(profiler, purchases):
-    profile = profiler.whole([purchases({"B001": 5, "B003": 4, "B005": 5, "B002": 3})])[0]
+    profile = profiler.write_global([purchases({"B001": 5, "B003": 4, "B005": 5, "B002": 3})])[0]
     assert "color: navy" in profile.positive and "color: white" not in profile.positive
 
 
 def test_what_disliked_products_share_is_negative(profiler, purchases):
     behaviors = purchases({"B020": 1, "B021": 2, "B001": 5}, "The red is awful")
-    assert profiler.whole([behaviors])[0].negative[:1] == ("color: red",)
-    assert profiler.micro([("lamps", behaviors)])[0].avoidances[:1] == ("color: red",)
+    assert profiler.write_global([behaviors])[0].negative[:1] == ("color: red",)
+    assert profiler.write_micro([("lamps", behaviors)])[0].avoidances[:1] == ("color: red",)
 
 
 def test_liking_something_as_often_acquits_it(profiler, purchases):
-    negative = profiler.whole([purchases({"B001": 1, "B003": 5, "B005": 5, "B007": 5})])[0].negative
+    negative = profiler.write_global([purchases({"B001": 1, "B003": 5, "B005": 5, "B007": 5})])[0].negative
     assert "color: navy" not in negative
 
 
@@ -65,23 +64,23 @@ def test_newer_purchases_decide_between_values(profiler, purchases):
 def test_price_sensitivity_follows_what_was_paid(profiler, purchases):
     cheap = purchases({"B000": 5, "B001": 5, "B002": 5})
     dear = purchases({"B009": 5, "B010": 5, "B011": 5})
-    assert [p.facts.price_sensitivity for p in profiler.whole([cheap, dear])] == ["High", "Low"]
+    assert [p.facts.price_sensitivity for p in profiler.write_global([cheap, dear])] == ["High", "Low"]
 
 
 def test_tone_follows_the_reviews(profiler, purchases):
-    loud = profiler.whole([purchases({"B001": 5, "B003": 5}, "I love it! My best lamp!")])[0].facts
-    flat = profiler.whole([purchases({"B001": 2, "B003": 2}, "Broke.")])[0].facts
+    loud = profiler.write_global([purchases({"B001": 5, "B003": 5}, "I love it! My best lamp!")])[0].facts
+    flat = profiler.write_global([purchases({"B001": 2, "B003": 2}, "Broke.")])[0].facts
     assert "Enthusiastic" in loud.tone_and_style and "Positive" in loud.tone_and_style
     assert "Critical" in flat.tone_and_style and flat.interaction_complexity == "Low"
 
 
 def test_what_cannot_be_counted_is_not_guessed(profiler, purchases):
-    facts = profiler.whole([purchases({"B001": 5})])[0].facts
+    facts = profiler.write_global([purchases({"B001": 5})])[0].facts
     assert (facts.gender, facts.age, facts.occupation) == (OTHER, OTHER, OTHER)
 
 
 def test_an_empty_history_has_an_empty_profile(profiler):
-    profile = profiler.whole([()])[0]
+    profile = profiler.write_global([()])[0]
     assert profile.positive == profile.negative == ()
     assert profile.facts.shopping_interest == OTHER
 
@@ -93,20 +92,20 @@ def test_nothing_but_behaviours_and_catalogue_reaches_it(world, histories):
     profiler = OfflineProfiler(Catalogue(world.benchmark.products))
     first, second = sorted(histories, key=lambda user: -len(histories[user]))[:2]
     assert world.truth.people[first].interests != world.truth.people[second].interests
-    one, other = profiler.whole([histories[first], histories[second]])
-    swapped = profiler.whole([histories[second], histories[first]])
+    one, other = profiler.write_global([histories[first], histories[second]])
+    swapped = profiler.write_global([histories[second], histories[first]])
     assert one != other and swapped == [other, one]
 
 
 def test_profiles_of_the_world_are_full(histories, catalogue):
-    profiles = OfflineProfiler(catalogue).whole(list(histories.values()))
+    profiles = OfflineProfiler(catalogue).write_global(list(histories.values()))
     assert sum(bool(p.positive) for p in profiles) / len(profiles) > 0.9
     assert {p.facts.price_sensitivity for p in profiles} <= {"High", "Medium", "Low"}
 
 
 def test_real_users_have_profiles(amazon):
     histories = [h for user in amazon.behaviors if len(h := amazon.train_period(user)) > 15]
-    profiles = OfflineProfiler(Catalogue(amazon.products)).whole(histories)
+    profiles = OfflineProfiler(Catalogue(amazon.products)).write_global(histories)
     assert len(profiles) >= 40
     assert sum(bool(p.positive) for p in profiles) / len(profiles) > 0.9
     assert len({p.facts.shopping_interest for p in profiles}) == len(profiles)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pwagents.profiles.retrieval import contextual_profile, contextual_profiles, nearest_clusters
+from pwagents.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
 from pwagents.profiles.types import (
     Cluster,
     ContextualProfile,
@@ -111,7 +111,7 @@ def test_no_cluster_asked_for(ann):
 
 
 def test_told_with_wishes_first_and_the_source_of_each_line(ann):
-    assert contextual_profile("tea", ann, Axes()).told().splitlines() == [
+    assert contextual_profile("tea", ann, Axes()).describe().splitlines() == [
         "Wants:",
         "- [history] flavor: mint",
         "- [history] style: retro",
@@ -135,12 +135,12 @@ def test_in_short_known_values_alone_each_once_and_none_that_is_avoided():
         ("material: Wool", False, "history"),
     ]
     profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
-    assert profile.short == "Navy budget king size"
-    assert ContextualProfile().short == ContextualProfile().told() == ""
+    assert profile.query == "Navy budget king size"
+    assert ContextualProfile().query == ContextualProfile().describe() == ""
 
 
 def test_in_short_the_words_of_the_instruction_come_last_each_once():
     lines = (ProfileLine.of("color: Navy", True, "stated"), ProfileLine.of("style: plain", False, "history"))
     profile = ContextualProfile(lines=lines, words=("towel", "navy", "plain"))
-    assert profile.short == "Navy towel"
-    assert profile.told().endswith("\nWanted: Navy towel")
+    assert profile.query == "Navy towel"
+    assert profile.describe().endswith("\nWanted: Navy towel")

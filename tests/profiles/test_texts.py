@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from pwagents.profiles.texts import averaged_texts, facts_texts, history_texts, keyword_texts, micro_texts
+from pwagents.profiles.consistency import (
+    describe_average,
+    describe_facts,
+    describe_history,
+    describe_keywords,
+    describe_profiles,
+)
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import Behavior, Product, Review, UserProfile
 
@@ -29,26 +35,26 @@ HISTORIES = {
 
 
 def test_raw_history_has_a_text_a_product():
-    texts = history_texts(HISTORIES, PRODUCTS)
+    texts = describe_history(HISTORIES, PRODUCTS)
     assert [len(texts[user]) for user in HISTORIES] == [2, 1, 1]
     assert texts["ann"][0].startswith("Oak desk lamp. Home")
 
 
 def test_an_averaged_profile_is_one_text_of_what_comes_up_most():
-    texts = averaged_texts(HISTORIES, PRODUCTS)
+    texts = describe_average(HISTORIES, PRODUCTS)
     assert texts["ann"] == ["Home, Lumo, lamp, brass, desk, floor, oak"]
     assert texts["bob"] == ["Grocery, green, tea"]
 
 
 def test_keywords_are_those_of_the_users_own_reviews_the_telling_ones_first():
-    texts = keyword_texts(HISTORIES)
+    texts = describe_keywords(HISTORIES)
     assert texts["ann"][0].split(", ")[:2] == ["bright", "light"]
     assert "light" in texts["bob"][0] and not texts["bob"][0].startswith("light")
     assert texts["cid"] == ["-"]
 
 
 def test_facts_are_a_text_each():
-    (texts,) = facts_texts({"ann": FACTS}).values()
+    (texts,) = describe_facts({"ann": FACTS}).values()
     assert len(texts) == 11 and "Brand Preference: Acme, Lumo" in texts
 
 
@@ -60,7 +66,7 @@ def test_micro_profiles_stand_beside_the_global_one_without_what_is_to_be_avoide
         "ann": UserProfiles("ann", whole, (cluster,), (micro,)),
         "bob": UserProfiles("bob", GlobalProfile(facts=FACTS)),
     }
-    texts = micro_texts(made)
+    texts = describe_profiles(made)
     assert texts["ann"][11:] == ["brand: Lumo; color: green", "Home > lighting: material: brass"]
     assert len(texts["bob"]) == 11
     assert not any("oak" in text or "huge" in text for text in texts["ann"])

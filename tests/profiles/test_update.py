@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import settle
+from pwagents.profiles.update import OfflineUpdater, settle
 
 ASK = "Is one of these what you want?"
 

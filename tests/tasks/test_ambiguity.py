@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from pwagents.schema import Product
 from pwagents.tasks.ambiguity import WordIndex, ambiguity, content_terms
-from pwagents.tasks.briefs import with_instructions
-from pwagents.tasks.offline import OfflineAmbiguousWriter
+from pwagents.tasks.writers import OfflineAmbiguousWriter, with_instructions
 from pwagents.web.analyzer import analyze
 from pwagents.web.documents import product_text
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwagents.tasks.briefs import with_instructions
+from pwagents.tasks.writers import with_instructions
 
 
 class Clerk:

@@ -7,9 +7,14 @@ from pwagents.llm.chat import Reply
 from pwagents.llm.store import ResponseStore
 from pwagents.llm.stored_model import StoredModel
 from pwagents.schema import TASK_TYPES, Product, Review, Task
-from pwagents.tasks.briefs import Brief, with_instructions
-from pwagents.tasks.llm import LlmAmbiguousWriter, LlmInstructionWriter
-from pwagents.tasks.offline import OfflineAmbiguousWriter, OfflineInstructionWriter
+from pwagents.tasks.writers import (
+    Brief,
+    LlmAmbiguousWriter,
+    LlmInstructionWriter,
+    OfflineAmbiguousWriter,
+    OfflineInstructionWriter,
+    with_instructions,
+)
 
 LAMP = Product(
     parent_asin="B0LAMP0001",

@@ -7,12 +7,13 @@ import pytest
 
 from pwagents.data.instructions import gives_away
 from pwagents.schema import TASK_TYPES
-from pwagents.tasks.briefs import Brief, with_instructions
-from pwagents.tasks.offline import (
+from pwagents.tasks.writers import (
     AMBIGUOUS_LIMIT,
     LIMITS,
+    Brief,
     OfflineAmbiguousWriter,
     OfflineInstructionWriter,
+    with_instructions,
 )
 
 

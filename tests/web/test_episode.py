@@ -51,7 +51,7 @@ def test_an_answer_changes_the_profile_and_is_told_with_its_observation(begin):
     episode = begin(Context(BEFORE), update)
     state = episode.advance(ASK)
     assert [line.text for line in state.profile.lines] == ["material: cotton", "color: navy"]
-    assert state.session[-1].profile == state.profile.told()
+    assert state.session[-1].profile == state.profile.describe()
     assert state.context.profile == BEFORE, "P_ctx,0 stays what it was"
     (profile, instruction, session) = update.given[0]
     assert (profile, instruction) == (BEFORE, state.instruction)

@@ -12,15 +12,18 @@ from pwagents.embedding import Embedder
 from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.consistency import Trial, consistency_by_embedding, consistency_by_model
+from pwagents.profiles.consistency import ProfileTexts, Question, judge_by_embedding, judge_by_model
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.offline_update import OfflineUpdater
-from pwagents.profiles.texts import Texts
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Benchmark
-from pwagents.tasks.briefs import InstructionWriter
-from pwagents.tasks.llm import LlmAmbiguousWriter, LlmInstructionWriter
-from pwagents.tasks.offline import OfflineAmbiguousWriter, OfflineInstructionWriter
+from pwagents.tasks.writers import (
+    InstructionWriter,
+    LlmAmbiguousWriter,
+    LlmInstructionWriter,
+    OfflineAmbiguousWriter,
+    OfflineInstructionWriter,
+)
 
 
 class ProfileRoles:
@@ -83,11 +86,13 @@ class ProfileRoles:
         }
         return estimate({role: Load(model, *loads[role]) for role, model in self.models.items()})
 
-    def judge(self, told: Mapping[str, Texts], trials: Sequence[Trial], embedder: Embedder) -> pd.DataFrame:
-        """The trials answered by the judge; ``embedder`` does it offline."""
+    def judge(
+        self, told: Mapping[str, ProfileTexts], questions: Sequence[Question], embedder: Embedder
+    ) -> pd.DataFrame:
+        """The questions answered by the judge; ``embedder`` does it offline."""
         if self.players.judge == "offline":
-            return consistency_by_embedding(told, trials, embedder)
-        return consistency_by_model(told, trials, self._model(self.players.judge))
+            return judge_by_embedding(told, questions, embedder)
+        return judge_by_model(told, questions, self._model(self.players.judge))
 
     def report(self) -> str:
         """How replies were taken, a line a role: what could not be read, strayed, or was repaired."""

@@ -6,13 +6,13 @@ import pandas as pd
 
 from pwagents.benchmark.gains import paired_gains
 from pwagents.data.synthetic import Truth
-from pwagents.profiles.texts import (
-    Texts,
-    averaged_texts,
-    facts_texts,
-    history_texts,
-    keyword_texts,
-    micro_texts,
+from pwagents.profiles.consistency import (
+    ProfileTexts,
+    describe_average,
+    describe_facts,
+    describe_history,
+    describe_keywords,
+    describe_profiles,
 )
 from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Behavior, Product
@@ -25,14 +25,14 @@ def profiles_compared(
     profiles: Mapping[str, UserProfiles],
     products: Mapping[str, Product],
     truth: Truth | None,
-) -> dict[str, Texts]:
+) -> dict[str, ProfileTexts]:
     """The profiles of every make as texts, by its name; with the truth, also what each person prefers."""
     told = {
-        AVERAGED: averaged_texts(histories, products),
-        "Apollonion (stand-in)": keyword_texts(histories),
-        "facts (PersonalWAB)": facts_texts({user: own.whole.facts for user, own in profiles.items()}),
-        ORION: micro_texts(profiles),
-        "raw history": history_texts(histories, products),
+        AVERAGED: describe_average(histories, products),
+        "Apollonion (stand-in)": describe_keywords(histories),
+        "facts (PersonalWAB)": describe_facts({user: own.whole.facts for user, own in profiles.items()}),
+        ORION: describe_profiles(profiles),
+        "raw history": describe_history(histories, products),
     }
     if truth:
         told["true preferences (reference)"] = {

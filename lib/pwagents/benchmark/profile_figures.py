@@ -9,7 +9,7 @@ import pandas as pd
 
 from pwagents.evaluation.figures import PALETTE, legend_above, plain, plot_lines, use_style
 from pwagents.profiles.consistency import chance
-from pwagents.profiles.prompts import options
+from pwagents.profiles.llm import options
 from pwagents.schema import TASK_TYPES, UserProfile
 
 PEOPLE = ("Gender", "Age", "Occupation")  # Figure 3

@@ -9,7 +9,7 @@ import pandas as pd
 from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.embedding import Embedder
-from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
+from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, UserProfiles
 from pwagents.schema import Behavior, Task
 

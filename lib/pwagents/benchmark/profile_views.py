@@ -8,8 +8,14 @@ import pandas as pd
 from pwagents.data.personalwab import read_profiles
 from pwagents.embedding import Embedder
 from pwagents.errors import SettingsError
-from pwagents.profiles.clusters import adaptive_clusters, category_clusters, embed_items, kmeans_clusters
-from pwagents.profiles.retrieval import contextual_profile, nearest_clusters
+from pwagents.profiles.global_micro import (
+    adaptive_clusters,
+    category_clusters,
+    contextual_profile,
+    embed_items,
+    kmeans_clusters,
+    nearest_clusters,
+)
 from pwagents.profiles.types import Cluster, ContextualProfile, GlobalProfile, UserProfiles
 from pwagents.profiles.update import Updater
 from pwagents.project import project_path
@@ -116,7 +122,7 @@ def tell_retrieval(instruction: str, profiles: UserProfiles, embedder: Embedder)
     nearest."""
     (near,) = nearest_clusters([instruction], [profiles], embedder, m=_SHOWN)
     clusters = [f"{found.weight:.2f}  {profiles.clusters[found.cluster].name}" for found in near]
-    told = contextual_profile(instruction, profiles, embedder).told()
+    told = contextual_profile(instruction, profiles, embedder).describe()
     return "\n".join([instruction, "", *clusters, "", told])
 
 

@@ -9,7 +9,7 @@ from pwagents.benchmark.bounds import popular_products
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.evaluation.statistics import PairedTest, paired_test
-from pwagents.profiles.clusters import adaptive_clusters, embed_items
+from pwagents.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.web.functions import RESULTS, ProductRecommender
 from pwagents.web.reward import rank_accuracy

@@ -9,7 +9,7 @@ import pandas as pd
 from pwagents.agents.conversation import TASK_SPECIFIC, tell_entries
 from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.embedding import Embedder, count_tokens
-from pwagents.profiles.retrieval import contextual_profile
+from pwagents.profiles.global_micro import contextual_profile
 from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.web.episode import BeliefState
@@ -24,7 +24,7 @@ def measure_retrieval(
     """Latency and prompt tokens of both retrievals on the same tasks, embeddings warm.
 
     PUMA's memory is told in the form of its function, our profile as
-    :meth:`pwagents.profiles.types.ContextualProfile.told`.
+    :meth:`pwagents.profiles.types.ContextualProfile.describe`.
 
     Returns:
         ``retrieval, median (ms), 99th percentile (ms), tokens`` (mean, by MiniLM's tokenizer), a row each.
@@ -38,7 +38,7 @@ def measure_retrieval(
         return tell_entries(TASK_SPECIFIC[function].text, memory.recall(state, function), benchmark.products)
 
     def from_profiles(task: Task, history: tuple[Behavior, ...]) -> str:
-        return contextual_profile(task.instruction, profiles[task.user_id], embedder).told()
+        return contextual_profile(task.instruction, profiles[task.user_id], embedder).describe()
 
     rows = []
     for name, retrieve in (("PUMA memory", from_memory), ("contextual profile", from_profiles)):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
+from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
 from pwagents.schema import Task
 from pwagents.web.functions import RESULTS
@@ -30,7 +30,7 @@ def profile_values(
 
     Args:
         hear: the contextual profile and the instruction -> the profile after it
-            (:meth:`pwagents.profiles.offline_update.OfflineUpdater.hear`).
+            (:meth:`pwagents.profiles.update.OfflineUpdater.hear`).
     """
     owners = [profiles[task.user_id] for task in tasks]
     near = nearest_clusters([task.instruction for task in tasks], owners, embedder)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pwagents.schema import Benchmark, UserProfile
-from pwagents.tasks.briefs import InstructionWriter, with_instructions
+from pwagents.tasks.writers import InstructionWriter, with_instructions
 
 
 def three_wordings(

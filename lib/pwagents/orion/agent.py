@@ -19,7 +19,7 @@ from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.profiles.retrieval import contextual_profiles, nearest_clusters
+from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Action, Benchmark, Split, Step, Task
 from pwagents.web.episode import BeliefState, Context
@@ -70,7 +70,7 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
 def opening(state: BeliefState) -> str:
     """The task, P_ctx,0, and what else of the past the functions need."""
     parts = [task_text(state)]
-    if state.context and (told := state.context.profile.told()):
+    if state.context and (told := state.context.profile.describe()):
         parts.append(f"Profile:\n{fence(told)}")
     texts = [b.review.text for b in state.history if b.review.text.strip()]
     if state.product is not None and texts:

@@ -26,9 +26,8 @@ from pwagents.orion.agent import orion_messages
 from pwagents.orion.base_words import FRAMES, REVIEWS, SCENES, shop_words
 from pwagents.orion.recall import BOUGHT
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import Updater
+from pwagents.profiles.update import OfflineUpdater, Updater
 from pwagents.schema import TASK_TYPES, Action, Behavior, Observation, Product, Review, Step, TaskType
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, phrases, sentences
@@ -161,7 +160,7 @@ class _Dialogue:
         request, words = self._wish(stated)
         state = self._begin(request, self._profile(stated), bought, words)
         state = self._ask(state, list(stated), asked)
-        action = self._act("nothing", FUNCTION_OF["search"], query=state.profile.short or state.instruction)
+        action = self._act("nothing", FUNCTION_OF["search"], query=state.profile.query or state.instruction)
         return self._take(state, action, self._results())
 
     def _wish(self, stated: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -256,7 +255,7 @@ class _Dialogue:
         bought = self._recalled(state) if action.name == "respond" else state.profile.bought
         profile = profile.model_copy(update={"bought": bought})
         if profile != state.profile:
-            step = step.model_copy(update={"profile": profile.told()})
+            step = step.model_copy(update={"profile": profile.describe()})
         return replace(state, session=(*state.session, step), profile=profile)
 
     def _results(self) -> Observation:

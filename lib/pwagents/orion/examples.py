@@ -36,7 +36,7 @@ def show_task(study: Study, records: Mapping[str, Sequence[EpisodeRecord]], task
         for record in episodes
         if record.task_id == task_id and record.trajectory
     }
-    profile = study.context(task).profile.told()
+    profile = study.context(task).profile.describe()
     return show_episodes(task, played, study.benchmark.products, dict.fromkeys(played, profile))
 
 

@@ -94,7 +94,7 @@ class OfflineJudge:
         return [self(state, action) for state, action in zip(states, actions, strict=True)]
 
     def _question(self, state: BeliefState, question: str) -> float:
-        about = self.read.updater.asked(question)
+        about = self.read.updater.find_attribute(question)
         if not about:
             return VAGUE
         stated = {name for line in self.read(state).stated for name, _ in self.read.traits(line)}

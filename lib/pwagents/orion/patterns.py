@@ -11,7 +11,7 @@ import pandas as pd
 from pwagents.data.instructions import content_words
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.rl.rollout import count_asks
 from pwagents.schema import Step, Trajectory
 from pwagents.web.functions import FUNCTION_OF
@@ -44,7 +44,7 @@ def queries(trajectory: Trajectory, catalogue: Catalogue) -> list[str]:
 def questions(trajectory: Trajectory, updater: OfflineUpdater) -> list[str]:
     """What an episode's questions are about, in their order, as one pattern: "color, brand"."""
     texts = [step.action.arguments["content"] for step in _valid(trajectory, "respond")]
-    abouts = [updater.asked(text) or "something else" for text in texts]
+    abouts = [updater.find_attribute(text) or "something else" for text in texts]
     return [", ".join("type or anything" if about == TOPIC else about for about in abouts) or NOTHING]
 
 

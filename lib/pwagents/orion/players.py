@@ -9,12 +9,11 @@ from pwagents.orion.judge import Judge, LlmJudge, OfflineJudge
 from pwagents.orion.settings import OrionPlayers
 from pwagents.orion.teacher import llm_teachers
 from pwagents.orion.wishes import WishReader
-from pwagents.profiles.build import Profiler
 from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import Profiler
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.offline_update import OfflineUpdater
-from pwagents.profiles.update import Updater
+from pwagents.profiles.update import OfflineUpdater, Updater
 from pwagents.schema import Benchmark
 from pwagents.users.difficult import DIFFICULT
 from pwagents.users.llm import LlmUser

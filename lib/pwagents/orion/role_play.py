@@ -23,7 +23,7 @@ from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.store import Store
 from pwagents.orion.played import Failure, Played
 from pwagents.orion.reward import Success, has_succeeded
-from pwagents.profiles.facts import plain
+from pwagents.profiles.catalogue import spaced_words
 from pwagents.profiles.types import ContextualProfile
 from pwagents.progress import progress
 from pwagents.rl.rollout import StartEpisode
@@ -229,9 +229,9 @@ def gives_target_away(state: BeliefState, action: Action, task: Task, product: P
 
     A teacher that says what it cannot know has been told, and a policy cannot learn that from it.
     """
-    said = plain(" ".join([action.thought, *_texts(action.arguments)]))
+    said = spaced_words(" ".join([action.thought, *_texts(action.arguments)]))
     hidden = [product.parent_asin, product.title, *([task.review.text] if task.type == "review" else [])]
-    told = [text for text in map(plain, hidden) if text.strip() and text in said]
+    told = [text for text in map(spaced_words, hidden) if text.strip() and text in said]
     return any(text not in _known(state) for text in told)
 
 
@@ -243,9 +243,9 @@ def _known(state: BeliefState) -> str:
         for step in state.session
         for text in (step.action.thought, *_texts(step.action.arguments), step.observation.text)
     )
-    first = [state.context.profile.told()] if state.context else []
+    first = [state.context.profile.describe()] if state.context else []
     told = (*first, *(step.profile for step in state.session))
-    return plain(" ".join([state.observation, *history, *told, *session]))
+    return spaced_words(" ".join([state.observation, *history, *told, *session]))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import Paid, RewardSettings, Success
-from pwagents.profiles.build import ALPHA, L_C
+from pwagents.profiles.global_micro import ALPHA, L_C
 from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType

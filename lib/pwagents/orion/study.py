@@ -26,9 +26,9 @@ from pwagents.orion.recall import Recall
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.teacher import OfflineTeacher
 from pwagents.orion.wishes import WishReader
-from pwagents.profiles.build import profile_users
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.project import code_hash
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task
 from pwagents.seeds import derive_seed
@@ -138,7 +138,7 @@ class Study:
 
         Args:
             known: the benchmark, or one with other histories, where those are what is known.
-            alpha, l_c: as of :func:`pwagents.profiles.build.profile_users`.
+            alpha, l_c: as of :func:`pwagents.profiles.global_micro.profile_users`.
             clusters: to retrieve for an instruction.
         """
         tasks = self._tasks(split)

@@ -8,11 +8,17 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from pwagents.data.instructions import content_words
-from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, attribute_of_word, stems, word_lists
-from pwagents.profiles.facts import plain
-from pwagents.profiles.offline_update import OfflineUpdater
+from pwagents.profiles.catalogue import (
+    BANDS,
+    TOPIC,
+    Catalogue,
+    attribute_of_word,
+    spaced_words,
+    stems,
+    word_lists,
+)
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import settle
+from pwagents.profiles.update import OfflineUpdater, settle
 from pwagents.schema import Behavior, Step
 from pwagents.web.episode import BeliefState
 from pwagents.web.functions import FUNCTION_OF
@@ -111,7 +117,7 @@ class WishReader:
     def asked(self, session: Sequence[Step]) -> list[str]:
         """What the questions of a session were about."""
         return [
-            self.updater.asked(step.action.arguments["content"])
+            self.updater.find_attribute(step.action.arguments["content"])
             for step in session
             if step.action.name == "respond" and not step.error
         ]
@@ -126,7 +132,7 @@ class WishReader:
     def _hear(self, instruction: str) -> tuple[tuple[str, ...], tuple[ProfileLine, ...]]:
         """The product's words in an instruction, and what it states."""
         said = self.updater.hear(ContextualProfile(), instruction).lines
-        known = set(plain(" ".join(value for line in said for _, value in self.traits(line))).split())
+        known = set(spaced_words(" ".join(value for line in said for _, value in self.traits(line))).split())
         known |= {word for group in _GROUPS for word in attribute_of_word(group)}
         known |= set(" ".join(word_lists()["price_words"].values()).split())
         words = [word for word in content_words(instruction) if word in self._pages and word not in known]
@@ -155,7 +161,7 @@ def whole_query(state: BeliefState) -> str:
     """A query that repeats what the contextual profile has as wanted; where it lacks the request's words, the
     request stands before that."""
     profile = state.profile or ContextualProfile()
-    return profile.short if profile.words else f"{state.instruction} {profile.short}".strip()
+    return profile.query if profile.words else f"{state.instruction} {profile.query}".strip()
 
 
 def holds(text: str, value: str) -> bool:
@@ -165,7 +171,7 @@ def holds(text: str, value: str) -> bool:
 
 def singular(text: str) -> list[str]:
     """The words of a text in lower case, without the s of a plural."""
-    return [word.rstrip("s") for word in plain(text).split()]
+    return [word.rstrip("s") for word in spaced_words(text).split()]
 
 
 def has_result(session: Sequence[Step]) -> bool:

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from pwagents.data.instructions import content_words, kind_of, short_store, word_list
@@ -44,19 +44,30 @@ class Catalogue:
 
     def __init__(self, products: Mapping[str, Product]):
         self.products = products
-        self._stores = {name: None for p in products.values() if (name := short_store(p.store))}
-        self._values = _vocabulary(products)
-        self._prices, self._group_of = _price_groups(products)
+        self._stores = {name for product in products.values() if (name := short_store(product.store))}
+        self._values = _known_values(products)
+        # The prices that a product's is compared with: of the finest group of its like that has enough.
+        prices: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        groups: dict[str, list[tuple[str, ...]]] = {}
+        for asin, product in products.items():
+            if product.price is not None:
+                place = section(product)
+                groups[asin] = [(place, kind_of(product)), (place,), (product.category, ""), ()]
+                for group in groups[asin]:
+                    prices[group].append(product.price)
+        for group in prices.values():
+            group.sort()
+        self._like_prices = {
+            asin: next((prices[group] for group in own if len(prices[group]) >= _LEAST_GROUP), prices[()])
+            for asin, own in groups.items()
+        }
         self._traits = {asin: tuple(self._read(product)) for asin, product in products.items()}
-        # Counted by place: in each category, and in the whole shop ("").
-        self._products: Counter[str] = Counter()
-        self._with_trait: Counter[tuple[str, Trait]] = Counter()
-        self._with_any: Counter[tuple[str, str]] = Counter()  # products that have any value of an attribute
+        # Products of each category, and of the whole shop (""): with a trait, with any value of an attribute
+        # ("color"), and all of them ("").
+        self._counts: Counter[tuple[str, Trait | str]] = Counter()
         for asin, traits in self._traits.items():
             for place in (products[asin].category, ""):
-                self._products[place] += 1
-                self._with_trait.update((place, trait) for trait in traits)
-                self._with_any.update((place, about) for about in {trait.about for trait in traits})
+                self._counts.update((place, key) for key in {"", *traits, *(t.about for t in traits)})
 
     def traits(self, asin: str) -> tuple[Trait, ...]:
         """The traits of a product, each once."""
@@ -65,59 +76,55 @@ class Catalogue:
     def share(self, trait: Trait, category: str) -> float:
         """How common a trait is (0 to 1) among the category's products that have any value of its attribute;
         topics among all of them. A category of few products is too small to say: the whole shop does."""
-        place = category if self._products[category] >= _LEAST_GROUP else ""
-        among = self._products[place] if trait.about == TOPIC else self._with_any[place, trait.about]
-        return max(1, self._with_trait[place, trait]) / max(1, among)  # never 0: it is divided by
+        place = category if self._counts[category, ""] >= _LEAST_GROUP else ""
+        among = self._counts[place, "" if trait.about == TOPIC else trait.about]
+        return max(1, self._counts[place, trait]) / max(1, among)  # never 0: it is divided by
 
     def is_used(self, trait: Trait) -> bool:
         """Whether any product has it."""
-        return ("", trait) in self._with_trait
+        return ("", trait) in self._counts
 
     def price_rank(self, asin: str) -> float | None:
-        """Where a price stands (0 cheapest, 1 dearest) among products of its kind, else of its section or
-        category; None without a price."""
+        """Where a price stands (0 cheapest, 1 dearest) among products of its kind, else of its section
+        or category; None without a price."""
         price = self.products[asin].price
         if price is None:
             return None
-        prices = self._prices[self._group_of[asin]]
+        prices = self._like_prices[asin]
         return (bisect_left(prices, price) + bisect_right(prices, price)) / (2 * len(prices))
 
     def find(self, text: str) -> list[tuple[int, Trait]]:
-        """The known values in a text, longest first where they overlap: (place of the first word, trait).
+        """Find the known values in a text, the longest where they overlap: (place of the first word, trait).
 
         A store counts only as it is written, capitals included: many are everyday words.
         """
         words = _WORD.findall(text)
-        found, i = [], 0
-        while i < len(words):
-            for n in range(_LONGEST, 0, -1):
-                trait = self._known(" ".join(words[i : i + n]))
-                if trait and i + n <= len(words):
-                    found.append((i, trait))
+        traits, start = [], 0
+        while start < len(words):
+            for end in range(min(start + _LONGEST, len(words)), start, -1):
+                run = " ".join(words[start:end])
+                is_store = run in self._stores and not run.islower()
+                if trait := self._values.get(run.lower()) or (Trait("brand", run) if is_store else None):
+                    traits.append((start, trait))
                     break
-            i += n
-        return found
-
-    def _known(self, run: str) -> Trait | None:
-        """The trait of which a run of words is the value."""
-        is_store = run in self._stores and not run.islower()
-        return self._values.get(run.lower()) or (Trait("brand", run) if is_store else None)
+            start = end  # behind the value; without one, behind one word
+        return traits
 
     def _read(self, product: Product) -> Iterator[Trait]:
         """The traits of a product."""
-        traits = dict.fromkeys(_details(product))
-        found = self.find(product.title)
-        first = found[0][1] if found and found[0][0] == 0 else None  # titles often begin with the brand
+        in_title = self.find(product.title)
+        # Titles often begin with the brand.
+        first = in_title[0][1] if in_title and in_title[0][0] == 0 else None
         brand = short_store(product.store) or (first.value if first and first.about == "brand" else "")
         if brand:
             yield Trait("brand", brand)
         rank = self.price_rank(product.parent_asin)
         if rank is not None:
             yield Trait("price", BANDS[min(2, int(3 * rank))])
-        traits |= dict.fromkeys(trait for _, trait in found if trait.about != "brand")
-        yield from traits
-        known = {word for trait in traits for word in trait.value.split()} | set(brand.lower().split())
-        yield from (Trait(TOPIC, word) for word in content_words(product.title) if word not in known)
+        values = [*_read_details(product), *(trait for _, trait in in_title if trait.about != "brand")]
+        yield from dict.fromkeys(values)
+        used = {word for trait in values for word in trait.value.split()} | set(brand.lower().split())
+        yield from (Trait(TOPIC, word) for word in content_words(product.title) if word not in used)
 
 
 def section(product: Product) -> str:
@@ -142,22 +149,31 @@ def stems(text: str) -> list[str]:
     return [word.lower().rstrip("s") for word in _WORD.findall(text)]
 
 
-def _details(product: Product) -> Iterator[Trait]:
+@lru_cache(maxsize=100_000)  # the same values and reviews come again for each user and product
+def spaced_words(text: str) -> str:
+    """The words of a text in lower case, with a space around each, so that ``in`` finds whole words."""
+    words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
+    return f" {' '.join(words)} "
+
+
+def _read_details(product: Product) -> Iterator[Trait]:
     """The details that people have tastes in."""
+    attributes, dull = attribute_of_word(), word_lists()["dull_values"].split()
     for key, text in product.details.items():
-        about = next((attribute_of_word()[w] for w in stems(key) if w in attribute_of_word()), "")
-        for value in re.split(r"[,;/(|]", text.lower())[:3] if about else ():
-            value = " ".join(_WORD.findall(value))
-            dull = value in word_lists()["dull_values"].split() or any(c.isdigit() for c in value)
-            if len(value) > 1 and not dull and len(value.split()) <= _LONGEST:
+        about = next((attributes[word] for word in stems(key) if word in attributes), "")
+        for part in re.split(r"[,;/(|]", text.lower())[:3] if about else ():
+            value = " ".join(words := _WORD.findall(part))
+            if any(c.isdigit() for c in value) or value in dull or len(value) < 2:
+                continue
+            if len(words) <= _LONGEST:
                 yield Trait(about, value)
 
 
-def _vocabulary(products: Mapping[str, Product]) -> dict[str, Trait]:
+def _known_values(products: Mapping[str, Product]) -> dict[str, Trait]:
     """Value -> its trait, for values that details name often enough and mostly of one attribute."""
-    uses: dict[str, Counter] = defaultdict(Counter)
+    uses: dict[str, Counter[str]] = defaultdict(Counter)
     for product in products.values():
-        for trait in _details(product):
+        for trait in _read_details(product):
             uses[trait.value][trait.about] += 1
     known = {}
     for value, abouts in uses.items():
@@ -165,22 +181,3 @@ def _vocabulary(products: Mapping[str, Product]) -> dict[str, Trait]:
         if count >= max(_LEAST_USES, 0.6 * abouts.total()) and value not in word_list("stop_words"):
             known[value] = Trait(about, value)
     return known
-
-
-def _price_groups(products: Mapping[str, Product]) -> tuple[dict[tuple, list[float]], dict[str, tuple]]:
-    """Sorted prices by group, and each product's group: the finest that has enough of them."""
-    prices: dict[tuple, list[float]] = defaultdict(list)
-    groups_of = {}
-    for asin, product in products.items():
-        if product.price is not None:
-            place = section(product)
-            groups_of[asin] = [(place, kind_of(product)), (place,), (product.category, ""), ()]
-            for group in groups_of[asin]:
-                prices[group].append(product.price)
-    for group in prices.values():
-        group.sort()
-    chosen = {
-        asin: next((group for group in groups if len(prices[group]) >= _LEAST_GROUP), ())
-        for asin, groups in groups_of.items()
-    }
-    return dict(prices), chosen

@@ -1,39 +1,39 @@
 """Profiles made and updated by a language model.
 
 :class:`LlmProfiler` writes global and micro-profiles (PersonalWAB, Figures 10 and 11; Orion, 4.1).
-:class:`LlmUpdater` keeps a contextual profile up to date in a conversation (Orion, 4.2). What they tell the
-model, and what they read in its replies, is in :mod:`pwagents.profiles.prompts`.
+:class:`LlmUpdater` keeps a contextual profile up to date in a conversation (Orion, 4.2). What the model is
+told is in ``prompts.yaml``; its replies are JSON (:mod:`pwagents.llm.replies`).
 """
 
 import json
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pwagents.embedding import count_tokens
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
-from pwagents.llm.fence import fence
+from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import Reader, Result, ask_twice, read_reply, reader
-from pwagents.profiles.prompts import (
-    MICRO,
-    UPDATE,
-    MicroReply,
-    UpdateReply,
-    WholeReply,
-    blank_profile,
-    tell_behavior,
-    tell_history,
-    whole_prompt,
-)
-from pwagents.profiles.types import ContextualProfile, GlobalProfile, MicroProfile, ProfileLine, Provenance
-from pwagents.profiles.update import Update, last_shown, settle
-from pwagents.schema import Behavior, Product, Step
+from pwagents.profiles.types import OTHER, ContextualProfile, GlobalProfile, MicroProfile, ProfileLine
+from pwagents.profiles.update import Update, last_results, settle
+from pwagents.project import read_yaml
+from pwagents.schema import Behavior, Product, Step, Text, UserProfile
 
+MOST_LINES = 10  # of a list of preferences, as models are asked
 # Neither paper prints its sampling. Temperature 0, because a profile is to be found, not invented.
 _PROFILE_SAMPLING = {"temperature": 0.0, "max_tokens": 1000}
 _UPDATE_SAMPLING = {"temperature": 0.0, "max_tokens": 800}
+_REVIEW = 1000  # characters of a review that are told
 _RESULTS = 10  # products of a result that an updater is told about
 _OBSERVATION = 2000  # characters of an observation without products
+_FIELDS = {str(info.alias): name for name, info in UserProfile.model_fields.items()}  # "Age" -> "age"
+
+# Some more lines than asked for are taken; many more mean that a model has run wild.
+Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
 
 
 class LlmProfiler:
@@ -45,7 +45,7 @@ class LlmProfiler:
     Args:
         model: the profiler (GPT-4o-mini in both papers).
         products: the catalogue.
-        max_history: tokens (MiniLM's) of purchases told at most. The newest are kept; the prompt says how
+        max_history: tokens (MiniLM's) of purchases told at most. The newest are told; the prompt says how
             many older ones are left out.
 
     Attributes:
@@ -57,49 +57,53 @@ class LlmProfiler:
         self.model, self.products, self.max_history = model, products, max_history
         self.failures: Counter[str] = Counter()
 
-    def whole(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
-        """The global profile of each history (oldest first); one pass over each.
+    def write_global(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
+        """Write the global profile of each history (oldest first); one pass over each.
 
         Raises:
             InfrastructureError: the model cannot be reached.
         """
-        prompt = whole_prompt()
-        asked = [_messages(prompt, text) for text in self._tell(histories)]
-        replies = self._ask(asked, _read_whole, "global profiles")
-        self.failures["strayed"] += sum(len(reply.strayed()) for reply in replies if reply)
-        return [reply.profile() if reply else blank_profile() for reply in replies]
+        replies = self._ask(global_prompt(), self._tell(histories), _read_global, "global profiles")
+        self.failures["strayed"] += sum(len(reply.strays) for reply in replies if reply)
+        blank = GlobalProfile(facts=UserProfile(**dict.fromkeys(_FIELDS, OTHER)))
+        return [reply.profile if reply else blank for reply in replies]
 
-    def micro(self, parts: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
-        """The micro-profile of each part: the name of a cluster, and behaviours of it, oldest first.
+    def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
+        """Write the micro-profile of each sample: the name of a cluster, and behaviours of it, oldest first.
 
         Raises:
             InfrastructureError: the model cannot be reached.
         """
-        told = self._tell([behaviors for _, behaviors in parts])
-        asked = [
-            _messages(MICRO, f"The interest: {fence(name)}\n{text}")
-            for (name, _), text in zip(parts, told, strict=True)
+        texts = self._tell([behaviors for _, behaviors in samples])
+        texts = [
+            f"The interest: {fence(name)}\n{text}" for (name, _), text in zip(samples, texts, strict=True)
         ]
-        replies = self._ask(asked, reader(lambda reply: read_reply(reply, MicroReply)), "micro-profiles")
-        return [reply.profile() if reply else MicroProfile() for reply in replies]
+        read = reader(lambda reply: read_reply(reply, MicroReply))
+        replies = self._ask(_prompt("micro"), texts, read, "micro-profiles")
+        return [reply.profile if reply else MicroProfile() for reply in replies]
 
     def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
-        """Each history as text, its oldest behaviours left out where it is too long."""
-        told = [[tell_behavior(b, self.products) for b in history] for history in histories]
-        lengths = iter(count_tokens([text for texts in told for text in texts]))  # all at once: it is faster
-        return [self._cut(texts, [next(lengths) for _ in texts]) for texts in told]
+        """Write each history as text, its oldest behaviours left out where it is too long."""
+        described = [[_describe(b, self.products[b.parent_asin]) for b in history] for history in histories]
+        lengths = iter(
+            count_tokens([text for texts in described for text in texts])
+        )  # all at once: it is faster
+        prompts = []
+        for texts in described:
+            tokens = [next(lengths) for _ in texts]
+            # The newest that fit; the very newest even where it alone is too long.
+            first, room = len(texts), self.max_history
+            while first > 0 and (first == len(texts) or tokens[first - 1] <= room):
+                first -= 1
+                room -= tokens[first]
+            note = f"(The {first} oldest purchases are left out for length.)\n" if first else ""
+            prompts.append(f"{note}Purchases, oldest first:\n{fence(chr(10).join(texts[first:]))}")
+        return prompts
 
-    def _cut(self, texts: list[str], lengths: list[int]) -> str:
-        """The newest of ``texts`` that fit; the very newest even where it alone is too long."""
-        first = len(texts)
-        room = self.max_history
-        while first > 0 and (first == len(texts) or lengths[first - 1] <= room):
-            first -= 1
-            room -= lengths[first]
-        return tell_history(texts[first:], left_out=first)
-
-    def _ask(self, asked: list[list[Message]], read: Reader[Result], what: str) -> list[Result | None]:
-        requests = [Request(messages=tuple(messages), sampling=_PROFILE_SAMPLING) for messages in asked]
+    def _ask(self, system: str, texts: list[str], read: Reader[Result], what: str) -> list[Result | None]:
+        requests = [
+            Request(messages=tuple(_messages(system, text)), sampling=_PROFILE_SAMPLING) for text in texts
+        ]
         return ask_twice(self.model, requests, [read] * len(requests), what, self.failures)
 
 
@@ -123,7 +127,7 @@ class LlmUpdater:
         self._lock = threading.Lock()  # episodes in several threads share an updater
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
-        """P_ctx,t from P_ctx,t-1 and the session so far, whose last step is the new one.
+        """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one.
 
         Raises:
             InfrastructureError: the model cannot be reached.
@@ -133,76 +137,151 @@ class LlmUpdater:
             return Update(profile)
         reply = self.model.complete(self.messages(profile, instruction, session), **_UPDATE_SAMPLING)
         try:
-            edited = read_reply(reply, UpdateReply)
+            edited = read_reply(reply, UpdateReply).lines
         except ValueError:
             with self._lock:
                 self.malformed += 1
             return Update(profile, reply.usage)
-        return Update(_merge(profile, edited.lines), reply.usage)
+        # ``about`` is read off the texts, the past cannot be added to, and the overriding rules apply.
+        before = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
+        lines = []
+        for line in edited:
+            invents = line.provenance == "history" and (line.text, line.positive) not in before
+            lines.append(ProfileLine.of(line.text, line.positive, "inferred" if invents else line.provenance))
+        others = profile.model_copy(update={"lines": tuple(x for x in lines if x.provenance != "stated")})
+        return Update(settle(others, [x for x in lines if x.provenance == "stated"]), reply.usage)
 
     def messages(
         self, profile: ContextualProfile, instruction: str, session: Sequence[Step]
     ) -> list[Message]:
-        """The request to the model."""
+        """Write the request: the instruction, the profile, and the last step; where that is talk, also what
+        the shop showed before."""
         lines = [line.model_dump(include={"text", "positive", "provenance"}) for line in profile.lines]
         parts = [
             f"The customer's request:\n{fence(instruction)}",
             f"The profile so far:\n{fence(json.dumps({'lines': lines}, ensure_ascii=False))}",
-            *self._tell_step(session),
         ]
-        return _messages(UPDATE, "\n\n".join(parts))
-
-    def _tell_step(self, session: Sequence[Step]) -> list[str]:
-        """The last step; where it is talk, also what the shop showed before."""
         step = session[-1]
         if step.action.name != "respond":
             call = f"{step.action.name}({json.dumps(step.action.arguments, ensure_ascii=False)})"
-            seen = step.observation.products
-            return [f"The assistant called:\n{fence(call)}", f"What came of it:\n{self._show(step, seen)}"]
-        shown = last_shown(session)
-        seen_before = [f"What the shop had shown last:\n{self._show(step, shown)}"] if shown else []
-        said = str(step.action.arguments.get("content", ""))
-        return [
-            *seen_before,
-            f"The assistant said:\n{fence(said)}",
-            f"The customer answered:\n{fence(step.observation.text)}",
-        ]
+            parts.append(f"The assistant called:\n{fence(call)}")
+            parts.append(f"What came of it:\n{self._show(step, step.observation.products)}")
+        else:
+            if results := last_results(session):
+                parts.append(f"What the shop had shown last:\n{self._show(step, results)}")
+            words = str(step.action.arguments.get("content", ""))
+            parts.append(f"The assistant said:\n{fence(words)}")
+            parts.append(f"The customer answered:\n{fence(step.observation.text)}")
+        return _messages(_prompt("update"), "\n\n".join(parts))
 
     def _show(self, step: Step, asins: Sequence[str]) -> str:
         """Products in a line each, or the observation's own text where it shows none."""
-        known = [self.products[asin] for asin in asins[:_RESULTS] if asin in self.products]
+        products = [self.products[asin] for asin in asins[:_RESULTS] if asin in self.products]
         lines = [
             f"{p.title} (by {p.store or 'unknown'}, {'no price' if p.price is None else f'${p.price:.2f}'})"
-            for p in known
+            for p in products
         ]
         return fence("\n".join(lines) if lines else step.observation.text[:_OBSERVATION])
 
 
-def _messages(system: str, user: str) -> list[Message]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+def options() -> dict:
+    """The fields of a profile and their options, from ``prompts.yaml``."""
+    return read_yaml(__package__, "prompts.yaml")
 
 
-def _read_whole(reply: Reply) -> tuple[WholeReply | None, str]:
+def global_prompt() -> str:
+    """Write the profiler's prompt, with the fields and options in the order of the published profiles."""
+    known, lines = options(), []
+    for name in _FIELDS:
+        if name in known["levels"]:
+            levels = "; ".join(f"{level} ({text})" for level, text in known["levels"][name].items())
+            lines.append(f'- "{name}": exactly one of: {levels}.')
+        elif name in known["choices"]:
+            lines.append(f'- "{name}": exactly one of: {"; ".join(known["choices"][name])}.')
+        else:
+            lines.append(f'- "{name}": keywords, separated by commas: {known["free"][name]}.')
+    lines.append(f"The focus aspects are: {', '.join(known['focus_aspects'])}.")
+    return _prompt("global", fields="\n".join(lines))
+
+
+class GlobalReply(UserProfile):
+    """A global profile as a model writes it. Keywords may come as a list; keys that were not asked for are
+    passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    positive: Lines = Field(alias="Positive Preferences")
+    negative: Lines = Field(alias="Negative Preferences")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_keywords(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {
+            key: ", ".join(map(str, value)) if isinstance(value, list) and key in _FIELDS else value
+            for key, value in data.items()
+        }
+
+    @property
+    def strays(self) -> list[str]:
+        """The fields whose value is none of the options."""
+        return [name for name in options()["choices"] if self._option(name) is None]
+
+    @property
+    def profile(self) -> GlobalProfile:
+        """The profile; a value that strays becomes "Other"."""
+        facts = {name: getattr(self, field) for name, field in _FIELDS.items()}
+        facts |= {name: self._option(name) or OTHER for name in options()["choices"]}
+        return GlobalProfile(facts=UserProfile(**facts), positive=self.positive, negative=self.negative)
+
+    def _option(self, name: str) -> str | None:
+        """The option that a field's value is, capitals aside; None where it is none of them."""
+        value = getattr(self, _FIELDS[name]).strip().casefold()
+        return next((option for option in options()["choices"][name] if option.casefold() == value), None)
+
+
+class MicroReply(BaseModel):
+    """A micro-profile as a model writes it; keys that were not asked for are passed over."""
+
+    recommendations: Lines = Field(alias="Domain Recommendations")
+    avoidances: Lines = Field(alias="Domain Avoidances")
+
+    @property
+    def profile(self) -> MicroProfile:
+        return MicroProfile(recommendations=self.recommendations, avoidances=self.avoidances)
+
+
+class UpdateReply(BaseModel):
+    """A contextual profile as a model writes it."""
+
+    lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * MOST_LINES)]
+
+
+def _read_global(reply: Reply) -> tuple[GlobalReply | None, str]:
     try:
-        result = read_reply(reply, WholeReply)
+        result = read_reply(reply, GlobalReply)
     except ValueError as problem:
         return None, str(problem)
-    strayed = result.strayed()
-    return result, f"none of the options is chosen for {', '.join(strayed)}" if strayed else ""
+    strays = ", ".join(result.strays)
+    return result, f"none of the options is chosen for {strays}" if strays else ""
 
 
-def _merge(before: ContextualProfile, lines: Sequence[ProfileLine]) -> ContextualProfile:
-    """The edited lines with ``about`` read off their texts, and the overriding rules applied."""
-    known = {(line.text, line.positive): line.provenance for line in before.lines}
-    checked = [
-        ProfileLine.of(line.text, line.positive, _provenance(line, known.get((line.text, line.positive))))
-        for line in lines
-    ]
-    stated = [line for line in checked if line.provenance == "stated"]
-    others = [line for line in checked if line.provenance != "stated"]
-    return settle(before.model_copy(update={"lines": tuple(others)}), stated)
+def _prompt(name: str, **parts: str) -> str:
+    texts = read_yaml(__package__, "prompts.yaml")
+    lines = texts["lines"].format(n=MOST_LINES)
+    return texts[name].format(fence_note=FENCE_NOTE, lines=lines, json_only=texts["json_only"], **parts)
 
 
-def _provenance(line: ProfileLine, before: Provenance | None) -> Provenance:
-    """The provenance that the model gives a line; the past cannot be added to."""
-    return "inferred" if line.provenance == "history" and before != "history" else line.provenance
+def _describe(behavior: Behavior, product: Product) -> str:
+    """One purchase and its review, in one paragraph."""
+    review = behavior.review
+    day = datetime.fromtimestamp(behavior.timestamp / 1000, UTC).date()
+    price = "" if product.price is None else f", ${product.price:.2f}"
+    store = f", by {product.store}" if product.store else ""
+    text = f"{review.title}. {review.text}".strip(". ")[:_REVIEW]
+    return f"[{day}] {product.title} ({product.category}{store}{price}). {review.rating:g} of 5 stars. {text}"
+
+
+def _messages(system: str, user: str) -> list[Message]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]

@@ -20,10 +20,12 @@ _ABOUT = re.compile(r"\s*([A-Za-z][A-Za-z -]{0,30}?)\s*:\s*(\S.*)", re.DOTALL)
 
 
 class GlobalProfile(Record):
-    """A user as a whole (p_global): the three groups of facts, and what they like and dislike everywhere.
+    """A user as a whole: p_global of Orion, section 4.1.
 
-    ``facts`` has the fields and options of PersonalWAB's profiles; ``positive`` and ``negative`` are Orion's
-    decoupling, a short sentence or phrase each.
+    Args:
+        facts: PersonalWAB's three groups of fields, with its options.
+        positive: rho+_global, what the user likes everywhere, a phrase each.
+        negative: rho-_global, what to keep away from the user everywhere.
     """
 
     facts: UserProfile
@@ -32,7 +34,12 @@ class GlobalProfile(Record):
 
 
 class MicroProfile(Record):
-    """A user within one interest: domain recommendations (positive) and domain avoidances (negative)."""
+    """A user within one interest: p_micro,i of Orion, section 4.1.
+
+    Args:
+        recommendations: rho+_micro,i, "domain recommendations".
+        avoidances: rho-_micro,i, "domain avoidances".
+    """
 
     recommendations: tuple[Text, ...] = ()
     avoidances: tuple[Text, ...] = ()
@@ -55,7 +62,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class UserProfiles:
-    """All profiles of one user: ``micro[i]`` belongs to ``clusters[i]``. A short history has no cluster."""
+    """All profiles of one user (P_u): ``micro[i]`` is of ``clusters[i]``. Short histories have neither."""
 
     user_id: str
     whole: GlobalProfile
@@ -80,20 +87,21 @@ class ProfileLine(Record):
 
     @classmethod
     def of(cls, text: str, positive: bool, provenance: Provenance) -> "ProfileLine":
-        """The line of a text, ``about`` read off its beginning."""
-        found = _ABOUT.fullmatch(text)
-        about = found[1].lower() if found else ""
-        return cls(text=text, positive=positive, provenance=provenance, about=about)
+        """Make the line of a text; read ``about`` off its beginning."""
+        match = _ABOUT.fullmatch(text)
+        return cls(
+            text=text, positive=positive, provenance=provenance, about=match[1].lower() if match else ""
+        )
 
     @property
     def value(self) -> str:
         """The text without what it is about: "navy" of "color: navy"."""
-        found = _ABOUT.fullmatch(self.text)
-        return found[2] if found else self.text
+        match = _ABOUT.fullmatch(self.text)
+        return match[2] if match else self.text
 
 
 class ContextualProfile(Record):
-    """What is held to matter now (P_ctx,t).
+    """What is held to matter now: P_ctx,t of Orion, sections 4.1 and 4.2.
 
     Args:
         lines: what is wanted and what is to be avoided.
@@ -106,8 +114,8 @@ class ContextualProfile(Record):
     bought: tuple[str, ...] = ()
 
     @property
-    def short(self) -> str:
-        """What is wanted in the fewest words, "navy cotton towel": the known values, in the order of their
+    def query(self) -> str:
+        """What is wanted in the fewest words, "navy cotton towel": the known values in the order of their
         lines, then the instruction's words.
 
         Left out are sentences, amounts of money, which no page has as words, and what is also avoided.
@@ -122,9 +130,8 @@ class ContextualProfile(Record):
             values.setdefault(word.lower(), word)
         return " ".join(value for small, value in values.items() if small not in avoided)
 
-    def told(self) -> str:
-        """As text for a prompt: what is wanted, what is to be avoided, a line each; then what is wanted, in
-        the fewest words (:attr:`short`), which a search can take over as they are, and the ids.
+    def describe(self) -> str:
+        """Write the profile as text for a prompt: wishes and avoidances, a line each; the query; the ids.
 
         Provenance and "not" stand before the words of a line: a small model that reads from left to right
         then knows what to make of them as they come.
@@ -134,8 +141,8 @@ class ContextualProfile(Record):
             mark = "" if positive else "not "
             lines = [f"- [{x.provenance}] {mark}{x.text}" for x in self.lines if x.positive is positive]
             parts += [heading, *lines] if lines else []
-        if short := self.short:
-            parts.append(f"Wanted: {short}")
+        if query := self.query:
+            parts.append(f"Wanted: {query}")
         if self.bought:
             parts.append(f"Bought before: {', '.join(self.bought)}")
         return "\n".join(parts)

@@ -1,17 +1,42 @@
 """The dynamic profile update (DPU): how a contextual profile follows a session (Orion, section 4.2).
 
-P_ctx,t follows from P_ctx,t-1 and the last action and observation. Departure: an update also sees the
-instruction and the steps before, since "none of these" means nothing without what was shown.
+P_ctx,t = G_update(P_ctx,t-1, (a_t-1, o_t)): :class:`Updater` is the function, :class:`OfflineUpdater` does
+it by rules, :class:`pwagents.profiles.llm.LlmUpdater` by a language model; :func:`settle` says for both which
+line overrides which. Departure: an update also sees the instruction and the steps before, since "none of
+these" means nothing without what was shown.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from pwagents.profiles.catalogue import TOPIC
+from pwagents.data.instructions import content_words
+from pwagents.profiles.catalogue import (
+    TOPIC,
+    Catalogue,
+    Trait,
+    attribute_of_word,
+    spaced_words,
+    stems,
+    word_lists,
+)
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Step, Usage
 
 _SEVERAL = ("feature", "mention")  # one may state a second value of these without taking back the first
+# Where the reach of a "not" ends; "anything but" is itself a "not".
+_CLAUSE_END = re.compile(r"[.!?;,:]\s|(?<!anything) but\b|\brather\b", re.IGNORECASE)
+_NEGATION = re.compile(
+    r"\b(not|no|never|without|avoid|hate|dislike|except|instead of|anything but)\b|n't\b", re.IGNORECASE
+)
+# "$20", "around 20 dollars", "no more than 15 bucks"
+_AMOUNT = re.compile(
+    r"(?:\b(around|about|under|below|over|above|up to|at most|at least|(?:no )?(?:less|more) than)\s+)?"
+    r"(?:\$\s?(\d+)|\b(\d+)\s?(?:dollars?|usd|bucks)\b)",
+    re.IGNORECASE,
+)
+_OWN_WORDS = 6  # of an answer without any known value, at most
+_FEW = 3  # products, at least, before what they share is inferred to be unwanted
 
 
 class Update(NamedTuple):
@@ -22,42 +47,136 @@ class Update(NamedTuple):
 
 
 class Updater(Protocol):
-    """G_update: :class:`pwagents.profiles.offline_update.OfflineUpdater` or
-    :class:`pwagents.profiles.llm.LlmUpdater`."""
+    """G_update of Orion, section 4.2."""
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
-        """P_ctx,t, given P_ctx,t-1 and the session so far, whose last step is the new one."""
+        """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one."""
 
 
 def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> ContextualProfile:
-    """The profile with new lines before the old ones, less the old ones that they override.
+    """Put new lines before the old ones, less the old ones that they override.
 
     A value of an attribute stands once, as the last word on it was. A stated wish overrides all other wishes
     about its attribute, whether from history, inferred, or stated earlier (but for attributes of which one
     may want several values). Nothing overrides what was stated but another statement.
     """
-    stated = {_key(old) for old in profile.lines if old.provenance == "stated"}
-    new = [line for line in new if line.provenance == "stated" or _key(line) not in stated]
-    kept = [old for old in profile.lines if not any(_overrides(line, old) for line in new)]
-    return profile.model_copy(update={"lines": (*new, *kept)})
+
+    def key(line: ProfileLine) -> tuple[str, str]:
+        return line.about, line.value.lower()
+
+    def overrides(line: ProfileLine, old: ProfileLine) -> bool:
+        if key(line) == key(old):
+            return True
+        both_wanted = line.provenance == "stated" and line.positive and old.positive
+        if not both_wanted or line.about != old.about or line.about in ("", TOPIC):
+            return False
+        return old.provenance != "stated" or line.about not in _SEVERAL
+
+    stated = {key(old) for old in profile.lines if old.provenance == "stated"}
+    new = [line for line in new if line.provenance == "stated" or key(line) not in stated]
+    rest = [old for old in profile.lines if not any(overrides(line, old) for line in new)]
+    return profile.model_copy(update={"lines": (*new, *rest)})
 
 
-def last_shown(session: Sequence[Step]) -> tuple[str, ...]:
+def last_results(session: Sequence[Step]) -> tuple[str, ...]:
     """The ids that the shop showed last, before the session's last step."""
-    shown = [step.observation.products for step in session[:-1] if step.observation.products]
-    return shown[-1] if shown else ()
+    return next((s.observation.products for s in reversed(session[:-1]) if s.observation.products), ())
 
 
-def _overrides(new: ProfileLine, old: ProfileLine) -> bool:
-    """Whether a new line takes the place of an old one."""
-    if _key(new) == _key(old):
-        return True
-    both_wanted = new.provenance == "stated" and new.positive and old.positive
-    if not both_wanted or new.about != old.about or new.about in ("", TOPIC):
-        return False
-    return old.provenance != "stated" or new.about not in _SEVERAL
+class OfflineUpdater:
+    """Updates a contextual profile by rules, without a language model.
+
+    - What the user says in words of the catalogue (a color, a store, a price) is stated; an answer without
+      any is stated in its own words, about what the question was about. "Not" before a value, in the same
+      clause, makes it unwanted. A user who does not mind has no preference about that attribute any more.
+    - After a complaint, what all products shown last have in common is inferred to be unwanted, unless the
+      user asked for it.
+    - Results, errors and published reviews say nothing by themselves.
+
+    Args:
+        catalogue: its values and stores are the words that are understood.
+    """
+
+    def __init__(self, catalogue: Catalogue):
+        self.catalogue = catalogue
+
+    def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
+        """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one."""
+        if not session or session[-1].error or session[-1].action.name != "respond":
+            return Update(profile)
+        about = self.find_attribute(str(session[-1].action.arguments.get("content", "")))
+        answer = session[-1].observation.text
+        if _expresses("indifferent", answer):
+            rest = [c for c in _CLAUSE_END.split(f"{answer} ") if not _expresses("indifferent", c)]
+            lines = [x for x in profile.lines if not about or x.about != about or x.provenance == "stated"]
+            profile = profile.model_copy(update={"lines": tuple(lines)})
+            return Update(self.hear(profile, ". ".join(rest)))
+        if _expresses("dissatisfied", answer):
+            rejected = self._shared_traits(profile, instruction, last_results(session))
+            profile = settle(profile, [ProfileLine.of(trait.text, False, "inferred") for trait in rejected])
+            about = about or TOPIC  # a hint may be about anything
+        elif _expresses("unknown", answer):
+            return Update(profile)
+        return Update(self.hear(profile, answer, about))
+
+    def hear(self, profile: ContextualProfile, text: str, about: str = "") -> ContextualProfile:
+        """The profile after the user said ``text``, perhaps in answer to a question about an attribute."""
+        clauses = [(clause, not _NEGATION.search(clause)) for clause in _CLAUSE_END.split(f"{text} ")]
+        is_wanted: dict[Trait, bool] = {}
+        for clause, positive in clauses:
+            is_wanted |= dict.fromkeys((trait for _, trait in self.catalogue.find(clause)), positive)
+            is_wanted |= dict.fromkeys(_prices(clause), True)
+        if not is_wanted:
+            for clause, positive in clauses:
+                is_wanted |= dict.fromkeys(self._own_words(clause, positive, about), positive)
+        lines = [ProfileLine.of(trait.text, positive, "stated") for trait, positive in is_wanted.items()]
+        return settle(profile, lines)
+
+    def find_attribute(self, question: str) -> str:
+        """Find what a question is about: the first attribute that it names or has a value of ("color"),
+        topics for one about anything at all, else nothing."""
+        words, about = stems(question), attribute_of_word() | attribute_of_word("asked")
+        named = [about[word] for word in words if word in about]
+        named += [trait.about for _, trait in self.catalogue.find(question)]
+        is_open = set(words) & set(word_lists()["open_words"].split())
+        return next(iter(named), TOPIC if is_open else "")
+
+    def _own_words(self, clause: str, positive: bool, about: str) -> list[Trait]:
+        """A clause in words that are no values. About anything at all, only words of titles tell, and "not
+        that" is no topic."""
+        empty = word_lists()["answer_words"].split()
+        words = [word for word in content_words(clause) if word not in empty][:_OWN_WORDS]
+        if about != TOPIC:
+            return [Trait(about, " ".join(words))] if about and words else []
+        return [
+            Trait(TOPIC, word) for word in words if positive and self.catalogue.is_used(Trait(TOPIC, word))
+        ]
+
+    def _shared_traits(
+        self, profile: ContextualProfile, instruction: str, results: Sequence[str]
+    ) -> list[Trait]:
+        """What all results share, but for what the user asked for."""
+        if len(results) < _FEW:
+            return []
+        stated = [line.text for line in profile.lines if line.positive and line.provenance == "stated"]
+        request = spaced_words(" ".join([instruction, *stated]))
+        shared = [t for t in self.catalogue.traits(results[0]) if t.about != TOPIC]
+        for asin in results[1:]:
+            shared = [trait for trait in shared if trait in self.catalogue.traits(asin)]
+        return [trait for trait in shared if spaced_words(trait.value) not in request]
 
 
-def _key(line: ProfileLine) -> tuple[str, str]:
-    """The attribute and value that a line is about, wanted or not."""
-    return line.about, line.value.lower()
+def _prices(clause: str) -> Iterator[Trait]:
+    """Price bands and amounts of money: "premium", "around 20 dollars"."""
+    words = set(stems(clause))
+    for band, text in word_lists()["price_words"].items():
+        if words & set(text.split()):
+            yield Trait("price", band)
+    for match in _AMOUNT.finditer(clause):
+        bound = (match[1] or "around").lower()
+        yield Trait("price", f"{bound} {match[2] or match[3]} dollars")
+
+
+def _expresses(manner: str, text: str) -> bool:
+    """Whether a text has a phrase of a manner: "indifferent", "dissatisfied" or "unknown"."""
+    return any(re.search(phrase, text, re.IGNORECASE) for phrase in word_lists()["phrases"][manner])

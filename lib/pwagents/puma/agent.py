@@ -23,7 +23,7 @@ from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.catalogue import section
-from pwagents.profiles.clusters import item_text
+from pwagents.profiles.global_micro import item_text
 from pwagents.puma.recurring import recurring_word
 from pwagents.schema import Action, Behavior, Product
 from pwagents.web.episode import BeliefState

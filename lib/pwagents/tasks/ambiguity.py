@@ -48,33 +48,33 @@ class WordIndex:
             words = set(product_text(product).split())
             for term in set().union(*map(terms_of, words)):
                 holders[term].append(row)
-        self._holders = {term: np.frombuffer(rows, np.intc) for term, rows in holders.items()}
+        self._holders = {term: np.frombuffer(rows, np.intc) for term, rows in holders.items()}  # ascending
 
-    def said(self, instruction: str, target: str) -> list[str]:
+    def terms(self, instruction: str, target: str) -> list[str]:
         """The terms of an instruction that describe its target, the rarest first."""
-        row, found = self._row[target], []
-        for term in dict.fromkeys(content_terms(instruction)):
-            rows = self._holders.get(term)
-            if rows is not None and _holds(rows, row):
-                found.append(term)
-        return sorted(found, key=lambda term: (len(self._holders[term]), term))
+        row = self._row[target]
+        held = [t for t in dict.fromkeys(content_terms(instruction)) if self._hold(t, np.array([row])).any()]
+        return sorted(held, key=lambda term: (len(self._holders[term]), term))
 
     def fitting(self, instruction: str, target: str) -> int:
-        """How many products fit what the instruction says of its target: 1 to all of them."""
-        terms = self.said(instruction, target)
-        if not terms:
-            return len(self._row)
-        rows = self._holders[terms[0]]
-        for term in terms[1:]:
-            rows = rows[_holds(self._holders[term], rows)]
+        """Count the products that fit what the instruction says of its target: 1 to all of them."""
+        rows = np.arange(len(self._row), dtype=np.intc)
+        for term in self.terms(instruction, target):
+            rows = rows[self._hold(term, rows)]
         return len(rows)
 
     def __len__(self) -> int:
         return len(self._row)
 
+    def _hold(self, term: str, rows: np.ndarray) -> np.ndarray:
+        """Whether each of some products holds a term."""
+        holders = self._holders.get(term, np.array([-1]))
+        places = np.searchsorted(holders, rows)
+        return holders[np.minimum(places, len(holders) - 1)] == rows
+
 
 def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Split = "test") -> pd.DataFrame:
-    """How ambiguous the instructions of each benchmark are, one row a task.
+    """Measure how ambiguous the instructions of each benchmark are, one row a task.
 
     In a review task the agent is shown the product; there the number says how much of it is repeated.
 
@@ -85,13 +85,19 @@ def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Spli
         ``writer, type, task_id, user_id, words`` (of the instruction), ``said`` (terms that describe the
         target), ``fitting`` (products that fit them, the target included) and ``share`` (of all products).
     """
-    rows = []
-    for writer, benchmark in benchmarks.items():
-        for task in benchmark.tasks[split]:
-            said = len(index.said(task.instruction, task.target))
-            fitting = index.fitting(task.instruction, task.target)
-            words = len(task.instruction.split())
-            rows.append((writer, task.type, task.task_id, task.user_id, words, said, fitting))
+    rows = [
+        {
+            "writer": writer,
+            "type": task.type,
+            "task_id": task.task_id,
+            "user_id": task.user_id,
+            "words": len(task.instruction.split()),
+            "said": len(index.terms(task.instruction, task.target)),
+            "fitting": index.fitting(task.instruction, task.target),
+        }
+        for writer, benchmark in benchmarks.items()
+        for task in benchmark.tasks[split]
+    ]
     columns = ["writer", "type", "task_id", "user_id", "words", "said", "fitting"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.assign(share=frame["fitting"] / len(index))
@@ -99,17 +105,13 @@ def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Spli
 
 def content_terms(text: str) -> list[str]:
     """Index terms of a text, but for numbers, single letters, function words and words of asking."""
-    return [term for term in analyze(text) if len(term) > 1 and not term.isdigit() and term not in _empty()]
+    return [
+        term for term in analyze(text) if len(term) > 1 and not term.isdigit() and term not in _asking_terms()
+    ]
 
 
 @cache
-def _empty() -> frozenset[str]:
+def _asking_terms() -> frozenset[str]:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(term for word in [*ENGLISH_STOP_WORDS, *_ASKING.split()] for term in analyze(word))
-
-
-def _holds(rows: np.ndarray, wanted):
-    """Whether ``wanted``, a row or several, are among ``rows``, which ascend."""
-    places = np.searchsorted(rows, wanted)
-    return rows[np.minimum(places, len(rows) - 1)] == wanted

@@ -92,7 +92,7 @@ class Episode:
         if before.profile is None or self.update is None:
             return replace(before, session=session)
         updated = self.update(before.profile, before.instruction, session)
-        told = updated.profile.told() if updated.profile != before.profile else ""
+        told = updated.profile.describe() if updated.profile != before.profile else ""
         step = step.model_copy(update={"profile": told, "update_usage": updated.usage})
         return replace(before, session=(*before.session, step), profile=updated.profile)
 
