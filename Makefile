@@ -109,13 +109,15 @@ run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NU
   LOKY_MAX_CPU_COUNT=$(CORES) \
   $(run) pwagents.notebook.execute --preset $(PRESET) --output-dir $(OUT)
 
-# The files of parameters that a notebook reads: of laptop, which is complete, and of the preset.
-wing = $(if $(filter 00% 01% 02% 03%,$(1)),benchmark,$(if $(filter 04%,$(1)),puma,$(if $(filter 09%,$(1)),persona2web,$(if $(filter 10%,$(1)),,orion))))
-params = $(wildcard $(foreach folder,laptop $(PRESET),$(foreach file,common $(call wing,$(1)) $(1),\
-  params/$(folder)/$(file).yaml)))
+# The sections of laptop.yaml and of the preset's file that a notebook reads: written again where they changed, so
+# that a notebook runs again after a change of its own settings alone.
+sections = all $(if $(filter 05% 06% 07% 08%,$(1)),orion) $(1)
+$(NB)/.settings/%.yaml: params/laptop.yaml params/$(PRESET).yaml
+	@mkdir -p $(@D)
+	@awk -F: -v sections=" $(call sections,$*) " '/^[^ #]/ { ours = index(sections, " " $$1 " ") } ours && !/^ *#/' $^ > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-.SECONDEXPANSION:
-$(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $$(call params,$$*) $(LIBRARY) $(READY)
+$(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $(NB)/.settings/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
 # Notebooks that read what another one wrote, a line each. (04 to 08 share a base model: the first trains it,

@@ -34,10 +34,9 @@ LIMIT_S = 30 / 3
 
 def smoke(output_dir: Path) -> PumaNotebook:
     """The settings of the preset smoke."""
-    values = preset_values("04_puma", PumaNotebook, "smoke")
-    source = {name: values.pop(name) for name in ("source", "data_dir")}
-    values["data"] = values["data"] | source
-    return PumaNotebook(preset="smoke", output_dir=output_dir, **values)
+    return PumaNotebook(
+        preset="smoke", output_dir=output_dir, **preset_values("04_puma", PumaNotebook, "smoke")
+    )
 
 
 def train_all(settings: PumaNotebook, benchmark: Benchmark) -> tuple[dict[str, Path], dict[str, float]]:

@@ -4,7 +4,7 @@
   chat template.
 - PersonalWAB's files: a small world, written as PersonalWAB's files.
 - gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
-- sizes: :data:`SIZES`. All else stays as ``params/paper`` has it.
+- sizes: :data:`SIZES`. All else stays as ``params/paper.yaml`` has it.
 """
 
 import importlib.util

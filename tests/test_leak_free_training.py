@@ -103,8 +103,7 @@ def load_marked(data, seed):
 def settings_of(notebook, kind, folder, **groups):
     """Those of preset smoke, with as many real users."""
     values = preset_values(notebook, kind, "smoke")
-    source = {name: values.pop(name) for name in ("source", "data_dir")}
-    values["data"] |= source | {"source": "amazon", "data_dir": str(REAL), "n_products": 800}
+    values["data"] |= {"source": "amazon", "data_dir": str(REAL), "n_products": 800}
     for group, changes in groups.items():
         values[group] |= changes
     return kind(preset="smoke", output_dir=folder, **values)

@@ -13,8 +13,10 @@ from typing import Any, BinaryIO
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]  # the checkout: the library is installed editable
-_LIBRARY = Path(__file__).parent
+_LIBRARY = Path(__file__).resolve().parent
+IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them inside the package
+ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
+PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY) / "params"
 # What only shows results.
 _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")
 
@@ -25,7 +27,7 @@ def project_path(path: str | Path) -> Path:
     A notebook's working directory is the notebook's folder in JupyterLab and anything under papermill; its
     results should lie in one place all the same.
     """
-    return ROOT / path
+    return ROOT / Path(path).expanduser()
 
 
 @cache

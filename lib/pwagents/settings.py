@@ -6,38 +6,34 @@
         '''Conversations to learn from.'''
 
 The meaning of a setting stands once, as the text below its field; notebooks show it. Groups are frozen, take
-keywords alone and refuse unknown names; values are checked, not converted: a text is no number. How a
-notebook's groups are put together from ``params/`` is told in :mod:`pwagents.notebook.settings`.
+keywords alone and refuse unknown names. :mod:`pwagents.notebook.settings` puts a notebook's groups together
+from ``params/``.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import fields, is_dataclass, replace
-from inspect import get_annotations
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt
-from pydantic import Strict as _Strict
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 Class = TypeVar("Class", bound=type)
 Group = TypeVar("Group")
-_CONFIG = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
+def _refuse_repeats(seeds: tuple[int, ...]) -> tuple[int, ...]:
     if len(set(seeds)) < len(seeds):
-        raise ValueError("each of seeds once")
+        raise ValueError("expected each of seeds once")
     return seeds
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Listed = _Strict(False)  # a list in YAML is a tuple here
-Lora = Annotated[tuple[int, int], Listed]  # rank and alpha of an adapter
-Names = Annotated[tuple[str, ...], Listed]
-Numbers = Annotated[tuple[int, ...], Listed]
-Shares = Annotated[tuple[Share, ...], Listed]
-Seeds = Annotated[tuple[NonNegativeInt, ...], Listed, Field(min_length=1), AfterValidator(_each_once)]
-Variants = Annotated[tuple[dict[str, Any], ...], Listed]  # of a group: a name each, and what differs
+Lora = tuple[int, int]  # rank and alpha of an adapter
+Names = tuple[str, ...]
+Numbers = tuple[int, ...]
+Shares = tuple[Share, ...]
+Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1), AfterValidator(_refuse_repeats)]
+Variants = tuple[dict[str, Any], ...]  # of a group: a name each, and what differs
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -47,19 +43,12 @@ def settings(cls: Class) -> Class:
     A field that is itself a group also takes a dict. A wrong name, type or range raises
     ``pydantic.ValidationError``, a ValueError that names the field.
     """
-    for name, hint in get_annotations(cls).items():
-        if group := next((each for each in (hint, *get_args(hint)) if is_dataclass(each)), None):
-            cls.__annotations__[name] = Annotated[hint, BeforeValidator(_maker(group))]
-    return dataclass(cls, frozen=True, kw_only=True, config=_CONFIG)
-
-
-def _maker(group: type) -> Callable[[Any], Any]:
-    """Makes a group of a dict: by itself, pydantic's strict mode takes instances alone."""
-    return lambda value: group(**value) if isinstance(value, Mapping) else value
+    config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    return dataclass(cls, frozen=True, kw_only=True, config=config)
 
 
 def meaning(group: type, name: str) -> str:
-    """What a setting means: the text below its field, in the group itself or in the one it builds on."""
+    """Return what a setting means: the text below its field, in the group or in one that it builds on."""
     for cls in group.__mro__:  # pydantic takes no texts over from a class it inherits from
         field = getattr(cls, "__pydantic_fields__", {}).get(name)
         if field is not None and field.description:
@@ -68,12 +57,12 @@ def meaning(group: type, name: str) -> str:
 
 
 def values_of(kind: type, group: Any) -> dict[str, Any]:
-    """What a group has for the settings of a kind, all of which it has among its own."""
+    """Return what a group has for the settings of a kind, all of which it has among its own."""
     return {field.name: getattr(group, field.name) for field in fields(kind)}
 
 
 def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
-    """The variants of a group of settings, which are its setting ``variants``, by their names.
+    """Return the variants of a group of settings, which are its setting ``variants``, by their names.
 
     Args:
         taken: names that no variant may have.
@@ -86,15 +75,15 @@ def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
         changes = dict(variant)
         name = changes.pop("name", None)
         if not isinstance(name, str) or name in {*taken, *made}:
-            raise ValueError("a name for each of variants, of its own")
+            raise ValueError("expected a name for each of variants, of its own")
         made[name] = replace(group, **{"variants": (), **changes})
         if made[name] == replace(group, variants=()):
-            raise ValueError(f"variants that change something, as {name!r} does not")
+            raise ValueError(f"expected variants that change something, as {name!r} does not")
     return made
 
 
 def plain(value: Any) -> Any:
-    """Settings as JSON values: groups and mappings as dicts, tuples as lists, all else as it is."""
+    """Return settings as JSON values: groups and mappings as dicts, tuples as lists, all else as it is."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):

@@ -164,7 +164,7 @@ def test_calls_that_could_not_be_carried_out_are_told(play):
         ({"agent": patient, "track": "both"}, "track is 'both'; expected one of single_turn, multi_turn"),
         ({"agent": patient, "preset": "big"}, "preset: found 'big'"),
         ({"agent": patient, "tasks": -1}, "tasks: found -1; expected a number"),
-        ({"agent": patient, "plya": {"max_tasks": 5}}, "found setting 'plya'; expected play"),
+        ({"agent": patient, "plya": {"max_tasks": 5}}, "plya: Key 'plya' not in 'BenchmarkNotebook'"),
         ({"agent": "offline", "method": "Magic"}, "method: found 'Magic'; expected one of No memory"),
         (
             {"agent": "offline", "method": "ChatShop", "track": "single_turn"},

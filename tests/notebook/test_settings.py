@@ -1,74 +1,57 @@
-"""Settings by the real loading path: files of a preset, a parameters cell, a class of settings."""
+"""Settings: files of presets, a parameters cell, a class of settings; and the real ones of every notebook."""
 
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from typing import get_args, get_type_hints
+
+import nbformat
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
-from pwagents.errors import DataError, SettingsError
+from pwagents.errors import SettingsError
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook import settings as module
 from pwagents.notebook.run import settings_table
-from pwagents.notebook.settings import NotebookSettings, changes, load_settings, parameters_of, rows
-from pwagents.settings import plain, settings
+from pwagents.notebook.settings import (
+    NotebookSettings,
+    changes,
+    load_settings,
+    parameters_of,
+    read_changes,
+    rows,
+)
+from pwagents.project import PARAMS
+from pwagents.settings import meaning, plain, settings
 from pwagents.web.settings import ShopSettings
 
-DATA = {"n_users": 40, "n_products": 400, "history": [5, 40], "interests": [2, 9], "drift": 0.5}
-FLAT = {
-    "preset": "laptop",
-    "source": "",
-    "data_dir": "",
-    "output_dir": "",
-    "seed": None,
-    "stored_runs_only": False,
-}
+from . import notebooks
+from .notebooks import NOTEBOOKS, ROOT, kind_of
+
+CELL = {"preset": "laptop", "source": "", "data_dir": "", "output_dir": "", "seed": None, "sft": {}}
+LAPTOP = """
+all:
+  seed: 0
+  data: {source: synthetic, n_users: 40, n_products: 400, history: [5, 40], interests: [2, 9], drift: 0.5,
+         completeness: 0.2}
+  shop: {rec_dates: 4, recommender: {epochs: 25, loss: gbce}}
+  players: {workers: 3}
+toy:
+  sft: {num_train_epochs: 3.0, lora: [16, 32], seed: "${seed}"}
+"""
+SMOKE = """
+all: {data: {n_users: 4}, shop: {recommender: {epochs: 5}}}
+toy: {sft: {lora: [4, 8]}, data: {n_products: 7}}
+"""
 
 
 @settings
 class Toy(NotebookSettings):
-    """A notebook with a shop and a training."""
+    """A notebook with a shop and a training, but without players."""
 
     shop: ShopSettings
     sft: SftSettings
-
-
-@pytest.fixture
-def params(tmp_path, monkeypatch):
-    """A folder of parameters with two presets; returns what writes another file into it."""
-
-    def write(path, **values):
-        file = tmp_path / f"{path}.yaml"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(yaml.safe_dump(values))
-
-    monkeypatch.setattr(module, "PARAMS", tmp_path)
-    data = {**DATA, "completeness": 0.2, "categories": []}
-    shop = {"rec_dates": 4, "recommender": {"epochs": 25, "loss": "gbce"}}
-    write("laptop/common", source="synthetic", seed=0, data=data, shop=shop, players={"workers": 3})
-    write("laptop/toy", sft={"num_train_epochs": 3.0, "lora": [16, 32]})
-    write("smoke/common", data={"n_users": 4}, shop={"recommender": {"epochs": 5}})
-    return write
-
-
-def load(**parameters):
-    return load_settings("toy", Toy, {**FLAT, "data": {}, "shop": {}, "sft": {}, **parameters})
-
-
-def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(params):
-    assert load().data.n_users == 40
-    smoke = load(preset="smoke", shop={"recommender": {"dropout": 0.1}})
-    assert (smoke.data.n_users, smoke.data.n_products) == (4, 400)
-    recommender = smoke.shop.recommender
-    assert (recommender.epochs, recommender.loss, recommender.dropout) == (5, "gbce", 0.1)
-
-
-def test_the_notebooks_own_file_comes_last_and_lists_are_replaced(params):
-    params("smoke/toy", sft={"lora": [4, 8]}, data={"n_users": 7})
-    smoke = load(preset="smoke")
-    assert (smoke.sft.lora, smoke.data.n_users) == ((4, 8), 7)
-    assert smoke.sft.num_train_epochs == 3.0
-
-
-def test_groups_that_other_notebooks_read_are_passed_over(params):
-    assert not hasattr(load(), "players")
 
 
 @settings
@@ -89,73 +72,176 @@ class Other(NotebookSettings):
     data: OwnData
 
 
-def test_a_notebook_with_data_of_its_own_takes_what_it_has_of_the_shared_ones(params):
-    own = load_settings("toy", Other, {**FLAT, "data": {}})
-    assert (own.data.source, own.data.drift) == ("synthetic", 0.5)
-    params("laptop/toy", data={"n_users": 3})  # its own file is held to its names
-    with pytest.raises(SettingsError, match="found setting 'n_users'"):
-        load_settings("toy", Other, {**FLAT, "data": {}})
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    """The folder of two presets."""
+    (tmp_path / "laptop.yaml").write_text(LAPTOP)
+    (tmp_path / "smoke.yaml").write_text(SMOKE)
+    monkeypatch.setattr(module, "PARAMS", tmp_path)
+    return tmp_path
 
 
-def test_a_group_takes_the_runs_seed_unless_it_has_its_own(params):
+def load(kind=Toy, **parameters):
+    return load_settings("toy", kind, {**CELL, **parameters})
+
+
+def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(params):
+    assert load().data.n_users == 40 and load().sft.lora == (16, 32)
+    smoke = load(preset="smoke", shop={"recommender": {"dropout": 0.1}}, source="synthetic")
+    assert (smoke.data.n_users, smoke.data.n_products) == (4, 7)
+    recommender = smoke.shop.recommender
+    assert (recommender.epochs, recommender.loss, recommender.dropout) == (5, "gbce", 0.1)
+    assert (smoke.sft.lora, smoke.sft.num_train_epochs) == ((4, 8), 3.0)  # lists are replaced, groups merged
+    (params / "smoke.yaml").write_text(SMOKE.partition("toy:")[0])
+    assert load_settings("other", Other, {"preset": "smoke"}).data == OwnData(source="synthetic", drift=0.5)
+
+
+def test_trainings_take_the_runs_seed_unless_they_have_their_own(params):
     assert (load(seed=5).seed, load(seed=5).sft.seed) == (5, 5)
     assert load(seed=5, sft={"seed": 9}).sft.seed == 9
 
 
-def test_source_and_data_dir_are_flat_and_go_to_the_data(params, tmp_path):
-    for name in ("reviews.jsonl.gz", "meta.jsonl.gz"):
-        (tmp_path / name).touch()
-    loaded = load(source="amazon", data_dir=str(tmp_path))
-    assert (loaded.data.source, loaded.data.data_dir) == ("amazon", str(tmp_path))
+@pytest.mark.parametrize("text", ["sft: {learning_rate: 1e-4}", "{sft: {learning_rate: 1.0e-4}}"])
+def test_a_number_with_an_exponent_is_a_number(params, text):
+    assert load(**read_changes(text)).sft.learning_rate == load(**yaml.safe_load(text)).sft.learning_rate
+    assert load(**read_changes(text)).sft.learning_rate == 1e-4
 
 
-def test_results_of_an_opened_notebook_lie_apart(params):
-    assert load().output_dir.parts[-2:] == ("outputs", "interactive")
-    assert load(output_dir="elsewhere").output_dir.name == "elsewhere"
+def test_results_lie_in_the_project_in_the_home_folder_or_where_opened_notebooks_leave_them(params):
+    assert load().output_dir == ROOT / "outputs" / "interactive"
+    assert load(output_dir="elsewhere").output_dir == ROOT / "elsewhere"
+    assert "~" not in str(load(output_dir="~/results").output_dir)
 
 
 def test_settings_are_shown_with_their_meaning_and_changed_ones_bold(params):
     given = {"shop": {"recommender": {"epochs": 7}}, "source": "synthetic"}
-    loaded = load(**given)
-    listed = {(group, name): (value, meaning) for group, name, value, meaning in rows(loaded)}
+    listed = {(group, name): (value, text) for group, name, value, text in rows(load(**given))}
     assert listed["shop.recommender", "epochs"] == (7, "Passes over the training sequences.")
-    assert all(meaning for _, meaning in listed.values())
-    shown = settings_table(loaded, changes({**FLAT, **given})).html
+    shown = settings_table(load(**given), changes({**CELL, **given})).html
     bold = [line for line in shown.split("<tr") if "font-weight: bold" in line and "<td" in line]
     assert len(bold) == 2 and "epochs" in "".join(bold) and "source" in "".join(bold)
+    assert plain(load())["sft"]["lora"] == [16, 32]
 
 
-def test_settings_are_plain_json_for_journals_and_keys(params):
-    values = plain(load())
-    assert values["sft"]["lora"] == [16, 32] and values["shop"]["recommender"]["epochs"] == 25
+# What is wrong, and what the line says after the notebook's name.
+WRONG = [
+    ({"preset": "smok"}, "preset: found 'smok'; expected one of laptop, smoke"),
+    ({"sedd": 4}, "sedd: Key 'sedd' not in 'Toy'. Did you mean: 'seed'?"),
+    ({"sft": {"max_stps": 3}}, "sft.max_stps: Key 'max_stps' not in 'SftSettings'. Did you mean"),
+    ({"shop": {"recommender": {"epoch": 3}}}, "shop.recommender.epoch: Key 'epoch' not in"),
+    ({"seed": "one"}, "seed: Value 'one' of type 'str' could not be converted to Integer"),
+    ({"seed": -1}, "seed: Input should be greater than or equal to 0 (found -1)"),
+    ({"data": 3}, "data: Invalid type assigned"),
+    ({"output_dir": 2024}, "output_dir: Value '2024' of type 'int'"),
+    ({"data": {"drift": 1.5}}, "data.drift: Input should be less than or equal to 1 (found 1.5)"),
+    ({"data": {"history": [9, 5]}}, "data.history: expected two whole numbers [least, most]"),
+    ({"source": "ebay"}, "data.source: Invalid value 'ebay', expected one of ['synthetic', 'amazon',"),
+    ({"source": "amazon"}, "data_dir is empty; source 'amazon' needs the folder"),
+    ({"source": "personalwab", "data_dir": "nowhere"}, "nowhere"),
+    ({"sft": {"sharding": "none"}}, "sft.sharding: Invalid value 'none', expected one of"),
+]
 
 
-def test_an_injected_name_that_the_notebook_lacks_is_an_error():
-    cells = ["preset = 'laptop'", "# Parameters\nseed = 3\nsedd = 4\n"]
-    namespace = {**FLAT, "data": {}, "shop": {}, "sft": {}, "In": cells}
-    with pytest.raises(SettingsError, match=r"^toy: found parameter 'sedd'; expected seed$"):
-        parameters_of("toy", Toy, namespace)
-    assert parameters_of("toy", Toy, {**namespace, "In": cells[:1]})["preset"] == "laptop"
+@pytest.mark.parametrize(("change", "line"), WRONG)
+def test_a_wrong_setting_is_one_line_that_names_it(params, change, line):
+    with pytest.raises(SettingsError) as refused:
+        load(**change)
+    assert str(refused.value).startswith("toy") and line in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_parameters_cell_that_lost_a_name_is_an_error():
-    with pytest.raises(SettingsError, match="the parameters cell lacks sft; restore it"):
-        parameters_of("toy", Toy, {**FLAT, "data": {}, "shop": {}})
-
-
-def test_a_broken_file_is_named(params, tmp_path):
-    (tmp_path / "smoke" / "toy.yaml").write_text("sft: [1, 2")
-    with pytest.raises(DataError, match=r"smoke/toy\.yaml.*expected a YAML file"):
+def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params):
+    with pytest.raises(SettingsError) as refused:
+        load(data={"n_users": 0, "drift": 2}, sft={"max_length": 0})
+    assert len(str(refused.value).splitlines()) == 3
+    (params / "smoke.yaml").write_text("toy: [1, 2")
+    with pytest.raises(SettingsError, match=r"smoke\.yaml: while parsing"):
         load(preset="smoke")
-    (tmp_path / "smoke" / "toy.yaml").write_text("- sft")
-    with pytest.raises(DataError, match=r"found list; expected lines of 'name: value'"):
-        load(preset="smoke")
+    with pytest.raises(SettingsError, match="changes: "):
+        read_changes("study: {")
 
 
-def test_every_wrong_setting_gets_its_line(params):
-    with pytest.raises(SettingsError) as told:
-        load(data={"n_users": 0, "drift": 2}, sft={"epochs": 3})
-    lines = str(told.value).splitlines()
-    assert len(lines) == 3
-    assert lines[0] == "toy, group data, setting n_users: found 0; expected greater than 0"
-    assert lines[2] == "toy, group sft: found setting 'epochs'; expected num_train_epochs"
+def test_a_password_in_a_url_is_not_repeated():
+    given = {"players": {"base_url": "http://me:secret@host/v1"}}
+    with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
+        load_settings("03_benchmark", kind_of("03_benchmark"), given)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_missing_key_is_told_first_unless_stored_replies_will_do(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    given = {"players": {"teacher": "openai:gpt-4o-mini"}}
+    with pytest.raises(SettingsError, match=r"^05_orion_sft: teacher: .*OPENAI_API_KEY$"):
+        load_settings("05_orion_sft", kind_of("05_orion_sft"), given)
+    assert load_settings("05_orion_sft", kind_of("05_orion_sft"), given | {"stored_runs_only": True})
+
+
+def test_papermills_parameters_are_read_and_a_misspelt_one_stops_the_run_before_any_work(tmp_path):
+    cells = ["preset = 'laptop'", "# Parameters\nsedd = 4\n"]
+    assert parameters_of(Toy, {**CELL, "sedd": 4, "In": cells}) == {**CELL, "sedd": 4}
+    command = [sys.executable, "-m", "papermill", "notebooks/01_data.ipynb", str(tmp_path / "out.ipynb")]
+    command += ["-p", "preset", "smoke", "-p", "sede", "3", "--no-progress-bar"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "SettingsError: 01_data, sede: Key 'sede' not in 'DataNotebook'. Did you mean: 'seed'?"
+    code = [cell for cell in nbformat.read(tmp_path / "out.ipynb", 4).cells if cell.cell_type == "code"]
+    starts = next(i for i, cell in enumerate(code) if "start(" in cell.source)
+    assert not any(cell.execution_count for cell in code[starts + 1 :])
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_an_opened_notebook_runs_on_laptops_values(notebook):
+    """The parameters cell lists every group and changes nothing: JupyterLab and `make` run the same."""
+    given, kind = notebooks.parameters_of(notebook), kind_of(notebook)
+    assert load_settings(notebook, kind, given) == load_settings(notebook, kind, {})
+    flat = {"preset", "source", "data_dir", "output_dir", "seed", "stored_runs_only"}
+    assert flat | {*kind.__dataclass_fields__} - {"portable", "engine"} == {*given}
+
+
+def groups_of(kind):
+    """A class of settings and those within it."""
+    yield kind
+    for hint in get_type_hints(kind).values():
+        for group in (hint, *get_args(hint)):
+            if is_dataclass(group):
+                yield from groups_of(group)
+
+
+def test_every_setting_has_a_meaning_and_something_reads_it():
+    sources = [path.read_text("utf-8") for path in (ROOT / "lib").rglob("*.py")]
+    sources += ["\n".join(cell.source for cell in notebooks.cells_of(notebook)) for notebook in NOTEBOOKS]
+    text = "\n".join(sources)
+    for group in {group for notebook in NOTEBOOKS for group in groups_of(kind_of(notebook))}:
+        for field in fields(group):
+            assert meaning(group, field.name) or is_dataclass(get_type_hints(group)[field.name]), field.name
+            assert f".{field.name}" in text or f'"{field.name}"' in text, f"{group.__name__}.{field.name}"
+
+
+def keys(values, path=()):
+    """The paths of all names within."""
+    for name, value in values.items():
+        yield (*path, name)
+        yield from keys(value, (*path, name)) if isinstance(value, dict) else ()
+
+
+@pytest.mark.parametrize("preset", ["smoke", "paper"])
+def test_a_preset_sets_what_laptop_sets_in_sections_that_are_read(preset):
+    laptop, own = (OmegaConf.to_container(OmegaConf.load(PARAMS / f"{p}.yaml")) for p in ("laptop", preset))
+    assert {*own} <= {*laptop} == {"all", "orion", *NOTEBOOKS} - {"10_summary"}
+    for notebook in {*own} - {"all", "orion"}:
+        wing = laptop["orion"] if "05" <= notebook[:2] <= "08" else {}
+        known = {*keys(laptop["all"]), *keys(wing), *keys(laptop[notebook])}
+        assert {*keys(own[notebook])} <= known
+    assert {*keys(own["all"])} <= {*keys(laptop["all"])}
+    assert {*keys(own["orion"])} <= {*keys(laptop["orion"]), *keys(laptop["all"])}
+
+
+def test_no_shared_setting_is_without_a_notebook():
+    """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
+    file = OmegaConf.to_container(OmegaConf.load(PARAMS / "laptop.yaml"))
+    for section, wanted in (("all", NOTEBOOKS), ("orion", [n for n in NOTEBOOKS if "05" <= n[:2] <= "08"])):
+        kinds = [get_type_hints(kind_of(notebook)) for notebook in wanted]
+        for group, values in file[section].items():
+            assert any(group in kind for kind in kinds), group
+            for name in values if isinstance(values, dict) else ():
+                assert any(name in get_type_hints(kind[group]) for kind in kinds if group in kind), name

@@ -27,7 +27,7 @@ class BaseSettings:
         if model == SMOLLM2:
             gguf_file()  # says what to install
         elif model != SMALL and not (model_folder(model) / "config.json").exists():
-            raise ValueError(f"{SMALL}, {SMOLLM2}, or the folder of a saved model, one with a config.json")
+            raise ValueError(f"expected {SMALL}, {SMOLLM2}, or a saved model's folder, with a config.json")
         return model
 
     def folder(self, models: Path, *, stored_only: bool = False) -> Path:

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 from pwagents import engine
 from pwagents.lm.base_settings import BaseSettings
 from pwagents.lm.settings import Sharding
-from pwagents.project import project_path
+from pwagents.project import PARAMS
 from pwagents.schema import check_choice
 
 U = TypeVar("U")
@@ -91,7 +91,7 @@ def launch(function: str, arguments: Mapping[str, Any], n_gpus: int = 1, shardin
 
 def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
     """The command that calls a job file's function in so many processes."""
-    config = project_path(f"params/accelerate/{sharding if processes > 1 else 'single'}.yaml")
+    config = PARAMS / "accelerate" / f"{sharding if processes > 1 else 'single'}.yaml"
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     # Port 0: any that is free, so that two trainings do not meet.
     command += ["--num_processes", str(processes), "--main_process_port", "0"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from omegaconf import DictConfig, OmegaConf
 
 from pwagents import engine, portable
 from pwagents.evaluation import tables
@@ -124,7 +125,7 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
     Raises:
         SettingsError, DataError: see :func:`pwagents.notebook.settings.load_settings`.
     """
-    parameters = parameters_of(notebook, kind, namespace)
+    parameters = parameters_of(kind, namespace)
     settings = load_settings(notebook, kind, parameters)
     if not settings.portable:
         portable.switch_off()
@@ -143,31 +144,21 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
     return settings, Run(notebook[:2], settings.output_dir, journal, made_from)
 
 
-def settings_table(settings: Any, changed: Mapping[str, Any]):
-    """All settings as a table: group, name, value, meaning; those that the notebook changes are bold."""
-    listed = list(rows(settings))
-    frame = pd.DataFrame(
-        [(group, name, _value(value), what.replace("`", "")) for group, name, value, what in listed],
-        columns=["group", "setting", "value", "meaning"],
-    )
-    bold = [i for i, (group, name, *_) in enumerate(listed) if _is_changed(changed, group, name)]
+def settings_table(settings: Any, changed: DictConfig):
+    """Lay out all settings as a table: group, name, value, meaning; those in ``changed`` are bold."""
+    listed, frame = list(rows(settings)), []
+    for group, name, value, what in listed:
+        value = value.name if isinstance(value, Path) else str(plain(value))
+        frame.append((group, name, "none" if value in ("", "None", "[]") else value, what.replace("`", "")))
+    bold = [
+        i
+        for i, (group, name, *_) in enumerate(listed)
+        if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None
+    ]
+    frame = pd.DataFrame(frame, columns=["group", "setting", "value", "meaning"])
     table = tables.laid_out(frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold)
     # A hundred rows: in a box of their own, so that the notebook's story begins on the first screen.
     return tables.Shown(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')
-
-
-def _is_changed(changed: Mapping[str, Any], group: str, name: str) -> bool:
-    for part in filter(None, group.split(".")):
-        if group == "data" and name in ("source", "data_dir"):
-            break  # flat in the parameters cell
-        changed = changed.get(part, {})
-    return name in changed
-
-
-def _value(value: Any) -> str:
-    if value is None or value == "" or value == ():
-        return "none"
-    return str(plain(value)) if not isinstance(value, Path) else value.name
 
 
 def _display(shown: Any) -> None:

@@ -22,7 +22,7 @@ from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySett
 from pwagents.orion.study import Study, make_study
 from pwagents.schema import Behavior, Benchmark
 from pwagents.seeds import rng
-from pwagents.settings import Listed, Shares, settings
+from pwagents.settings import Shares, settings
 
 # The embedded world, and each of its difficulties taken away. "one interest" and "no drift" are other worlds,
 # with other histories and tasks.
@@ -39,7 +39,7 @@ PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "w/o update": {"players": {"updater": "none"}},
     "w/o asking": {"players": {"user": "none"}},
 }
-Counts = Annotated[tuple[PositiveInt, ...], Listed, Field(min_length=1)]
+Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 METHOD = "GRPO"  # what the policy's episodes are stored as, in notebooks 06 and 07, too
 FEW = 10  # users to train on
 
@@ -71,7 +71,7 @@ def usually_known(study: Study) -> Known:
 class SweepSettings:
     """What notebook 08 varies: fields of :class:`Known`, users and worlds."""
 
-    alpha: Annotated[tuple[NonNegativeInt, ...], Listed]
+    alpha: tuple[NonNegativeInt, ...]
     """Clustering thresholds, beside that of ``study``; Orion's Figure 4."""
     l_c: Counts
     """Behaviours that a micro-profile is made from, at most, beside ``study.l_c``; Orion's Figure 4."""
@@ -81,9 +81,9 @@ class SweepSettings:
     """Behaviours known of each history, the last."""
     noise: Shares
     """Shares of each history that are another user's, beside none."""
-    users: Annotated[tuple[User, ...], Listed, Field(min_length=1)]
+    users: Annotated[tuple[User, ...], Field(min_length=1)]
     """Simulated users (``players.user``)."""
-    worlds: Annotated[tuple[World, ...], Listed, Field(min_length=1)]
+    worlds: Annotated[tuple[World, ...], Field(min_length=1)]
     """The embedded world as it is, and without one of its difficulties each."""
 
 

@@ -13,7 +13,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ArgsKwargs
 
 from pwagents.llm.settings import Players, player
 from pwagents.lm.base_settings import BaseSettings
@@ -25,7 +24,6 @@ from pwagents.rl.grpo import use_vllm
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.schema import TaskType
 from pwagents.settings import (
-    Listed,
     Numbers,
     Seeds,
     Share,
@@ -66,7 +64,7 @@ class OrionPlayers(Players):
 class StudySettings:
     """Who is trained on, and who is tested."""
 
-    task_types: Annotated[tuple[TaskType, ...], Listed, Field(min_length=1)] = ("search",)
+    task_types: Annotated[tuple[TaskType, ...], Field(min_length=1)] = ("search",)
     """Tasks to train and to test on; the paper has all three."""
     training_users: PositiveInt
     """Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."""
@@ -79,7 +77,7 @@ class StudySettings:
     """Behaviours of a cluster that its micro-profile is made from, at most."""
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
-    seed_noise: dict[TaskType | Literal["overall"], NonNegativeFloat] | None = None
+    seed_noise: dict[str, NonNegativeFloat] | None = None
     """How far pipelines of one method with other seeds differ in result accuracy, at most, on each type of
     task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this preset."""
 
@@ -164,7 +162,7 @@ class OnlineSettings(GrpoSettings):
         # Of several GPUs, each holds a part of the weights under FSDP; episodes are played with whole ones.
         apart = info.data.get("sharding") == "fsdp" and info.data.get("n_gpus", 1) > 1
         if not use_vllm(wanted) and apart:
-            raise ValueError("vLLM, which gets whole weights, where sharding is fsdp; or another sharding")
+            raise ValueError("expected vLLM, which gets whole weights, where sharding is fsdp")
         return wanted
 
 
@@ -225,17 +223,6 @@ class ReinforcedNotebook(OrionSettings):
         paid = {"alignment_weight": self.rl.alignment_weight, "use": self.rl.reward}
         return RewardSettings(**values_of(Success, self.role_play), **paid)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _sample_alike(cls, given: Any) -> Any:
-        """Episodes are sampled in training as in the test, unless ``rl`` says otherwise."""
-        values = given.kwargs if isinstance(given, ArgsKwargs) else given
-        play, rl = values.get("play"), values.get("rl")
-        if not isinstance(play, dict) or not isinstance(rl, dict):
-            return given
-        names = {"temperature", "review_temperature"} & play.keys()
-        return {**values, "rl": {name: play[name] for name in names} | rl}
-
 
 @settings
 class ControlledStudy(StudySettings):
@@ -259,7 +246,7 @@ class AblationSettings(OnlineSettings):
 
     seeds: Seeds
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
-    methods: Annotated[tuple[Literal["GRPO", "PPO"], ...], Listed]
+    methods: tuple[Literal["GRPO", "PPO"], ...]
     """What each pipeline trains beside SFT and GRPO without each part; GRPO is always among them."""
     variants: Variants = ()
     """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
@@ -272,11 +259,11 @@ class AblationSettings(OnlineSettings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if "GRPO" not in self.methods:
-            raise ValueError("GRPO among methods")
+            raise ValueError("expected GRPO among methods")
         for name, rl in self.varied.items():  # raises where one has settings that there are not
             aside = replace(rl, seed=self.seed, seeds=self.seeds, methods=self.methods, lam=self.lam)
             if aside == replace(self, variants=()):
-                raise ValueError(f"variants that change something of GRPO, as {name!r} does not")
+                raise ValueError(f"expected variants that change something of GRPO, as {name!r} does not")
         return self
 
 

@@ -113,7 +113,8 @@ class PumaNotebook(NotebookSettings):
         sft = info.data.get("sft")
         for each in (dpo, *dpo.varied.values()):
             if sft is not None and sft.lora not in (None, each.lora):
-                reason = PydanticCustomError("lora", "{lora}, as in group sft", {"lora": list(sft.lora)})
+                wanted = {"lora": list(sft.lora)}
+                reason = PydanticCustomError("lora", "expected {lora}, as in group sft", wanted)
                 found = InitErrorDetails(type=reason, loc=("lora",), input=list(each.lora))
                 raise ValidationError.from_exception_data("dpo", [found])
         return dpo
