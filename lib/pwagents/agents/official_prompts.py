@@ -6,7 +6,6 @@ stays: the delimiters around data, the note on what these mean, and a heading ab
 
 import ast
 import hashlib
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +39,7 @@ class OfficialPrompts(NamedTuple):
 
     Args:
         texts: constant's name -> text, to be passed to :class:`pwagents.agents.chat_agent.Setup`.
-        origin: what tables say of the prompts, and what tells the runs with one version from another's.
+        origin: what tables say of the prompts; its hash (12 hex digits) tells one version from another.
     """
 
     texts: Mapping[str, str]
@@ -48,7 +47,7 @@ class OfficialPrompts(NamedTuple):
 
 
 def official_prompts(repo: str | Path) -> OfficialPrompts:
-    """The prompts of a clone.
+    """Read the prompts of a clone.
 
     Args:
         repo: the clone's folder, seen from the project's root; an empty text for our own prompts.
@@ -58,59 +57,24 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
     """
     if not str(repo):
         return OfficialPrompts({}, "prompts: our own")
-    repo = project_path(Path(repo).expanduser())
-    files = {file: _read(repo / file) for file in CONSTANTS}
-    texts = {}
-    for file, names in CONSTANTS.items():
-        found = _string_constants(repo / file, files[file])
-        for name in names:
-            if name not in found:
-                raise DataError(repo / file, "module", name, "no such text", "a string constant")
-            texts[name] = found[name]
-    version = _commit(repo) or hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12]
-    return OfficialPrompts(texts, f"prompts: official repository ({version})")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise DataError(
-            file, "-", "(whole file)", error.strerror, "a clone of HongruCai/PersonalWAB, or no folder"
-        ) from None
-
-
-def _string_constants(file: Path, content: bytes) -> dict[str, str]:
-    """The module's top-level ``NAME = "text"``."""
-    try:
-        module = ast.parse(content)
-    except (SyntaxError, ValueError) as error:
-        raise DataError(
-            file, f"line {getattr(error, 'lineno', '?')}", "(whole file)", error, "Python"
-        ) from None
-    return {
-        target.id: statement.value.value
-        for statement in module.body
-        if isinstance(statement, ast.Assign)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
-
-
-def _commit(repo: Path) -> str:
-    """The clone's short commit; empty where there is none, or where the prompts' files differ from it."""
-    if not (repo / ".git").exists():
-        return ""
-
-    def git(*arguments: str) -> str:
-        # fsmonitor is a program that a repository can make git start; nothing of the clone's is executed.
-        command = ["git", "-C", str(repo), "-c", "core.fsmonitor=false", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", *CONSTANTS)
-        return "" if changed else git("rev-parse", "--short=10", "HEAD")
-    except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
-        return ""
+    repo, texts, digest = project_path(Path(repo).expanduser()), {}, hashlib.sha256()
+    for name, constants in CONSTANTS.items():
+        file = repo / name
+        try:
+            content = file.read_bytes()
+            module = ast.parse(content)
+        except (OSError, SyntaxError, ValueError) as error:
+            expected = "a clone of HongruCai/PersonalWAB, or no folder"
+            raise DataError(file, "-", "(whole file)", error, expected) from None
+        digest.update(content)
+        # The module's top-level NAME = "text".
+        values = {
+            ast.unparse(statement.targets[0]): ast.literal_eval(statement.value)
+            for statement in module.body
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+        }
+        for constant in constants:
+            if not isinstance(values.get(constant), str):
+                raise DataError(file, "module", constant, "no such text", "a string constant")
+            texts[constant] = values[constant]
+    return OfficialPrompts(texts, f"prompts: official repository ({digest.hexdigest()[:12]})")
