@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pwagents.errors import InfrastructureError
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Behavior, Product, Step, Task, Trajectory
-from pwagents.users.rules import is_result, is_talk
+from pwagents.users.rules import is_result, is_review, is_talk
 from pwagents.web.environment import Exchange, UserReply, WebEnvironment
 from pwagents.web.episode import Agent, run_episode
 from pwagents.web.functions import compact_text
@@ -47,25 +47,35 @@ class HumanUser:
         self.page = HTML("The agent has not said anything yet.")
         self.box = Text(placeholder="your answer", disabled=True)
         self.button = Button(description="Send", disabled=True)
-        self.box.on_msg(self._heard)
+        self.box.on_msg(self._receive)
         self.button.on_click(lambda _: self._send())
         self.widget = VBox([self.page, HBox([self.box, self.button])])
 
     def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
-        """The human's answer.
+        """Ask the human.
 
         Raises:
             InfrastructureError: nobody answered in time.
             RuntimeError: called from the notebook's own thread, where no answer could arrive.
         """
         with self._turn:
-            lines = [*self._told(task, session), f"Agent: {says}"]
+            lines = [*self._lines(task, session), f"Agent: {says}"]
             if not in_notebook():
-                return UserReply(input(_printable("\n".join([*lines, "You: "]))).strip() or "...")
+                prompt = "\n".join([*lines, "You: "])
+                printable = "".join(c for c in prompt if c.isprintable() or c == "\n")  # commands no terminal
+                return UserReply(input(printable).strip() or "...")
             if threading.current_thread() is threading.main_thread():
                 raise RuntimeError("the cell would wait for itself; run the episode with HumanUser.play(...)")
             self._show(lines)
-            answer = self._wait()
+            self._answers = queue.Queue()  # what came too late for the last question is no answer to this one
+            self.box.disabled = self.button.disabled = False
+            try:
+                answer = self._answers.get(timeout=self.timeout_s)
+            except queue.Empty:
+                message = f"nobody answered within {self.timeout_s:g} seconds"
+                raise InfrastructureError(message) from None
+            finally:
+                self.box.disabled = self.button.disabled = True
             self._show([*lines, f"You: {answer}", "", "(The agent is at work.)"])
             return UserReply(answer)
 
@@ -83,7 +93,7 @@ class HumanUser:
         """
         from IPython.display import display
 
-        self._show([*self._told(task, ()), "", "(The agent is at work.)"])
+        self._show([*self._lines(task, ()), "", "(The agent is at work.)"])
         display(self.widget)
         future: Future[Trajectory] = Future()
 
@@ -93,26 +103,20 @@ class HumanUser:
             except Exception as error:
                 self.page.value += f"<p><b>{html.escape(f'The session has ended: {error}')}</b></p>"
                 future.set_exception(error)
-            else:
-                self._show([*self._told(task, trajectory.steps), "", _score(trajectory)])
-                future.set_result(trajectory)
+                return
+            graded = grade(trajectory)
+            score = (
+                f"The session has ended after {graded.steps} steps. Result accuracy of the last attempt: "
+                f"{graded.result_final:.2f}, of the best one: {graded.result_official:.2f}."
+            )
+            self._show([*self._lines(task, trajectory.steps), "", score])
+            future.set_result(trajectory)
 
         threading.Thread(target=run, daemon=True).start()
         return future
 
-    def _wait(self) -> str:
-        self._answers = queue.Queue()  # what came too late for the last question is no answer to this one
-        self.box.disabled = self.button.disabled = False
-        try:
-            return self._answers.get(timeout=self.timeout_s)
-        except queue.Empty:
-            message = f"nobody answered within {self.timeout_s:g} seconds"
-            raise InfrastructureError(message) from None
-        finally:
-            self.box.disabled = self.button.disabled = True
-
-    def _heard(self, _widget, content: Mapping[str, str], _buffers) -> None:
-        """A message of the box.
+    def _receive(self, _widget, content: Mapping[str, str], _buffers) -> None:
+        """Take a message of the box.
 
         ``Text.on_submit`` is deprecated, and what should replace it (observe the value, with
         ``continuous_update=False``) also fires when somebody clicks elsewhere with half a sentence written.
@@ -129,8 +133,8 @@ class HumanUser:
         text = html.escape("\n".join(lines))
         self.page.value = f"<pre style='white-space: pre-wrap'>{text}</pre>"
 
-    def _told(self, task: Task, session: Sequence[Exchange | Step]) -> Iterator[str]:
-        """All that the human needs, in the order in which it happened: the role, what was said and shown."""
+    def _lines(self, task: Task, session: Sequence[Exchange | Step]) -> Iterator[str]:
+        """All that the human needs, in the order in which it happened: the role, the talk, the results."""
         yield f"You want (do not say its name): {compact_text(self.products[task.target])}"
         if task.type == "review":
             yield f"Your opinion: {task.review.rating:g} stars. {task.review.text}"
@@ -139,16 +143,11 @@ class HumanUser:
             if is_talk(step):
                 yield f"Agent: {step.action.arguments['content']}"
                 yield f"You: {step.observation.text}"
-            elif is_result(step):
-                yield from self._shown(step)
-
-    def _shown(self, step: Exchange | Step) -> Iterator[str]:
-        """What the shop did."""
-        if "review" in step.action.arguments:
-            yield f"Published: {step.action.arguments['review']}"
-        elif step.action.name != "stop":
-            found = [compact_text(self.products[asin]) for asin in step.observation.products]
-            yield from ["The shop shows:", *(f"  {line}" for line in found or ["nothing"])]
+            elif is_review(step):
+                yield f"Published: {step.action.arguments['review']}"
+            elif is_result(step) and step.action.name != "stop":
+                products = [compact_text(self.products[asin]) for asin in step.observation.products]
+                yield from ["The shop shows:", *(f"  {line}" for line in products or ["nothing"])]
 
 
 def in_notebook() -> bool:
@@ -156,16 +155,3 @@ def in_notebook() -> bool:
     from IPython import get_ipython
 
     return getattr(get_ipython(), "kernel", None) is not None
-
-
-def _score(trajectory: Trajectory) -> str:
-    graded = grade(trajectory)
-    return (
-        f"The session has ended after {graded.steps} steps. Result accuracy of the last attempt: "
-        f"{graded.result_final:.2f}, of the best one: {graded.result_official:.2f}."
-    )
-
-
-def _printable(text: str) -> str:
-    """Without the control characters that could command a terminal."""
-    return "".join(c for c in text if c.isprintable() or c == "\n")

@@ -6,13 +6,13 @@ reaches the agent.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Product, Task, Usage, UserProfile
 from pwagents.users.leaks import first_safe, leaks
-from pwagents.users.rules import is_result, is_talk
+from pwagents.users.rules import is_result, is_review, is_talk
 from pwagents.web.environment import Exchange, UserReply
 from pwagents.web.functions import compact_text, full_text
 
@@ -63,7 +63,7 @@ class LlmUser:
         self._lock = threading.Lock()
 
     def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
-        """The user's answer, and the usage of all calls it took.
+        """Answer the agent; the usage is that of all calls it took.
 
         Raises:
             InfrastructureError: the model cannot be reached.
@@ -82,41 +82,39 @@ class LlmUser:
         return UserReply(first_safe([], task, product), usage)
 
     def messages(self, task: Task, session: tuple[Exchange, ...], says: str) -> list[Message]:
-        """The conversation as the model gets it: it is the assistant of its own chat, the agent the user."""
-        rules = "\n\n".join([_ROLE, *self._knowledge(task), _RULES])
-        messages: list[Message] = [{"role": "system", "content": rules}]
-        seen: list[str] = []
-        for exchange in session:
-            if is_talk(exchange):
-                messages.append(_message("user", *seen, exchange.action.arguments["content"]))
-                messages.append(_message("assistant", exchange.observation.text))
-                seen = []
-            elif is_result(exchange):
-                seen.append(self._watch(task, exchange))
-        return [*messages, _message("user", *seen, says)]
-
-    def _knowledge(self, task: Task) -> Iterator[str]:
-        is_review = task.type == "review"
+        """Tell the conversation to the model: it is the assistant of its own chat, the agent the user."""
+        # Role, what the user knows, and how it speaks.
+        target, review = full_text(self.products[task.target]), task.review
+        parts = [_ROLE]
         if profile := self.profiles.get(task.user_id):
-            yield f"Who you are:\n{fence(profile.model_dump_json(indent=0))}"
-        role = "What you bought" if is_review else "What you want, though you do not know its name"
-        yield f"{role}:\n{fence(full_text(self.products[task.target]))}"
-        if is_review:
-            review = f"{task.review.rating:g} of 5 stars. {task.review.text}"
-            yield f"What you think of it, and want to see in the review:\n{fence(review)}"
-        yield f"Your request to the assistant:\n{fence(task.instruction)}"
+            parts.append(f"Who you are:\n{fence(profile.model_dump_json(indent=0))}")
+        if task.type == "review":
+            opinion = fence(f"{review.rating:g} of 5 stars. {review.text}")
+            parts.append(f"What you bought:\n{fence(target)}")
+            parts.append(f"What you think of it, and want to see in the review:\n{opinion}")
+        else:
+            parts.append(f"What you want, though you do not know its name:\n{fence(target)}")
+        parts += [f"Your request to the assistant:\n{fence(task.instruction)}", _RULES]
+        messages: list[Message] = [{"role": "system", "content": "\n\n".join(parts)}]
 
-    def _watch(self, task: Task, exchange: Exchange) -> str:
-        """What the user sees of a call that was no talk."""
-        if "review" in exchange.action.arguments:
-            return f"(The assistant published:\n{fence(exchange.action.arguments['review'])})"
-        shown = exchange.observation.products
-        if not shown:
+        # What was said, and before it what the user saw of other calls.
+        views: list[str] = []
+        for step in session:
+            if is_talk(step):
+                question = "\n\n".join([*views, step.action.arguments["content"]])
+                messages.append({"role": "user", "content": question})
+                messages.append({"role": "assistant", "content": step.observation.text})
+                views = []
+            elif is_review(step):
+                views.append(f"(The assistant published:\n{fence(step.action.arguments['review'])})")
+            elif is_result(step):
+                views.append(self._view(task, step.observation.products))
+        return [*messages, {"role": "user", "content": "\n\n".join([*views, says])}]
+
+    def _view(self, task: Task, products: Sequence[str]) -> str:
+        """What the user sees of the shop's answer."""
+        if not products:
             return "(The shop found nothing.)"
-        lines = "\n".join(compact_text(self.products[asin]) for asin in shown)
-        verdict = "What you want is" + ("" if task.target in shown else " not") + " among it."
+        lines = "\n".join(compact_text(self.products[asin]) for asin in products)
+        verdict = "What you want is" + ("" if task.target in products else " not") + " among it."
         return f"(The shop showed:\n{fence(lines)}\n{verdict})"
-
-
-def _message(role: str, *parts: str) -> Message:
-    return {"role": role, "content": "\n\n".join(parts)}
