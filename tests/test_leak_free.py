@@ -16,7 +16,7 @@ from pwagents.agents.interec import InteRecAgent, play_task
 from pwagents.agents.memory import Memory
 from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.benchmark import bounds
+from pwagents.benchmark import references
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
@@ -239,11 +239,13 @@ def test_floors_know_no_future(benchmark, embedder):
         def encode(self, texts, show_progress=False):
             return None
 
-    rows = bounds.review_bounds(benchmark, Spy(), tasks, seed=0)
+    rows = references.review_references(benchmark, Spy(), tasks, seed=0)
     for (method, user), text in zip(rows[["method", "user_id"]].itertuples(index=False), shown, strict=True):
         if method != "oracle":
             assert all(time < benchmark.first_task(user) for time in times_of_markers(text)), method
-    popular = bounds.popular_products(benchmark, {benchmark.first_task(user) for user in benchmark.behaviors})
+    popular = references.popular_products(
+        benchmark, {benchmark.first_task(user) for user in benchmark.behaviors}
+    )
     for start, ranking in popular.items():
         assert all(time < start for time in times_of_markers(" ".join(ranking)))
     assert set(rows["method"]) == {"random", "same user", "oracle"}
@@ -251,7 +253,7 @@ def test_floors_know_no_future(benchmark, embedder):
 
 def test_the_ceiling_of_recommend_counts_what_was_bought_before_by_anybody(benchmark):
     engine = build_search_engine(benchmark.products)
-    rows = bounds.product_bounds(benchmark, engine, benchmark.tasks["test"], seed=0)
+    rows = references.product_references(benchmark, engine, benchmark.tasks["test"], seed=0)
     by_task = rows[(rows["type"] == "recommend") & (rows["method"] == "oracle")].set_index("task_id")
     for task in benchmark.tasks["test"]:
         if task.type == "recommend":  # each marked product is bought once, at the time of the task itself

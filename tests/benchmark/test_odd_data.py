@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.benchmark.bounds import product_bounds, review_bounds
 from pwagents.benchmark.profile_agreement import profiles_compared
+from pwagents.benchmark.references import product_references, review_references
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
@@ -36,9 +36,9 @@ def test_without_reviews_and_prices_there_are_references_and_profiles(n_users):
     config = WorldConfig(n_users=n_users, n_products=120, history=(10, 15))
     benchmark = bare(make_world(config, seed=0).benchmark)
     tasks, engine = benchmark.tasks["test"], build_search_engine(benchmark.products)
-    products = product_bounds(benchmark, engine, tasks, seed=0)
+    products = product_references(benchmark, engine, tasks, seed=0)
     assert set(products["task_id"]) == {task.task_id for task in tasks}
-    assert review_bounds(benchmark, Embedder(), tasks, seed=0).empty
+    assert review_references(benchmark, Embedder(), tasks, seed=0).empty
     histories = {user: benchmark.train_period(user) for user in benchmark.behaviors}
     embedder, profiler = (
         Embedder(max_tokens=48, batch_size=64),

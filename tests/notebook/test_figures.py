@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.benchmark.describe import plot_year
+from pwagents.benchmark.analyses_01 import plot_year
 from pwagents.evaluation import figures
 from pwagents.evaluation.figures import plot_intervals
 from pwagents.notebook.figures import drawn, main, redraw, save_numbers

@@ -18,8 +18,8 @@ import pandas as pd
 
 from pwagents import engine, portable
 from pwagents.agents.methods import METHODS
-from pwagents.benchmark.bounds import with_references
 from pwagents.benchmark.own_agent import KINDS, Stage, own_agent, play
+from pwagents.benchmark.references import with_references
 from pwagents.benchmark.results import MULTI_TURN, SINGLE_TURN, frame_of
 from pwagents.benchmark.sessions import COSTS, costs
 from pwagents.benchmark.settings import BenchmarkNotebook

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from pwagents.benchmark.bounds import popular_products
+from pwagents.benchmark.references import popular_products
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.evaluation.statistics import PairedTest, paired_test

@@ -12,8 +12,8 @@ from pwagents.agents.official_prompts import official_prompts
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.agents.run import Stage, run_method
 from pwagents.benchmark.adversarial import adversarial_cases
-from pwagents.benchmark.bounds import product_bounds, review_bounds
 from pwagents.benchmark.method_players import MethodRoles
+from pwagents.benchmark.references import product_references, review_references
 from pwagents.benchmark.results import Runs, distinct, frame_of
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.shops import Shops
@@ -226,8 +226,8 @@ class Study:
 
     def bounds(self) -> pd.DataFrame:
         """What random, popular, repeated and perfect answers reach, one row a task and kind of answer."""
-        products = product_bounds(self.benchmark, self.shops.engine, self.tasks, self.settings.seed)
-        reviews = review_bounds(self.benchmark, self.shops.embedder, self.tasks, self.settings.seed)
+        products = product_references(self.benchmark, self.shops.engine, self.tasks, self.settings.seed)
+        reviews = review_references(self.benchmark, self.shops.embedder, self.tasks, self.settings.seed)
         return pd.concat([products, reviews], ignore_index=True)
 
     def _play_plain(self, name: str, strategy: Strategy, protocol: Protocol) -> list[EpisodeRecord]:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from pwagents.benchmark import bounds
+from pwagents.benchmark import references
 from pwagents.embedding import Embedder
 
 
 def test_references_go_from_chance_to_knowing_the_answer(world, engine):
-    frame = bounds.product_bounds(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
+    frame = references.product_references(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
     methods = frame.groupby("type")["method"].unique().map(set)
     assert methods["search"] == {"random", "popularity", "instruction alone", "content words alone", "oracle"}
     assert methods["recommend"] == {"random", "popularity", "repeat", "oracle"}
@@ -21,14 +21,14 @@ def test_references_go_from_chance_to_knowing_the_answer(world, engine):
 
 def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period(world, engine):
     benchmark = world.benchmark
-    frame = bounds.product_bounds(benchmark, engine, benchmark.tasks["test"], seed=0)
+    frame = references.product_references(benchmark, engine, benchmark.tasks["test"], seed=0)
     bought = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
     targets = {task.task_id: task.target for task in benchmark.tasks["test"]}
     oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
     assert list(oracle["result_accuracy"]) == [float(targets[t] in bought) for t in oracle["task_id"]]
     known = {"P1": tuple((1, asin) for asin in sorted(benchmark.products))}
     among_strangers = replace(benchmark, population=known)
-    frame = bounds.product_bounds(among_strangers, engine, benchmark.tasks["test"], seed=0)
+    frame = references.product_references(among_strangers, engine, benchmark.tasks["test"], seed=0)
     assert (
         frame.loc[frame["method"] == "oracle", "result_accuracy"][frame["type"] == "recommend"] == 1
     ).all()
@@ -38,13 +38,13 @@ def test_popular_is_what_was_bought_most_by_strangers_too(world):
     asins = sorted(world.benchmark.products)[:12]
     bought = tuple((1, asin) for asin in asins for _ in range(1000 * (asin in asins[2:]) + 1))
     among_strangers = replace(world.benchmark, population={"P1": bought, "P2": ((3, asins[0]),) * 5000})
-    assert bounds.popular_products(among_strangers, {2}) == {2: asins[2:]}
-    assert bounds.popular_products(among_strangers, {4})[4][0] == asins[0]
+    assert references.popular_products(among_strangers, {2}) == {2: asins[2:]}
+    assert references.popular_products(among_strangers, {4})[4][0] == asins[0]
 
 
-def test_review_bounds(world):
+def test_review_references_go_from_any_review_to_the_real_one(world):
     tasks = [task for task in world.benchmark.tasks["test"] if task.type == "review"][:30]
-    frame = bounds.review_bounds(world.benchmark, Embedder(), tasks, seed=0)
+    frame = references.review_references(world.benchmark, Embedder(), tasks, seed=0)
     frame = frame.groupby("method")["result_accuracy"].mean()
     assert frame["oracle"] == pytest.approx(1.0)
     assert 0 < frame["random"] < frame["same product"] < 1
@@ -52,11 +52,11 @@ def test_review_bounds(world):
 
 def test_agents_stand_among_references_and_above_the_one_that_knows_the_answer():
     results = pd.DataFrame({"method": ["PUMA"], "type": ["search"], "result_official": [0.4]})
-    references = pd.DataFrame(
+    simple = pd.DataFrame(
         [("oracle", "search", 1.0), ("random", "search", 0.0), ("instruction alone", "search", 0.5)],
         columns=["method", "type", "result_accuracy"],
     )
-    table = bounds.with_references(results, references)
+    table = references.with_references(results, simple)
     names = [f"Reference: {name}" for name in ("random", "instruction alone", "oracle")]
     assert list(table["method"]) == [*names[:2], "PUMA", names[2]]
     assert list(table["result_official"]) == [0.0, 0.5, 0.4, 1.0]

@@ -1,13 +1,14 @@
 """References: what answers reach that need no method, from chance to knowing the answer.
 
 They are no bounds: an agent may do worse than chance, and better than a query by the target's title.
+"Bought" means: by a stranger or in a user's train period, as recommenders know it, and before the first test
+task of the task's own user.
 """
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from heapq import nsmallest
-from itertools import chain
 
 import pandas as pd
 
@@ -23,10 +24,10 @@ from pwagents.web.search import SearchEngine
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]
 
 
-def product_bounds(
+def product_references(
     benchmark: Benchmark, engine: SearchEngine, tasks: Sequence[Task], seed: int
 ) -> pd.DataFrame:
-    """Result accuracy of reference rankings on search and recommend tasks, one row a task and method.
+    """Score reference rankings on search and recommend tasks, one row a task and method.
 
     - random: ten products at random; - popularity: the ten most bought;
     - repeat: the user's own last ten products (recommend);
@@ -35,28 +36,26 @@ def product_bounds(
     - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
       before: a recommender that learns from purchases can know no other product.
 
-    Bought means: by a stranger or in a user's train period, as recommenders know it, and before the first
-    test task of the task's own user.
+    Returns:
+        The columns of :data:`COLUMNS`.
     """
     catalogue = sorted(benchmark.products)
-    first_bought: dict[str, int] = {}
-    for timestamp, asin in _known_purchases(benchmark):
-        first_bought.setdefault(asin, timestamp)
+    first_bought = {asin: timestamp for timestamp, asin in reversed(_purchases(benchmark))}
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
     rows = []
     for task in tasks:
         if task.type == "review":
             continue
+        # "bounds" is part of the draw: another word would draw other products.
         generator = rng(seed, "bounds", task.task_id)
         picks = generator.choice(len(catalogue), size=min(RESULTS, len(catalogue)), replace=False)
         start = benchmark.first_task(task.user_id)
         rankings = {"random": [catalogue[i] for i in picks], "popularity": popular[start]}
         if task.type == "search":
-            title = benchmark.products[task.target].title
             queries = {
                 "instruction alone": task.instruction,
                 "content words alone": content_words(task.instruction),
-                "oracle": title,
+                "oracle": benchmark.products[task.target].title,
             }
             for method, query in queries.items():
                 rankings[method] = [asin for asin, _ in engine.search(query, RESULTS)]
@@ -69,52 +68,24 @@ def product_bounds(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """The results below the references, and above the one that knows the answer.
-
-    Args:
-        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
-        references: from this module.
-    """
-    named = references.assign(method="Reference: " + references["method"])
-    named = named.rename(columns={"result_accuracy": "result_official"})
-    knowing = references["method"] == "oracle"
-    return in_order(pd.concat([named[~knowing], results, named[knowing]], ignore_index=True))
-
-
-def _train_purchases(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:
-    """(time, user, behaviour) of all train periods, earliest first, at the same time by user."""
-    purchases = [
-        (behavior.timestamp, user, behavior)
-        for user in sorted(benchmark.behaviors)
-        for behavior in benchmark.train_period(user)
-    ]
-    return sorted(purchases, key=lambda purchase: purchase[0])
-
-
-def _known_purchases(benchmark: Benchmark) -> list[tuple[int, str]]:
-    """(time, parent_asin) of all that recommenders learn from, earliest first, at the same time by id."""
-    users = ((b.timestamp, b.parent_asin) for _, _, b in _train_purchases(benchmark))
-    return sorted(chain(users, *benchmark.population.values()))
-
-
 def popular_products(benchmark: Benchmark, dates: set[int]) -> dict[int, list[str]]:
-    """The ten products bought most often before each date (milliseconds), by strangers and in the users'
-    train periods; ties by id."""
-    purchases = _known_purchases(benchmark)
+    """Find the ten products bought most often before each date (milliseconds); ties by id."""
+    purchases = _purchases(benchmark)
     counts: Counter[str] = Counter()
-    popular, seen = {}, 0
+    popular, n_counted = {}, 0
     for date in sorted(dates):
-        new = purchases[seen : bisect_left(purchases, date, lo=seen, key=lambda purchase: purchase[0])]
-        if new or not popular:
-            counts.update(asin for _, asin in new)
+        end = bisect_left(purchases, date, lo=n_counted, key=lambda purchase: purchase[0])
+        if end > n_counted or not popular:  # else the ten are those of the date before
+            counts.update(asin for _, asin in purchases[n_counted:end])
             best = nsmallest(RESULTS, counts, key=lambda asin: (-counts[asin], asin))
-        popular[date], seen = best, seen + len(new)
+        popular[date], n_counted = best, end
     return popular
 
 
-def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
-    """Result accuracy of other real reviews in the place of the agent's, one row a task and method.
+def review_references(
+    benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task], seed: int
+) -> pd.DataFrame:
+    """Score other real reviews in the place of the agent's, one row a task and method.
 
     Tasks without a text of the real review are left out, as they are for agents.
 
@@ -122,8 +93,11 @@ def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task
     - same product: the first review of the product by another user (only where there is one);
     - oracle: the real review, 1 by definition. All but the oracle come from train periods, and from the time
       before the first test task of the task's own user.
+
+    Returns:
+        The columns of :data:`COLUMNS`.
     """
-    reviews = [(t, user, b) for t, user, b in _train_purchases(benchmark) if b.review.text]
+    reviews = [(t, user, b) for t, user, b in _train_periods(benchmark) if b.review.text]
     by_product = defaultdict(list)
     for review in reviews:
         by_product[review[2].parent_asin].append(review)
@@ -145,9 +119,40 @@ def review_bounds(benchmark: Benchmark, embedder: Embedder, tasks: Sequence[Task
         if others:
             pairs.append(("same product", task, others[0]))
         pairs.append(("oracle", task, task.review.text))
+    # All texts in one go; the similarities below then find them.
     embedder.encode(sorted({text for _, t, s in pairs for text in (s, t.review.text)}), show_progress=True)
     rows = [
         (method, task.task_id, task.user_id, task.type, embedder.similarity(text, task.review.text))
         for method, task, text in pairs
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """Put the results below the references, and above the one that knows the answer.
+
+    Args:
+        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
+        references: from this module.
+    """
+    named = references.assign(method="Reference: " + references["method"])
+    named = named.rename(columns={"result_accuracy": "result_official"})
+    is_oracle = references["method"] == "oracle"
+    return in_order(pd.concat([named[~is_oracle], results, named[is_oracle]], ignore_index=True))
+
+
+def _train_periods(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:
+    """(time, user, behaviour) of all train periods, earliest first, at the same time by user."""
+    behaviors = [
+        (behavior.timestamp, user, behavior)
+        for user in sorted(benchmark.behaviors)
+        for behavior in benchmark.train_period(user)
+    ]
+    return sorted(behaviors, key=lambda each: each[0])
+
+
+def _purchases(benchmark: Benchmark) -> list[tuple[int, str]]:
+    """(time, parent_asin) of all that recommenders learn from, earliest first, at the same time by id."""
+    of_users = [(b.timestamp, b.parent_asin) for _, _, b in _train_periods(benchmark)]
+    of_strangers = [purchase for past in benchmark.population.values() for purchase in past]
+    return sorted(of_users + of_strangers)

@@ -1,0 +1,287 @@
+"""Tables and figures of notebook 01: what the data hold, one user to read, and how hard the tasks are.
+
+How hard: a ladder of search queries for the same tasks, of which each rung knows more than the one below.
+Because the rungs use the latent truth, their differences measure the embedded world, not a method.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from pwagents.benchmark.references import COLUMNS, product_references
+from pwagents.data.synthetic import Truth, World, WorldConfig, make_world
+from pwagents.embedding import count_tokens
+from pwagents.evaluation.figures import COLORS, NEUTRAL, plot_intervals, use_style
+from pwagents.evaluation.paper import paper_table
+from pwagents.evaluation.statistics import paired_test
+from pwagents.profiles.catalogue import section
+from pwagents.schema import TASK_TYPES, Benchmark, Task
+from pwagents.web.documents import product_text
+from pwagents.web.functions import RESULTS
+from pwagents.web.reward import rank_accuracy
+from pwagents.web.search import SearchEngine, build_search_engine
+
+_YEAR = 365 * 24 * 3600 * 1000  # milliseconds
+NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
+RUNGS = (
+    "random",
+    "popularity",
+    "instruction alone",
+    "content words alone",
+    "+ averaged profile",
+    "+ right interest, before drift",
+    "+ right interest, up to date",
+    "+ the user's answers",
+    "oracle query",
+)
+# Three kinds of knowledge, each the gain of one rung over another.
+GAINS = {
+    "knowing the right interest": ("+ averaged profile", "+ right interest, up to date"),
+    "updating the profile": ("+ right interest, before drift", "+ right interest, up to date"),
+    "asking the user": ("instruction alone", "+ the user's answers"),
+}
+# Negative controls: worlds in which one setting takes the worth out of one kind of knowledge.
+CONTROLS: dict[str, dict[str, Any]] = {
+    "as configured": {},
+    "one interest": {"interests": (1, 1)},  # the averaged profile is the right interest
+    "no drift": {"drift": 0.0},  # the old preferences are the current ones
+    "complete instructions": {"completeness": 1.0},  # nothing is left to ask
+}
+
+
+def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
+    """Count the rows of PersonalWAB's Table 2: index ``row``, columns "train" and "test".
+
+    Tokens are counted by MiniLM's tokenizer; the paper does not name its own. A behaviour's text is the
+    product as the search engine sees it and the review; the paper's 237 tokens a behaviour suggest the
+    same. What a user's history holds depends on the split: for test tasks it includes the train purchases.
+    Products are those of the whole catalogue, and stand under both splits, as do the targets of all tasks.
+    (The paper counts 8,236 products, its published index holds 35,772; the smaller may be one of targets.)
+    """
+    tokens_of = count_tokens([product_text(product) for product in benchmark.products.values()])
+    product_tokens = dict(zip(benchmark.products, tokens_of, strict=True))
+    columns = {}
+    for split, tasks in benchmark.tasks.items():
+        histories = [benchmark.history(task, split) for task in {t.user_id: t for t in tasks}.values()]
+        behaviors = [b for history in histories for b in history]
+        tokens = sum(count_tokens([f"{b.review.title} {b.review.text}" for b in behaviors]))
+        tokens += sum(product_tokens[b.parent_asin] for b in behaviors)
+        columns[split] = {
+            "Users": len(histories),
+            "Avg. behavior length": len(behaviors) / len(histories),
+            "Avg. behavior tokens": tokens / len(histories),
+            "Instructions": len(tasks),
+            "Avg. instruction tokens": sum(count_tokens([t.instruction for t in tasks])) / len(tasks),
+            "Products": len(benchmark.products),
+            "Avg. product tokens": sum(product_tokens.values()) / len(product_tokens),
+            "Products that are a target": len({task.target for task in benchmark.all_tasks()}),
+        }
+    return pd.DataFrame(columns).rename_axis("row")
+
+
+def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
+    """Put :func:`benchmark_statistics` below PersonalWAB's Table 2 as printed, in rows of their own.
+
+    Args:
+        data: what our rows call the benchmark.
+
+    Returns:
+        A row a source and split, a column a statistic; what one of the two does not count is missing.
+    """
+    paper = paper_table("PersonalWAB", "Table 2").droplevel("task", axis=1)
+    # The paper counts products once; they stand under both splits, as ours do.
+    printed = pd.DataFrame({split: paper[split].fillna(paper["all"]) for split in ("train", "test")})
+    sources = {"PersonalWAB, Table 2": printed.T, f"here, {data}": benchmark_statistics(benchmark).T}
+    return pd.concat(sources, names=["source", "split"]).astype(float)
+
+
+def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
+    """Count the instructions and their mean tokens by task type, both splits (PersonalWAB, Figure 4(b))."""
+    rows = []
+    for task_type in TASK_TYPES:
+        instructions = [t.instruction for t in benchmark.all_tasks() if t.type == task_type]
+        tokens = count_tokens(instructions)
+        rows.append((task_type, len(instructions), sum(tokens) / len(tokens) if tokens else float("nan")))
+    return pd.DataFrame(rows, columns=["task", "instructions", "mean_tokens"])
+
+
+def plot_instructions(statistics: pd.DataFrame):
+    """Draw :func:`instruction_statistics` as bars of mean tokens, with the number of instructions in each."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    figure, ax = plt.subplots(figsize=(8, 4.5))
+    sns.barplot(
+        statistics, x="task", y="mean_tokens", hue="task", palette=COLORS, width=0.8, saturation=1, ax=ax
+    )
+    for place, n in enumerate(statistics["instructions"]):
+        ax.annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
+    ax.set_ylabel("mean tokens of an instruction")
+    ax.grid(axis="x", visible=False)
+    return figure
+
+
+def comparison_table(source: str) -> pd.DataFrame:
+    """Compare benchmarks of web agents as PersonalWAB's Table 1 does, with Persona2Web and ``source``."""
+    table = paper_table("PersonalWAB", "Table 1").droplevel("task", axis=1).rename_axis("benchmark")
+    table["source of the row"] = "PersonalWAB, Table 1"
+    table.loc["Persona2Web"] = [*paper_table("Persona2Web", "summary").iloc[0], "Persona2Web"]
+    table.loc[f"here ({source})"] = ["Single-turn & Multi-turn", "Web function", "yes", "this project"]
+    return table
+
+
+def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
+    """List the last ``n`` behaviours of a user's train period, one a row, to be read."""
+    rows = []
+    for behavior in benchmark.train_period(user_id)[-n:]:
+        product = benchmark.products[behavior.parent_asin]
+        rows.append(
+            {
+                "bought": pd.to_datetime(behavior.timestamp, unit="ms").strftime("%Y-%m-%d"),
+                "category": product.category,
+                "product": product.title,
+                "price ($)": product.price,
+                "stars": f"{behavior.review.rating:g}",
+                "review": behavior.review.text,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def task_table(benchmark: Benchmark, user_id: str, n: int, truth: Truth | None) -> pd.DataFrame:
+    """List the first ``n`` test tasks of a user, one a row, to be read.
+
+    Args:
+        truth: of the embedded world; with it, the table says which kind of instruction each is and what it
+            leaves out (review tasks have no such truth).
+    """
+    rows = []
+    for task in [task for task in benchmark.tasks["test"] if task.user_id == user_id][:n]:
+        title = benchmark.products[task.target].title
+        row = {"task": task.type, "instruction": task.instruction, "really bought": title}
+        if truth:
+            meaning = truth.tasks.get(task.task_id)
+            row["kind"] = meaning.kind if meaning else None
+            row["left out, in the history"] = ", ".join(meaning.in_history) if meaning else None
+            row["left out, in the head"] = ", ".join(meaning.in_head) if meaning else None
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def last_year(benchmark: Benchmark, user_id: str) -> pd.DataFrame:
+    """List what a user bought in their last year, and which of it the test tasks are about.
+
+    Returns:
+        A row an event, oldest first: ``date``, ``section`` (the finest category that pages name), ``event``
+        ("bought", or the type of a test task) and ``product``.
+    """
+    bought = [("bought", b.timestamp, b.parent_asin) for b in benchmark.behaviors[user_id]]
+    tasks = [(t.type, t.timestamp, t.target) for t in benchmark.tasks["test"] if t.user_id == user_id]
+    since = bought[-1][1] - _YEAR
+    rows = [
+        {
+            "date": pd.to_datetime(timestamp, unit="ms").normalize(),
+            "section": section(benchmark.products[asin]),
+            "event": event,
+            "product": benchmark.products[asin].title,
+        }
+        for event, timestamp, asin in sorted([*bought, *tasks], key=lambda each: each[1])
+        if timestamp > since
+    ]
+    return pd.DataFrame(rows)
+
+
+def plot_year(year: pd.DataFrame):
+    """Draw :func:`last_year`, a line of time a section; test tasks above the purchase they are about."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    sections = sorted(year["section"].unique(), reverse=True)
+    colors = {"bought": NEUTRAL, **{task_type: COLORS[task_type] for task_type in TASK_TYPES}}
+    heights = year["section"].map(sections.index) + 0.18 * year["event"].map(list(colors).index)
+    figure, ax = plt.subplots(figsize=(10, 1.5 + 0.5 * len(sections)))
+    sns.scatterplot(
+        year.assign(height=heights), x="date", y="height", ax=ax, s=90, linewidth=0,
+        hue="event", hue_order=colors, palette=colors,
+        style="event", markers={event: "o" if event == "bought" else "^" for event in colors},
+    )  # fmt: skip
+    ax.set_yticks(range(len(sections)), sections)
+    ax.set(ylim=(-0.5, len(sections)), xlabel="", ylabel="")
+    sns.move_legend(ax, "lower center", bbox_to_anchor=(0.5, 1), ncols=4, title=None)
+    figure.autofmt_xdate()
+    return figure
+
+
+def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
+    """Score each rung on the search tasks among ``tasks``, one row a task and rung.
+
+    The rungs between instruction and oracle are queries: the instruction, and values for the attributes that
+    it leaves out. Each knows which attributes the target's domain has. They differ in the values they take
+    for them, and in the departments they name: all of the user's, or the right one.
+    """
+    searches = [task for task in tasks if task.type == "search"]
+    ends = product_references(world.benchmark, engine, searches, seed)
+    rows = []
+    for task in searches:
+        person, meaning = world.truth.people[task.user_id], world.truth.tasks[task.task_id]
+        interest = next(i for i in person.interests if i.domain.name == meaning.interest)
+        averaged = {slot: person.averaged[slot] for slot in interest.domain.slots}
+        queries = {
+            "+ averaged profile": (averaged, [i.domain.name for i in person.interests]),
+            "+ right interest, before drift": (interest.initial, [meaning.interest]),
+            "+ right interest, up to date": (interest.current, [meaning.interest]),
+            "+ the user's answers": (meaning.wants, []),
+        }
+        for rung, (preferences, departments) in queries.items():
+            left_out = [value for slot, value in preferences.items() if slot not in meaning.stated]
+            query = " ".join([task.instruction, *left_out, *departments])
+            ranking = [asin for asin, _ in engine.search(query, RESULTS)]
+            rows.append((rung, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
+    ladder = pd.concat([ends, pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
+    ladder = ladder.replace({"method": {"oracle": "oracle query"}})
+    return ladder.sort_values("method", key=lambda rungs: rungs.map(RUNGS.index), kind="stable")
+
+
+def ladder_by_kind(ladder: pd.DataFrame, truth: Truth) -> pd.DataFrame:
+    """Average :func:`search_ladder` by rung (a row) and kind of instruction (a column, with its tasks)."""
+    kinds = ladder["task_id"].map(lambda task_id: truth.tasks[task_id].kind)
+    table = ladder.assign(kind=kinds).pivot_table(index="method", columns="kind", values="result_accuracy")
+    n_tasks = ladder.groupby(kinds)["task_id"].nunique()
+    table.columns = [f"{kind} (n = {n_tasks[kind]:,})" for kind in table.columns]
+    return table.loc[[rung for rung in RUNGS if rung in table.index]].rename_axis("query")
+
+
+def knowledge_gains(
+    config: WorldConfig, seed: int, controls: Mapping[str, Mapping[str, Any]] = CONTROLS
+) -> pd.DataFrame:
+    """Measure what each kind of knowledge gains in each world.
+
+    Args:
+        config: the world as configured.
+        controls: name of a world -> the settings that differ in it.
+
+    Returns:
+        ``world, knowledge, gain, low, high, p``, one row a world and kind of knowledge: paired differences
+        of result accuracy on the same search tasks, with 95% intervals clustered by user.
+    """
+    rows = []
+    for name, changes in controls.items():
+        world = make_world(replace(config, **changes), seed)
+        engine = build_search_engine(world.benchmark.products)
+        ladder = search_ladder(world, engine, world.benchmark.tasks["test"], seed)
+        for knowledge, (without, knowing) in GAINS.items():
+            test = paired_test(ladder, "result_accuracy", knowing, without)
+            rows.append((name, knowledge, test.difference, test.low, test.high, test.p))
+    return pd.DataFrame(rows, columns=["world", "knowledge", "gain", "low", "high", "p"])
+
+
+def plot_gains(gains: pd.DataFrame):
+    """Draw :func:`knowledge_gains` as points with intervals, beside a line at no gain."""
+    label = "gain in result accuracy, search tasks (95% interval)"
+    figure = plot_intervals(gains, "world", hue="knowledge", mean="gain", xlabel=label)
+    figure.axes[0].axvline(0, color="black", linewidth=1)
+    return figure
