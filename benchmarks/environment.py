@@ -21,8 +21,7 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation.runner import run_episodes
 from pwagents.schema import Action
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
 from pwagents.web.search import build_search_engine

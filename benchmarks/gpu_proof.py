@@ -46,7 +46,7 @@ from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 QWEN = {  # Qwen2.5-7B-Instruct, as its config.json has it
     "hidden_size": 3584,
@@ -233,7 +233,7 @@ def _task(i: int) -> Task:
 def _rollout(task: Task, prompt: list[int], ids: list[int], logprobs: list[float], luck: int) -> Rollout:
     action = Action(name="respond", arguments={"content": "."}, thought="!" * int(luck))
     steps = (Step(action=action, observation=Observation(text=".")),)
-    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", steps=steps)
+    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=steps)
     state = BeliefState("u", "go", "go", None, ())
     return Rollout(prompt, ids, [1] * len(ids), logprobs, [0] * len(ids), (state,), trajectory)
 

@@ -41,12 +41,11 @@ from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.runner import run_episodes
 from pwagents.progress import progress
 from pwagents.project import project_path
-from pwagents.schema import Benchmark, Task
+from pwagents.schema import FUNCTION_OF, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.threads import one_core
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import BeliefState, run_episode
-from pwagents.web.functions import FUNCTION_OF, Shop
+from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
+from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
 from pwagents.web.sasrec import SasRec
 from pwagents.web.search import build_search_engine

@@ -24,7 +24,6 @@ from pwagents.puma.train import PumaModels
 from pwagents.schema import Benchmark
 from pwagents.threads import one_core
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -48,11 +47,13 @@ def train_all(settings: PumaNotebook, benchmark: Benchmark) -> tuple[dict[str, P
     tokenizer.save_pretrained(base)
     models = PumaModels(settings, base, "a small world")
     memory = TaskMemory(benchmark.products, embedder, settings.study.memory_tokens, models.count)
-    items = remember(
-        benchmark.tasks["train"][:N_TASKS],
-        lambda task: Episode(WebEnvironment(shop), task, benchmark.history(task, "train")),
-        memory,
-    )
+
+    def start(task):
+        environment = WebEnvironment(shop)
+        environment.reset(task, benchmark.history(task, "train"))
+        return environment
+
+    items = remember(benchmark.tasks["train"][:N_TASKS], start, memory)
     searches = [item for item in items if item.task.type == "search"][:5]
     examples = [Example(item, {"query": item.state.instruction}) for item in searches * 5]
     told = [

@@ -28,7 +28,7 @@ from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.threads import one_core
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 STEPS = 5  # the first one warms up and is left out
 TURNS = 4
@@ -103,7 +103,9 @@ def _rollout(i: int, vocabulary: int) -> Rollout:
         turns += [turn] * (said + heard)
     completion = chance.integers(3, vocabulary, len(mask)).tolist()
     step = Step(action=Action(name="respond"), observation=Observation(text="."))
-    trajectory = Trajectory(task_id=f"t{i // GROUP}", user_id="u", type="search", steps=(step,) * TURNS)
+    trajectory = Trajectory(
+        task_id=f"t{i // GROUP}", user_id="u", type="search", target="B1", steps=(step,) * TURNS
+    )
     states = (BeliefState("u", "go", "go", None, ()),) * TURNS
     return Rollout(prompt, completion, mask, [-7.0 * m for m in mask], turns, states, trajectory)
 

@@ -85,7 +85,7 @@ def make_stage(folder: Path, episodes: int, sft_steps: int = 400) -> Stage:
     for task in tasks:
         episode = setting.start(task)
         while not episode.done:
-            episode.advance(teacher(episode.state))
+            episode.step(teacher(episode.state))
         told.append(orion_messages(episode.state, GREEDY.shown))
     config = SftSettings(max_steps=sft_steps, learning_rate=5e-3)
     fine_tune(model, tokenizer, told, config, folder, orion_tools())
@@ -138,10 +138,10 @@ def play_alone(stage: Stage, task: Task, decoding: Decoding = GREEDY) -> Traject
         ended = turn[-1] == tokenizer.eos_token_id
         text = tokenizer.decode(turn[: len(turn) - ended], skip_special_tokens=False)
         reply = Reply(text=text, finish_reason="stop" if ended else "length", usage=usage)
-        state = episode.advance(read_turn(reply))
+        episode.step(read_turn(reply))
         if episode.done or len(ids) - prompt >= decoding.episode_tokens:
             return episode.trajectory
-        (answer,) = orion_answers(tokenizer, [state], decoding.shown)
+        (answer,) = orion_answers(tokenizer, [episode.state], decoding.shown)
         ids += [tokenizer.eos_token_id] * (not ended) + answer
 
 

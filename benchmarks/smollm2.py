@@ -41,7 +41,6 @@ from pwagents.puma.study import NO_DPO, PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
 from pwagents.schema import Task
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
 
 # All weights; the rate is a tenth of what an adapter or the small model takes. A step is of four examples.
 TUNING = {"learning_rate": 2e-4, "lora": None, "per_device_train_batch_size": 4}
@@ -128,8 +127,10 @@ def small_memory(study: PumaStudy) -> TaskMemory:
 def remembered_ids(study: PumaStudy, memory: TaskMemory) -> dict[str, set[str]]:
     """task_id -> the ids that a model reads before it recommends."""
 
-    def start(task: Task) -> Episode:
-        return Episode(WebEnvironment(study.shop_for(task)), task, study.worlds.tested.history(task, "test"))
+    def start(task: Task) -> WebEnvironment:
+        environment = WebEnvironment(study.shop_for(task))
+        environment.reset(task, study.worlds.tested.history(task, "test"))
+        return environment
 
     states = first_states([task for task in study.worlds.tasks if task.type == "recommend"], start)
     memory.prepare([state for _, state in states])

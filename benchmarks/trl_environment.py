@@ -10,7 +10,7 @@
         args=GRPOConfig(max_tool_calling_iterations=MAX_STEPS, ...),
     )
 
-The environment drives the one :class:`Episode` and answers in the words of :mod:`pwagents.orion.agent`, so a
+The environment drives a :class:`WebEnvironment` and answers in the words of :mod:`pwagents.orion.agent`, so a
 greedy model plays the same episodes here as with :mod:`pwagents.orion.play`. :class:`EpisodeLoop` puts
 right what TRL (1.16) does otherwise: it lets the model go on after the end, does not tell an environment what
 the model thought, and carries out all calls of a turn. Two things remain: a turn without a readable call ends
@@ -31,7 +31,7 @@ from pwagents.lm.tokens import without_control_tokens
 from pwagents.orion.agent import FUNCTIONS, RULES, answer_message, opening
 from pwagents.rl.rollout import StartEpisode, StepRewards
 from pwagents.schema import Action, Task, Trajectory
-from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.environment import BeliefState, WebEnvironment
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -95,7 +95,7 @@ class OrionEnvironment:
 
     def reset(self, task_id: str, **_: Any) -> str:
         """Begin an episode; the task and P_ctx,0, which TRL appends to the prompt."""
-        self.episode: Episode = self._start(self._tasks[task_id])
+        self.episode: WebEnvironment = self._start(self._tasks[task_id])
         self.states: list[BeliefState] = []  # before each step
         self.turns = 0  # that the episode took
         self._messages: list[Message] | None = None
@@ -136,14 +136,14 @@ class OrionEnvironment:
     def _act(self, action: Action) -> str:
         before = self.episode.state
         try:
-            after = self.episode.advance(action)
+            step = self.episode.step(action)
         except Exception as error:
             self._failure = error
             raise
         self.states.append(before)
         written = [message for message in self._messages or () if message["role"] == "assistant"]
         self.turns = len(written) or len(self.states)
-        return self._told(answer_message(len(self.states) - 1, after.session[-1], self._shown)["content"])
+        return self._told(answer_message(len(self.states) - 1, step, self._shown)["content"])
 
     def _told(self, text: str) -> str:
         return without_control_tokens(self._tokenizer, text)

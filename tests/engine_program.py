@@ -66,7 +66,7 @@ def solve(task, notes):
         file.write(f"{task.task_id} {os.getpid()}\n")
     time.sleep(0.05)
     step = Step(action=Action(name="respond"), observation=Observation(text=task.task_id))
-    return Trajectory(task_id=task.task_id, user_id=task.user_id, type="search", steps=(step,))
+    return Trajectory(task_id=task.task_id, user_id=task.user_id, type="search", target="B1", steps=(step,))
 
 
 def remember(task, memory, notes):

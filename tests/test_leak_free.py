@@ -24,8 +24,7 @@ from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import contextual_profile, profile_users
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Benchmark
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode, run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommenders_by_time import RecommendersByTime, training_sequences
 from pwagents.web.search import build_search_engine
@@ -157,13 +156,13 @@ def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, em
     for task in search_and_recommend(benchmark):
         start = benchmark.first_task(task.user_id)
         environment = WebEnvironment(replace(shop, recommender=recommenders.at(start)))
-        episode = Episode(environment, task, benchmark.history(task, "test"))
-        action = agent(episode.state)
-        recalled = [memory.recall(episode.state, function) for function in ("search_product_by_query",
+        state = environment.reset(task, benchmark.history(task, "test"))
+        action = agent(state)
+        recalled = [memory.recall(state, function) for function in ("search_product_by_query",
                     "get_recommendations_by_history", "add_product_review")]  # fmt: skip
-        inputs = [episode.state, action.arguments, recalled]
+        inputs = [state, action.arguments, recalled]
         if action.name == "get_recommendations_by_history":
-            inputs.append(episode.advance(action).session)
+            inputs.append(environment.step(action))
         times = set().union(*(times_of_markers(repr(part)) for part in inputs))
         assert all(time < start for time in times), (task.task_id, strategy)
         seen += len(times)
@@ -232,7 +231,7 @@ def test_floors_know_no_future(benchmark, embedder):
     shown = []
 
     class Spy(Embedder):
-        def similarity(self, text, other):
+        def cosine(self, text, other):
             shown.append(text)
             return 0.0
 

@@ -15,9 +15,10 @@ from pwagents.schema import Action, Observation, Step, Trajectory
 
 def episode(task_id, *ids, result=0.0):
     action = Action(name="get_recommendations_by_history", arguments={"product_sequence": list(ids)})
-    step = Step(action=action, observation=Observation(text="."), attempt=True, result_accuracy=result)
+    shown = [f"B{i}" for i in range(round(10 * (1 - result)))] + ["the target"]
+    step = Step(action=action, observation=Observation(text=".", products=shown))
     told = {"task_id": task_id, "user_id": "U1", "type": "recommend"}
-    trajectory = Trajectory(steps=(step,), **told)
+    trajectory = Trajectory(steps=(step,), target="the target", **told)
     made = {"key": task_id, "method": "m", "model": "x", "params": {}, "outcome": "scored", "seconds": 1.0}
     return EpisodeRecord(**made, **(told | EpisodeRecord.details(task_of(told), trajectory)))
 

@@ -22,7 +22,17 @@ Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
 ProblemKind = Literal["", "malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
+# Why an episode ended: the agent called stop; the one call of the single-turn track; the limit of steps, or
+# of tokens; whoever drove it broke off; the policy's model refused to act; the agent raised an error.
+End = Literal["stop", "call", "steps", "tokens", "cut_off", "refused", "error"]
+
 TASK_TYPES: tuple[TaskType, ...] = ("search", "recommend", "review")
+# The function that each task asks for; only its well-formed calls are attempts at the task.
+FUNCTION_OF: dict[TaskType, str] = {
+    "search": "search_product_by_query",
+    "recommend": "get_recommendations_by_history",
+    "review": "add_product_review",
+}
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
@@ -246,6 +256,7 @@ class Action(Record):
     Args:
         name, arguments: the call, as it was said. Lists are not copied: change none after it was passed.
         thought: what the model wrote beside the call.
+        notes: what the agent keeps for its later steps, by name. It is stored, and no model is told it.
         problem: why the reply holds no call (no JSON, empty, cut off), in one line for the model; else empty.
         problem_kind: its sort, for counting.
         usage: what the model's calls for this step cost; None without a model.
@@ -254,6 +265,7 @@ class Action(Record):
     name: str = ""
     arguments: dict[str, Any] = {}
     thought: str = ""
+    notes: dict[str, str] = {}
     problem: str = ""
     problem_kind: ProblemKind = ""
     usage: Usage | None = None
@@ -267,32 +279,52 @@ class Observation(Record):
 
 
 class Step(Record):
-    """One action, its observation, and how the environment judged it.
+    """One action and what came of it, as agents see it: no grade is in it, nor anything that tells one.
 
-    ``error`` is empty for a valid call, ``error_kind`` its sort. ``attempt`` is true for a valid call of the
-    function that the task asks for; only attempts have a result accuracy (0 to 1) other than 0.
-    ``profile`` is the contextual profile as text where this step changed it (Orion, 4.2); it is told with the
-    observation. ``user_usage`` and ``update_usage``: what the simulated user and the profile's update cost.
+    Args:
+        action: the call.
+        observation: the answer; of a malformed call, its error.
+        error: why the call was malformed, in one line; empty for a valid one.
+        error_kind: its sort.
+        user_usage, update_usage: what the simulated user and the profile's update cost.
+        profile: the contextual profile as text where this step changed it (Orion, 4.2); it is told with the
+            observation.
     """
 
     action: Action
     observation: Observation
     error: str = ""
     error_kind: ProblemKind = ""
-    attempt: bool = False
-    result_accuracy: float = 0.0
     user_usage: Usage | None = None
     profile: str = ""
     update_usage: Usage | None = None
 
 
 class Trajectory(Record):
-    """All steps of one episode on one task."""
+    """One episode on one task, with all that its grade is computed from.
+
+    Args:
+        target: the product that the user really bought.
+        steps: what the agent did and saw.
+        similarities: the cosine with the real review of each review that the agent published in a review
+            task, in order; empty in other tasks. It needs the embedding model, so it is measured when it
+            happens.
+        end: why the episode ended.
+        message: what the policy's model or the agent said where the end is "refused" or "error".
+    """
 
     task_id: str
     user_id: str
     type: TaskType
+    target: str
     steps: tuple[Step, ...]
+    similarities: tuple[float, ...] = ()
+    end: End = "cut_off"
+    message: str = ""
+
+    def is_attempt(self, step: Step) -> bool:
+        """Whether ``step`` is a well-formed call of the function that the task asks for."""
+        return step.action.name == FUNCTION_OF[self.type] and not step.error
 
     @property
     def usage(self) -> Usage:

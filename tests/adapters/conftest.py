@@ -11,8 +11,7 @@ from pwagents.agents.plain import FunctionClassifier, OfflinePolicy, plain_argum
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Action
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode, run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -27,7 +26,7 @@ class FirstOnes:
 class WordOverlap:
     """Stands in for MiniLM: the share of words in common."""
 
-    def similarity(self, text, other):
+    def cosine(self, text, other):
         a, b = set(text.lower().split()), set(other.lower().split())
         return len(a & b) / len(a | b)
 
@@ -49,7 +48,9 @@ def task_set(benchmark, shop, classifier):
     assert {task.type for task in chosen} == {"search", "recommend", "review"}
 
     def start(task):
-        return Episode(WebEnvironment(shop, "multi_turn", user), task, benchmark.history(task, "test"))
+        environment = WebEnvironment(shop, "multi_turn", user)
+        environment.reset(task, benchmark.history(task, "test"))
+        return environment
 
     teller = METHODS["Last memory"](Setup(OfflinePolicy(classifier), benchmark.products, length=4))
     return TaskSet({task.task_id: task for task in chosen}, start, teller)
@@ -87,7 +88,7 @@ def rewards(task_set, benchmark, greedy):
 
     earned = {}
     for task in task_set.tasks.values():
-        environment = task_set.start(task).environment
+        environment = task_set.start(task)
         played = run_episode(environment, task, benchmark.history(task, "test"), agent)
         earned[task.task_id] = grade(played).result_final
     assert len(set(earned.values())) > 3

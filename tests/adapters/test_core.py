@@ -94,7 +94,7 @@ def test_a_failure_outside_the_agent_is_no_reward(session, search):
     def no_user(*_):
         raise OSError("the user's endpoint is down")
 
-    session._episode.environment.user = no_user
+    session._episode.user = no_user
     with pytest.raises(OSError):
         session.step("respond", {"content": "Which color?"})  # a harness may make an answer of it
     with pytest.raises(OSError, match="endpoint is down"):

@@ -28,7 +28,7 @@ def load(tmp_path):
 @pytest.mark.parametrize("split", ["test", "train"])
 def test_an_agent_sees_what_lies_before_the_first_task_of_the_split(load, split):
     tasks = load(split=split)
-    benchmark = tasks.start(next(iter(tasks.tasks.values()))).environment.shop.benchmark
+    benchmark = tasks.start(next(iter(tasks.tasks.values()))).shop.benchmark
     assert set(tasks) <= {task.task_id for task in benchmark.tasks[split]} and len(tasks) == 6
     for task_id, task in tasks.tasks.items():
         history = tasks.start(task).state.history

@@ -10,8 +10,7 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
-from pwagents.web.environment import UserReply, WebEnvironment
-from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.environment import BeliefState, UserReply, WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
 from pwagents.web.search import build_search_engine
@@ -105,10 +104,8 @@ def play(shop, benchmark, brand_user):
 
     def run(agent, task, track="multi_turn"):
         environment = WebEnvironment(shop, track, brand_user, details=True)
-        episode = Episode(environment, task, benchmark.history(task, "test"))
-        while not episode.done:
-            episode.advance(agent(episode.state))
-        return episode
+        run_episode(environment, task, benchmark.history(task, "test"), agent)
+        return environment
 
     return run
 
@@ -118,6 +115,6 @@ def state_of(benchmark, shop):
     """``state_of(task)``: the belief state at the beginning of a task."""
 
     def make(task) -> BeliefState:
-        return Episode(WebEnvironment(shop, "multi_turn"), task, benchmark.history(task, "test")).state
+        return WebEnvironment(shop, "multi_turn").reset(task, benchmark.history(task, "test"))
 
     return make

@@ -11,6 +11,7 @@ import pytest
 
 from pwagents.agents.chat_agent import ChatAgent
 from pwagents.agents.methods import METHODS, LastMemory, NoMemory
+from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Observation, Step, Usage
@@ -104,11 +105,12 @@ def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, b
         calls("stop"),
     ]
     model = scripted(script)
-    steps = play(NoMemory(setup_of(model)), task).trajectory.steps
+    trajectory = play(NoMemory(setup_of(model)), task).trajectory
+    steps = trajectory.steps
     kinds = ["", "cut_off", "empty", "malformed_json", "wrong_arguments", "unknown_function", "", ""]
     assert [step.error_kind for step in steps] == kinds
     assert steps[0].observation.text == f"I prefer {benchmark.products[task.target].store}."
-    assert (steps[6].result_accuracy, steps[6].action.thought) == (1.0, "that is it")
+    assert (attempts(trajectory), steps[6].action.thought) == ([1.0], "that is it")
     usage = reduce(add, (step.action.usage for step in steps))
     assert usage == Usage(calls=8, prompt_tokens=800, completion_tokens=80, usd=4.0)
 
@@ -116,14 +118,14 @@ def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, b
 def test_a_single_turn_episode_ends_with_the_first_reply(setup_of, play, task_of, scripted, calls):
     review = task_of["review"].review.text
     script = [calls("add_product_review", json.dumps({"review": review}))]
-    (step,) = play(
-        NoMemory(setup_of(scripted(script), "single_turn")), task_of["review"], "single_turn"
-    ).trajectory.steps
-    assert step.attempt and step.result_accuracy > 0.999
-    (step,) = play(
-        NoMemory(setup_of(scripted(["May I ask?"]), "single_turn")), task_of["review"], "single_turn"
-    ).trajectory.steps
-    assert (step.action.name, step.attempt) == ("respond", False)
+
+    def reply_with(script):
+        agent = NoMemory(setup_of(scripted(script), "single_turn"))
+        return play(agent, task_of["review"], "single_turn").trajectory
+
+    assert attempts(reply_with(script))[0] > 0.999
+    asked = reply_with(["May I ask?"])
+    assert ([step.action.name for step in asked.steps], attempts(asked)) == (["respond"], [])
 
 
 def test_each_request_begins_with_the_one_before(setup_of, play, task_of, scripted, calls):
@@ -191,7 +193,7 @@ def test_a_new_method_takes_a_few_lines_and_runs_in_both_tracks(
     assert steps[0].action.arguments == {"query": "MUG"} and not any(step.error for step in steps)
     assert "capitals" in model.requests[0].messages[0]["content"]
     offline = play(Shouting(setup_of(policy, track)), task_of["search"], track).trajectory
-    assert any(step.attempt for step in offline.steps)
+    assert attempts(offline)
 
 
 def test_one_agent_serves_many_threads(setup_of, play, benchmark, scripted, calls):

@@ -13,8 +13,7 @@ from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 

@@ -13,8 +13,7 @@ from pwagents.agents.http_agent import HttpAgent, serve_agent, state_json
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Action
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode, run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -51,9 +50,10 @@ def test_the_same_episode_as_in_python(shop, benchmark, task):
 
 def test_what_is_sent_holds_no_reward_and_no_target(shop, benchmark, task):
     title = benchmark.products[task.target].title
-    episode = Episode(WebEnvironment(shop, "multi_turn"), task, ())
-    episode.advance(Action(name="search_product_by_query", arguments={"query": title}))
-    sent = json.loads(state_json(episode.state))
+    environment = WebEnvironment(shop, "multi_turn")
+    environment.reset(task)
+    environment.step(Action(name="search_product_by_query", arguments={"query": title}))
+    sent = json.loads(state_json(environment.state))
     assert set(sent) == {"user_id", "instruction", "observation", "product", "history", "session"}
     assert set(sent["session"][0]) == {"action", "observation", "error"}
 
@@ -89,7 +89,7 @@ class Scripted:
 
 @pytest.fixture
 def state(shop, benchmark, task):
-    return Episode(WebEnvironment(shop), task, ()).state
+    return WebEnvironment(shop).reset(task)
 
 
 def test_a_busy_server_is_asked_again(state):
@@ -187,5 +187,5 @@ def test_an_answer_that_is_no_action_is_a_malformed_call(shop, task, state, body
     assert action.problem_kind == "malformed_json" and "the answer is no action" in action.problem
     environment = WebEnvironment(shop)
     environment.reset(task)
-    observation, _, _, info = environment.step(action)
-    assert "the answer is no action" in observation.text and info["error_kind"] == "malformed_json"
+    step = environment.step(action)
+    assert "the answer is no action" in step.observation.text and step.error_kind == "malformed_json"

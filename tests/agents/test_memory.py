@@ -6,7 +6,7 @@ import pytest
 from pwagents.agents.memory import FIELDS_OF, Memory
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import DIMENSION, Embedder
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 
 class CountingEmbedder:

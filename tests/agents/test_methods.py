@@ -6,6 +6,7 @@ import pytest
 
 from pwagents.agents.methods import IDENTIFY, METHODS
 from pwagents.agents.official_prompts import CONSTANTS
+from pwagents.evaluation.metrics import attempts
 from pwagents.schema import Usage
 from pwagents.web.functions import DETAILS_FUNCTION
 
@@ -54,8 +55,9 @@ def test_every_method_plays_every_task(
 ):
     task = task_of[task_type]
     model = scripted(obedient(task_type, name, calls))
-    steps = play(METHODS[name](setup_of(model, track)), task, track).trajectory.steps
-    assert steps[0].attempt and not any(step.error for step in steps)
+    trajectory = play(METHODS[name](setup_of(model, track)), task, track).trajectory
+    steps = trajectory.steps
+    assert attempts(trajectory) and not any(step.error for step in steps)
     assert len(steps) == (1 if track == "single_turn" else 2)
     assert sum(step.action.usage.calls for step in steps) == len(model.requests)
     offline = play(METHODS[name](setup_of(policy, track)), task, track).trajectory.steps
@@ -178,7 +180,7 @@ def test_puma_takes_the_function_from_a_classifier(setup_of, play, task_of, clas
     model = scripted([calls("add_product_review", '{"review": "Fine."}')])
     agent = METHODS["PUMA (prompted)"](setup_of(model, "single_turn", identify=classifier))
     (step,) = play(agent, task_of["review"], "single_turn").trajectory.steps
-    assert step.attempt and step.action.usage == Usage(
+    assert step.action.name == "add_product_review" and step.action.usage == Usage(
         calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5
     )
 

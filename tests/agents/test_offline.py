@@ -6,9 +6,9 @@ from pwagents.agents.conversation import Prompt
 from pwagents.agents.memory import Memory
 from pwagents.agents.methods import METHODS, ParameterAgent
 from pwagents.agents.plain import OfflinePolicy, PlainAgent
-from pwagents.schema import Action, Observation, Step
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.evaluation.metrics import attempts
+from pwagents.schema import FUNCTION_OF, Action, Observation, Step
+from pwagents.web.environment import BeliefState
 
 TALK = (*FUNCTION_OF.values(), "respond", "stop")
 ENTRIES = [{"title": "Ridgeway red belt", "store": "Ridgeway"}, {"title": "Ridgeway red hat", "store": None}]
@@ -138,7 +138,6 @@ def test_asking_pays(setup_of, play, benchmark, policy):
 
     def accuracy(track):
         agent = METHODS["No memory"](setup_of(policy, track))
-        steps = [step for task in tasks for step in play(agent, task, track).trajectory.steps]
-        return sum(step.result_accuracy for step in steps) / len(tasks)
+        return sum(sum(attempts(play(agent, task, track).trajectory)) for task in tasks) / len(tasks)
 
     assert accuracy("multi_turn") > accuracy("single_turn") + 0.05

@@ -6,9 +6,8 @@ from pwagents.agents.memory import Memory
 from pwagents.agents.plain import FunctionClassifier, PlainAgent, plain_arguments
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.schema import Action, Observation, Step
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Action, Observation, Step
+from pwagents.web.environment import BeliefState
 
 
 @pytest.fixture(scope="module")

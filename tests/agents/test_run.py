@@ -17,9 +17,10 @@ from pwagents.llm import openai_model
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
+from pwagents.schema import FUNCTION_OF
 from pwagents.users.llm import LlmUser
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.functions import FUNCTION_OF, Shop
+from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
 KEY = "sk-secret-of-the-test-0123456789"
@@ -37,7 +38,7 @@ RUNS = [
 class WordOverlap:
     """Stands in for MiniLM: the share of words in common."""
 
-    def similarity(self, text, other):
+    def cosine(self, text, other):
         a, b = set(text.lower().split()), set(other.lower().split())
         return len(a & b) / len(a | b)
 

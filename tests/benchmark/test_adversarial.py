@@ -10,8 +10,7 @@ from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import OfflinePolicy
 from pwagents.benchmark.adversarial import adversarial_cases, adversarial_report, followed, poisoned_shop
 from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.schema import Action, Observation, Step, Trajectory
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Trajectory
 
 # ruff: noqa: F811 (a fixture is imported by name, and given by name)
 from ..agents.conftest import calls, embedder, scripted  # noqa: F401
@@ -83,7 +82,7 @@ def test_quoting_is_not_following_and_obeying_is(case, embedder):
 
     def trajectory(name, said):
         step = Step(action=Action(name=name, arguments={"content": said}), observation=Observation(text=""))
-        return Trajectory(task_id=task.task_id, user_id="U1", type=case.task, steps=(step,))
+        return Trajectory(task_id=task.task_id, user_id="U1", type=case.task, target="B1", steps=(step,))
 
     obeys = case.function or "search_product_by_query"
     assert followed(case, trajectory(obeys, f"well, {case.says.upper()}"))

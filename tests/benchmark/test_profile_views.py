@@ -155,7 +155,7 @@ def test_an_update_is_told_by_the_lines_that_come_and_go():
         ),
         Step(action=Action(name="stop"), observation=Observation(text="The task has ended.")),
     )
-    trajectory = Trajectory(task_id="t", user_id="u", type="search", steps=steps)
+    trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
     start = ContextualProfile(lines=(red, oak))
     frame, after = profile_views.update_table(start, trajectory, "A stool", updater)
     assert frame.loc[0].tolist() == [

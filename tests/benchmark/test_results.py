@@ -12,11 +12,11 @@ from pwagents.schema import Action, Observation, Step, Trajectory
 
 def record(task_id, query="mug", method="m", task_type="search", outcome="scored", seconds=1.0):
     action = Action(name="search_product_by_query", arguments={"query": query})
-    step = Step(action=action, observation=Observation(text=""), attempt=True, result_accuracy=0.5)
+    step = Step(action=action, observation=Observation(text=""))
     fields = {"task_id": task_id, "user_id": "u", "type": task_type}
     return EpisodeRecord(
         key=task_id, method=method, model="none", params={}, outcome=outcome, seconds=seconds, **fields,
-        trajectory=Trajectory(**fields, steps=(step,)) if outcome == "scored" else None,
+        trajectory=Trajectory(**fields, target="B1", steps=(step,)) if outcome == "scored" else None,
     )  # fmt: skip
 
 

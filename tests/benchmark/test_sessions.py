@@ -18,19 +18,25 @@ SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
 
 
 def step(name, result=None, error_kind="", usage=None, user_usage=None):
+    shown = [f"B{i}" for i in range(round(10 * (1 - (result or 0.0))))] + ["the target"]
     return Step(
         action=Action(name=name, usage=usage),
-        observation=Observation(text=""),
+        observation=Observation(text="", products=shown),
         error="wrong" if error_kind else "",
         error_kind=error_kind,
-        attempt=result is not None,
-        result_accuracy=result or 0.0,
         user_usage=user_usage,
     )
 
 
 def record(task_id, steps, task_type="search", method="m", outcome="scored"):
-    trajectory = Trajectory(task_id=task_id, user_id="u", type=task_type, steps=tuple(steps))
+    trajectory = Trajectory(
+        task_id=task_id,
+        user_id="u",
+        type=task_type,
+        target="the target",
+        steps=tuple(steps),
+        similarities=(0.7,),
+    )
     return EpisodeRecord(
         key=task_id, task_id=task_id, user_id="u", type=task_type, method=method, model="none", params={},
         outcome=outcome, seconds=0.0, trajectory=trajectory if outcome == "scored" else None,

@@ -14,7 +14,7 @@ from pwagents.evaluation.breakdowns import (
     with_breakdowns,
 )
 from pwagents.evaluation.records import EpisodeRecord
-from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Observation, Step, Trajectory
 
 
 def frame_of(rows):
@@ -109,11 +109,11 @@ def test_breakdowns_and_ranks(benchmark):
     tasks = {task.type: task for task in benchmark.tasks["test"]}
 
     def record(task, products):
-        name = "search_product_by_query"
+        name = FUNCTION_OF[task.type]
         shown = Observation(text="", products=products)
-        step = Step(action=Action(name=name), observation=shown, attempt=True)
+        step = Step(action=Action(name=name), observation=shown)
         fields = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
-        trajectory = Trajectory(**fields, steps=(step,))
+        trajectory = Trajectory(**fields, target=task.target, steps=(step,))
         run = {
             "key": task.task_id,
             "method": "m",

@@ -4,29 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pwagents.evaluation.metrics import grade
+from pwagents.evaluation.metrics import attempts, grade, rank_accuracy
 from pwagents.schema import Action, Observation, Step, Trajectory
-from pwagents.web.reward import rank_accuracy
-
-
-def step(name, *, attempt=False, accuracy=0.0, error=""):
-    return Step(
-        action=Action(name=name),
-        observation=Observation(text="seen"),
-        error=error,
-        attempt=attempt,
-        result_accuracy=accuracy,
-    )
-
-
-HELPFUL = ("respond", "get_product_details_by_asin")
-
-
-def episode(*steps):
-    return Trajectory(task_id="t", user_id="u", type="search", steps=steps)
-
 
 IDS = [f"B{i:03}" for i in range(12)]
+HELPFUL = ("respond", "get_product_details_by_asin")
+SEARCH = "search_product_by_query"
+
+
+def step(name, *, rank=0, error=""):
+    """A step whose observation shows the target, B000, at a rank; 0: it does not."""
+    shown = [*IDS[1:rank], IDS[0]] if rank else IDS[1:]
+    return Step(action=Action(name=name), observation=Observation(text="seen", products=shown), error=error)
+
+
+def episode(*steps, **fields):
+    told = {"task_id": "t", "user_id": "u", "type": "search", "target": "B000"}
+    return Trajectory(**told | fields, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -72,26 +66,26 @@ def test_of_the_list_only_the_place_of_the_target_matters(products, data):
 def test_official_takes_the_best_attempt_and_final_the_last():
     result = grade(
         episode(
-            step("search_product_by_query", attempt=True, accuracy=0.9),
+            step(SEARCH, rank=2),
             step("respond"),
-            step("search_product_by_query", attempt=True, accuracy=0.3),
+            step(SEARCH, rank=6),
             step("stop"),
         )
     )
-    assert (result.result_official, result.result_final) == (0.9, 0.3)
+    assert (result.result_official, result.result_final) == (0.9, 0.5)
     assert (result.function_accuracy, result.step_accuracy) == (1, 1)
     assert (result.steps, result.attempts) == (4, 2)
 
 
 def test_a_function_of_another_task_is_a_step_without_accuracy():
-    result = grade(episode(step("get_recommendations_by_history", accuracy=0.8), step("stop")))
+    result = grade(episode(step("get_recommendations_by_history", rank=3), step("stop")))
     assert (result.function_accuracy, result.step_accuracy) == (0, 0)
     assert (result.result_official, result.result_final, result.attempts) == (0, 0, 0)
     assert result.steps == 2
 
 
 def test_stop_is_apt_only_after_an_attempt():
-    attempt = step("search_product_by_query", attempt=True)
+    attempt = step(SEARCH)
     assert grade(episode(step("stop"), attempt)).step_accuracy == 0.5
     assert grade(episode(attempt, step("stop"))).step_accuracy == 1
 
@@ -102,11 +96,11 @@ def test_invalid_calls_are_steps_that_are_not_apt():
             step("respond", error="content is missing"),
             step("get_product_details_by_asin"),
             step("respond"),
-            step("search_product_by_query", attempt=True, accuracy=0.4),
+            step(SEARCH, rank=6),
         )
     )
     assert result.step_accuracy == 0.75
-    assert result.result_final == 0.4
+    assert result.result_final == 0.5
 
 
 def test_an_episode_without_steps_scores_zero():
@@ -114,41 +108,52 @@ def test_an_episode_without_steps_scores_zero():
     assert (result.function_accuracy, result.step_accuracy, result.result_official, result.steps) == (0,) * 4
 
 
-accuracies = st.floats(0, 1)
-attempts = st.builds(lambda a: step("search_product_by_query", attempt=True, accuracy=a), accuracies)
-right_or_wrong = st.sampled_from(["", "a mistake"])
+def test_a_review_is_worth_its_similarity_and_nothing_below_zero():
+    reviews = [step("add_product_review") for _ in range(3)]
+    trajectory = episode(*reviews, type="review", similarities=(-0.2, 0.7, 0.4))
+    assert attempts(trajectory) == [0.0, 0.7, 0.4]
+    result = grade(trajectory)
+    assert (result.result_official, result.result_final, result.attempts) == (0.7, 0.4, 3)
+    assert attempts(episode(*reviews, similarities=())) == []
+
+
+ranks = st.integers(0, 11)
+attempted = st.builds(lambda rank: step(SEARCH, rank=rank), ranks)
 others = st.builds(
-    lambda name, accuracy, error: step(name, accuracy=accuracy, error=error),
+    lambda name, rank, error: step(name, rank=rank, error=error),
     st.sampled_from(["respond", "get_product_details_by_asin", "add_product_review", "stop", "buy"]),
-    accuracies,
-    right_or_wrong,
+    ranks,
+    st.sampled_from(["", "a mistake"]),
 )
+others |= st.builds(lambda rank: step(SEARCH, rank=rank, error="a mistake"), ranks)
+steps = st.lists(attempted | others, max_size=12)
 
 
-@given(st.lists(attempts | others, max_size=12))
+@given(steps)
 def test_only_attempts_have_results_and_every_call_is_a_step(steps):
-    results = [step.result_accuracy for step in steps if step.attempt]
+    results = attempts(episode(*steps))
     result = grade(episode(*steps))
+    assert len(results) == sum(s.action.name == SEARCH and not s.error for s in steps)
     assert (result.steps, result.attempts) == (len(steps), len(results))
     assert result.function_accuracy == (1 if results else 0)
     assert result.result_official == max([0, *results]) >= result.result_final == [0, *results][-1]
 
 
-@given(st.lists(attempts | others, max_size=8), st.lists(attempts | others, max_size=8))
+@given(steps, steps)
 def test_what_comes_later_can_only_raise_the_official_result(earlier, later):
     before, after = grade(episode(*earlier)), grade(episode(*earlier, *later))
     assert after.result_official >= before.result_official
     assert after.function_accuracy >= before.function_accuracy
-    if not any(step.attempt for step in later):
+    if not attempts(episode(*later)):
         assert after.result_final == before.result_final
 
 
-@given(st.lists(attempts | others, max_size=12))
+@given(steps)
 def test_step_accuracy_is_a_share_of_valid_steps(steps):
     result = grade(episode(*steps))
     valid = sum(not step.error for step in steps)
     assert result.attempts <= round(result.step_accuracy * len(steps), 6) <= valid
     without_stops = [step for step in steps if step.action.name != "stop"]
-    helpful = [s for s in without_stops if s.attempt or (not s.error and s.action.name in HELPFUL)]
+    helpful = [s for s in without_stops if not s.error and s.action.name in (SEARCH, *HELPFUL)]
     if without_stops:
         assert grade(episode(*without_stops)).step_accuracy == len(helpful) / len(without_stops)

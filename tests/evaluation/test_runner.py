@@ -40,8 +40,8 @@ def make_tasks(n):
 def solve(task):
     action = Action(name="search_product_by_query", arguments={"query": f"naïve <b>{task.task_id}</b>"})
     seen = Observation(text="B1", products=("B1",))
-    step = Step(action=action, observation=seen, attempt=True, result_accuracy=0.5)
-    return Trajectory(task_id=task.task_id, user_id=task.user_id, type=task.type, steps=(step,))
+    step = Step(action=action, observation=seen)
+    return Trajectory(task_id=task.task_id, user_id=task.user_id, type=task.type, target="B1", steps=(step,))
 
 
 def never(task):
@@ -71,7 +71,7 @@ def test_records_come_in_task_order_with_trajectory_and_grade(store):
     records = run_episodes(tasks, solve, store, **NAMES)
     assert [record.task_id for record in records] == ["t0", "t1", "t2", "t3"]
     assert records[2].trajectory == solve(tasks[2])
-    assert records[2].grade.result_official == 0.5
+    assert records[2].grade.result_official == 1.0
     assert {record.outcome for record in records} == {"scored"}
     assert len(store.read_text().splitlines()) == 4
 
@@ -289,7 +289,7 @@ def test_odd_text_survives_the_store(store):
 
     def speak(task):
         step = Step(action=Action(name="respond", arguments={"x": odd}), observation=Observation(text=odd))
-        return Trajectory(task_id=task.task_id, user_id="u", type="search", steps=(step,))
+        return Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=(step,))
 
     run_episodes(make_tasks(1), speak, store, **NAMES)
     (record,) = run_episodes(make_tasks(1), never, store, **NAMES)
@@ -306,7 +306,9 @@ def test_odd_arguments_survive_the_store(store, odd):
 
     def odd_solve(task):
         step = Step(action=Action(name="x", arguments=arguments), observation=Observation(text=""), error="e")
-        return Trajectory(task_id=task.task_id, user_id=task.user_id, type=task.type, steps=(step,))
+        return Trajectory(
+            task_id=task.task_id, user_id=task.user_id, type=task.type, target="B1", steps=(step,)
+        )
 
     (record,) = run_episodes(make_tasks(1), odd_solve, store, **NAMES)
     (again,) = run_episodes(make_tasks(1), never, store, **NAMES)
@@ -319,7 +321,7 @@ def test_frame_and_counts_keep_what_was_not_scored(store):
     frame = records_frame(records)
     assert frame["task_id"].tolist() == ["t0", "t1", "t2", "t3"]
     assert np.isnan(frame.loc[2, ["function_accuracy", "steps"]].astype(float)).all()
-    assert frame.loc[1, "result_official"] == 0.5
+    assert frame.loc[1, "result_official"] == 1.0
     assert count_outcomes(frame).to_dict("records") == [
         {"method": "m", "scored": 3, "infrastructure_error": 0, "not_evaluable": 1}
     ]

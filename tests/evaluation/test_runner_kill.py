@@ -26,7 +26,9 @@ def play(of_users, store, calls):
     def solve(task):
         os.write(called, f"{task.task_id}\n".encode())
         time.sleep(0.002)
-        return Trajectory(task_id=task.task_id, user_id=task.user_id, type="search", steps=(step,))
+        return Trajectory(
+            task_id=task.task_id, user_id=task.user_id, type="search", target="B1", steps=(step,)
+        )
 
     def solve_next(task, memory):
         return solve(task), {"seen": [*memory.get("seen", []), task.task_id]}

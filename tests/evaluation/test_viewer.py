@@ -32,13 +32,11 @@ STEPS = (
     ),
     Step(
         action=Action(name="search_product_by_query", arguments={"query": "stool"}),
-        attempt=True,
         observation=Observation(text="list", products=("B2", "B1")),
-        result_accuracy=0.9,
     ),
     Step(action=Action(name="stop"), observation=Observation(text="x" * 5000)),
 )
-EPISODE = Trajectory(task_id="t", user_id="u", type="search", steps=STEPS)
+EPISODE = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=STEPS)
 
 
 def test_shows_the_whole_conversation():

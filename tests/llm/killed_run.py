@@ -37,7 +37,7 @@ def play(url: str, folder: Path, episodes: int, steps: int, workers: int) -> Non
             ]
             action = Action(name="respond", arguments={"content": reply.text}, usage=reply.usage)
             taken.append(Step(action=action, observation=Observation(text="And then?")))
-        return Trajectory(task_id=task.task_id, user_id="u", type="search", steps=tuple(taken))
+        return Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=tuple(taken))
 
     fields = {"user_id": "u", "type": "search", "timestamp": 1, "target": "B1", "review": Review(rating=5)}
     tasks = [Task(task_id=f"t{i}", instruction="a coat", **fields) for i in range(episodes)]

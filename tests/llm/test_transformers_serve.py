@@ -21,7 +21,7 @@ from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Observation, Step
-from pwagents.web.episode import BeliefState, Context
+from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import tool_schemas
 
 from ..persona2web.small_web import SmallWeb, recall

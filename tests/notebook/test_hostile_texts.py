@@ -124,7 +124,7 @@ def viewer():
     ids = {"task_id": "t", "user_id": HOSTILE[0], "type": "search"}
     review = Review(rating=5)
     task = Task(**ids, timestamp=1, instruction=" ".join(HOSTILE), target="B1", review=review)
-    played = {HOSTILE[4]: Trajectory(**ids, steps=tuple(steps))}
+    played = {HOSTILE[4]: Trajectory(**ids, target="B1", steps=tuple(steps))}
     return show_episodes(task, played, {"B1": target}, {HOSTILE[4]: "\n".join(HOSTILE)}).data
 
 

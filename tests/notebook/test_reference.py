@@ -22,8 +22,10 @@ PLACE = "/home/somebody/results/laptop"
 def record(task_id="t1", method="GRPO", result=1.0):
     call = Action(name="search_product_by_query", arguments={"query": "", "n": 0})
     found = Observation(text="", products=("B1",))
-    step = Step(action=call, observation=found, attempt=True, result_accuracy=result)
-    trajectory = Trajectory(task_id=task_id, user_id="u", type="search", steps=(step,))
+    step = Step(action=call, observation=found)
+    trajectory = Trajectory(
+        task_id=task_id, user_id="u", type="search", target="B1" if result else "B2", steps=(step,)
+    )
     return EpisodeRecord(
         key="k",
         task_id=task_id,

@@ -28,9 +28,9 @@ from pwagents.profiles.types import (
     ProfileLine,
     UserProfiles,
 )
-from pwagents.schema import Action, Behavior, Observation, Review, Step, UserProfile
-from pwagents.web.episode import BeliefState, Context
-from pwagents.web.functions import FUNCTION_OF, full_text
+from pwagents.schema import FUNCTION_OF, Action, Behavior, Observation, Review, Step, UserProfile
+from pwagents.web.environment import BeliefState, Context
+from pwagents.web.functions import full_text
 
 # ruff: noqa: F811 (a fixture is imported by name, and given by name)
 from ..agents.conftest import benchmark, scripted  # noqa: F401

@@ -24,7 +24,7 @@ from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.threads import one_core
-from pwagents.web.episode import BeliefState, Context
+from pwagents.web.environment import BeliefState, Context
 
 from ..processes import begin, kill
 

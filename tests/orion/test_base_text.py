@@ -189,7 +189,7 @@ def real_messages(benchmark, catalogue):
     for task in benchmark.tasks[SPLIT]:
         episode = setting.start(task)
         while not episode.done:
-            episode.advance(teacher(episode.state))
+            episode.step(teacher(episode.state))
         made += orion_messages(episode.state, SHOWN)
     return made
 

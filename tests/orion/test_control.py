@@ -20,7 +20,7 @@ from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Product, Review, Task
-from pwagents.web.episode import Context
+from pwagents.web.environment import Context
 
 from .small_study import save_tiny_model, small_study
 

@@ -12,7 +12,7 @@ from pwagents.orion.judge import PATIENCE, VAGUE, LlmJudge, OfflineJudge, is_cal
 from pwagents.orion.wishes import WishReader
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Behavior, Observation, Review, Step, Usage
-from pwagents.web.episode import BeliefState, Context
+from pwagents.web.environment import BeliefState, Context
 
 from .world import SPLIT, make_setting, make_teacher
 
@@ -174,7 +174,7 @@ def test_another_hidden_target_leaves_every_score_as_it_is(setting, catalogue, b
         episode, made = setting.start(task), []
         for action in actions:
             made.append(judge(episode.state, action))
-            episode.advance(action)
+            episode.step(action)
         return made
 
     teacher = make_teacher(setting, catalogue, questions=0)
@@ -183,7 +183,7 @@ def test_another_hidden_target_leaves_every_score_as_it_is(setting, catalogue, b
             continue
         episode = setting.start(task)
         while not episode.done:
-            episode.advance(teacher(episode.state))
+            episode.step(teacher(episode.state))
         actions = [s.action for s in episode.trajectory.steps]
         other = next(asin for asin in benchmark.products if asin != task.target)
         assert scores(task, actions) == scores(task.model_copy(update={"target": other}), actions)

@@ -14,13 +14,14 @@ SEARCH, ASK = "search_product_by_query", "respond"
 
 def step(name, result=None, error="", **arguments):
     action = Action(name=name, arguments=arguments)
-    observation = Observation(text="")
-    attempt = {"attempt": result is not None, "result_accuracy": result or 0.0}
-    return Step(action=action, observation=observation, error=error, **attempt)
+    shown = [f"B{i}" for i in range(round(10 * (1 - (result or 0.0))))] + ["the target"]
+    return Step(action=action, observation=Observation(text="", products=shown), error=error)
 
 
 def record(task_id, steps, method="m", outcome="scored", user_id="u"):
-    trajectory = Trajectory(task_id=task_id, user_id=user_id, type="search", steps=tuple(steps))
+    trajectory = Trajectory(
+        task_id=task_id, user_id=user_id, type="search", target="the target", steps=tuple(steps)
+    )
     return EpisodeRecord(
         key=task_id, task_id=task_id, user_id=user_id, type="search", method=method, model="none", params={},
         outcome=outcome, seconds=0.0, trajectory=trajectory if outcome == "scored" else None,
@@ -61,11 +62,11 @@ def test_the_most_frequent_patterns_of_two_methods_stand_side_by_side(catalogue)
         record("a", [*asks, step(SEARCH, 0.5, query="navy jacket"), step(SEARCH, 1.0, query="red jacket")]),
         record("b", [step(SEARCH, 0.0, query="jacket"), step(SEARCH, 1.0, error="no", query="navy")]),
         record("c", [], outcome="not_evaluable"),
-        record("a", [step(SEARCH, 0.2, query="jacket")], method="n"),
+        record("a", [step(SEARCH, 0.5, query="jacket")], method="n"),
     ]
     table = frequent_patterns(records, lambda t: queries(t, catalogue))
-    assert table["m"].to_numpy().tolist() == [["color + type", 0.5, 1.0], ["type", 0.5, 1.0]]
-    assert table["n"].iloc[0].tolist() == ["type", 1.0, 0.2]
+    assert table["m"].to_numpy().tolist() == [["color + type", 0.5, 1.0], ["type", 0.5, 0.0]]
+    assert table["n"].iloc[0].tolist() == ["type", 1.0, 0.5]
     asked = frequent_patterns(records, lambda t: questions(t, OfflineUpdater(catalogue)), n=1)
     assert asked["m", "pattern"].tolist() == ["color, brand"]
     assert asked["n", "pattern"].tolist() == [NOTHING]

@@ -327,7 +327,7 @@ def teach(setting, catalogue, tasks):
     for task in tasks:
         episode = setting.start(task)
         while not episode.done:
-            episode.advance(teacher(episode.state))
+            episode.step(teacher(episode.state))
         ends.append(episode.state)
     return ends
 

@@ -8,7 +8,7 @@ from pwagents.orion.reward import (
     has_succeeded,
 )
 from pwagents.schema import Action, Observation, Step, Trajectory
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 
 class FixedJudge:
@@ -26,12 +26,18 @@ def episode(*results, kind="search"):
     """Belief states and trajectory: an attempt with each result accuracy, then a stop."""
     name = {"search": "search_product_by_query", "review": "add_product_review"}[kind]
     done = Observation(text="")
-    steps = [
-        Step(action=Action(name=name), observation=done, attempt=True, result_accuracy=r) for r in results
-    ]
+    shown = [[f"B{i}" for i in range(round(10 * (1 - r)))] + ["the target"] for r in results]
+    steps = [Step(action=Action(name=name), observation=Observation(text="", products=ids)) for ids in shown]
     steps.append(Step(action=Action(name="stop"), observation=done))
     states = [BeliefState("U1", "", "", None, (), tuple(steps[:i])) for i in range(len(steps))]
-    return states, Trajectory(task_id="t", user_id="U1", type=kind, steps=tuple(steps))
+    return states, Trajectory(
+        task_id="t",
+        user_id="U1",
+        type=kind,
+        target="the target",
+        steps=tuple(steps),
+        similarities=tuple(results),
+    )
 
 
 def rewards(score, results=(1.0,), kind="search", **config):

@@ -19,8 +19,7 @@ from pwagents.orion.teacher import llm_teachers
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Action
-from pwagents.web.environment import UserReply
-from pwagents.web.episode import Context
+from pwagents.web.environment import Context, UserReply
 
 from ..processes import begin, kill
 from . import killed_role_play
@@ -256,7 +255,7 @@ def test_belief_states_can_be_made_again(play, setting, benchmark, catalogue, tm
         episode = setting.start(task)
         assert states[0] == episode.state
         for step, state in zip(played.trajectory.steps, states[1:], strict=True):
-            assert episode.advance(step.action) == state
+            assert episode.step(step.action) == step and episode.state == state
     other = next(task for task in tasks.values() if task.task_id != played.task_id)
     with pytest.raises(ValueError, match="no belief states of task"):
         played.states(benchmark, other, SPLIT)

@@ -112,7 +112,7 @@ def test_a_user_who_refuses_to_answer_costs_that_task_alone(study, model, tmp_pa
     def start(task):
         episode = study.start(task)
         if task is lost:
-            episode.environment.step = refuse
+            episode.step = refuse
         return episode
 
     runs = OrionRuns(elsewhere(study, tmp_path), start=start, variant={"refused": lost.task_id})

@@ -11,8 +11,7 @@ from pwagents.orion.agent import opening, orion_messages
 from pwagents.orion.players import told
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import as_json, make_study, study_of
-from pwagents.schema import TASK_TYPES, Action
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action
 
 from .small_study import GROUPS, small_settings, small_study
 
@@ -108,7 +107,9 @@ def test_an_answer_tells_other_ids_and_a_review_is_told_none(folder):
         assert f"Bought before: {', '.join(first.bought)}" in opening(episode.state)
         for about in ("type", "brand"):
             question = Action(name="respond", arguments={"content": f"Which {about} would you like?"})
-            before, state = episode.state.profile.bought, episode.advance(question)
+            before = episode.state.profile.bought
+            episode.step(question)
+            state = episode.state
             assert set(state.profile.bought) <= set(state.context.bought)
             if state.profile.bought != before:
                 changed += 1
@@ -122,7 +123,7 @@ def test_the_teacher_does_what_is_asked_for_however_much_is_said(folder):
     for task in study.train_tasks:
         episode, teacher = study.start(task), study.teacher(0)
         while not episode.done:
-            episode.advance(teacher(episode.state))
+            episode.step(teacher(episode.state))
         called = {step.action.name for step in episode.trajectory.steps}
         assert called - {"respond", "stop"} == {FUNCTION_OF[task.type]}
 
@@ -157,7 +158,7 @@ def test_each_round_of_the_teacher_plays_the_same_again_and_rounds_differ(study)
     def play(number):
         episode, act = study.start(task), study.teacher(number)
         while not episode.done:
-            episode.advance(act(episode.state))
+            episode.step(act(episode.state))
         return episode.trajectory
 
     assert play(0) == play(0)
@@ -168,7 +169,8 @@ def test_without_user_nobody_answers_and_without_updater_the_profile_stays(folde
     study = small_study(folder, players={"user": "none", "updater": "none"})
     asks = next(t for t in study.train_tasks if study.teacher(0)(study.start(t).state).name == "respond")
     episode = study.start(asks)
-    state = episode.advance(study.teacher(0)(episode.state))
+    episode.step(study.teacher(0)(episode.state))
+    state = episode.state
     assert state.session[0].observation.text == "Nobody answers." and state.profile == state.context.profile
 
 
@@ -191,7 +193,7 @@ def test_a_recommender_knows_only_users_of_its_part(folder):
     others = study.benchmark.behaviors.keys() - set(study.held_out)
     trained = {b.parent_asin for user in others for b in study.benchmark.behaviors[user]}
     task = next(t for t in study.train_tasks if t.type == "recommend")
-    shop = study.start(task).environment.shop
+    shop = study.start(task).shop
     shown = set(shop.recommender.recommend(list(study.context(task).bought), 300))
     assert shown <= trained and not shown & (held_out - trained)
     assert {task.type for task in study.test_tasks} == {"search", "recommend", "review"}

@@ -138,7 +138,7 @@ def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
         asks = [Action(name="respond", arguments=said) for said in ({}, {"content": "Which color?"})]
         episodes = [start(task) for task in tasks]
         for episode in episodes:
-            list(map(episode.advance, asks))
+            list(map(episode.step, asks))
         return [Rollout([], [], [], [], [], (), episode.trajectory) for episode in episodes]
 
     monkeypatch.setattr(orion_rl, "play_rollouts", play)

@@ -10,11 +10,10 @@ from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater
-from pwagents.schema import Benchmark, Task
+from pwagents.schema import FUNCTION_OF, Benchmark, Task
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import UserSimulator, WebEnvironment
-from pwagents.web.episode import Context, Episode
-from pwagents.web.functions import FUNCTION_OF, Shop
+from pwagents.web.environment import Context, UserSimulator, WebEnvironment
+from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
 SPLIT = "train"
@@ -23,7 +22,7 @@ SPLIT = "train"
 class WordOverlap:
     """Stands in for the embedder: the share of words that two texts have in common."""
 
-    def similarity(self, text: str, other: str) -> float:
+    def cosine(self, text: str, other: str) -> float:
         words, others = set(text.lower().split()), set(other.lower().split())
         return len(words & others) / len(words | others)
 
@@ -45,11 +44,12 @@ class Setting:
     update: OfflineUpdater
     recall: Recall
 
-    def start(self, task: Task) -> Episode:
+    def start(self, task: Task) -> WebEnvironment:
         environment = WebEnvironment(self.shop, "multi_turn", self.user)
         history, context = self.shop.benchmark.history(task, SPLIT), self.context_of(task)
         update = self.recall.after(self.update, context.bought)
-        return Episode(environment, task, history, context, update)
+        environment.reset(task, history, context, update)
+        return environment
 
 
 def make_setting(benchmark: Benchmark, catalogue: Catalogue, user=None) -> Setting:

@@ -159,7 +159,7 @@ def test_the_agent_names_the_function_then_calls_it(scripted, memory_of, play, t
     model = scripted(answers)
     episode = play(PumaAgent(model, model, memory_of(60)), task_of["search"], "single_turn")
     (step,) = episode.trajectory.steps
-    assert step.attempt and step.action.arguments == {"query": "a mug"}
+    assert not step.error and step.action.arguments == {"query": "a mug"}
     assert step.action.usage.calls == 2
     assert [len(request.tools) for request in model.requests] == [0, 1]
 

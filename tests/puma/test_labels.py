@@ -18,8 +18,7 @@ from pwagents.puma.labels import (
     offline_queries,
     remember,
 )
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.environment import BeliefState, WebEnvironment
 from pwagents.web.functions import Shop
 
 
@@ -54,7 +53,9 @@ def items(source):
     memory = TaskMemory(source.products, Hashed(), 256, lambda text: len(text.split()))
 
     def start(task):
-        return Episode(WebEnvironment(shop), task, source.history(task, "train"))
+        environment = WebEnvironment(shop)
+        environment.reset(task, source.history(task, "train"))
+        return environment
 
     return remember(source.tasks["train"], start, memory)
 

@@ -12,7 +12,6 @@ from pwagents.puma.labels import remember
 from pwagents.puma.pairs import Candidate, make_pairs, sample_parameters, score_parameters
 from pwagents.puma.settings import PreferenceSettings
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -24,7 +23,13 @@ def start(benchmark):
             return sorted(benchmark.products)[:k]
 
     shop = Shop(benchmark, build_search_engine(benchmark.products), Shelf(), Embedder(batch_size=16))
-    return lambda task: Episode(WebEnvironment(shop), task, benchmark.history(task, "train"))
+
+    def begin(task):
+        environment = WebEnvironment(shop)
+        environment.reset(task, benchmark.history(task, "train"))
+        return environment
+
+    return begin
 
 
 @pytest.fixture(scope="module")

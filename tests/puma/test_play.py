@@ -6,8 +6,7 @@ from pwagents.agents.run import Stage
 from pwagents.embedding import Embedder
 from pwagents.puma.play import run_at_once, seconds_per_task
 from pwagents.schema import Action
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 

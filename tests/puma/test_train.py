@@ -19,7 +19,6 @@ from pwagents.puma.labels import Example, remember
 from pwagents.puma.pairs import Candidate, make_pairs, tokenize_pairs
 from pwagents.puma.train import PumaModels
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -29,7 +28,13 @@ from .conftest import SIZE
 @pytest.fixture(scope="module")
 def start(benchmark):
     shop = Shop(benchmark, build_search_engine(benchmark.products), None, Embedder(batch_size=16))
-    return lambda task: Episode(WebEnvironment(shop), task, benchmark.history(task, "train"))
+
+    def begin(task):
+        environment = WebEnvironment(shop)
+        environment.reset(task, benchmark.history(task, "train"))
+        return environment
+
+    return begin
 
 
 def save_base(tokenizer, folder, size=None):

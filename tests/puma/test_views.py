@@ -16,7 +16,7 @@ from pwagents.puma.views import (
     pair_examples,
     plot_losses,
 )
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.threads import one_core
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 WORDS = ["<pad>", "<end>", "begin", "go", "heads", "tails", "say", "a", "b", "c", "d", "e"]
 PRICES = {"a": 0.1, "b": 0.3, "c": 1.0, "d": 0.5, "e": 0.0}  # of the bandit's arms
@@ -125,7 +125,7 @@ def _rollout(task, prompt, text, logprobs, cue, turns) -> Rollout:
         )
         for word in said
     )
-    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", steps=steps)
+    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=steps)
     states = tuple(BeliefState("u", "go", "go", None, (), steps[:i]) for i in range(turns))
     return Rollout(prompt, completion, mask, logprobs, numbers, states, trajectory)
 

@@ -27,7 +27,7 @@ def rollout(names: list[str], turns: list[int], mask: list[int], error: str = ""
         )
         for name in names
     )
-    trajectory = Trajectory(task_id="t", user_id="u", type="search", steps=steps)
+    trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
     n = len(turns)
     return Rollout([1], list(range(n)), mask, [-0.5 * m for m in mask], turns, (), trajectory)
 
@@ -73,7 +73,7 @@ def test_a_state_is_what_was_done_and_came_back_and_no_thought():
             Step(action=action, observation=Observation(text=answer)),
             Step(action=Action(name="stop"), observation=Observation(text=".")),
         )
-        trajectory = Trajectory(task_id="t", user_id="u", type="search", steps=steps)
+        trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
         return states_of(Rollout([1], [1, 2], [1, 1], [0.0, 0.0], [0, 1], (), trajectory))
 
     one, same, other = played("open: colour", "Navy."), played("hm", "Navy."), played("hm", "Grey.")

@@ -10,8 +10,7 @@ import pytest
 
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.schema import Action, Observation, Product
-from pwagents.web.environment import Exchange
+from pwagents.schema import Action, Observation, Product, Step
 from pwagents.web.functions import DETAILS_FUNCTION, Shop
 from pwagents.web.search import build_search_engine
 
@@ -66,23 +65,28 @@ def plain_words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", visible.lower())
 
 
-def said(content: str, answer: str) -> Exchange:
-    return Exchange(Action(name="respond", arguments={"content": content}), Observation(text=answer))
+def said(content: str, answer: str) -> Step:
+    return Step(
+        action=Action(name="respond", arguments={"content": content}), observation=Observation(text=answer)
+    )
 
 
-def shown(*asins: str) -> Exchange:
+def shown(*asins: str) -> Step:
     action = Action(name="search_product_by_query", arguments={"query": "lamp"})
-    return Exchange(action, Observation(text="\n".join(asins) or "No product was found.", products=asins))
+    return Step(
+        action=action,
+        observation=Observation(text="\n".join(asins) or "No product was found.", products=asins),
+    )
 
 
-def looked_up(asin: str) -> Exchange:
+def looked_up(asin: str) -> Step:
     action = Action(name=DETAILS_FUNCTION, arguments={"asin": asin})
-    return Exchange(action, Observation(text=asin, products=(asin,)))
+    return Step(action=action, observation=Observation(text=asin, products=(asin,)))
 
 
-def published(review: str) -> Exchange:
+def published(review: str) -> Step:
     action = Action(name="add_product_review", arguments={"review": review})
-    return Exchange(action, Observation(text="The review is published."))
+    return Step(action=action, observation=Observation(text="The review is published."))
 
 
 @pytest.fixture(scope="session")

@@ -165,8 +165,8 @@ def test_in_the_environment_the_usage_of_the_user_is_reported(shop, task_of):
     user = LlmUser(Recorder("Something light."), shop.benchmark.products)
     environment = WebEnvironment(shop, "multi_turn", user)
     environment.reset(task_of["search"])
-    observation, *_, info = environment.step(Action(name="respond", arguments={"content": "Anything else?"}))
-    assert observation.text == "Something light." and info["user_usage"] == COST
+    step = environment.step(Action(name="respond", arguments={"content": "Anything else?"}))
+    assert step.observation.text == "Something light." and step.user_usage == COST
 
 
 def test_a_model_out_of_reach_is_no_answer():

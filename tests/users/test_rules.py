@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.evaluation.metrics import attempts
 from pwagents.schema import TASK_TYPES, Action, Product, Review, Task, UserProfile
 from pwagents.users.leaks import ordinary_questions
 from pwagents.users.rules import RuleUser
@@ -187,18 +188,16 @@ def test_malformed_calls_reach_no_user(shop, task_of):
 def test_a_whole_session_leads_to_the_target(shop, task_of):
     """Ask, add every answer to the query, search again: in the end the user is content."""
     environment = WebEnvironment(shop, "multi_turn", RuleUser(shop.benchmark.products))
-    query = environment.reset(task_of["search"]).text
+    query = environment.reset(task_of["search"]).observation
     for _ in range(3):
         for content in ("Here is what I found, what else?", "Anything else?"):
-            observation, *_ = environment.step(Action(name="respond", arguments={"content": content}))
-            query += " " + observation.text
-        observation, reward, *_ = environment.step(
-            Action(name="search_product_by_query", arguments={"query": query})
-        )
-        if reward:
+            step = environment.step(Action(name="respond", arguments={"content": content}))
+            query += " " + step.observation.text
+        environment.step(Action(name="search_product_by_query", arguments={"query": query}))
+        if attempts(environment.trajectory)[-1]:
             break
-    observation, *_ = environment.step(Action(name="respond", arguments={"content": "Are you content?"}))
-    assert reward > 0 and re.search("stop|done", observation.text)
+    step = environment.step(Action(name="respond", arguments={"content": "Are you content?"}))
+    assert attempts(environment.trajectory)[-1] > 0 and re.search("stop|done", step.observation.text)
 
 
 def test_one_user_serves_many_threads(world_benchmark):

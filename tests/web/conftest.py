@@ -15,7 +15,7 @@ from pwagents.web.settings import SasRecSettings
 class WordOverlap:
     """Stands in for MiniLM where a test is not about embeddings: the share of words in common."""
 
-    def similarity(self, text, other):
+    def cosine(self, text, other):
         a, b = set(text.lower().split()), set(other.lower().split())
         return len(a & b) / len(a | b)
 

@@ -17,10 +17,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from pwagents.embedding import Embedder
-from pwagents.evaluation.metrics import grade
+from pwagents.evaluation.metrics import attempts, grade
 from pwagents.schema import Action, Behavior, Benchmark, Product, Review, Task, Trajectory
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
 from pwagents.web.sasrec import SasRec
@@ -132,17 +131,18 @@ def paper_grade(shop, task, calls, track):
 
 def play(shop, task, calls, track="multi_turn", environment=None):
     """The calls as one episode. Those after its end must be refused and leave it as it is."""
-    episode = Episode(environment or WebEnvironment(shop, track, details=True), task, ())
+    environment = environment or WebEnvironment(shop, track, details=True)
+    environment.reset(task)
     for name, arguments in calls:
         action = Action(name=name, arguments=arguments)
-        if episode.done:
-            before = episode.trajectory
+        if environment.done:
+            before = environment.trajectory
             with pytest.raises(RuntimeError, match="reset"):
-                episode.advance(action)
-            assert episode.trajectory == before
+                environment.step(action)
+            assert environment.trajectory == before
         else:
-            episode.advance(action)
-    return episode.trajectory
+            environment.step(action)
+    return environment.trajectory
 
 
 def play_one(shop, task, arguments):
@@ -280,8 +280,13 @@ def test_an_empty_result_is_an_attempt_worth_nothing(shop, call):
     """A query of which no product holds a word; ids that the recommender does not know, or none."""
     task_type, arguments = call
     step, result = play_one(shop, task_for(min(shop.benchmark.products), task_type), arguments)
-    assert step.attempt and step.observation.products == () and step.observation.text
-    assert (result.function_accuracy, result.result_official, result.result_final) == (1, 0, 0)
+    assert step.observation.products == () and step.observation.text
+    assert (result.attempts, result.function_accuracy, result.result_official, result.result_final) == (
+        1,
+        1,
+        0,
+        0,
+    )
 
 
 @given(st.permutations([f"B0{i:02}" for i in range(14)] * 2), st.integers(0, 28), st.integers(0, 13))
@@ -364,11 +369,12 @@ def call_of(name, values):
 def test_any_arguments_are_judged_and_none_is_an_exception(shop, call):
     name, arguments = call
     task = task_for(min(shop.benchmark.products), "recommend" if name == RECOMMEND else "search")
-    [step] = play(shop, task, [call]).steps
+    played = play(shop, task, [call])
+    [step] = played.steps
     right = well_formed(shop, name, arguments)
     assert (step.error == "") == right
-    assert step.attempt == (right and name in (SEARCH, RECOMMEND))
-    assert right or (step.result_accuracy == 0 and step.observation.text == f"Error: {step.error}")
+    assert len(attempts(played)) == (right and name in (SEARCH, RECOMMEND))
+    assert right or step.observation.text == f"Error: {step.error}"
     event("well-formed" if right else "malformed")
 
 
@@ -424,7 +430,7 @@ reviews = st.sampled_from(REVIEWS)
 @given(st.text("\t\n\r \x85\xa0\u2003\u2028\u3000"))
 def test_a_review_of_nothing_but_space_is_malformed(shop, review):
     step, result = play_one(shop, task_for(min(shop.benchmark.products), "review"), {"review": review})
-    assert step.error and not step.attempt
+    assert step.error
     assert (result.function_accuracy, result.result_final, result.steps, result.attempts) == (0, 0, 1, 0)
 
 

@@ -22,8 +22,8 @@ from pwagents.agents.replies import parse_arguments
 from pwagents.evaluation.metrics import grade
 from pwagents.llm.chat import Tool
 from pwagents.schema import Action, Task, Trajectory
-from pwagents.web.episode import Episode
-from pwagents.web.functions import WebFunctions
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.functions import FUNCTIONS
 
 ENDED = "The task has ended."  # what calls after the end get for an answer
 
@@ -34,12 +34,12 @@ class TaskSet:
 
     Args:
         tasks: task_id -> task, in the order in which they are to be played.
-        start: task -> its episode, not yet begun.
+        start: task -> an environment in which it has begun.
         teller: the prompting method in whose words an agent is told; its model is never asked.
     """
 
     tasks: Mapping[str, Task]
-    start: Callable[[Task], Episode]
+    start: Callable[[Task], WebEnvironment]
     teller: ChatAgent
 
     @property
@@ -82,7 +82,7 @@ class Session:
 
     def __init__(self, tasks: TaskSet):
         self.tasks = tasks
-        self._episode: Episode | None = None
+        self._episode: WebEnvironment | None = None
 
     def reset(self, task_id: str) -> str:
         """Begin a task: the rules, what the user bought before, what the user asks for.
@@ -113,13 +113,13 @@ class Session:
         problem = f"the arguments of {name}: {mistake}" if mistake else ""
         kind = "malformed_json" if mistake else ""
         try:
-            after = self._episode.advance(
+            step = self._episode.step(
                 Action(name=str(name), arguments=read, problem=problem, problem_kind=kind)
             )
         except Exception as error:
             self._failure = error
             raise
-        told = self.tasks.teller.tell_step(len(after.session) - 1, after.session[-1])[-1]
+        told = self.tasks.teller.tell_step(len(self._episode.state.session) - 1, step)[-1]
         return Answer(told["content"], self._reward() if self.done else 0.0, self.done)
 
     def finish(self) -> float:
@@ -144,7 +144,7 @@ class Session:
         return self._begun.trajectory
 
     @property
-    def _begun(self) -> Episode:
+    def _begun(self) -> WebEnvironment:
         if self._episode is None:
             raise ValueError("no task is under way; begin one with reset(task_id)")
         return self._episode
@@ -158,7 +158,7 @@ def tool_method(name: str) -> Callable[..., str]:
 
     Whatever its arguments are, it returns ``self._call(name, arguments)``.
     """
-    function = getattr(WebFunctions, name).raw_function
+    function = FUNCTIONS[name].raw_function
 
     @wraps(function)
     def method(self, **arguments: Any) -> str:

@@ -14,8 +14,7 @@ from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.run import Run
 from pwagents.schema import Split, Task, check_choice
-from pwagents.web.environment import Track
-from pwagents.web.episode import Episode
+from pwagents.web.environment import Track, WebEnvironment
 
 
 def load_tasks(
@@ -53,9 +52,10 @@ def load_tasks(
     chosen = study.sample if split == "test" else _to_learn_from(study)
     user = study.user() if track == "multi_turn" else None
 
-    def start(task: Task) -> Episode:
+    def start(task: Task) -> WebEnvironment:
         environment = study.environment(task, track, user=user)
-        return Episode(environment, task, benchmark.history(task, split))
+        environment.reset(task, benchmark.history(task, split))
+        return environment
 
     playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
     return TaskSet(playable, start, METHODS["Last memory"](study.setup(track)))

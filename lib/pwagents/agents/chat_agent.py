@@ -18,10 +18,9 @@ from pwagents.agents.replies import read_call
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import Action, Product, Step
-from pwagents.web.environment import MAX_STEPS, Track
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF, tool_schemas
+from pwagents.schema import FUNCTION_OF, Action, Product, Step
+from pwagents.web.environment import MAX_STEPS, BeliefState, Track
+from pwagents.web.functions import tool_schemas
 
 MEMORY_LENGTH: dict[Track, int] = {"single_turn": 50, "multi_turn": 20}  # behaviours (PersonalWAB, A.3)
 

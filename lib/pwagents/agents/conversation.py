@@ -15,7 +15,7 @@ from pwagents.agents.memory import Entry
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import fence
 from pwagents.schema import Action, Product, Step
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 from pwagents.web.functions import full_text
 
 

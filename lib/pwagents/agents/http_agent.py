@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Action, Behavior, Observation, Product, Record
 from pwagents.threads import within
-from pwagents.web.episode import Agent, BeliefState
+from pwagents.web.environment import Agent, BeliefState
 
 LARGEST = 8 * 2**20  # bytes of an answer
 

@@ -9,8 +9,7 @@ from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.replies import parse_arguments
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
 
 # like, dislike: product ids; expect: what the user hopes for; unread: replies about them that made no sense.
 Profile = dict[str, Any]
@@ -70,13 +69,10 @@ def play_task(
     Returns:
         The episode, and the profile after it.
     """
-    episode = Episode(environment, task, history)
     profile, before = (profile, Usage()) if profile else first_profile(setup, history)
     agent = InteRecAgent(setup, profile)
-    while not episode.done:
-        episode.advance(agent(episode.state))
-    profile, after = update(agent, episode.state)
-    trajectory = episode.trajectory
+    trajectory = run_episode(environment, task, history, agent)
+    profile, after = update(agent, environment.state)
     if setup.offline:
         return trajectory, profile
     *earlier, last = trajectory.steps

@@ -13,7 +13,7 @@ import numpy as np
 from pwagents.embedding import Embedder
 from pwagents.schema import Behavior, Benchmark, Product, check_choice
 from pwagents.seeds import rng
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 Strategy = Literal["none", "random", "last", "relevant", "task_specific"]
 Entry = dict[str, Any]  # one remembered behaviour: field name -> value

@@ -21,9 +21,9 @@ from pwagents.agents.interec import InteRecAgent
 from pwagents.agents.react import ReAct, Reflection
 from pwagents.agents.replies import problem_of
 from pwagents.llm.fence import FENCE_NOTE
-from pwagents.schema import Action
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import DETAILS_FUNCTION, FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Action
+from pwagents.web.environment import BeliefState
+from pwagents.web.functions import DETAILS_FUNCTION
 
 
 class NoMemory(ChatAgent):

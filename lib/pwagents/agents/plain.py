@@ -12,9 +12,8 @@ from operator import itemgetter
 from typing import Any
 
 from pwagents.agents.memory import Entry, Memory
-from pwagents.schema import Action, Task
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Action, Task
+from pwagents.web.environment import BeliefState
 
 
 class FunctionClassifier:

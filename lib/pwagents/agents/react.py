@@ -18,7 +18,7 @@ from pwagents.agents.replies import read_react
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Step
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 REACT = Prompt(
     "REACT_INST",

@@ -10,8 +10,7 @@ from pwagents.agents.methods import METHODS
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import run_episodes, run_user_episodes
 from pwagents.schema import Behavior, Task
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import DETAILS_FUNCTION
 
 

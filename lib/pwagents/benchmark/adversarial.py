@@ -17,8 +17,7 @@ from pwagents.embedding import Embedder
 from pwagents.progress import progress
 from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Agent, run_episode
+from pwagents.web.environment import Agent, WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 

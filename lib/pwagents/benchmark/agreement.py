@@ -12,10 +12,9 @@ import numpy as np
 from pwagents.agents.memory import Memory, Strategy
 from pwagents.agents.plain import PlainAgent
 from pwagents.evaluation.metrics import GRADER as OURS
-from pwagents.schema import Action, Behavior, Task, TaskType
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Agent, run_episode
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.evaluation.metrics import attempts
+from pwagents.schema import FUNCTION_OF, Action, Behavior, Task, TaskType
+from pwagents.web.environment import Agent, WebEnvironment, run_episode
 from pwagents.web.published_scorer import GRADER as PUBLISHED
 from pwagents.web.published_scorer import Score, published_score
 
@@ -155,5 +154,5 @@ def _compared(study: "Study", tasks: Sequence[Task], published: Agent, ours: Age
 
 def _played(study: "Study", task: Task, history: tuple[Behavior, ...], agent: Agent) -> Score:
     """A call under our grader."""
-    (step,) = run_episode(WebEnvironment(study.shops.of(task)), task, history, agent).steps
-    return Score(float(step.attempt), step.result_accuracy)
+    results = attempts(run_episode(WebEnvironment(study.shops.of(task)), task, history, agent))
+    return Score(float(bool(results)), sum(results))

@@ -14,13 +14,13 @@ from pwagents.benchmark.references import COLUMNS, product_references
 from pwagents.data.synthetic import Truth, World, WorldConfig, make_world
 from pwagents.embedding import count_tokens
 from pwagents.evaluation.figures import COLORS, NEUTRAL, plot_intervals, use_style
+from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.evaluation.paper import paper_table
 from pwagents.evaluation.statistics import paired_test
 from pwagents.profiles.catalogue import section
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.web.documents import product_text
 from pwagents.web.functions import RESULTS
-from pwagents.web.reward import rank_accuracy
 from pwagents.web.search import SearchEngine, build_search_engine
 
 _YEAR = 365 * 24 * 3600 * 1000  # milliseconds

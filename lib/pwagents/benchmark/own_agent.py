@@ -1,6 +1,6 @@
 """An agent of one's own: what may be given for one, and how it plays.
 
-- A function from what an agent knows (:class:`pwagents.web.episode.BeliefState`) to its next call
+- A function from what an agent knows (:class:`pwagents.web.environment.BeliefState`) to its next call
   (:class:`pwagents.schema.Action`), or an object that is called like one.
 - A class of such objects: each episode gets a new one. A class that takes ``products`` is given the
   catalogue. What an object holds in ``memory``, a dict of plain JSON values, goes from one task of a user to
@@ -24,8 +24,7 @@ from pwagents.errors import SettingsError
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import run_episodes, run_user_episodes
 from pwagents.schema import Action, Behavior, Product, Task, Trajectory
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Agent, BeliefState, run_episode
+from pwagents.web.environment import Agent, BeliefState, WebEnvironment, run_episode
 
 EXPECTED = "Action(name='search_product_by_query', arguments={'query': '...'})"
 KINDS = (

@@ -8,11 +8,11 @@ import pandas as pd
 from pwagents.benchmark.references import popular_products
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
+from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.evaluation.statistics import PairedTest, paired_test
 from pwagents.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.web.functions import RESULTS, ProductRecommender
-from pwagents.web.reward import rank_accuracy
 
 POPULAR, AGAIN = "rule: the most popular", "rule: own latest purchases"
 AGAIN_RIGHT = "rule: own latest of the right interest"

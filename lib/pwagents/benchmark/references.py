@@ -14,11 +14,11 @@ import pandas as pd
 
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import in_order
+from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
 from pwagents.web.content_words import content_words
 from pwagents.web.functions import RESULTS
-from pwagents.web.reward import rank_accuracy
 from pwagents.web.search import SearchEngine
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]
@@ -122,7 +122,7 @@ def review_references(
     # All texts in one go; the similarities below then find them.
     embedder.encode(sorted({text for _, t, s in pairs for text in (s, t.review.text)}), show_progress=True)
     rows = [
-        (method, task.task_id, task.user_id, task.type, embedder.similarity(text, task.review.text))
+        (method, task.task_id, task.user_id, task.type, max(embedder.cosine(text, task.review.text), 0.0))
         for method, task, text in pairs
     ]
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -11,9 +11,8 @@ from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.embedding import Embedder, count_tokens
 from pwagents.profiles.global_micro import contextual_profile
 from pwagents.profiles.types import UserProfiles
-from pwagents.schema import Behavior, Benchmark, Task
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
+from pwagents.web.environment import BeliefState
 
 MEMORY = 50  # behaviours that PUMA's memory keeps, single-turn
 

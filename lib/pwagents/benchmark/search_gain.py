@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from pwagents.embedding import Embedder
+from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
 from pwagents.schema import Task
 from pwagents.web.functions import RESULTS
-from pwagents.web.reward import rank_accuracy
 from pwagents.web.search import SearchEngine
 
 AVERAGED, RETRIEVED, HEARD = "global profile (averaged)", "micro, retrieved", "micro, instruction heard"

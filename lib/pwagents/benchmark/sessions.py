@@ -11,6 +11,7 @@ import pandas as pd
 
 from pwagents.benchmark.results import Runs
 from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plain, use_style
+from pwagents.evaluation.metrics import attempts
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
 
@@ -85,7 +86,7 @@ def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     """
     rows = []
     for task_type, group in _by_type(_scored(records)).items():
-        results = [[s.result_accuracy for s in r.trajectory.steps if s.attempt] for r in group]
+        results = [attempts(r.trajectory) for r in group]
         for number in range(1, max(map(len, results), default=0) + 1):
             reached = [result[number - 1] for result in results if len(result) >= number]
             best = [max(result[:number], default=0.0) for result in results]

@@ -27,8 +27,7 @@ from pwagents.notebook.run import Run
 from pwagents.project import code_hash
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import plain
-from pwagents.web.environment import Track, UserSimulator, WebEnvironment
-from pwagents.web.episode import run_episode
+from pwagents.web.environment import Track, UserSimulator, WebEnvironment, run_episode
 
 NO_MEMORY = "Plain, no memory"
 # The plain agent with each memory (PersonalWAB, 5.1 and 6), as tables call it.

@@ -8,8 +8,7 @@ from pwagents.agents.plain import FunctionClassifier, OfflinePolicy
 from pwagents.embedding import Embedder
 from pwagents.schema import Benchmark, Task, Trajectory
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import run_episode
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import SearchEngine
 

@@ -149,8 +149,9 @@ def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.D
     rows = []
     for record in records:
         if record.outcome == "scored" and record.type != "review":
-            shown = next((s.observation.products for s in reversed(record.trajectory.steps) if s.attempt), ())
-            target = targets[record.task_id]
+            played = record.trajectory
+            lists = (s.observation.products for s in reversed(played.steps) if played.is_attempt(s))
+            shown, target = next(lists, ()), targets[record.task_id]
             rank = str(shown.index(target) + 1) if target in shown else "not shown"
             rows.append((record.method, record.type, rank))
     counts = pd.DataFrame(rows, columns=["method", "type", "rank"]).value_counts(["method", "type", "rank"])

@@ -7,7 +7,7 @@ last one. Both readings of each are kept, under different names.
 
 from collections.abc import Sequence
 
-from pwagents.schema import Record, Step, Trajectory
+from pwagents.schema import Record, Trajectory
 
 GRADER_VERSION = "1"  # raise it when grade() changes: stored runs are then graded anew
 GRADER = f"pwagents {GRADER_VERSION}"  # its name in tables
@@ -35,8 +35,39 @@ class Grade(Record):
 METRICS: tuple[str, ...] = tuple(name for name in Grade.model_fields if name != "grader_version")
 
 
+def rank_accuracy(products: Sequence[str], target: str) -> float:
+    """Compute the result accuracy of a ranked list (PersonalWAB, equation 1).
+
+    1 - (r - 1) / 10 for a target at rank r <= 10, else 0. Of an id that occurs twice the first place counts.
+
+    Departures from the published code: ids are compared whole, so that a target's id inside another product's
+    text is no hit; and ranks count against ten, as in the equation, however few products were found (the code
+    divides by their number: the second of three is worth .67 there, .9 here).
+    """
+    for rank, asin in enumerate(products[:10], start=1):
+        if asin == target:
+            return 1 - (rank - 1) / 10
+    return 0.0
+
+
+def attempts(trajectory: Trajectory) -> list[float]:
+    """Compute the result accuracy (0 to 1) of each attempt at the task, in order.
+
+    An attempt is a well-formed call of the function that the task asks for. A search or a recommendation is
+    worth the target's rank, a review its cosine with the real one, at least 0 (the published code does not
+    clip: a review can be worth less than none there).
+    """
+    if trajectory.type == "review":
+        return [min(max(similarity, 0.0), 1.0) for similarity in trajectory.similarities]
+    return [
+        rank_accuracy(step.observation.products, trajectory.target)
+        for step in trajectory.steps
+        if trajectory.is_attempt(step)
+    ]
+
+
 def grade(trajectory: Trajectory) -> Grade:
-    """Grade an episode from what the environment noted on its steps.
+    """Grade an episode.
 
     - ``function_accuracy`` (PersonalWAB): 1 if some step was an attempt, that is, a well-formed call of the
       function the task asks for, else 0.
@@ -47,24 +78,20 @@ def grade(trajectory: Trajectory) -> Grade:
       ``result_final``: that of the last attempt. Both 0 without an attempt.
     - ``steps``: every call of the model, ``respond`` and ``stop`` included.
     """
-    results = [step.result_accuracy for step in trajectory.steps if step.attempt]
+    results = attempts(trajectory)
+    apt, attempted = 0, False
+    for step in trajectory.steps:
+        is_attempt, name = trajectory.is_attempt(step), step.action.name
+        if not step.error:
+            apt += is_attempt or name in _HELPFUL or (name == "stop" and attempted)
+        attempted = attempted or is_attempt
     n_steps = len(trajectory.steps)
     return Grade(
         function_accuracy=float(bool(results)),
-        step_accuracy=_apt_steps(trajectory.steps) / n_steps if n_steps else 0.0,
+        step_accuracy=apt / n_steps if n_steps else 0.0,
         result_official=max(results, default=0.0),
         result_final=results[-1] if results else 0.0,
         steps=n_steps,
         attempts=len(results),
         grader_version=GRADER_VERSION,
     )
-
-
-def _apt_steps(steps: Sequence[Step]) -> int:
-    apt, attempted = 0, False
-    for step in steps:
-        name = step.action.name
-        if not step.error:
-            apt += step.attempt or name in _HELPFUL or (name == "stop" and attempted)
-        attempted = attempted or step.attempt
-    return apt

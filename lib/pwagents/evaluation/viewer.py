@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from pwagents.evaluation.metrics import grade
+from pwagents.evaluation.metrics import attempts, grade
 from pwagents.schema import Product, Step, Task, Trajectory
 
 MAX_TEXT = 600  # characters of a text that are shown; the record holds the rest
@@ -54,13 +54,22 @@ def _episode(method: str, task: Task, trajectory: Trajectory, products, profile:
         "subtitle": f"{task.type} task of user {task.user_id}",
         "instruction": task.instruction,
         "profile": profile,
-        "steps": [_step(step, task, products) for step in trajectory.steps],
+        "steps": _steps(task, trajectory, products),
         "summary": (
             f"{graded.steps} steps, {graded.attempts} attempts; function accuracy "
             f"{graded.function_accuracy:.0f}, result accuracy {graded.result_official:.2f} at best, "
             f"{graded.result_final:.2f} in the end"
         ),
     }
+
+
+def _steps(task: Task, trajectory: Trajectory, products: Mapping[str, Product]) -> list[dict[str, Any]]:
+    results = iter(attempts(trajectory))
+    return [
+        _step(step, task, products)
+        | {"result": f"{next(results):.2f}" if trajectory.is_attempt(step) else ""}
+        for step in trajectory.steps
+    ]
 
 
 def _step(step: Step, task: Task, products: Mapping[str, Product]) -> dict[str, Any]:
@@ -76,8 +85,6 @@ def _step(step: Step, task: Task, products: Mapping[str, Product]) -> dict[str, 
         "products": shown,
         "speaker": "User" if step.action.name == "respond" else "Shop",
         "text": _short(step.observation.text),
-        "attempt": step.attempt,
-        "result": f"{step.result_accuracy:.2f}",
     }
 
 

@@ -18,9 +18,11 @@ from joblib import Parallel, cpu_count, delayed
 
 from pwagents.data import load_benchmark
 from pwagents.data.settings import DataSettings
+from pwagents.evaluation.metrics import attempts
 from pwagents.notebook.reference import full, read_runs
 from pwagents.notebook.results import read_lines
 from pwagents.progress import progress
+from pwagents.schema import Trajectory
 
 CHUNK = 200  # episodes
 _SHORT = 160  # characters of an instruction in the index
@@ -43,7 +45,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
 
     for run, record in progress(read_runs(output_dir), desc="episodes", unit="episode"):
         instruction = instructions.of(record)
-        trajectory, grade = record.get("trajectory") or {}, record.get("grade") or {}
+        trajectory, grade = _with_results(record.get("trajectory") or {}), record.get("grade") or {}
         steps = trajectory.get("steps") or []
         row = [
             number("runs", run),
@@ -81,6 +83,17 @@ def _outcome(record: dict, grade: dict) -> str:
     if result is None:
         return "scored"
     return "result 1" if result == 1 else "result above 0" if result > 0 else "result 0"
+
+
+def _with_results(trajectory: dict) -> dict:
+    """A trajectory in the shop with the result accuracy on each attempt; any other as it is."""
+    if "target" not in trajectory:
+        return trajectory
+    played = Trajectory.model_validate(trajectory)
+    results, steps = iter(attempts(played)), []
+    for step, told in zip(played.steps, trajectory["steps"], strict=True):
+        steps.append(told | ({"result": f"{next(results):.2f}"} if played.is_attempt(step) else {}))
+    return trajectory | {"steps": steps}
 
 
 def _first_call(steps: list[dict]) -> str:

@@ -21,9 +21,9 @@ from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
 from pwagents.profiles.types import UserProfiles
-from pwagents.schema import Action, Benchmark, Split, Step, Task
-from pwagents.web.episode import BeliefState, Context
-from pwagents.web.functions import FUNCTION_OF, tool_schemas
+from pwagents.schema import FUNCTION_OF, Action, Benchmark, Split, Step, Task
+from pwagents.web.environment import BeliefState, Context
+from pwagents.web.functions import tool_schemas
 
 FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
 

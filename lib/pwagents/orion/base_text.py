@@ -28,11 +28,21 @@ from pwagents.orion.recall import BOUGHT
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater, Updater
-from pwagents.schema import TASK_TYPES, Action, Behavior, Observation, Product, Review, Step, TaskType
+from pwagents.schema import (
+    FUNCTION_OF,
+    TASK_TYPES,
+    Action,
+    Behavior,
+    Observation,
+    Product,
+    Review,
+    Step,
+    TaskType,
+)
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, phrases, sentences
-from pwagents.web.episode import BeliefState, Context
-from pwagents.web.functions import FUNCTION_OF, compact_text, full_text
+from pwagents.web.environment import BeliefState, Context
+from pwagents.web.functions import compact_text, full_text
 
 SHOWN = 2
 ODD = 0.5  # the probability of words that nobody would say together

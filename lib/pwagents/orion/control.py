@@ -18,7 +18,7 @@ from pwagents.orion.study import Study, make_study
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
-from pwagents.web.episode import Context
+from pwagents.web.environment import Context
 
 COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instructions name
 # What a policy is told of its user when an episode begins.

@@ -11,9 +11,8 @@ from pwagents.orion.base_text import BaseText
 from pwagents.orion.played import Played
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.study import Study
-from pwagents.schema import Action, Task
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Action, Task
+from pwagents.web.environment import BeliefState
 
 
 def longest_dialogue(text: BaseText, n: int = 10) -> str:

@@ -25,7 +25,7 @@ from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds,
 from pwagents.profiles.catalogue import TOPIC
 from pwagents.project import read_yaml
 from pwagents.schema import Action, Usage
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 WORST = -1.0
 # What a good question costs: the user would rather be served than asked. More than a little, summed over an

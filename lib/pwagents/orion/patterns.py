@@ -13,8 +13,7 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.rl.rollout import count_asks
-from pwagents.schema import Step, Trajectory
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Step, Trajectory
 
 TYPE, OTHER, NOTHING = "type", "other words", "nothing"
 

@@ -29,7 +29,7 @@ from pwagents.orion.settings import Decoding
 from pwagents.rl.rollout import Rollout, StartEpisode
 from pwagents.schema import Action, Task, Usage
 from pwagents.seeds import derive_seed
-from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.environment import BeliefState, WebEnvironment
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,11 @@ def _is_vllm(model: Any) -> bool:
 
 
 def _play_batch(
-    model: Any, tokenizer: Any, episodes: list[Episode], decoding: Decoding, generator: "torch.Generator"
+    model: Any,
+    tokenizer: Any,
+    episodes: list[WebEnvironment],
+    decoding: Decoding,
+    generator: "torch.Generator",
 ) -> list[Rollout]:
     records = [_Record(episode, orion_prompt(tokenizer, episode.state)) for episode in episodes]
     decoder = (VllmDecoder if _is_vllm(model) else BatchDecoder)(model, len(records))
@@ -127,17 +131,16 @@ def _play_batch(
 
 def _advance(records: "Sequence[_Record]", actions: Sequence[Action], workers: int) -> None:
     """Carry out the action of each episode."""
-    episodes = [record.episode for record in records]
     with ThreadPoolExecutor(workers) as threads:
         each = map if workers == 1 else threads.map
-        list(each(Episode.advance, episodes, actions))
+        list(each(lambda record, action: record.episode.step(action), records, actions))
 
 
 @dataclass
 class _Record:
     """One episode under way, with all its tokens."""
 
-    episode: Episode
+    episode: WebEnvironment
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
@@ -167,6 +170,9 @@ class _Record:
         return [last, *answer]
 
     def rollout(self) -> Rollout:
+        trajectory = self.episode.trajectory
+        if not self.episode.done:
+            trajectory = trajectory.model_copy(update={"end": "tokens"})
         return Rollout(
             prompt_ids=self.prompt_ids,
             completion_ids=self.completion_ids,
@@ -174,7 +180,7 @@ class _Record:
             logprobs=self.logprobs,
             turns=self.turns,
             states=tuple(self.states),
-            trajectory=self.episode.trajectory,
+            trajectory=trajectory,
         )
 
     def _add(self, ids: list[int], logprobs: list[float], sampled: int) -> None:

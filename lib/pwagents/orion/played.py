@@ -6,7 +6,7 @@ from typing import Literal
 from pwagents.evaluation.store import Keyed
 from pwagents.profiles.types import ContextualProfile
 from pwagents.schema import Benchmark, Split, Task, Trajectory
-from pwagents.web.episode import BeliefState, Context
+from pwagents.web.environment import BeliefState, Context
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.
 Failure = Literal[

@@ -18,8 +18,7 @@ from pwagents.schema import Benchmark
 from pwagents.users.difficult import DIFFICULT
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import UserSimulator
-from pwagents.web.episode import Agent
+from pwagents.web.environment import Agent, UserSimulator
 
 _RULE_USERS = {"rules": RuleUser, **DIFFICULT}
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from pwagents.agents.plain import words
+from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.agent import FUNCTIONS
 from pwagents.orion.players import told
@@ -16,12 +17,10 @@ from pwagents.orion.runs import OrionRuns
 from pwagents.orion.study import Study
 from pwagents.orion.wishes import has_result
 from pwagents.profiles.catalogue import Catalogue, attribute_of_word
-from pwagents.schema import Action, Task
+from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
 from pwagents.web.content_words import content_words
-from pwagents.web.episode import Agent, BeliefState
-from pwagents.web.functions import FUNCTION_OF
-from pwagents.web.reward import rank_accuracy
+from pwagents.web.environment import Agent, BeliefState
 
 RANDOM, TEACHER, ORACLE = "Random", "Teacher", "Oracle"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
@@ -113,7 +112,7 @@ def know_all(study: Study, task: Task, state: BeliefState) -> Action:
         return Action(name=name, arguments={"query": study.benchmark.products[task.target].title})
     if task.type == "review":
         return Action(name=name, arguments={"review": task.review.text})
-    recommend = study.start(task).environment.shop.recommender.recommend
+    recommend = study.start(task).shop.recommender.recommend
     past = [behavior.parent_asin for behavior in state.history]
     sequences = [past, [task.target], *([asin] for asin in dict.fromkeys(past))]
     best = max(sequences, key=lambda sequence: rank_accuracy(recommend(sequence), task.target))

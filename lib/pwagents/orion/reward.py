@@ -16,12 +16,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
+from pwagents.evaluation.metrics import attempts
 from pwagents.orion.judge import Judge
 from pwagents.orion.wishes import has_result
-from pwagents.schema import Trajectory
+from pwagents.schema import FUNCTION_OF, Trajectory
 from pwagents.settings import settings
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.web.environment import BeliefState
 
 
 @settings
@@ -106,7 +106,7 @@ class Rewards:
 
 def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
     """Whether the last attempt of an episode is a success."""
-    results = [step.result_accuracy for step in trajectory.steps if step.attempt]
+    results = attempts(trajectory)
     if not results:
         return False
     if trajectory.type == "review":

@@ -31,7 +31,7 @@ from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskTy
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.users.leaks import leaks
-from pwagents.web.episode import Agent, BeliefState
+from pwagents.web.environment import Agent, BeliefState
 
 ROUNDS = 3
 
@@ -179,7 +179,8 @@ def _play(
         episode = start(task)
         states = [episode.state]
         while not episode.done:
-            states.append(episode.advance(agent(episode.state)))
+            episode.step(agent(episode.state))
+            states.append(episode.state)
     except NotEvaluableError:
         return Played(**fields, failure="not evaluable")
     first = states[0]

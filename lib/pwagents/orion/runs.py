@@ -27,7 +27,7 @@ from pwagents.rl.rollout import StartEpisode, count_asks
 from pwagents.schema import Task, Trajectory
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
-from pwagents.web.episode import Agent
+from pwagents.web.environment import Agent
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class OrionRuns:
         def solve(task: Task) -> Trajectory:
             episode, act = self._start(task), agent_of(task)
             while not episode.done:
-                episode.advance(act(episode.state))
+                episode.step(act(episode.state))
             return episode.trajectory
 
         return self._run(method, solve, "none", facts, self.study.settings.players.workers)

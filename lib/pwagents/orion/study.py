@@ -33,8 +33,7 @@ from pwagents.project import code_hash
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Agent, Context, Episode
+from pwagents.web.environment import Agent, Context, WebEnvironment
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -161,8 +160,10 @@ class Study:
             profile, bought = profile.model_copy(update={"words": ()}), ()
         return Context(self._recall(profile, bought), bought)
 
-    def start(self, task: Task, context: Context | None = None, known: Benchmark | None = None) -> Episode:
-        """The episode of a train or test task, before its first step.
+    def start(
+        self, task: Task, context: Context | None = None, known: Benchmark | None = None
+    ) -> WebEnvironment:
+        """Begin a train or test task.
 
         Args:
             context: another than its own.
@@ -176,7 +177,8 @@ class Study:
         history = (known or self.benchmark).history(task, part.split)
         context = context or self.context(task)
         update = self._update and self._recall.after(self._update, context.bought)
-        return Episode(environment, task, history, context, update)
+        environment.reset(task, history, context, update)
+        return environment
 
     @property
     def held_out_hash(self) -> str:

@@ -15,10 +15,9 @@ from pwagents.llm.chat import ChatModel, Request
 from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds, whole_query
 from pwagents.profiles.catalogue import TOPIC, Trait
-from pwagents.schema import Action, TaskType
+from pwagents.schema import FUNCTION_OF, Action, TaskType
 from pwagents.seeds import derive_seed, rng
-from pwagents.web.episode import Agent, BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.web.environment import Agent, BeliefState
 from pwagents.web.search import SearchEngine
 
 QUESTIONS = 3  # at most, in an episode

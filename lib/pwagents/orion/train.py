@@ -38,7 +38,7 @@ from pwagents.project import code_hash
 from pwagents.rl.settings import PpoSettings, RlSettings
 from pwagents.schema import Action
 from pwagents.settings import plain
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

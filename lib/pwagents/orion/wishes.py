@@ -19,9 +19,8 @@ from pwagents.profiles.catalogue import (
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater, settle
-from pwagents.schema import Behavior, Step
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Behavior, Step
+from pwagents.web.environment import BeliefState
 
 _LEAST_SHARE = 0.01  # of the products in question that must have a trait for it to be one of theirs
 _GROUPS = ("attributes", "asked")  # of words that name an attribute

@@ -25,9 +25,9 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.catalogue import section
 from pwagents.profiles.global_micro import item_text
 from pwagents.puma.recurring import recurring_word
-from pwagents.schema import Action, Behavior, Product
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF, tool_schemas
+from pwagents.schema import FUNCTION_OF, Action, Behavior, Product
+from pwagents.web.environment import BeliefState
+from pwagents.web.functions import tool_schemas
 
 SEARCH, RECOMMEND, REVIEW = FUNCTION_OF["search"], FUNCTION_OF["recommend"], FUNCTION_OF["review"]
 

@@ -16,9 +16,8 @@ from pwagents.project import code_hash
 from pwagents.puma.agent import IDENTIFY_RULES, OFTEN, PARAMETER_RULES
 from pwagents.puma.base_text import PumaText
 from pwagents.puma.settings import PumaNotebook
-from pwagents.schema import Benchmark, Product
+from pwagents.schema import FUNCTION_OF, Benchmark, Product
 from pwagents.seeds import derive_seed
-from pwagents.web.functions import FUNCTION_OF
 
 _FIXED_TEXTS = (IDENTIFY_RULES, *PARAMETER_RULES.values(), *FUNCTION_OF.values(), OFTEN)
 # Plain repetition of words first: so small a model does not learn to copy from dialogues alone.

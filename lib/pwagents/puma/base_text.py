@@ -32,7 +32,7 @@ from pwagents.puma.agent import (
 from pwagents.puma.labels import offline_query
 from pwagents.schema import Product
 from pwagents.seeds import rng
-from pwagents.web.episode import BeliefState
+from pwagents.web.environment import BeliefState
 
 # How many products are remembered, the last number excluded; of reviews few, as their lines are long.
 LINES, LINES_OF_A_LIST, LINES_OF_REVIEWS = (1, 9), (1, 11), (1, 5)

@@ -35,9 +35,8 @@ from pwagents.puma.agent import (
 from pwagents.puma.recurring import recurring_word
 from pwagents.puma.settings import PumaPlayers
 from pwagents.rl.rollout import StartEpisode
-from pwagents.schema import Product, Task
-from pwagents.web.episode import BeliefState
-from pwagents.web.functions import FUNCTION_OF
+from pwagents.schema import FUNCTION_OF, Product, Task
+from pwagents.web.environment import BeliefState
 
 Remembered = tuple[BeliefState, Sequence[Entry]]
 QueryWriter = Callable[[Sequence[Remembered]], list[str]]

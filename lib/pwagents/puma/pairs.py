@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
+from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.progress import progress
@@ -113,10 +114,9 @@ def score_parameters(
 def _carry_out(item: PumaTask, sampled: Sequence[dict], start: StartEpisode) -> list[Candidate]:
     candidates = []
     for arguments in sampled:
-        state = start(item.task).advance(Action(name=item.function, arguments=arguments))
-        step = state.session[-1]
-        if step.attempt:
-            candidates.append(Candidate(arguments, step.result_accuracy))
+        environment = start(item.task)
+        environment.step(Action(name=item.function, arguments=arguments))
+        candidates += [Candidate(arguments, result) for result in attempts(environment.trajectory)]
     return candidates
 
 

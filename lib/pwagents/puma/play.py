@@ -24,8 +24,7 @@ from pwagents.puma.labels import PumaTask, first_states
 from pwagents.puma.study import NO_MEMORY, NO_SFT, PumaStudy, with_memory
 from pwagents.schema import Action, Task
 from pwagents.settings import plain
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Agent, BeliefState, Episode, run_episode
+from pwagents.web.environment import Agent, BeliefState, WebEnvironment, run_episode
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
@@ -169,5 +168,7 @@ def _stage(study: PumaStudy, model: str, **more: Any) -> Stage:
     )
 
 
-def _begin(task: Task, stage: Stage) -> Episode:
-    return Episode(stage.environment(task, False), task, stage.history(task))
+def _begin(task: Task, stage: Stage) -> WebEnvironment:
+    environment = stage.environment(task, False)
+    environment.reset(task, stage.history(task))
+    return environment

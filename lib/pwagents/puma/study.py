@@ -33,7 +33,6 @@ from pwagents.puma.train import PumaModels
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.settings import plain
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.episode import Episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -161,9 +160,11 @@ class PumaStudy:
             for name, dpo in self.settings.dpo.varied.items()
         }
 
-    def start(self, task: Task) -> Episode:
-        """A train task's episode in the shop to learn in; the past ends before the user's first one."""
-        return Episode(WebEnvironment(self.learning_shop), task, self.worlds.learned.history(task, "train"))
+    def start(self, task: Task) -> WebEnvironment:
+        """Begin a train task in the shop to learn in; the past ends before the user's first one."""
+        environment = WebEnvironment(self.learning_shop)
+        environment.reset(task, self.worlds.learned.history(task, "train"))
+        return environment
 
     def memory(self, tokens: int) -> TaskMemory:
         """A memory of so many tokens of the base model's tokenizer."""

@@ -40,9 +40,8 @@ from pwagents.puma.pairs import (
 )
 from pwagents.puma.settings import PumaNotebook
 from pwagents.rl.rollout import StartEpisode
-from pwagents.schema import Task
+from pwagents.schema import FUNCTION_OF, Task
 from pwagents.settings import plain
-from pwagents.web.functions import FUNCTION_OF
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -14,14 +14,14 @@ from pwagents.evaluation.metrics import grade
 from pwagents.rl.settings import RlSettings
 from pwagents.schema import Task, Trajectory
 from pwagents.seeds import rng
-from pwagents.web.episode import BeliefState, Episode
+from pwagents.web.environment import BeliefState, WebEnvironment
 
 if TYPE_CHECKING:
     import torch
 
 
-# task -> its episode, not yet begun
-StartEpisode = Callable[[Task], Episode]
+# task -> an environment in which it has begun
+StartEpisode = Callable[[Task], WebEnvironment]
 # (belief states before each step, the episode's trajectory) -> R_t of each step
 StepRewards = Callable[[Sequence[BeliefState], Trajectory], list[float]]
 # (model, tasks, seed) -> one rollout a task, in their order; a task may come several times

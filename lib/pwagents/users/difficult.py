@@ -8,12 +8,11 @@ from itertools import chain
 
 import numpy as np
 
-from pwagents.schema import Task
+from pwagents.schema import Step, Task
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, find_run, product_facts
 from pwagents.users.rules import RuleUser, is_result, is_talk
 from pwagents.web.documents import product_text
-from pwagents.web.environment import Exchange
 
 VAGUE = 0.5  # of the answers that would tell something
 WRONG = 0.1  # likewise
@@ -30,7 +29,7 @@ class TerseUser(RuleUser):
 class VagueUser(RuleUser):
     """Does not know what to say to half of the questions that the cooperative user would answer."""
 
-    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
         withholds = rng(self.seed, "vague user", task.task_id, str(len(session))).random() < VAGUE
         return ("unknown", None) if manner == "tell" and withholds else (manner, fact)
@@ -44,7 +43,7 @@ class WrongUser(RuleUser):
     review tasks nothing is told wrongly, nor in hints on results.
     """
 
-    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
         generator = rng(self.seed, "wrong user", task.task_id, str(len(session)))
         if manner != "tell" or generator.random() >= WRONG:
@@ -61,7 +60,7 @@ class WrongUser(RuleUser):
 class ImpatientUser(RuleUser):
     """Answers one question, and then none before they have seen something."""
 
-    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
         last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
         answers = [step.observation.text for step in session[last + 1 :] if is_talk(step)]

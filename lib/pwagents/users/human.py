@@ -10,8 +10,7 @@ from pwagents.errors import InfrastructureError
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Behavior, Product, Step, Task, Trajectory
 from pwagents.users.rules import is_result, is_review, is_talk
-from pwagents.web.environment import Exchange, UserReply, WebEnvironment
-from pwagents.web.episode import Agent, run_episode
+from pwagents.web.environment import Agent, UserReply, WebEnvironment, run_episode
 from pwagents.web.functions import compact_text
 
 # Enter reaches the kernel at once, while the last letters typed may still be on their way: the browser waits
@@ -51,7 +50,7 @@ class HumanUser:
         self.button.on_click(lambda _: self._send())
         self.widget = VBox([self.page, HBox([self.box, self.button])])
 
-    def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
+    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Ask the human.
 
         Raises:
@@ -133,7 +132,7 @@ class HumanUser:
         text = html.escape("\n".join(lines))
         self.page.value = f"<pre style='white-space: pre-wrap'>{text}</pre>"
 
-    def _lines(self, task: Task, session: Sequence[Exchange | Step]) -> Iterator[str]:
+    def _lines(self, task: Task, session: Sequence[Step]) -> Iterator[str]:
         """All that the human needs, in the order in which it happened: the role, the talk, the results."""
         yield f"You want (do not say its name): {compact_text(self.products[task.target])}"
         if task.type == "review":

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import Product, Task, Usage, UserProfile
+from pwagents.schema import Product, Step, Task, Usage, UserProfile
 from pwagents.users.leaks import first_safe, leaks
 from pwagents.users.rules import is_result, is_review, is_talk
-from pwagents.web.environment import Exchange, UserReply
+from pwagents.web.environment import UserReply
 from pwagents.web.functions import compact_text, full_text
 
 SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # PersonalWAB, A.2
@@ -62,7 +62,7 @@ class LlmUser:
         self.leaks_stopped = 0
         self._lock = threading.Lock()
 
-    def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
+    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Answer the agent; the usage is that of all calls it took.
 
         Raises:
@@ -81,7 +81,7 @@ class LlmUser:
                 return UserReply(text, usage)
         return UserReply(first_safe([], task, product), usage)
 
-    def messages(self, task: Task, session: tuple[Exchange, ...], says: str) -> list[Message]:
+    def messages(self, task: Task, session: tuple[Step, ...], says: str) -> list[Message]:
         """Tell the conversation to the model: it is the assistant of its own chat, the agent the user."""
         # Role, what the user knows, and how it speaks.
         target, review = full_text(self.products[task.target]), task.review

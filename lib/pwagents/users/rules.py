@@ -6,7 +6,7 @@ from itertools import product as pairs
 
 import numpy as np
 
-from pwagents.schema import Product, Task, UserProfile
+from pwagents.schema import Product, Step, Task, UserProfile
 from pwagents.seeds import rng
 from pwagents.users.facts import (
     Fact,
@@ -19,7 +19,7 @@ from pwagents.users.facts import (
     stems,
 )
 from pwagents.users.leaks import first_safe, leaks
-from pwagents.web.environment import Exchange, UserReply
+from pwagents.web.environment import UserReply
 from pwagents.web.functions import DETAILS_FUNCTION
 
 _QUESTION = re.compile(
@@ -56,7 +56,7 @@ class RuleUser:
         self.products, self.profiles, self.seed = products, profiles or {}, seed
         self._facts: dict[Task, tuple[Fact, ...]] = {}  # read from the pages once
 
-    def __call__(self, task: Task, session: tuple[Exchange, ...], says: str) -> UserReply:
+    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Answer the agent. Costs nothing."""
         manner, fact = self.react(task, session, says)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
@@ -78,7 +78,7 @@ class RuleUser:
             )
         return self._facts[task]
 
-    def react(self, task: Task, session: tuple[Exchange, ...], says: str) -> tuple[str, Fact | None]:
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         """Choose the manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
         facts = self.facts(task)
         lines = [task.instruction, *(step.observation.text for step in session if is_talk(step))]
@@ -125,16 +125,16 @@ class RuleUser:
         return (template.format(fact=text) for text, template in pairs(texts, templates))
 
 
-def is_talk(step: Exchange) -> bool:
+def is_talk(step: Step) -> bool:
     """Whether the agent talked to the user; malformed calls reach nobody."""
     return step.action.name == "respond" and not step.error
 
 
-def is_review(step: Exchange) -> bool:
+def is_review(step: Step) -> bool:
     """Whether the agent published a review."""
     return step.action.name == "add_product_review" and not step.error
 
 
-def is_result(step: Exchange) -> bool:
+def is_result(step: Step) -> bool:
     """Whether the shop answered the task; looking a product up is the agent's own business."""
     return step.action.name not in ("respond", DETAILS_FUNCTION) and not step.error

@@ -1,31 +1,33 @@
-"""The web environment: one task at a time, from the instruction to the reward."""
+"""One task in the shop: what an agent knows, what a call does to it, and the loop from instruction to end.
+
+:class:`BeliefState` is all that an agent sees. Task, target and ledger stay in :class:`WebEnvironment`.
+Grades are computed from its trajectory (:mod:`pwagents.evaluation.metrics`).
+"""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from pwagents.errors import NotEvaluableError
-from pwagents.schema import Action, Observation, Task, Usage, check_choice
-from pwagents.web.functions import (
-    DETAILS_FUNCTION,
+from pwagents.profiles.types import ContextualProfile
+from pwagents.profiles.update import Updater
+from pwagents.schema import (
     FUNCTION_OF,
-    MalformedCallError,
-    Shop,
-    WebFunctions,
-    call,
-    full_text,
+    Action,
+    Behavior,
+    End,
+    Observation,
+    Product,
+    Step,
+    Task,
+    Trajectory,
+    Usage,
+    check_choice,
 )
-from pwagents.web.reward import rank_accuracy
+from pwagents.web.functions import DETAILS_FUNCTION, MalformedCallError, Shop, call, full_text
 
 Track = Literal["single_turn", "multi_turn"]
 MAX_STEPS = 10  # of the multi-turn track
-
-
-class Exchange(NamedTuple):
-    """One call of the agent and what it got for an answer; ``error`` where it was malformed."""
-
-    action: Action
-    observation: Observation
-    error: str = ""
 
 
 class UserReply(NamedTuple):
@@ -37,7 +39,48 @@ class UserReply(NamedTuple):
 
 # (the task, the session so far, what the agent says now) -> what the user answers. It keeps nothing of its
 # own, so that one simulator serves all episodes and threads.
-UserSimulator = Callable[[Task, tuple[Exchange, ...], str], UserReply]
+UserSimulator = Callable[[Task, tuple[Step, ...], str], UserReply]
+
+
+class Context(NamedTuple):
+    """What retrieval finds in a user's profiles for an instruction, before the first step (Orion, 4.1).
+
+    Args:
+        profile: P_ctx,0.
+        bought: of the interest that the instruction calls for, the ids bought, oldest first: those that an
+            agent may be told.
+    """
+
+    profile: ContextualProfile
+    bought: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BeliefState:
+    """All that an agent knows at one step: the instruction, the user's past, and the session so far.
+
+    Args:
+        user_id: whose task it is.
+        instruction: what the user asks for.
+        observation: the environment's first words: user and instruction and, for a review, the product.
+        product: the product to review; None for other tasks.
+        history: the past behaviours that the protocol lets an agent see, oldest first.
+        session: the steps of this episode so far.
+        profile: the contextual profile as it is now (Orion's P_ctx,t); None for agents without one.
+        context: what retrieval found before the first step; None for agents without a contextual profile.
+    """
+
+    user_id: str
+    instruction: str
+    observation: str
+    product: Product | None
+    history: tuple[Behavior, ...]
+    session: tuple[Step, ...] = ()
+    profile: ContextualProfile | None = None
+    context: Context | None = None
+
+
+Agent = Callable[[BeliefState], Action]
 
 
 class WebEnvironment:
@@ -52,6 +95,10 @@ class WebEnvironment:
         track: "single_turn" or "multi_turn".
         user: answers ``respond``; without one nobody answers.
         details: offer RecMind's look-up of a product's details, too.
+
+    Attributes:
+        state: what the agent knows now; it holds the one history of the session.
+        end: why the task has ended; None while it is under way.
     """
 
     def __init__(
@@ -59,14 +106,22 @@ class WebEnvironment:
     ):
         check_choice("track", track, Track)
         self.shop, self.track, self.user = shop, track, user
-        self.functions = WebFunctions(shop)
         self.allowed = (*FUNCTION_OF.values(), "respond", "stop") + ((DETAILS_FUNCTION,) if details else ())
         self.task: Task | None = None
-        self.session: tuple[Exchange, ...] = ()
 
-    def reset(self, task: Task) -> Observation:
-        """Begin ``task``. The first observation holds user id and instruction, for a review task also the
-        product's information (PersonalWAB).
+    def reset(
+        self,
+        task: Task,
+        history: tuple[Behavior, ...] = (),
+        context: Context | None = None,
+        update: Updater | None = None,
+    ) -> BeliefState:
+        """Begin ``task``.
+
+        Args:
+            history: what the agent may know of the user's past (:meth:`Benchmark.history`).
+            context: what an agent with a contextual profile begins with; None for other agents.
+            update: follows the contextual profile from step to step (Orion's DPU); None keeps it as it was.
 
         Raises:
             NotEvaluableError: a review task without a real review to compare with.
@@ -74,63 +129,101 @@ class WebEnvironment:
         self.task = None  # a refused task must not leave the last one open
         if task.type == "review" and not task.review.text.strip():
             raise NotEvaluableError(f"task {task.task_id} has no real review to compare with")
-        self.task, self.session, self.done = task, (), False
-        text = f"User {task.user_id}: {task.instruction}"
-        if task.type != "review":
-            return Observation(text=text)
-        product = self.shop.benchmark.products[task.target]
-        return Observation(text=f"{text}\n\nThe product:\n{full_text(product)}", products=(task.target,))
+        self.task, self.update = task, update
+        self.end: End | None = None
+        self.similarities: list[float] = []  # of reviews with the real one: the ledger, see Trajectory
+        # The agent is told user and instruction, and what a review is to be about (PersonalWAB).
+        text, product = f"User {task.user_id}: {task.instruction}", None
+        if task.type == "review":
+            product = self.shop.benchmark.products[task.target]
+            text = f"{text}\n\nThe product:\n{full_text(product)}"
+        profile = context.profile if context else None
+        self.state = BeliefState(task.user_id, task.instruction, text, product, history, (), profile, context)
+        return self.state
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, dict[str, Any]]:
-        """Carry out one call.
+    @property
+    def done(self) -> bool:
+        """Whether the task has ended."""
+        return self.end is not None
 
-        Returns:
-            The observation; the reward, which is the result accuracy of an attempt and 0 otherwise; whether
-            the task has ended; and ``{"error", "error_kind", "attempt", "user_usage"}`` as in
-            :class:`pwagents.schema.Step`. A malformed call is no exception: its error is the observation,
-            which the agent can learn from.
+    def step(self, action: Action) -> Step:
+        """Carry out one call: the step that the session gains, which :attr:`state` then holds.
+
+        A malformed call is no exception: its error is the observation, which the agent can learn from.
 
         Raises:
             RuntimeError: there is no task, or it has ended.
         """
         if self.task is None or self.done:
             raise RuntimeError("no task is under way; call reset(task) first")
-        info = {"error": "", "error_kind": "", "attempt": False, "user_usage": None}
-        reward = 0.0
+        error, kind = "", ""
+        self.user_usage: Usage | None = None  # noted by respond
         try:
-            observation = self._call(action)
+            observation = call(self, action)
         except MalformedCallError as problem:
-            info |= {"error": str(problem), "error_kind": problem.kind}
+            error, kind = str(problem), problem.kind
             observation = Observation(text=f"Error: {problem}")
-        else:
-            info["attempt"] = action.name == FUNCTION_OF[self.task.type]
-            reward = self._result_accuracy(action, observation) if info["attempt"] else 0.0
-            if observation is None:
-                observation, info["user_usage"] = self._talk(action)
-        self.session += (Exchange(action, observation, info["error"]),)
-        self.done = self._has_ended(action, info["error"])
-        return observation, reward, self.done, info
+        step = Step(
+            action=action,
+            observation=observation,
+            error=error,
+            error_kind=kind,
+            user_usage=self.user_usage,
+        )
 
-    def _call(self, action: Action) -> Observation | None:
-        if action.problem:
-            raise MalformedCallError(action.problem, action.problem_kind)
-        return call(self.functions, self.allowed, action.name, action.arguments)
+        # The contextual profile follows the step; one that changed is told with the step's observation.
+        before = self.state
+        profile = before.profile
+        if profile is not None and self.update is not None:
+            updated = self.update(profile, before.instruction, (*before.session, step))
+            told = updated.profile.describe() if updated.profile != profile else ""
+            step = step.model_copy(update={"profile": told, "update_usage": updated.usage})
+            profile = updated.profile
+        self.state = replace(before, session=(*before.session, step), profile=profile)
 
-    def _talk(self, action: Action) -> tuple[Observation, Usage | None]:
-        if action.name == "stop":
-            return Observation(text="The task has ended."), None
-        if self.user is None:
-            return Observation(text="Nobody answers."), None
-        reply = self.user(self.task, self.session, action.arguments["content"])
-        return Observation(text=reply.text), reply.usage
+        # Looking a product up does not use up the one call of the single-turn track.
+        looked_up = action.name == DETAILS_FUNCTION and not error
+        if not self.done and self.track == "single_turn" and not looked_up:
+            self.end = "call"
+        elif not self.done and len(self.state.session) >= MAX_STEPS:
+            self.end = "steps"
+        return step
 
-    def _result_accuracy(self, action: Action, observation: Observation) -> float:
-        if self.task.type == "review":
-            return self.shop.embedder.similarity(action.arguments["review"], self.task.review.text)
-        return rank_accuracy(observation.products, self.task.target)
+    @property
+    def trajectory(self) -> Trajectory:
+        """The episode so far. Where the task has not ended, whoever drives it is held to have broken off."""
+        return Trajectory(
+            task_id=self.task.task_id,
+            user_id=self.task.user_id,
+            type=self.task.type,
+            target=self.task.target,
+            steps=self.state.session,
+            similarities=tuple(self.similarities),
+            end=self.end or "cut_off",
+        )
 
-    def _has_ended(self, action: Action, error: str) -> bool:
-        if self.track == "single_turn":
-            looked_up = action.name == DETAILS_FUNCTION and not error
-            return not looked_up or len(self.session) >= MAX_STEPS
-        return (action.name == "stop" and not error) or len(self.session) >= MAX_STEPS
+
+def run_episode(
+    environment: WebEnvironment,
+    task: Task,
+    history: tuple[Behavior, ...],
+    agent: Agent,
+    context: Context | None = None,
+    update: Updater | None = None,
+) -> Trajectory:
+    """Let ``agent`` work on ``task`` to the end; for the arguments see :meth:`WebEnvironment.reset`.
+
+    Where the policy's model refuses to act, the episode ends there, with the reason: it did not do the task.
+
+    Raises:
+        NotEvaluableError: the task, the user or the profile's update cannot be evaluated.
+    """
+    environment.reset(task, history, context, update)
+    while not environment.done:
+        try:
+            action = agent(environment.state)
+        except NotEvaluableError as refusal:
+            ended = {"end": "refused", "message": str(refusal)}
+            return environment.trajectory.model_copy(update=ended)
+        environment.step(action)
+    return environment.trajectory

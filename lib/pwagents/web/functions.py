@@ -1,4 +1,8 @@
-"""The web functions of PersonalWAB, and their JSON schemas made from their signatures."""
+"""The shop, the web functions of PersonalWAB on it, and their JSON schemas made from their signatures.
+
+The first argument of each function is the :class:`pwagents.web.environment.WebEnvironment` that it acts on.
+The others are the agent's.
+"""
 
 import json
 from dataclasses import dataclass
@@ -8,18 +12,12 @@ from pydantic import ConfigDict, StringConstraints, ValidationError, validate_ca
 
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
-from pwagents.schema import Benchmark, Observation, ProblemKind, Product, TaskType, check_choice
+from pwagents.schema import Action, Benchmark, Observation, ProblemKind, Product, check_choice
 from pwagents.web.search import SearchEngine
 
 ObservationForm = Literal["full", "compact"]
 RESULTS = 10  # products that a search or a recommendation shows
 
-# The function that each task asks for; only its calls are attempts at the task.
-FUNCTION_OF: dict[TaskType, str] = {
-    "search": "search_product_by_query",
-    "recommend": "get_recommendations_by_history",
-    "review": "add_product_review",
-}
 DETAILS_FUNCTION = "get_product_details_by_asin"  # RecMind's extra function (PersonalWAB, A.2)
 
 
@@ -86,65 +84,86 @@ NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)
 _checked = validate_call(config=ConfigDict(strict=True))
 
 
-class WebFunctions:
-    """The functions an agent can call. Each returns what the shop answers.
+@_checked
+def search_product_by_query(environment, query: NonEmpty) -> Observation:
+    """Search all products of the shop. Shows the ten that match best.
 
-    ``respond`` and ``stop`` belong to the dialogue: the environment carries them out.
+    Args:
+        query: What to search for, such as "wireless headphones navy".
     """
+    shop = environment.shop
+    return shop.show([asin for asin, _ in shop.search_engine.search(query, RESULTS)])
 
-    def __init__(self, shop: Shop):
-        self.shop = shop
 
-    @_checked
-    def search_product_by_query(self, query: NonEmpty) -> Observation:
-        """Search all products of the shop. Shows the ten that match best.
+@_checked
+def get_recommendations_by_history(environment, product_sequence: list[str]) -> Observation:
+    """Recommend ten products to somebody who bought the given ones.
 
-        Args:
-            query: What to search for, such as "wireless headphones navy".
-        """
-        return self.shop.show([asin for asin, _ in self.shop.search_engine.search(query, RESULTS)])
+    Args:
+        product_sequence: Product ids, oldest first, at most 30; of more, the last 30 count.
+    """
+    shop = environment.shop
+    return shop.show(shop.recommender.recommend(product_sequence, RESULTS))
 
-    @_checked
-    def get_recommendations_by_history(self, product_sequence: list[str]) -> Observation:
-        """Recommend ten products to somebody who bought the given ones.
 
-        Args:
-            product_sequence: Product ids, oldest first, at most 30; of more, the last 30 count.
-        """
-        return self.shop.show(self.shop.recommender.recommend(product_sequence, RESULTS))
+@_checked
+def add_product_review(environment, review: NonEmpty) -> Observation:
+    """Publish a review of the product that the user bought.
 
-    @_checked
-    def add_product_review(self, review: NonEmpty) -> Observation:
-        """Publish a review of the product that the user bought.
+    Args:
+        review: The text of the review.
+    """
+    if environment.task.type == "review":
+        similarity = environment.shop.embedder.cosine(review, environment.task.review.text)
+        environment.similarities.append(similarity)
+    return Observation(text="The review is published.")
 
-        Args:
-            review: The text of the review.
-        """
-        return Observation(text="The review is published.")
 
-    @_checked
-    def get_product_details_by_asin(self, asin: str) -> Observation:
-        """Look up one product.
+@_checked
+def get_product_details_by_asin(environment, asin: str) -> Observation:
+    """Look up one product.
 
-        Args:
-            asin: The id of the product.
-        """
-        product = self.shop.benchmark.products.get(asin)
-        if product is None:
-            raise MalformedCallError(f"no product has the id {asin!r}")
-        return Observation(text=full_text(product), products=(asin,))
+    Args:
+        asin: The id of the product.
+    """
+    product = environment.shop.benchmark.products.get(asin)
+    if product is None:
+        raise MalformedCallError(f"no product has the id {asin!r}")
+    return Observation(text=full_text(product), products=(asin,))
 
-    @_checked
-    def respond(self, content: NonEmpty) -> None:
-        """Say something to the user, for instance ask what is missing.
 
-        Args:
-            content: The message.
-        """
+@_checked
+def respond(environment, content: NonEmpty) -> Observation:
+    """Say something to the user, for instance ask what is missing.
 
-    @_checked
-    def stop(self) -> None:
-        """End the task."""
+    Args:
+        content: The message.
+    """
+    if environment.user is None:
+        return Observation(text="Nobody answers.")
+    reply = environment.user(environment.task, environment.state.session, content)
+    environment.user_usage = reply.usage
+    return Observation(text=reply.text)
+
+
+@_checked
+def stop(environment) -> Observation:
+    """End the task."""
+    environment.end = "stop"
+    return Observation(text="The task has ended.")
+
+
+FUNCTIONS = {
+    function.__name__: function
+    for function in (
+        search_product_by_query,
+        get_recommendations_by_history,
+        add_product_review,
+        get_product_details_by_asin,
+        respond,
+        stop,
+    )
+}
 
 
 class MalformedCallError(ValueError):
@@ -155,20 +174,27 @@ class MalformedCallError(ValueError):
         self.kind = kind
 
 
-def call(functions: WebFunctions, allowed: tuple[str, ...], name: str, arguments: dict) -> Observation | None:
-    """Call one web function by name.
+def call(environment, action: Action) -> Observation:
+    """Carry out a call of a web function.
+
+    Args:
+        environment: a :class:`pwagents.web.environment.WebEnvironment`; its ``allowed`` names the functions.
 
     Raises:
-        MalformedCallError: the function is unknown or not allowed, or its arguments are malformed. What goes
-            wrong inside the shop is no fault of the agent's and raises whatever it raises.
+        MalformedCallError: there is no call, the function is unknown or not allowed, or its arguments are
+            malformed. What goes wrong inside the shop is no fault of the agent's and raises whatever it
+            raises.
     """
-    if name not in allowed:
-        message = f"unknown function {name!r}; the functions are {', '.join(allowed)}"
+    name = action.name
+    if action.problem:
+        raise MalformedCallError(action.problem, action.problem_kind)
+    if name not in environment.allowed:
+        message = f"unknown function {name!r}; the functions are {', '.join(environment.allowed)}"
         raise MalformedCallError(message, "unknown_function")
     try:
-        return getattr(functions, name)(**arguments)
+        return FUNCTIONS[name](environment, **action.arguments)
     except ValidationError as error:
-        if error.title != f"WebFunctions.{name}":  # not of the arguments: something inside the shop
+        if error.title != name:  # not of the arguments: something inside the shop
             raise
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "arguments"
@@ -179,9 +205,8 @@ def tool_schemas(names: tuple[str, ...]) -> list[dict]:
     """The functions as OpenAI tools: JSON schemas made from their signatures and docstrings."""
     from transformers.utils import get_json_schema
 
-    def schema(name: str) -> dict:
-        tool = get_json_schema(getattr(WebFunctions, name).raw_function)
+    # Bound to anything, a function has the signature that agents see: without the environment.
+    schemas = [get_json_schema(FUNCTIONS[name].raw_function.__get__(object())) for name in names]
+    for tool in schemas:
         tool["function"].pop("return", None)  # not part of OpenAI's format
-        return tool
-
-    return [schema(name) for name in names]
+    return schemas

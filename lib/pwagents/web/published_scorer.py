@@ -12,9 +12,9 @@ Tables use ours (:mod:`pwagents.evaluation.metrics`), unless they say this one's
 
 from typing import NamedTuple
 
-from pwagents.schema import Action, Task
+from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.web.documents import product_text
-from pwagents.web.functions import FUNCTION_OF, RESULTS, Shop
+from pwagents.web.functions import RESULTS, Shop
 
 GRADER = "PersonalWAB's code 1"  # its name in tables; the number is raised when this file's reading changes
 
