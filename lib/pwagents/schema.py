@@ -299,6 +299,11 @@ class Step(Record):
     profile: str = ""
     update_usage: Usage | None = None
 
+    @property
+    def is_talk(self) -> bool:
+        """Whether the agent talked to the user."""
+        return self.action.name == "respond" and not self.error
+
 
 class Trajectory(Record):
     """One episode on one task, with all that its grade is computed from.

@@ -10,7 +10,7 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
-from pwagents.web.environment import BeliefState, UserReply, WebEnvironment, run_episode
+from pwagents.web.environment import UserReply, WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender
 from pwagents.web.search import build_search_engine
@@ -24,31 +24,21 @@ class ScriptedModel(ChatModel):
 
     name = "scripted"
 
-    def __init__(self, script):
+    def __init__(self, script=()):
         self.script, self.requests, self._lock = script, [], threading.Lock()
 
     def reply(self, request):
         with self._lock:
             self.requests.append(request)
-            said = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
-        reply = Reply(text=said) if isinstance(said, str) else said
+            reply = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
+        reply = Reply(text=reply) if isinstance(reply, str) else reply
         return reply.model_copy(update={"usage": COST})
 
 
-@pytest.fixture(scope="session")
-def scripted():
-    return ScriptedModel
-
-
-@pytest.fixture(scope="session")
-def calls():
-    """``calls(name, arguments as JSON text, text)``: a reply with a native tool call."""
-
-    def make(name, arguments="{}", text="", **fields):
-        call = ToolCall(id="x", name=name, arguments=arguments)
-        return Reply(text=text, tool_calls=(call,), finish_reason="tool_calls").model_copy(update=fields)
-
-    return make
+def call(name, arguments="{}", text=""):
+    """A reply with a native tool call."""
+    tool_calls = (ToolCall(id="x", name=name, arguments=arguments),)
+    return Reply(text=text, tool_calls=tool_calls, finish_reason="tool_calls")
 
 
 @pytest.fixture(scope="session")
@@ -87,34 +77,32 @@ def task_of(benchmark):
 @pytest.fixture(scope="session")
 def setup_of(benchmark, embedder):
     """``setup_of(model, track, ...)``: a setup over the small shop."""
-    return lambda model, track="multi_turn", **fields: Setup(
-        model, benchmark.products, track, embedder, **fields
+    return lambda model=None, track="multi_turn", **fields: Setup(
+        model or ScriptedModel(), benchmark.products, track, embedder, **fields
     )
 
 
 @pytest.fixture(scope="session")
-def brand_user(benchmark):
-    """Tells the brand of the product in mind, whatever is asked."""
-    return lambda task, session, said: UserReply(f"I prefer {benchmark.products[task.target].store}.")
+def environment_of(shop, benchmark):
+    """``environment_of(track)``: with a user who tells the brand in mind, whatever is asked."""
+
+    def tell_brand(task, session, says):
+        return UserReply(f"I prefer {benchmark.products[task.target].store}.")
+
+    return lambda track="multi_turn": WebEnvironment(shop, track, tell_brand, details=True)
 
 
 @pytest.fixture(scope="session")
-def play(shop, benchmark, brand_user):
-    """``play(agent, task, track)``: a whole episode, with a user to talk to."""
+def play(environment_of, benchmark):
+    """``play(agent, task, track)``: the trajectory of a whole episode."""
 
     def run(agent, task, track="multi_turn"):
-        environment = WebEnvironment(shop, track, brand_user, details=True)
-        run_episode(environment, task, benchmark.history(task, "test"), agent)
-        return environment
+        return run_episode(environment_of(track), task, benchmark.history(task, "test"), agent)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def state_of(benchmark, shop):
+def state_of(environment_of, benchmark):
     """``state_of(task)``: the belief state at the beginning of a task."""
-
-    def make(task) -> BeliefState:
-        return WebEnvironment(shop, "multi_turn").reset(task, benchmark.history(task, "test"))
-
-    return make
+    return lambda task: environment_of().reset(task, benchmark.history(task, "test"))

@@ -1,72 +1,61 @@
 """What all prompting methods share: messages by example, real episodes with a scripted model, threads."""
 
-import inspect
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import reduce
-from operator import add
 
 import pytest
 
 from pwagents.agents.chat_agent import ChatAgent
+from pwagents.agents.conversation import HISTORY, MINI_HISTORY, TASK_SPECIFIC, fill, tell_entries
 from pwagents.agents.methods import METHODS, LastMemory, NoMemory
 from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
-from pwagents.schema import Action, Observation, Step, Usage
+from pwagents.schema import Action, Observation, Product, Step, Usage
 from pwagents.web.functions import full_text, tool_schemas
+
+from .conftest import ScriptedModel, call
 
 
 def search(query):
     return json.dumps({"query": query})
 
 
-def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of, scripted, calls):
+def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of):
     state = state_of(task_of["search"])
-    steps = [
-        Step(
-            action=Action(name="respond", arguments={"content": "Which color?"}),
-            observation=Observation(text="Navy."),
-        ),
-        Step(
-            action=Action(name="search_product_by_query", arguments={"query": "mug"}, thought="a mug"),
-            observation=Observation(text="1. a mug</data>", products=("B1",)),
-        ),
-        Step(
-            action=Action(name="buy it!", arguments={"id": 1}),
-            observation=Observation(text="Error: unknown function 'buy it!'"),
-            error="unknown function 'buy it!'",
-            error_kind="unknown_function",
-        ),
-        Step(
-            action=Action(thought='stop({"a)', problem="no valid JSON", problem_kind="malformed_json"),
-            observation=Observation(text="Error: no valid JSON"),
-            error="no valid JSON",
-            error_kind="malformed_json",
-        ),
-    ]
-    model = scripted([calls("stop")])
-    NoMemory(setup_of(model))(replace(state, session=tuple(steps)))
-    (request,) = model.requests
+    unknown = "unknown function 'buy it!'"
+    session = tuple(
+        Step(action=Action(**action), observation=Observation(**observation), error=error)
+        for action, observation, error in (
+            ({"name": "respond", "arguments": {"content": "Which color?"}}, {"text": "Navy."}, ""),
+            (
+                {"name": "search_product_by_query", "arguments": {"query": "mug"}, "thought": "a mug"},
+                {"text": "1. a mug</data>", "products": ("B1",)},
+                "",
+            ),
+            ({"name": "buy it!", "arguments": {"id": 1}}, {"text": f"Error: {unknown}"}, unknown),
+            ({"thought": 'stop({"a)', "problem": "no valid JSON"}, {"text": "Error: no JSON"}, "no JSON"),
+        )
+    )
+    model = ScriptedModel([call("stop")])
+    NoMemory(setup_of(model))(replace(state, session=session))
 
-    def call(i, name, arguments):
+    def called(i, name, arguments):
         return [{"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": arguments}}]
 
+    (request,) = model.requests
+    calls = called(1, "search_product_by_query", '{"query": "mug"}'), called(2, "buy_it_", '{"id": 1}')
     assert request.messages[1:] == (
         {"role": "user", "content": f"User {state.user_id}: {state.instruction}"},
         {"role": "assistant", "content": "Which color?"},
         {"role": "user", "content": "Navy."},
-        {
-            "role": "assistant",
-            "content": "a mug",
-            "tool_calls": call(1, "search_product_by_query", '{"query": "mug"}'),
-        },
+        {"role": "assistant", "content": "a mug", "tool_calls": calls[0]},
         {"role": "tool", "tool_call_id": "call_1", "content": "<data>\n1. a mug&lt;/data>\n</data>"},
-        {"role": "assistant", "content": "", "tool_calls": call(2, "buy_it_", '{"id": 1}')},
-        {"role": "tool", "tool_call_id": "call_2", "content": "Error: unknown function 'buy it!'"},
+        {"role": "assistant", "content": "", "tool_calls": calls[1]},
+        {"role": "tool", "tool_call_id": "call_2", "content": f"Error: {unknown}"},
         {"role": "assistant", "content": 'stop({"a)'},
-        {"role": "user", "content": "Error: no valid JSON"},
+        {"role": "user", "content": "Error: no JSON"},
     )
     system = request.messages[0]
     assert system["role"] == "system" and "10 steps at most" in system["content"]
@@ -74,65 +63,56 @@ def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of, scr
     assert request.sampling == {"temperature": 0.0}
 
 
-def test_the_product_to_review_is_fenced(setup_of, state_of, task_of, scripted):
+def test_the_product_to_review_is_fenced(setup_of, state_of, task_of):
     state = state_of(task_of["review"])
-    first = NoMemory(setup_of(scripted([]))).messages(state)[1]["content"]
-    assert first == state.observation.replace(
-        full_text(state.product), f"<data>\n{full_text(state.product)}\n</data>"
-    )
+    page = full_text(state.product)
+    told = NoMemory(setup_of()).messages(state)[1]["content"]
+    assert told == state.observation.replace(page, f"<data>\n{page}\n</data>")
 
 
 @pytest.mark.parametrize(("track", "more"), [("single_turn", ()), ("multi_turn", ("respond", "stop"))])
 def test_talking_and_stopping_are_offered_in_the_multi_turn_track_alone(
-    setup_of, state_of, task_of, scripted, track, more
+    setup_of, state_of, task_of, track, more
 ):
-    model = scripted(["hm"])
+    model = ScriptedModel(["hm"])
     NoMemory(setup_of(model, track))(state_of(task_of["search"]))
     names = ("search_product_by_query", "get_recommendations_by_history", "add_product_review", *more)
     assert list(model.requests[0].tools) == tool_schemas(names)
 
 
-def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, benchmark, scripted, calls):
-    task = task_of["search"]
+def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, benchmark):
+    target = benchmark.products[task_of["search"].target]
     script = [
         "Which brand?",
         Reply(finish_reason="length", text="Let me thi"),
         Reply(),
-        calls("search_product_by_query", "{query"),
-        calls("search_product_by_query", '{"q": "mug"}'),
-        calls("find", "{}"),
-        calls("search_product_by_query", search(benchmark.products[task.target].title), text="that is it"),
-        calls("stop"),
+        call("search_product_by_query", "{query"),
+        call("search_product_by_query", '{"q": "mug"}'),
+        call("find", "{}"),
+        call("search_product_by_query", search(target.title), text="that is it"),
+        call("stop"),
     ]
-    model = scripted(script)
-    trajectory = play(NoMemory(setup_of(model)), task).trajectory
-    steps = trajectory.steps
+    model = ScriptedModel(script)
+    trajectory = play(NoMemory(setup_of(model)), task_of["search"])
     kinds = ["", "cut_off", "empty", "malformed_json", "wrong_arguments", "unknown_function", "", ""]
-    assert [step.error_kind for step in steps] == kinds
-    assert steps[0].observation.text == f"I prefer {benchmark.products[task.target].store}."
-    assert (attempts(trajectory), steps[6].action.thought) == ([1.0], "that is it")
-    usage = reduce(add, (step.action.usage for step in steps))
-    assert usage == Usage(calls=8, prompt_tokens=800, completion_tokens=80, usd=4.0)
+    assert [step.error_kind for step in trajectory.steps] == kinds
+    assert trajectory.steps[0].observation.text == f"I prefer {target.store}."
+    assert trajectory.steps[6].action.thought == "that is it" and attempts(trajectory) == [1.0]
+    assert trajectory.usage == Usage(calls=8, prompt_tokens=800, completion_tokens=80, usd=4.0)
+    first, second, *_ = (request.messages for request in model.requests)
+    assert second[: len(first)] == first  # a conversation only grows
 
 
-def test_a_single_turn_episode_ends_with_the_first_reply(setup_of, play, task_of, scripted, calls):
-    review = task_of["review"].review.text
-    script = [calls("add_product_review", json.dumps({"review": review}))]
-
-    def reply_with(script):
-        agent = NoMemory(setup_of(scripted(script), "single_turn"))
-        return play(agent, task_of["review"], "single_turn").trajectory
-
-    assert attempts(reply_with(script))[0] > 0.999
-    asked = reply_with(["May I ask?"])
-    assert ([step.action.name for step in asked.steps], attempts(asked)) == (["respond"], [])
-
-
-def test_each_request_begins_with_the_one_before(setup_of, play, task_of, scripted, calls):
-    model = scripted(["Which brand?", calls("search_product_by_query", search("mug")), calls("stop")])
-    play(METHODS["Relevant memory"](setup_of(model)), task_of["search"])
-    first, second, third = (request.messages for request in model.requests)
-    assert second[: len(first)] == first and third[: len(second)] == second
+def test_a_single_turn_episode_ends_with_the_first_reply(setup_of, play, task_of):
+    review = json.dumps({"review": task_of["review"].review.text})
+    for reply, name, found in (
+        (call("add_product_review", review), "add_product_review", 1),
+        ("Which?", "respond", 0),
+    ):
+        agent = NoMemory(setup_of(ScriptedModel([reply]), "single_turn"))
+        trajectory = play(agent, task_of["review"], "single_turn")
+        assert [step.action.name for step in trajectory.steps] == [name]
+        assert [round(result, 3) for result in attempts(trajectory)] == [1.0] * found
 
 
 @pytest.mark.parametrize(
@@ -147,27 +127,22 @@ def test_each_request_begins_with_the_one_before(setup_of, play, task_of, script
         ("InteRecAgent", "multi_turn", "latest first", 20),
     ],
 )
-def test_memory_by_method_and_track(setup_of, state_of, benchmark, scripted, name, track, heading, length):
-    agent = METHODS[name](setup_of(scripted([]), track))
-    task = max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test")))
-    state = state_of(task)
+def test_memory_by_method_and_track(setup_of, state_of, benchmark, name, track, heading, length):
+    agent = METHODS[name](setup_of(track=track))
+    state = state_of(max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test"))))
     assert len(state.history) > 20 and agent.memory.length == length
-    assert heading in agent.messages(state)[0]["content"]
-    assert len(agent.memory.recall(state, "")) == min(length, len(state.history))
+    system = agent.messages(state)[0]["content"]
     latest = benchmark.products[state.history[-1].parent_asin].title
-    assert (
-        name == "Random memory" or name == "Relevant memory" or latest in agent.messages(state)[0]["content"]
-    )
+    assert heading in system and (heading != "latest first" or latest in system)
 
 
-def test_memory_by_params(setup_of, state_of, task_of, scripted):
-    state = state_of(task_of["search"])
-    agent = METHODS["ReAct"](setup_of(scripted([]), strategy="relevant", length=2))
-    expected = METHODS["Relevant memory"](setup_of(scripted([]), length=2)).memory.recall(state, "")
-    assert agent.memory.recall(state, "") == expected and len(expected) == 2
-    assert METHODS["Last memory"](setup_of(scripted([]), strategy="none")).memory.recall(state, "") == []
+def test_memory_by_setup(setup_of):
+    agent = METHODS["ReAct"](setup_of(strategy="relevant", length=2))
+    assert (agent.memory.strategy, agent.memory.length) == ("relevant", 2)
     with pytest.raises(ValueError, match="LastMemory does not know the function"):
-        LastMemory(setup_of(scripted([]), strategy="task_specific"))
+        LastMemory(setup_of(strategy="task_specific"))
+    with pytest.raises(ValueError, match="LastMemory does not run in the mutli_turn track"):
+        LastMemory(setup_of(track="mutli_turn"))
 
 
 class Shouting(ChatAgent):
@@ -178,32 +153,48 @@ class Shouting(ChatAgent):
 
     def ask(self, messages):
         action = super().ask(messages)
-        if "query" not in action.arguments:
-            return action
-        return action.model_copy(update={"arguments": {"query": action.arguments["query"].upper()}})
+        arguments = {name: value.upper() for name, value in action.arguments.items()}
+        return action.model_copy(update={"arguments": arguments})
 
 
 @pytest.mark.parametrize("track", ["single_turn", "multi_turn"])
-def test_a_new_method_takes_a_few_lines_and_runs_in_both_tracks(
-    setup_of, play, task_of, policy, scripted, calls, track
-):
-    assert len(inspect.getsource(Shouting).splitlines()) <= 30
-    model = scripted([calls("search_product_by_query", search("mug")), calls("stop")])
-    steps = play(Shouting(setup_of(model, track)), task_of["search"], track).trajectory.steps
+def test_a_new_method_takes_a_few_lines_and_runs_in_both_tracks(setup_of, play, task_of, policy, track):
+    model = ScriptedModel([call("search_product_by_query", search("mug")), call("stop")])
+    steps = play(Shouting(setup_of(model, track)), task_of["search"], track).steps
     assert steps[0].action.arguments == {"query": "MUG"} and not any(step.error for step in steps)
     assert "capitals" in model.requests[0].messages[0]["content"]
-    offline = play(Shouting(setup_of(policy, track)), task_of["search"], track).trajectory
-    assert attempts(offline)
+    assert attempts(play(Shouting(setup_of(policy, track)), task_of["search"], track))
 
 
-def test_one_agent_serves_many_threads(setup_of, play, benchmark, scripted, calls):
+def test_one_agent_serves_many_threads(setup_of, play, benchmark):
     def answer(request):  # depends on the request alone, as a model at temperature 0 does
         if len(request.messages) == 2:
-            return calls("search_product_by_query", search(request.messages[1]["content"]))
-        return calls("stop")
+            return call("search_product_by_query", search(request.messages[1]["content"]))
+        return call("stop")
 
-    agent = METHODS["Relevant memory"](setup_of(scripted(answer)))
+    agent = METHODS["Relevant memory"](setup_of(ScriptedModel(answer)))
     tasks = benchmark.tasks["test"][:12]
-    serial = [play(agent, task).trajectory for task in tasks]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda task: play(agent, task).trajectory, tasks)) == serial
+        assert list(pool.map(lambda task: play(agent, task), tasks)) == [play(agent, task) for task in tasks]
+
+
+def test_what_a_value_holds_is_not_filled_again():
+    text = fill("<TITLE>: <PRICE>", {"<TITLE>": "Mug <PRICE> <TITLE>", "<PRICE>": "9.5"})
+    assert text == "Mug <PRICE> <TITLE>: 9.5"
+
+
+def test_each_form_tells_its_fields():
+    mug = Product(parent_asin="B1", title="Mug <PRICE>", category="Kitchen", price=9.5, store="Fernhill")
+    more = {"features": ("blue", "light"), "description": ("For tea.",), "details": {"Color": "bleu é"}}
+    entry = mug.model_dump(include={"title", "parent_asin", "category", "price", "store"})
+    entry |= {"rating": 4.0, "text": "Nice <TITLE>", "timestamp": 1_600_000_000_000}
+    full = tell_entries(HISTORY.text, [entry], {"B1": mug.model_copy(update=more)})
+    for value in ("Purchase 1", "B1", "blue light", "For tea.", '"bleu é"', *map(str, entry.values())):
+        assert value in full
+    short = tell_entries(MINI_HISTORY.text, [entry, entry], {"B1": mug})
+    assert "Purchase 2: Mug <PRICE> (id B1, Kitchen)" in short and "Fernhill" not in short
+    assert [tell_entries(form.text, [entry], {}) for form in TASK_SPECIFIC.values()] == [
+        "Mug <PRICE> (category: Kitchen, price: 9.5, store: Fernhill)",
+        "Mug <PRICE> (category: Kitchen, id: B1)",
+        "4.0 stars: Nice <TITLE>",
+    ]

@@ -19,43 +19,33 @@ def clone(tmp_path):
 
 
 def test_without_a_clone_the_prompts_are_ours():
-    prompts = official_prompts("")
-    assert prompts.texts == {} and prompts.origin == "prompts: our own"
+    assert official_prompts("") == ({}, "prompts: our own")
 
 
-def test_every_constant_is_read_and_nothing_is_executed(clone):
-    prompts = official_prompts(clone).texts
-    assert set(prompts) == {name for names in CONSTANTS.values() for name in names}
+def test_every_constant_is_read_nothing_is_executed_and_the_origin_follows_the_content(clone):
+    prompts, origin = official_prompts(clone)
+    assert set(prompts) == {name for names in CONSTANTS.values() for name in names} and len(prompts) == 16
     assert prompts["RECMIND_MT_PROPMT"] == "\nThe text of RECMIND_MT_PROPMT, <NUM> steps.\n"
-    assert len(prompts) == 16
-
-
-def test_the_origin_follows_the_content(clone):
-    before = official_prompts(str(clone)).origin
-    assert before.startswith("prompts: official repository (") and before == official_prompts(clone).origin
-    path = clone / UTILS
-    path.write_text(path.read_text() + "\n# changed\n")
-    assert official_prompts(clone).origin != before
-
-
-def test_a_missing_file_is_named(clone):
-    (clone / SINGLE).unlink()
-    with pytest.raises(DataError, match=r"envs/pwab/__init__.py.*No such file.*clone of HongruCai"):
-        official_prompts(clone)
+    assert origin.startswith("prompts: official repository (") and origin == official_prompts(clone).origin
+    with (clone / UTILS).open("a") as file:
+        file.write("\n# changed\n")
+    assert official_prompts(clone).origin != origin
 
 
 @pytest.mark.parametrize(
-    "text", ["", "REACT_INST = 7", "REACT_INST = make()", "def f():\n    REACT_INST = 'x'"]
+    ("name", "content", "message"),
+    [
+        (SINGLE, None, r"envs/pwab/__init__.py.*No such file.*clone of HongruCai"),
+        (SINGLE, b"SYS_PROMPT_SINGLE = 7", r"envs/pwab/__init__.py.*'SYS_PROMPT_SINGLE'.*string constant"),
+        (SINGLE, b"def f():\n    SYS_PROMPT_SINGLE = 'x'", "'SYS_PROMPT_SINGLE'.*string constant"),
+        (UTILS, b"A = (", "agents/utils.py.*clone of HongruCai"),
+        (UTILS, b"A = '\x00'", "agents/utils.py.*clone of HongruCai"),
+        (UTILS, b"\xff\xfe", "agents/utils.py.*clone of HongruCai"),
+    ],
 )
-def test_a_missing_constant_is_named(clone, text):
-    path = clone / UTILS
-    path.write_text(path.read_text().replace("REACT_INST = ", "REACT = ") + "\n" + text)
-    with pytest.raises(DataError, match=r"agents/utils.py.*'REACT_INST'.*string constant"):
-        official_prompts(clone)
-
-
-@pytest.mark.parametrize("content", [b"A = (", b"A = '\x00'", b"\xff\xfe"])
-def test_a_file_that_is_no_python_is_named(clone, content):
-    (clone / UTILS).write_bytes(content)
-    with pytest.raises(DataError, match=r"agents/utils.py.*expected a clone of HongruCai"):
+def test_a_clone_that_is_none_is_refused_in_one_error(clone, name, content, message):
+    (clone / name).unlink()
+    if content is not None:
+        (clone / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
         official_prompts(clone)

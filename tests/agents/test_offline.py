@@ -1,17 +1,58 @@
-"""The offline policy: it knows the belief state, what the memory recalls and what is allowed, and no more."""
+"""Agents without a language model: what they take from instruction, memory and answers, and no more."""
 
 import pytest
 
 from pwagents.agents.conversation import Prompt
 from pwagents.agents.memory import Memory
 from pwagents.agents.methods import METHODS, ParameterAgent
-from pwagents.agents.plain import OfflinePolicy, PlainAgent
-from pwagents.evaluation.metrics import attempts
+from pwagents.agents.plain import FunctionClassifier, OfflinePolicy, PlainAgent, plain_arguments
+from pwagents.evaluation.metrics import grade
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step
 from pwagents.web.environment import BeliefState
 
 TALK = (*FUNCTION_OF.values(), "respond", "stop")
 ENTRIES = [{"title": "Ridgeway red belt", "store": "Ridgeway"}, {"title": "Ridgeway red hat", "store": None}]
+
+
+def test_classifier_finds_the_function_of_held_out_instructions(benchmark, classifier):
+    tasks = benchmark.tasks["test"]
+    right = [classifier(task.instruction) == FUNCTION_OF[task.type] for task in tasks]
+    assert sum(right) / len(right) > 0.95
+    reviews = [task for task in benchmark.tasks["train"] if task.type == "review"]
+    assert FunctionClassifier(reviews)("Find me a red stool.") == FUNCTION_OF["review"]
+
+
+def test_the_plain_agents_call_depends_on_memory(benchmark, classifier, state_of):
+    without = PlainAgent(classifier, Memory("none", benchmark.products))
+    latest = PlainAgent(classifier, Memory("last", benchmark.products))
+    for state in map(state_of, benchmark.tasks["test"][:30]):
+        bare, informed = without(state), latest(state)
+        assert bare.name == informed.name == classifier(state.instruction)
+        if bare.name == "search_product_by_query":
+            assert bare.arguments["query"] == state.instruction
+            assert informed.arguments["query"].startswith(state.instruction)
+        elif bare.name == "get_recommendations_by_history":
+            assert bare.arguments["product_sequence"] == []
+            assert informed.arguments["product_sequence"] == [b.parent_asin for b in state.history[-10:]]
+        else:
+            assert informed.arguments["review"] == state.history[-1].review.text
+
+
+@pytest.mark.parametrize("strategy", ["random", "last", "task_specific"])
+def test_recommendations_are_asked_for_oldest_first(benchmark, state_of, embedder, strategy):
+    recommend = "get_recommendations_by_history"
+    agent = PlainAgent(lambda instruction: recommend, Memory(strategy, benchmark.products, embedder))
+    state = state_of(max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test"))))
+    sequence = agent(state).arguments["product_sequence"]
+    rest = iter([b.parent_asin for b in state.history])
+    assert len(sequence) == 10 and all(asin in rest for asin in sequence)  # a subsequence of the history
+
+
+def test_query_adds_the_words_that_recur_in_memory():
+    stores = {"Kestrel navy bag": "Kestrel", "Kestrel navy belt": "Kestrel", "Ember green bag": "Ember"}
+    entries = [{"title": title, "store": store} for title, store in stores.items()]
+    arguments = plain_arguments("search_product_by_query", "Need a new bag.", entries)
+    assert arguments == {"query": "Need a new bag. kestrel navy"}
 
 
 @pytest.fixture
@@ -23,9 +64,9 @@ def state(instruction="Need a mug.", *steps):
     return BeliefState("U", instruction, "", None, (), tuple(steps))
 
 
-def said(question, answer, error=""):
+def said(question, answer):
     action = Action(name="respond", arguments={"content": question})
-    return Step(action=action, observation=Observation(text=answer), error=error)
+    return Step(action=action, observation=Observation(text=answer))
 
 
 def test_it_asks_acts_shows_and_tries_again_as_long_as_it_learns(searcher):
@@ -46,22 +87,17 @@ def test_it_asks_acts_shows_and_tries_again_as_long_as_it_learns(searcher):
 
 def test_it_gives_up_after_three_tries(searcher):
     steps = []
-    while len(steps) < 10:
+    while not steps or steps[-1].action.name != "stop":
         action = searcher.act(state("Need a mug.", *steps), ENTRIES, TALK)
-        steps.append(
-            Step(action=action, observation=Observation(text=f"No. Rather word{'abcdefghij'[len(steps)]}."))
-        )
-        if action.name == "stop":
-            break
-    assert [step.action.name[:7] for step in steps] == [
-        "respond", "search_", "respond", "search_", "respond", "search_", "stop",
-    ]  # fmt: skip
+        answer = f"No. Rather word{'abcdefghij'[len(steps)]}."
+        steps.append(Step(action=action, observation=Observation(text=answer)))
+    assert [step.action.name[:7] for step in steps] == ["respond", "search_"] * 3 + ["stop"]
 
 
 def test_what_the_user_speaks_of_comes_first_from_memory(policy):
     entries = [{"text": "A fine hat.", "rating": 5}, {"text": "The handle broke.", "rating": 1}]
-    talked = said("What should I say?", "Do bring up the handle.")
-    action = policy.act(state("Write a review", talked), entries, ("add_product_review", "respond", "stop"))
+    talk = said("What should I say?", "Do bring up the handle.")
+    action = policy.act(state("Write a review", talk), entries, ("add_product_review", "respond", "stop"))
     assert action.arguments == {"review": "The handle broke."}
 
 
@@ -74,8 +110,7 @@ def test_what_the_user_speaks_of_comes_first_from_memory(policy):
     ],
 )
 def test_it_asks_only_for_what_the_instruction_leaves_open(searcher, instruction, asks):
-    action = searcher.act(state(instruction), ENTRIES, TALK)
-    assert action.arguments.get("content") == asks
+    assert searcher.act(state(instruction), ENTRIES, TALK).arguments.get("content") == asks
 
 
 @pytest.mark.parametrize("answer", ["Nobody answers.", "No idea, anything is fine.", "I don't care."])
@@ -84,21 +119,16 @@ def test_an_answer_that_says_nothing_adds_nothing(searcher, answer):
     assert action.arguments == {"query": "Need a mug."}
 
 
+@pytest.mark.parametrize("strategy", ["none", "last", "random", "relevant"])
 def test_where_talking_is_not_allowed_it_is_the_plain_agent(
-    benchmark, classifier, policy, embedder, state_of
+    benchmark, classifier, policy, embedder, state_of, strategy
 ):
-    for strategy in ("none", "last", "random", "relevant"):
-        memory = Memory(strategy, benchmark.products, embedder)
-        plain = PlainAgent(classifier, memory)
-        for task in benchmark.tasks["test"][:30]:
-            at_first = state_of(task)
-            action = policy.act(at_first, memory.recall(at_first, ""), tuple(FUNCTION_OF.values()))
-            assert action == plain(at_first)
-
-
-def test_of_one_allowed_function_it_takes_that(policy):
-    action = policy.act(state(), [], ("add_product_review",))
-    assert action == Action(name="add_product_review", arguments={"review": "Need a mug."})
+    memory = Memory(strategy, benchmark.products, embedder)
+    for at_first in map(state_of, benchmark.tasks["test"][:30]):
+        action = policy.act(at_first, memory.recall(at_first, ""), tuple(FUNCTION_OF.values()))
+        assert action == PlainAgent(classifier, memory)(at_first)
+    only = policy.act(state(), [], ("add_product_review",))
+    assert only == Action(name="add_product_review", arguments={"review": "Need a mug."})
 
 
 @pytest.mark.parametrize("track", ["single_turn", "multi_turn"])
@@ -111,7 +141,7 @@ def test_neither_a_methods_name_nor_its_prompt_changes_what_it_does(
 
     def episodes(methods):
         agents = [method(setup_of(policy, track)) for method in methods]
-        return [play(agent, task, track).trajectory for agent in agents for task in tasks]
+        return [play(agent, task, track) for agent in agents for task in tasks]
 
     before = episodes(methods)
     other_words = Prompt("OTHER", "Other words.")
@@ -122,22 +152,19 @@ def test_neither_a_methods_name_nor_its_prompt_changes_what_it_does(
     assert episodes([type("Renamed", (method,), {}) for method in methods]) == before
 
 
-def test_methods_differ_by_their_memory(setup_of, play, benchmark, policy):
-    def queries(name):
-        agent = METHODS[name](setup_of(policy))
-        trajectories = [play(agent, task).trajectory for task in benchmark.tasks["test"][:12]]
-        return [step.action.arguments for trajectory in trajectories for step in trajectory.steps]
-
-    assert queries("No memory") == queries("Chain of thought") == queries("ChatShop")
-    assert queries("No memory") != queries("Relevant memory") != queries("PUMA (prompted)")
-
-
-def test_asking_pays(setup_of, play, benchmark, policy):
+def test_methods_differ_by_their_memory_and_asking_pays(setup_of, play, benchmark, policy):
     """In a shop whose user tells the brand, talking finds more than the same method that may not."""
-    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"]
+    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:40]
 
-    def accuracy(track):
-        agent = METHODS["No memory"](setup_of(policy, track))
-        return sum(sum(attempts(play(agent, task, track).trajectory)) for task in tasks) / len(tasks)
+    def episodes(name, track="multi_turn"):
+        agent = METHODS[name](setup_of(policy, track))
+        return [play(agent, task, track) for task in tasks]
 
-    assert accuracy("multi_turn") > accuracy("single_turn") + 0.05
+    without = episodes("No memory")
+    assert without == episodes("Chain of thought") == episodes("ChatShop")
+    assert without != episodes("Relevant memory") != episodes("Last memory")
+    talking, silent = (
+        sum(grade(trajectory).result_final for trajectory in trajectories) / len(tasks)
+        for trajectories in (without, episodes("No memory", "single_turn"))
+    )
+    assert talking > silent + 0.05

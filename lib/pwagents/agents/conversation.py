@@ -1,9 +1,8 @@
 """What a conversation with a model is put together from.
 
 Prompts with placeholders such as <TITLE>, in our words or in the published ones; remembered behaviours as
-text; the task and each past step as messages in OpenAI's format; and notes, in which an agent keeps for its
-later steps what it will need again. What products and reviews say is put between fences
-(:mod:`pwagents.llm.fence`), so that a model can tell it from instructions.
+text; the task and each past step as messages in OpenAI's format. What products and reviews say is put between
+fences (:mod:`pwagents.llm.fence`), so that a model can tell it from instructions.
 """
 
 import json
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from pwagents.agents.memory import Entry
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import fence
-from pwagents.schema import Action, Product, Step
+from pwagents.schema import Product, Step
 from pwagents.web.environment import BeliefState
 from pwagents.web.functions import full_text
 
@@ -134,17 +133,17 @@ def call_messages(i: int, step: Step) -> list[Message]:
     reply that held no call is shown as it was written, and what was wrong with it as the answer.
     """
     action, answer = step.action, answer_text(step)
-    thought = without_notes(action.thought)
     if action.problem:
-        return [assistant(thought or "(nothing)"), user(answer)]
-    if action.name == "respond" and not step.error:
-        return [assistant("\n".join(filter(None, [thought, action.arguments["content"]]))), user(answer)]
+        return [assistant(action.thought or "(nothing)"), user(answer)]
+    if step.is_talk:
+        text = "\n".join(filter(None, [action.thought, action.arguments["content"]]))
+        return [assistant(text), user(answer)]
     # A model may have called a function that does not exist, by a name that providers refuse to be sent.
     name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
     function = {"name": name, "arguments": json.dumps(action.arguments)}
     call = {"id": f"call_{i}", "type": "function", "function": function}
     return [
-        {**assistant(thought), "tool_calls": [call]},
+        {**assistant(action.thought), "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": answer},
     ]
 
@@ -157,25 +156,3 @@ def transcript(messages: Sequence[Message]) -> str:
         parts = [message["content"], *(f"{call['name']}({call['arguments']})" for call in calls)]
         lines.append(f"{message['role']}: {' '.join(filter(None, parts))}")
     return "\n".join(lines)
-
-
-# Agents keep nothing between steps, and what a step holds is stored with the episode: so notes go there.
-_NOTE = re.compile(r"<note:(\w+)>(.*?)</note>\n", re.DOTALL)
-
-
-def with_note(action: Action, name: str, text: str) -> Action:
-    """Put a note at the head of its thought: what the agent will want to know at later steps."""
-    note = f"<note:{name}>{text.replace('</note>', '')}</note>\n"
-    return action.model_copy(update={"thought": note + action.thought})
-
-
-def read_note(action: Action, name: str) -> str:
-    """The text of a note that :func:`with_note` left, else an empty text."""
-    found = _NOTE.match(action.thought)
-    return found[2] if found and found[1] == name else ""
-
-
-def without_notes(thought: str) -> str:
-    """The thought as the model wrote it."""
-    found = _NOTE.match(thought)
-    return thought[found.end() :] if found else thought

@@ -7,11 +7,12 @@ from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
 from pwagents.agents.conversation import Prompt, fill, tell_entries, transcript, user
 from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.replies import parse_arguments
+from pwagents.errors import NotEvaluableError
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage
 from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
 
-# like, dislike: product ids; expect: what the user hopes for; unread: replies about them that made no sense.
+# like, dislike: product ids; expect: what the user hopes for; unread: replies about them without sense.
 Profile = dict[str, Any]
 _PARTS = ("like", "dislike", "expect")
 EXPECTATIONS = 30  # the latest so many are kept (published code)
@@ -73,7 +74,7 @@ def play_task(
     agent = InteRecAgent(setup, profile)
     trajectory = run_episode(environment, task, history, agent)
     profile, after = update(agent, environment.state)
-    if setup.offline:
+    if setup.offline or not trajectory.steps:
         return trajectory, profile
     *earlier, last = trajectory.steps
     action = last.action.model_copy(update={"usage": before + after + (last.action.usage or Usage())})
@@ -96,7 +97,7 @@ def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile,
 def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
     """Update the profile after the task that ended in ``state``; offline by what the user said."""
     if agent.setup.offline:
-        answers = [s.observation.text for s in state.session if s.action.name == "respond" and not s.error]
+        answers = [step.observation.text for step in state.session if step.is_talk]
         return merge(agent.profile, {"expect": answers}), Usage()
     talk = transcript(agent.messages(state)[1:])
     prompt = fill(UPDATE.among(agent.setup.prompts), {"{conversation}": talk})
@@ -117,8 +118,12 @@ def merge(profile: Profile, news: Profile) -> Profile:
 
 
 def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
-    """Merge in what the model says of the user. A reply without sense is counted and changes nothing."""
-    reply = setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
+    """Merge in what the model says of the user. A refusal or nonsense is counted and changes nothing."""
+    unread = profile | {"unread": profile["unread"] + 1}
+    try:
+        reply = setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
+    except NotEvaluableError:
+        return unread, Usage()
     try:
         start = reply.text.index("{")
         _, end = json.JSONDecoder().raw_decode(reply.text, start)  # what stands around it does not matter
@@ -128,5 +133,5 @@ def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
     lists = [news.get(part, []) for part in _PARTS]
     are_lists = all(isinstance(items, list) and all(isinstance(i, str) for i in items) for items in lists)
     if mistake or not are_lists:
-        return profile | {"unread": profile["unread"] + 1}, reply.usage
+        return unread, reply.usage
     return merge(profile, news), reply.usage

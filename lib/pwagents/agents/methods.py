@@ -12,10 +12,8 @@ from pwagents.agents.conversation import (
     TASK_SPECIFIC,
     Prompt,
     call_messages,
-    read_note,
     task_text,
     user,
-    with_note,
 )
 from pwagents.agents.interec import InteRecAgent
 from pwagents.agents.react import ReAct, Reflection
@@ -120,9 +118,8 @@ class PumaPrompting:
 
     def __call__(self, state: BeliefState) -> Action:
         # The function is known from the classifier, or from the note of an earlier step.
-        notes = (read_note(step.action, "function") for step in state.session)
-        noted = next((function for function in notes if function in self.step_two), "")
-        function = self.identify(state.instruction) if self.identify else noted
+        noted = [step.action.notes["function"] for step in state.session if "function" in step.action.notes]
+        function = self.identify(state.instruction) if self.identify else "".join(noted[:1])
         if function:
             return self.step_two[function](state)
         earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]
@@ -133,8 +130,8 @@ class PumaPrompting:
             problem = f"name one of {', '.join(self.step_two)}"
             return problem_of(reply, reply.text, "unknown_function", problem)
         action = self.step_two[named[0]](state)
-        action = action.model_copy(update={"usage": reply.usage + action.usage})
-        return with_note(action, "function", named[0])
+        notes = {"function": named[0]}
+        return action.model_copy(update={"notes": notes, "usage": reply.usage + action.usage})
 
 
 class ParameterAgent(ChatAgent):

@@ -179,7 +179,7 @@ def _new_words(state: BeliefState) -> dict[str, int]:
     ignored = {*ENGLISH_STOP_WORDS, *words(_SAYS_NOTHING), *words(state.instruction)}
     first: dict[str, int] = {}
     for i, step in enumerate(state.session):
-        if step.action.name == "respond" and not step.error:
+        if step.is_talk:
             for word in words(step.observation.text):
                 if word not in ignored:
                     first.setdefault(word, i)

@@ -8,11 +8,8 @@ from pwagents.agents.conversation import (
     answer_text,
     assistant,
     fill,
-    read_note,
     transcript,
     user,
-    with_note,
-    without_notes,
 )
 from pwagents.agents.replies import read_react
 from pwagents.llm.chat import Message
@@ -57,12 +54,11 @@ class ReAct(ChatAgent):
 
     def tell_step(self, i: int, step: Step) -> list[Message]:
         action, answer = step.action, answer_text(step)
-        thought = without_notes(action.thought)
         if action.problem:
-            return [assistant(thought or "(nothing)"), user(answer)]
-        text = f"Thought:\n{thought}\nAction:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
-        is_talk = action.name == "respond" and not step.error
-        return [assistant(text), user(answer if is_talk else f"Result:\n{answer}")]
+            return [assistant(action.thought or "(nothing)"), user(answer)]
+        call = f"Action:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
+        answer = answer if step.is_talk else f"Result:\n{answer}"
+        return [assistant(f"Thought:\n{action.thought}\n{call}"), user(answer)]
 
     def ask(self, messages: list[Message]) -> Action:
         return read_react(self.setup.reply(messages))
@@ -94,27 +90,26 @@ class Reflection(ReAct):
     rules = ONLY_MULTI_TURN
 
     def __call__(self, state: BeliefState) -> Action:
-        last = state.session[-1] if state.session else None
-        if self.setup.offline or last is None or last.action.name != "respond" or last.error:
+        if self.setup.offline or not state.session or not state.session[-1].is_talk:
             return super().__call__(state)
         messages = self.messages(state)
         values = {
             "<TASK>": state.instruction,
             "<ACTIONS>": transcript(messages[1:-1]),
-            "<FEEDBACK>": answer_text(last),
+            "<FEEDBACK>": answer_text(state.session[-1]),
         }
         prompt = fill(REFLECT.among(self.setup.prompts), values)
         reflection = self.setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
         action = self.ask([*messages[:-1], _below(messages[-1], reflection.text)])
-        action = action.model_copy(update={"usage": reflection.usage + action.usage})
-        return with_note(action, "reflection", reflection.text)
+        notes = {"reflection": reflection.text}
+        return action.model_copy(update={"notes": notes, "usage": reflection.usage + action.usage})
 
     def messages(self, state: BeliefState) -> list[Message]:
         """Tell the conversation, each reflection below the answer it is about."""
         messages = super().messages(state)
         # Each step is two messages, and its reflection is a note of the step after it.
         for i, step in enumerate(state.session[1:]):
-            messages[3 + 2 * i] = _below(messages[3 + 2 * i], read_note(step.action, "reflection"))
+            messages[3 + 2 * i] = _below(messages[3 + 2 * i], step.action.notes.get("reflection", ""))
         return messages
 
 

@@ -16,7 +16,7 @@ from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.study import Study
 from pwagents.schema import Step, Task
 from pwagents.users.facts import find_run
-from pwagents.users.rules import RuleUser, is_talk
+from pwagents.users.rules import RuleUser
 from pwagents.web.search import SearchEngine
 
 Cause = Literal["agent", "simulator", "tool"]
@@ -57,7 +57,7 @@ def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: S
     if task.target not in [asin for asin, _ in engine.search(said)]:
         return "tool"
     for i, step in enumerate(steps):
-        if is_talk(step):
+        if step.is_talk:
             _, fact = cooperative.react(task, steps[:i], step.action.arguments["content"])
             if fact and find_run(fact.value, step.observation.text) is None:
                 return "simulator"

@@ -11,7 +11,7 @@ import numpy as np
 from pwagents.schema import Step, Task
 from pwagents.seeds import rng
 from pwagents.users.facts import Fact, find_run, product_facts
-from pwagents.users.rules import RuleUser, is_result, is_talk
+from pwagents.users.rules import RuleUser, is_result
 from pwagents.web.documents import product_text
 
 VAGUE = 0.5  # of the answers that would tell something
@@ -63,7 +63,7 @@ class ImpatientUser(RuleUser):
     def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
         last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
-        answers = [step.observation.text for step in session[last + 1 :] if is_talk(step)]
+        answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
         has_answered = any(
             find_run(known.value, text) is not None for known in self.facts(task) for text in answers
         )

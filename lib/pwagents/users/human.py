@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pwagents.errors import InfrastructureError
 from pwagents.evaluation.metrics import grade
 from pwagents.schema import Behavior, Product, Step, Task, Trajectory
-from pwagents.users.rules import is_result, is_review, is_talk
+from pwagents.users.rules import is_result, is_review
 from pwagents.web.environment import Agent, UserReply, WebEnvironment, run_episode
 from pwagents.web.functions import compact_text
 
@@ -139,7 +139,7 @@ class HumanUser:
             yield f"Your opinion: {task.review.rating:g} stars. {task.review.text}"
         yield from ["", f"You: {task.instruction}"]
         for step in session:
-            if is_talk(step):
+            if step.is_talk:
                 yield f"Agent: {step.action.arguments['content']}"
                 yield f"You: {step.observation.text}"
             elif is_review(step):

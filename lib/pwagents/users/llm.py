@@ -12,7 +12,7 @@ from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Product, Step, Task, Usage, UserProfile
 from pwagents.users.leaks import first_safe, leaks
-from pwagents.users.rules import is_result, is_review, is_talk
+from pwagents.users.rules import is_result, is_review
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import compact_text, full_text
 
@@ -100,7 +100,7 @@ class LlmUser:
         # What was said, and before it what the user saw of other calls.
         views: list[str] = []
         for step in session:
-            if is_talk(step):
+            if step.is_talk:
                 question = "\n\n".join([*views, step.action.arguments["content"]])
                 messages.append({"role": "user", "content": question})
                 messages.append({"role": "assistant", "content": step.observation.text})

@@ -81,7 +81,7 @@ class RuleUser:
     def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         """Choose the manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
         facts = self.facts(task)
-        lines = [task.instruction, *(step.observation.text for step in session if is_talk(step))]
+        lines = [task.instruction, *(step.observation.text for step in session if step.is_talk)]
         untold = [fact for fact in facts if all(find_run(fact.value, line) is None for line in lines)]
 
         # A question about something: a new fact about it. What the agent guessed right comes first.
@@ -123,11 +123,6 @@ class RuleUser:
         templates = [templates[i] for i in generator.permutation(len(templates))]
         texts = [texts[i] for i in generator.permutation(len(texts))]
         return (template.format(fact=text) for text, template in pairs(texts, templates))
-
-
-def is_talk(step: Step) -> bool:
-    """Whether the agent talked to the user; malformed calls reach nobody."""
-    return step.action.name == "respond" and not step.error
 
 
 def is_review(step: Step) -> bool:
