@@ -46,7 +46,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test reproduce reproduce-full figures report check lint data clean help
+.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report check lint data clean help
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -82,14 +82,17 @@ web: $(READY) ## browse the local web of notebook 09: PORT (8009) of this machin
 serve: $(READY) ## serve the preset's tasks to other trainers and harnesses (MCP): SERVE_PORT (8010) of this machine
 	@$(run) pwagents.adapters.serve --preset $(PRESET) --port $(SERVE_PORT)
 
-test: $(READY) ## run the tests, a process for each core (5 to 9 minutes on 2 cores)
-	@echo "Takes 5 to 9 minutes on 2 cores"
-	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder
+test: $(READY) ## run the tests, a process for each core (5 minutes on 2 cores)
+	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow"
 
-lint: $(READY) ## lint and format check, direction of imports; notebooks must be stripped of outputs
+test-slow: $(READY) ## run the tests that take longer: peers, large stand-ins, real trainings
+	$(run) pytest -q -n $(CORES) --dist loadfile --no-loadscope-reorder -m slow
+
+lint: $(READY) ## lint and format check, direction of imports, budgets; notebooks must be stripped of outputs
 	$(run) ruff check
 	$(run) ruff format --check
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python tests/budgets.py
 	$(if $(NOTEBOOKS),$(run) nbstripout --verify --keep-id --extra-keys "metadata.papermill cell.metadata.papermill" $(NOTEBOOKS))
 
 clean: ## remove the results of the preset (the environment and outputs/reference stay)

@@ -10,30 +10,10 @@ from pwagents.notebook import journal as journal_module
 from pwagents.notebook.journal import Journal
 
 FIELDS = {
-    *(
-        "notebook",
-        "status",
-        "preset",
-        "seed",
-        "source",
-        "settings",
-        "data_hash",
-        "started",
-        "commit",
-        "local_changes",
-        "portable",
-    ),
-    *("versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
+    *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
+    *("local_changes", "portable", "versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
 }
-
-
-SETTINGS = {
-    "preset": "smoke",
-    "seed": 7,
-    "data": {"source": "synthetic"},
-    "output_dir": "",
-    "sft": {"lora": [4, 8]},
-}
+SETTINGS = {"preset": "smoke", "seed": 7, "data": {"source": "synthetic"}, "sft": {"lora": [4, 8]}}
 
 
 def start(folder, notebook="01_data"):
@@ -93,6 +73,16 @@ def test_rows_of_several_writers_do_not_mix(tmp_path):
     assert sorted(row["notebook"] for row in rows(tmp_path)) == names
 
 
+@pytest.mark.parametrize("whole", ['{"notebook": "00_tour"}\n', ""])
+def test_a_torn_row_is_cut_away_with_a_line_and_no_other_is_lost(tmp_path, capsys, whole):
+    (tmp_path / "timings").mkdir()
+    (tmp_path / "timings/journal.jsonl").write_text(f'{whole}{{"notebook": "01_da')
+    start(tmp_path).finish(data_hash="abc")
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 2 and "journal.jsonl: the last row" in told[0]
+    assert [row["notebook"] for row in rows(tmp_path)] == ["00_tour"] * bool(whole) + ["01_data"]
+
+
 def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     code = (
         "import os; from pwagents.notebook.journal import Journal\n"
@@ -148,13 +138,12 @@ def test_a_stray_file_or_a_duplicated_notebook_is_no_local_change(checkout, tmp_
     assert start(tmp_path).row["local_changes"] is True
 
 
-def test_without_git_the_commit_is_unknown(checkout, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    row = start(tmp_path).row
-    assert (row["commit"], row["local_changes"]) == (None, None)
-
-
-def test_outside_a_checkout_the_commit_is_unknown(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal_module, "ROOT", tmp_path)
+@pytest.mark.parametrize("missing", ["git", "library"])
+def test_without_git_or_a_checkout_the_commit_is_unknown(checkout, tmp_path, monkeypatch, missing):
+    """An installed library lies in no checkout, whatever repository the working directory is."""
+    if missing == "git":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        (checkout / "lib").rename(checkout / "elsewhere")
     row = start(tmp_path).row
     assert (row["commit"], row["local_changes"]) == (None, None)

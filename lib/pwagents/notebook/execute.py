@@ -62,6 +62,8 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     from papermill.exceptions import PapermillExecutionError
 
     problem = ""
+    # The kernel python3 is this environment's, whichever others the variable names.
+    os.environ["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
     try:
         # Of each progress bar the last state stays (coalesce_streams).
         options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}

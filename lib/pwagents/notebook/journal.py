@@ -8,6 +8,7 @@ that ends without ``finish`` (a cell failed, the kernel was restarted) leaves a 
 """
 
 import atexit
+import fcntl
 import json
 import os
 import platform
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -48,6 +49,11 @@ class Journal:
         Args:
             settings: all of the notebook's, as JSON values.
         """
+        versions: dict[str, str | None] = {"python": platform.python_version()}
+        for package in PACKAGES:  # by their metadata, which costs no import
+            versions[package] = None
+            with suppress(PackageNotFoundError):
+                versions[package] = version(package)
         row = {
             "notebook": notebook,
             "status": "unfinished",
@@ -57,8 +63,8 @@ class Journal:
             "settings": {**settings, "output_dir": str(output_dir)},
             "data_hash": None,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            **_commit(),
-            "versions": _versions(),
+            **find_commit(),
+            "versions": versions,
             "portable": not portable.shortfall(),
             "cpu_count": os.cpu_count(),
         }
@@ -89,43 +95,32 @@ class Journal:
         )
 
     def _append(self) -> None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.row["minutes"] = round((time.monotonic() - self._begin) / 60, 3)
-        self.row["peak_memory_mb"] = round(_peak_memory_mb(), 1)
+        self.row["peak_memory_mb"] = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
         self.row["timings"] = {step: round(seconds, 3) for step, seconds in self.timings.items()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # One unbuffered write in append mode: rows of several processes never mix.
-        with open(self.path, "ab", buffering=0) as file:
+        with open(self.path, "ab+", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # notebooks run beside each other
+            # A row that a kill cut short would make one broken line with the next.
+            file.seek(0)
+            written = file.read()
+            if not written.endswith(b"\n") and written:
+                file.truncate(written.rfind(b"\n") + 1)
+                print(f"{self.path}: the last row, which a killed run left unfinished, was cut away.")
             append_line(file, json.dumps(self.row).encode() + b"\n")
 
 
-def _commit() -> dict:
-    """The commit, and whether what decides results differs from it; None for both outside a git checkout."""
-    unknown = {"commit": None, "local_changes": None}
-    if not (ROOT / ".git").exists():
-        return unknown
+def find_commit() -> dict[str, Any]:
+    """Return the commit, and whether what decides results differs from it; None for both without git."""
+    git = ["git", "--no-optional-locks", "-C", str(ROOT)]
     try:
-        commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "local_changes": bool(_git("status", "--porcelain", "--", *DECIDING))}
+        if not (ROOT / ".git").exists() or not (ROOT / "lib" / "pwagents").is_dir():
+            raise FileNotFoundError  # installed: a repository around it is another one
+        answers = [
+            subprocess.run([*git, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", *DECIDING])
+        ]
     except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
-        return unknown
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def _versions() -> dict[str, str | None]:
-    """Versions by package metadata, which costs no import."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    return versions
-
-
-def _peak_memory_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10  # bytes there, KB elsewhere
+        return {"commit": None, "local_changes": None}
+    return {"commit": answers[0], "local_changes": bool(answers[1])}
