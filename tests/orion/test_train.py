@@ -149,7 +149,7 @@ def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_
     study, base, kept, sft, monkeypatch
 ):
     keys = []
-    monkeypatch.setattr(orion_train, "cached_model", lambda root, name, parts, make, **_: keys.append(parts))
+    monkeypatch.setattr(orion_train, "cached", lambda root, name, parts, make, **_: keys.append(parts))
 
     def judged(**players):
         asked = elsewhere(study, study.output_dir, players=replace(study.settings.players, **players))
@@ -164,9 +164,10 @@ def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_
         assert keys[-1]["settings"].get("n_gpus") == told
 
 
-# What decides nothing, or is told in a key by itself: the data by their content hash, grades by the grader's
-# version, settings by their values.
+# What decides nothing, or is told in a key by itself: the data by their content hash,
+# settings by their values.
 ASIDE = (
+    "cache",
     "data",
     "engine",
     "evaluation",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pwagents.cache import hash_of
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_tokenizer
-from pwagents.lm.cache import hash_of
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.settings import DpoSettings, deciding
 from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, tuning_arguments, watch

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pwagents.cache import hash_of
 from pwagents.errors import DataError
 from pwagents.llm.chat import Message, Tool
 from pwagents.llm.folder import read_tokenizer
-from pwagents.lm.cache import hash_of
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.packed import states_before
 from pwagents.lm.settings import SftSettings, deciding
@@ -44,7 +44,7 @@ def fine_tune(
 
     Args:
         model: a folder, or a model in memory, which is then changed in place.
-        out_folder: of this model alone, as :func:`pwagents.lm.cache.cached_model` gives it.
+        out_folder: of this model alone, as :func:`pwagents.cache.cached` gives it.
         tools: what the template tells the model about its functions; the same as when it acts.
 
     Returns:

@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
+from pwagents.cache import cached
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_gguf
-from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
 from pwagents.project import code_hash, file_hash
 
@@ -72,7 +72,7 @@ def smollm2_folder(models: Path | str, *, stored_only: bool = False) -> Path:
         DataError: the file in the package is another one, or the folder is not there and nothing may be made.
     """
     parts = {"file": SHA256, "code": code_hash("lm/smollm2", "llm/folder")}
-    return cached_model(models, SMOLLM2, parts, _make, stored_only=stored_only)
+    return cached(models, SMOLLM2, parts, _make, stored_only=stored_only)
 
 
 def gguf_file() -> Path:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, get_args
 
 import pandas as pd
 
+from pwagents.cache import cached
 from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, domains
 from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.lm.cache import cached_model
 from pwagents.lm.card import write_card
 from pwagents.lm.copying import with_copying_layers
 from pwagents.lm.pretrain import ALL_STEPS, Lesson, cut_short, pretrain
@@ -91,7 +91,7 @@ def base_model(
     def make(folder: Path) -> None:
         _make(folder, text, seed, lessons, size)
 
-    return cached_model(root, "base", key, make, stored_only=stored_only)
+    return cached(root, "base", key, make, stored_only=stored_only)
 
 
 def base_for(

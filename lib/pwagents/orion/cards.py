@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from pwagents.cache import KEY
 from pwagents.evaluation.tables import interval_cells
-from pwagents.lm.cache import KEY
 from pwagents.lm.card import write_card
 
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.cache import hash_of
 from pwagents.data.synthetic import Truth
-from pwagents.lm.cache import hash_of
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import Study, make_study

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pwagents.cache import cached, hash_of
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch, side_by_side
 from pwagents.lm.settings import SftSettings, Tuning, deciding
@@ -196,7 +196,7 @@ class OrionModels:
             "code": code_hash(*code),
         }
         only = self.study.settings.stored_runs_only
-        return cached_model(self._folder, name, parts, make_with_card, stored_only=only)
+        return cached(self._folder, name, parts, make_with_card, stored_only=only)
 
 
 def _train(models: OrionModels, train: Callable[[U], R], unit: U) -> R:

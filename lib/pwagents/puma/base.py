@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pwagents.cache import cached, hash_of
 from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.card import write_card
 from pwagents.lm.pretrain import ALL_STEPS, Lesson, cut_short, pretrain
 from pwagents.orion.base import END_OF_CALL, LOG, QUERY, base_for
@@ -82,7 +82,7 @@ def read_puma_text(
 
     code = code_hash("puma", "agents", "web", "lm", "data")
     parts = told | {"lessons": lessons_told, "taken": hash_of(sorted(taken)), "code": code}
-    return cached_model(models, "base-puma", parts, make, stored_only=stored_only)
+    return cached(models, "base-puma", parts, make, stored_only=stored_only)
 
 
 def _with_fixed_texts(base: Path, seed: int) -> tuple[Any, Any]:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.conversation import assistant
+from pwagents.cache import cached, hash_of
 from pwagents.embedding import Embedder
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm import tokens
-from pwagents.lm.cache import cached_model, hash_of
 from pwagents.lm.card import write_card
 from pwagents.lm.fit import Plan, require_fit
 from pwagents.lm.launch import launch
@@ -48,7 +48,18 @@ if TYPE_CHECKING:
 
 PAIRS = "pairs.json"
 # The rooms that decide, beside data and settings, what comes out.
-CODE = ("puma", "agents", "web", "profiles", "lm", "llm", "embedding", "schema", "seeds")
+CODE = (
+    "puma",
+    "agents",
+    "web",
+    "profiles",
+    "lm",
+    "llm",
+    "embedding",
+    "schema",
+    "seeds",
+    "evaluation/metrics",
+)
 
 
 @dataclass(frozen=True)
@@ -197,7 +208,7 @@ class PumaModels:
     def _cached(self, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
         facts = {"base": self.base_name, "code": code_hash(*CODE), **parts}
         only = self.settings.stored_runs_only
-        return cached_model(self.settings.output_dir / "models", name, facts, make, stored_only=only)
+        return cached(self.settings.output_dir / "models", name, facts, make, stored_only=only)
 
 
 def _folder(kind: str, variant: str) -> str:

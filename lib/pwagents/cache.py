@@ -1,8 +1,8 @@
-"""Trained models as folders named by what they were made from: the same training never runs twice.
+"""Finished work as folders named by what it follows from: nothing is made twice.
 
-Beside ``<name>-<12 hex digits>`` a training under way lies in ``.<name>-<12 hex digits>.part``, its
-checkpoints with it, so that a killed one goes on; finished, the folder is renamed: a name without the dot
-says that the model is whole.
+Models, recommenders, search indexes and profiles are kept this way. Work under way lies in
+``.<name>-<12 hex digits>.part``, its checkpoints with it, so that what was killed goes on. Finished, the
+folder is renamed to ``<name>-<12 hex digits>``: a name without the dot says that it is whole.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ KEY = "made_from.json"
 LIBRARIES = ("torch", "transformers", "trl")  # other versions may give other weights
 
 
-def cached_model(
+def cached(
     root: Path | str,
     name: str,
     key_parts: Mapping[str, Any],
@@ -31,22 +31,22 @@ def cached_model(
     *,
     stored_only: bool = False,
 ) -> Path:
-    """The folder of the model that follows from ``key_parts``; made by ``make`` where it is not there yet.
+    """Return the folder of what follows from ``key_parts``; ``make`` fills it where it is not there yet.
 
     Of several processes one makes it and the others wait.
 
     Args:
-        root: folder of all models; removing any folder in it is safe, it is made again.
-        name: what the model is, for people ("base", "sft").
-        key_parts: all that the model follows from, as JSON values: hashes of data, settings, seed,
+        root: folder of all that is kept; removing any folder in it is safe, it is made again.
+        name: what it is, for people ("base", "sft", "recommender").
+        key_parts: all that it follows from, as JSON values: hashes of data, settings, seed,
             :func:`pwagents.project.code_hash`. Machine, portability and library versions are added.
-        make: writes model, tokenizer and card into the folder it is given. After a kill it gets the same
-            folder again, with what it left there.
+        make: writes into the folder that it is given. After a kill it gets the same folder again, with what
+            it left there.
         stored_only: make nothing.
 
     Raises:
         TypeError, ValueError: ``key_parts`` is no JSON.
-        DataError: the model is not there, and nothing may be made.
+        DataError: it is not there, and nothing may be made.
     """
     made_by = {"machine": platform.machine(), "portable": not portable.shortfall()}
     facts = {**key_parts, **made_by, "versions": {lib: version(lib) for lib in LIBRARIES}}
@@ -56,7 +56,7 @@ def cached_model(
         return folder
     if stored_only:
         expected = f"{folder.name}; run once with stored_runs_only=False, same settings, same data"
-        raise DataError(folder.parent, name, "model", "nothing", expected)
+        raise DataError(folder.parent, name, "folder", "nothing", expected)
     part = folder.with_name(f".{folder.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
@@ -70,5 +70,5 @@ def cached_model(
 
 
 def hash_of(content: Any) -> str:
-    """16 hex digits over JSON values such as training examples, for ``key_parts``."""
+    """Return 16 hex digits over JSON values such as training examples, for ``key_parts``."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""A model is made once for what it follows from, whole or not at all, and goes on where it was killed."""
+"""Kept work is made once for what it follows from, whole or not at all, and goes on where it was killed."""
 
 import json
 import multiprocessing
@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from pwagents.lm import cache as model_cache
-from pwagents.lm.cache import cached_model
+from pwagents import cache
+from pwagents.cache import cached
 
 
 def writes(text, made):
@@ -22,9 +22,9 @@ def writes(text, made):
 
 def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
     made = []
-    first = cached_model(tmp_path, "sft", {"data": "a", "seed": 0}, writes("one", made))
-    again = cached_model(tmp_path, "sft", {"seed": 0, "data": "a"}, writes("two", made))
-    other = cached_model(tmp_path, "sft", {"data": "a", "seed": 1}, writes("three", made))
+    first = cached(tmp_path, "sft", {"data": "a", "seed": 0}, writes("one", made))
+    again = cached(tmp_path, "sft", {"seed": 0, "data": "a"}, writes("two", made))
+    other = cached(tmp_path, "sft", {"data": "a", "seed": 1}, writes("three", made))
     assert first == again != other and len(made) == 2
     assert (first / "weights").read_text() == "one" and (other / "weights").read_text() == "three"
     facts = json.loads((first / "made_from.json").read_text())
@@ -34,9 +34,9 @@ def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
 
 def test_another_version_of_a_library_makes_another_model(tmp_path, monkeypatch):
     made = []
-    first = cached_model(tmp_path, "sft", {}, writes("", made))
-    monkeypatch.setattr(model_cache, "version", lambda library: "0")
-    assert cached_model(tmp_path, "sft", {}, writes("", made)) != first
+    first = cached(tmp_path, "sft", {}, writes("", made))
+    monkeypatch.setattr(cache, "version", lambda library: "0")
+    assert cached(tmp_path, "sft", {}, writes("", made)) != first
 
 
 def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
@@ -45,14 +45,14 @@ def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        cached_model(tmp_path, "sft", {}, fails)
+        cached(tmp_path, "sft", {}, fails)
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
 
     def goes_on(folder):
         assert (folder / "checkpoint").read_text() == "half way"
         (folder / "checkpoint").unlink()
 
-    assert [p.name for p in cached_model(tmp_path, "sft", {}, goes_on).iterdir()] == ["made_from.json"]
+    assert [p.name for p in cached(tmp_path, "sft", {}, goes_on).iterdir()] == ["made_from.json"]
 
 
 def _slow(root, began, made):
@@ -62,7 +62,7 @@ def _slow(root, began, made):
         (folder / str(os.getpid())).touch()
         made.put(os.getpid())
 
-    cached_model(root, "sft", {}, make)
+    cached(root, "sft", {}, make)
 
 
 def test_of_two_processes_one_makes_it_and_a_killed_one_leaves_no_lock(tmp_path):
@@ -83,5 +83,5 @@ def test_of_two_processes_one_makes_it_and_a_killed_one_leaves_no_lock(tmp_path)
 def test_a_key_must_be_json(tmp_path):
     for value in (object(), float("nan")):
         with pytest.raises((TypeError, ValueError)):
-            cached_model(tmp_path, "sft", {"value": value}, lambda folder: None)
+            cached(tmp_path, "sft", {"value": value}, lambda folder: None)
     assert not list(tmp_path.iterdir())
