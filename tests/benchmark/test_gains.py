@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark.gains import paired_gains
-from pwagents.evaluation.tables import readable
+from pwagents.evaluation.tables import format_differences
 
 
 def test_gains_are_paired_within_each_group_and_told_with_their_interval():
@@ -21,6 +21,6 @@ def test_gains_are_paired_within_each_group_and_told_with_their_interval():
     gains = paired_gains(frame, "accuracy", "a", "b", by="added")
     assert gains["added"].tolist() == [2, 1]  # as they first appear
     assert gains["difference"].tolist() == pytest.approx([0.2, 0.0])
-    shown = readable(gains)
+    shown = format_differences(gains)
     assert list(shown) == ["added", "difference", "p", "tasks", "users"]
     assert shown.loc[1, "difference"] == "0.000 ±0.000" and shown.loc[0, "difference"].startswith("0.200 ±")

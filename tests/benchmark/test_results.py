@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import results
-from pwagents.evaluation.paper import Here
+from pwagents.evaluation.paper import Setup
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.notebook.run import Run
 from pwagents.schema import Action, Observation, Step, Trajectory
@@ -61,7 +61,7 @@ def test_prompting_tables_have_ours_in_rows_of_their_own():
     frame = frame.assign(
         function_accuracy=1.0, step_accuracy=1.0, result_official=0.5, result_final=0.5, steps=1
     )
-    tables = results.prompting_tables(frame, frame, Here("gpt-4o", "embedded world"))
+    tables = results.prompting_tables(frame, frame, Setup("gpt-4o", "embedded world"))
     shown = {table["name"]: table["data"] for table in tables}
     ours = {name: list(data.loc[data["source"] == "here", "row"]) for name, data in shown.items()}
     assert ours["table_3"] == ours["table_4"] == ["gpt-4o (No memory)"]

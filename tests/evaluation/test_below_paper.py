@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation.metrics import GRADER_VERSION
-from pwagents.evaluation.paper import Here, below_paper, orders, paper_table
+from pwagents.evaluation.paper import Setup, below_paper, paper_table, rank_rows
 
 METRICS = ("function_accuracy", "step_accuracy", "result_official", "result_final", "steps")
 COLUMNS = ["method", "task_id", "user_id", "type", *METRICS, "tokens", "usd"]
 NOTHING = pd.DataFrame(columns=COLUMNS)
-SMALL = Here("small model, 0.5M parameters", "embedded world")
+SMALL = Setup("small model, 0.5M parameters", "embedded world")
 FACTS = ["source", "row", "backbone", "data", "n", "grader", "tokens a task", "USD a task"]
 TABLES = [
     ("PersonalWAB", "Table 3"),
@@ -88,7 +88,7 @@ def test_orion_is_in_percent_by_step_and_by_the_last_attempt():
 
 
 def test_rows_without_a_model_have_none_as_their_backbone():
-    row = below_paper(episodes("Plain agent"), "PersonalWAB", "Table 3", Here("", "embedded world")).iloc[-1]
+    row = below_paper(episodes("Plain agent"), "PersonalWAB", "Table 3", Setup("", "embedded world")).iloc[-1]
     assert (row["row", ""], row["backbone", ""], row["data", ""]) == ("Plain agent", "none", "embedded world")
 
 
@@ -112,13 +112,13 @@ def test_what_was_not_played_has_no_column_and_a_mean_over_fewer_tasks_is_not_th
 
 
 def test_the_order_of_rows_is_told_from_the_numbers_themselves():
-    both = below_paper(episodes("PUMA", "w/o SFT"), "PersonalWAB", "Table 5", Here("", "embedded world"))
-    theirs, ours = orders(both, "overall", "result accuracy").splitlines()
+    both = below_paper(episodes("PUMA", "w/o SFT"), "PersonalWAB", "Table 5", Setup("", "embedded world"))
+    theirs, ours = rank_rows(both, "overall", "result accuracy").splitlines()
     expected = "PUMA 0.406, w/o DPO 0.399, w/o Task-specific Memory 0.373, w/o SFT 0.054"
     assert theirs == f"PersonalWAB, Table 5, result accuracy, overall, best first: {expected}"
     assert ours == "here, result accuracy, overall, best first: w/o SFT 0.5, PUMA 0.4"
     alone = below_paper(episodes("PUMA").query("type == 'search'"), "PersonalWAB", "Table 5", SMALL)
-    assert orders(alone, "overall", "result accuracy") == "result accuracy, overall: not played here"
+    assert rank_rows(alone, "overall", "result accuracy") == "result accuracy, overall: not played here"
 
 
 def test_an_episode_without_a_score_does_not_count():

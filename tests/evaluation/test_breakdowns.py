@@ -7,8 +7,8 @@ from pwagents.evaluation.breakdowns import (
     BEYOND,
     by_task,
     by_type_and_mean,
-    in_order,
     sample_tasks,
+    sort_by_type,
     target_ranks,
     trained_differences,
     with_breakdowns,
@@ -91,7 +91,7 @@ def test_comparisons_name_no_task_that_was_not_played():
 
 def test_in_order_keeps_methods_and_sorts_tasks():
     rows = [("b", "review", "u", "1", 0), ("a", "search", "u", "2", 0), ("b", "search", "u", "3", 0)]
-    ordered = in_order(frame_of(rows))
+    ordered = sort_by_type(frame_of(rows))
     assert list(ordered["task_id"]) == ["3", "1", "2"]
 
 
@@ -125,7 +125,7 @@ def test_breakdowns_and_ranks(benchmark):
         return EpisodeRecord(**fields, **run, trajectory=trajectory)
 
     records = [record(tasks["search"], ("x", tasks["search"].target)), record(tasks["recommend"], ("x",))]
-    ranks = target_ranks(records, benchmark).set_index(["type", "rank"])["share"]
+    ranks = target_ranks(records).set_index(["type", "rank"])["share"]
     assert ranks["search", "2"] == 1 and ranks["recommend", "not shown"] == 1 and ranks.sum() == 2
 
     frame = frame_of([("m", t, tasks[t].user_id, tasks[t].task_id, 1.0) for t in TASK_TYPES])

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pwagents.evaluation.statistics import mean_interval, noise_floor, over_seeds, paired_test, summarise
+from pwagents.evaluation.seeds import noise_floor, over_seeds
+from pwagents.evaluation.statistics import mean_interval, paired_test, summarise
 
 values_and_users = st.lists(
     st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
@@ -29,8 +30,8 @@ def test_interval_by_hand():
 
 def test_one_task_a_user_is_the_classical_interval():
     values = np.random.default_rng(0).random(12)
-    expected = stats.t.interval(0.9, 11, values.mean(), stats.sem(values))
-    assert mean_interval(values, range(12), level=0.9)[1:] == pytest.approx(expected)
+    expected = stats.t.interval(0.95, 11, values.mean(), stats.sem(values))
+    assert mean_interval(values, range(12))[1:] == pytest.approx(expected)
 
 
 def test_one_user_has_no_interval():

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pwagents.evaluation.figure_files import save_figure
-from pwagents.evaluation.tables import csv_text, interval_cells, save_table
+from pwagents.evaluation.tables import csv_text, format_intervals, save_table
 
 EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"
 
@@ -71,7 +71,7 @@ def test_no_minus_zero(saved):
 
 def test_shown_replaces_the_numbers_for_the_reader_alone(saved):
     data = pd.DataFrame({"mean": [0.5], "low": [0.4], "high": [0.6]})
-    csv, html, _ = saved(data, shown=pd.DataFrame({"accuracy": interval_cells(data)}))
+    csv, html, _ = saved(data, shown=pd.DataFrame({"accuracy": format_intervals(data)}))
     assert csv.startswith("mean,low,high") and cells(html) == ["0.500 ±0.100"]
 
 
@@ -152,16 +152,16 @@ def test_the_table_is_displayed_by_a_notebook(tmp_path):
 
 def test_a_notebook_holds_the_page_of_a_table_once(tmp_path):
     shown = save_table(pd.DataFrame({"a": [1]}), "t", title="A title", output_dir=tmp_path)
-    assert "A title" in shown._repr_html_() and repr(shown) == "Shown()"
+    assert "A title" in shown._repr_html_() and repr(shown) == "Html()"
 
 
 def test_interval_cells():
     summary = pd.DataFrame(
         {"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, np.nan], "high": [0.6, np.nan, 1]}
     )
-    assert interval_cells(summary, decimals=2).tolist() == ["0.50 ±0.10", "0.25", None]
+    assert format_intervals(summary, decimals=2).tolist() == ["0.50 ±0.10", "0.25", None]
     cut = pd.DataFrame({"mean": [0.02], "low": [0.0], "high": [0.06]})
-    assert interval_cells(cut, decimals=2).tolist() == ["0.02 (0.00 to 0.06)"]
+    assert format_intervals(cut, decimals=2).tolist() == ["0.02 (0.00 to 0.06)"]
 
 
 def test_columns_of_two_levels_have_a_heading_over_them(saved):

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pwagents.evaluation.paper import Here, below_paper, paper_table
+from pwagents.evaluation.paper import Setup, below_paper, paper_table
 from pwagents.notebook.grand_tables import MADE, grand_table
 from pwagents.notebook.reference import REFERENCE
 from pwagents.notebook.summary import COLUMNS
@@ -27,7 +27,7 @@ def test_ours_stand_below_once_each_with_their_notebook():
     column = "search: result accuracy"
     assert ours.set_index("row").loc[ours["row"].iloc[-1], column] == made.loc[ours["row"].iloc[-1], column]
     printed = rows[rows["source"] != "here"]
-    theirs = below_paper(pd.DataFrame(), "Orion", "Table 1", Here("", ""))
+    theirs = below_paper(pd.DataFrame(), "Orion", "Table 1", Setup("", ""))
     assert printed[column].tolist() == theirs["search", "result accuracy"].tolist()
 
 

@@ -164,7 +164,7 @@ def page_of(view, folder):
     title = HOSTILE[0]
     shown = {
         "table in a notebook": lambda: tables.save_table(frame(), "t", title=title, output_dir=folder).html,
-        "settings": lambda: tables.laid_out(frame(), "s", title=title, bold_rows=[0]).html,
+        "settings": lambda: tables.render_table(frame(), "s", title=title, bold_rows=[0]).html,
         "banner": lambda: tables.banner("\n".join(HOSTILE)).html,
         "viewer": viewer,
         "tokens": tokens,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figures import PALETTE, legend_above, plain, plot_lines, use_style
+from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, plot_lines, use_style
 from pwagents.profiles.consistency import chance
 from pwagents.profiles.llm import options
 from pwagents.schema import TASK_TYPES, UserProfile
@@ -75,9 +75,9 @@ def plot_people(counts: pd.DataFrame):
     fig, axes = plt.subplots(1, len(fields), figsize=(4.6 * len(fields), 1.2 + 0.42 * most), squeeze=False)
     for ax, field in zip(axes[0], fields, strict=True):
         part = counts[counts["field"] == field]
-        bars = ax.barh([plain(value) for value in part["value"]], part["users"], color="C0")
+        bars = ax.barh([escape_math(value) for value in part["value"]], part["users"], color="C0")
         ax.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=13)
-        ax.set(title=plain(field), xlabel="users", xlim=(0, 1.2 * part["users"].max()))
+        ax.set(title=escape_math(field), xlabel="users", xlim=(0, 1.2 * part["users"].max()))
         ax.set_ylim(max(len(part), most / 2) - 0.4, -0.6)  # no bar is much thicker than another
         ax.grid(axis="y", visible=False)
         ax.locator_params(axis="x", nbins=4)
@@ -100,7 +100,7 @@ def plot_tendencies(counts: pd.DataFrame):
     wide = wide.reindex(index=counts["field"].unique(), columns=counts["value"].unique())
     fig, ax = plt.subplots(figsize=(8, 4.5))
     shades = plt.get_cmap("Purples")(np.linspace(0.35, 0.9, len(wide.columns)))  # levels: light to dark
-    wide.rename(index=lambda field: plain(field).replace(" ", "\n"), columns=plain).plot.bar(
+    wide.rename(index=lambda field: escape_math(field).replace(" ", "\n"), columns=escape_math).plot.bar(
         ax=ax, rot=0, width=0.85, legend=False, color=list(shades)
     )
     for bars in ax.containers:
@@ -130,7 +130,9 @@ def plot_item_map(frame: pd.DataFrame):
         part = frame[frame["cluster"] == name]
         color, marker = PALETTE[i % len(PALETTE)], _MARKERS[i % len(_MARKERS)]
         label = f"{_shortened(name)} ({len(part)})"
-        ax.scatter(part["x"], part["y"], color=color, marker=marker, s=70, label=plain(label), alpha=0.85)
+        ax.scatter(
+            part["x"], part["y"], color=color, marker=marker, s=70, label=escape_math(label), alpha=0.85
+        )
     ax.set(xlabel="first component of the item embeddings", ylabel="second component")
     legend_above(fig, columns=2)
     return fig
@@ -182,9 +184,9 @@ def plot_consistency(summary: pd.DataFrame):
         ax.barh(range(len(methods)), part["mean"], 0.75, color="0.65")
         ax.errorbar(part["mean"], range(len(methods)), xerr=reach, fmt="none", ecolor="black", capsize=3)
         ax.axvline(chance()[evaluation], color="black", linestyle="dashed", label="chance")
-        ax.set(title=plain(evaluation), xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="mean over users")
+        ax.set(title=escape_math(evaluation), xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="mean over users")
         ax.grid(axis="y", visible=False)
-    axes[0, 0].set_yticks(range(len(methods)), [plain(method) for method in methods])
+    axes[0, 0].set_yticks(range(len(methods)), [escape_math(method) for method in methods])
     axes[0, 0].invert_yaxis()
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right")
     return fig
@@ -208,8 +210,10 @@ def plot_ambiguity(frame: pd.DataFrame):
         part = frame[frame["type"] == task_type]
         for i, (writer, group) in enumerate(part.groupby("writer", sort=False)):
             style = ("-", "--", "-.", ":")[i % 4]
-            ax.ecdf(group["fitting"], label=plain(writer), color=f"C{i}", linestyle=style, linewidth=2.5)
-        ax.set(title=plain(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
+            ax.ecdf(
+                group["fitting"], label=escape_math(writer), color=f"C{i}", linestyle=style, linewidth=2.5
+            )
+        ax.set(title=escape_math(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
         ax.set_xlim(0.8, 1.3 * frame["fitting"].max())
         ax.xaxis.set_major_formatter("{x:,.0f}")
     axes[0, 0].set_ylabel("share of instructions that\nso many products fit, or fewer")

@@ -13,7 +13,7 @@ from heapq import nsmallest
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.evaluation.breakdowns import in_order
+from pwagents.evaluation.breakdowns import sort_by_type
 from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
@@ -138,7 +138,7 @@ def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataF
     named = references.assign(method="Reference: " + references["method"])
     named = named.rename(columns={"result_accuracy": "result_official"})
     is_oracle = references["method"] == "oracle"
-    return in_order(pd.concat([named[~is_oracle], results, named[is_oracle]], ignore_index=True))
+    return sort_by_type(pd.concat([named[~is_oracle], results, named[is_oracle]], ignore_index=True))
 
 
 def _train_periods(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from pwagents.benchmark.gains import paired_gains
-from pwagents.evaluation.breakdowns import in_order, with_breakdowns
+from pwagents.evaluation.breakdowns import sort_by_type, with_breakdowns
 from pwagents.evaluation.figures import plot_intervals
-from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Here, below_paper, paper_table
+from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import count_outcomes, records_frame
 from pwagents.evaluation.statistics import summarise
@@ -48,7 +48,7 @@ def distinct(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
     return {name: runs[name] for name in same}, line if sets else ""
 
 
-def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Here) -> list[dict[str, Any]]:
+def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Setup) -> list[dict[str, Any]]:
     """The papers' tables of prompting methods, ours in rows of their own, as arguments of ``run.table``.
 
     Args:
@@ -110,7 +110,7 @@ def gains_of_memory(results: pd.DataFrame, without: str) -> pd.DataFrame:
     Returns:
         ``method, task, difference, low, high, p, n_tasks, n_users``, paired by task, clustered by user.
     """
-    ordered = in_order(results)
+    ordered = sort_by_type(results)
     gains = {
         method: paired_gains(ordered, "result_official", method, without, by="type")
         for method in ordered["method"].unique()
@@ -127,7 +127,7 @@ def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
         outcomes: one row an episode, with its ``protocol``.
     """
     gains = {}
-    for method, part in in_order(outcomes).groupby("method", sort=False):
+    for method, part in sort_by_type(outcomes).groupby("method", sort=False):
         by_protocol = part.assign(method=part["protocol"])
         gains[method] = paired_gains(by_protocol, "result_official", "as_published", "leak_free", by="type")
     return _by_method(gains)

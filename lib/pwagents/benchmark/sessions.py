@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 
 from pwagents.benchmark.results import Runs
-from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plain, use_style
+from pwagents.evaluation.figures import COLORS, NEUTRAL, escape_math, legend_above, use_style
 from pwagents.evaluation.metrics import attempts
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
@@ -175,7 +175,9 @@ def plot_transitions(transitions: pd.DataFrame):
         )  # fmt: skip
         ax.grid(visible=False)
         ax.set_facecolor("#f4f4f4")  # what never happened
-        ax.set(title=plain(task_type), xlabel="next action", ylabel="action" if ax is axes[0, 0] else "")
+        ax.set(
+            title=escape_math(task_type), xlabel="next action", ylabel="action" if ax is axes[0, 0] else ""
+        )
         ax.tick_params(axis="x", rotation=45)
         ax.tick_params(axis="y", rotation=0)
     fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
@@ -205,7 +207,7 @@ def plot_attempts(attempts: pd.DataFrame):
     for (upper, lower), task_type in zip(axes.T, types, strict=True):
         part = attempts[attempts["type"] == task_type]
         upper.bar(part["attempt"], part["tasks"], color="0.65")
-        upper.set(title=plain(task_type))
+        upper.set(title=escape_math(task_type))
         upper.grid(axis="x", visible=False)
         color = COLORS[task_type]
         lower.plot(part["attempt"], part["result_accuracy"], "o-", color=color, label="this attempt")

@@ -1,4 +1,9 @@
-"""Results by task type, by what tasks are like, and compared pair by pair."""
+"""Results by task type, by what tasks are like, and compared pair by pair.
+
+A mean over part of its tasks says so. A user, judge or updater that cannot answer leaves a task without a
+score (what the *agent* refuses counts 0). Then the table has a column "scored" beside that type, such as "7
+of 10", and an overall or a mean of types over fewer types than were played is absent.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +12,7 @@ import pandas as pd
 
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.statistics import PairedTest, paired_test, summarise
-from pwagents.evaluation.tables import interval_cells
+from pwagents.evaluation.tables import format_intervals
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
 
@@ -17,26 +22,33 @@ HISTORY_BANDS = (0, 10, 20, 40, 10**9)  # behaviours that an agent may see: 0-9,
 OVERALL, MEAN = "overall", "mean"
 
 BEYOND = "beyond the noise of seeds"  # heading: whether a difference is larger than seeds alone may make
+SCORED = "scored"  # heading: how many of a type's tasks a mean is over, where it is not over all
 
 
 def sample_tasks(tasks: Sequence[Task], n: int, seed: int) -> list[Task]:
-    """``n`` of the tasks at random, in their order; all of them for ``n`` = 0 or more than there are."""
+    """Draw ``n`` of the tasks, in their order; all of them for ``n`` = 0 or more than there are."""
     if not 0 < n < len(tasks):
         return list(tasks)
     chosen = rng(seed, "sample_tasks").choice(len(tasks), size=n, replace=False)
     return [tasks[i] for i in sorted(chosen)]
 
 
-def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows by ``method``, as they first appear, then by ``type``: TASK_TYPES, then those of all tasks."""
+def sort_by_type(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sort rows by ``method``, as they first appear, then by ``type``, those of all tasks last."""
     order = {"method": list(frame["method"].unique()), "type": (*TASK_TYPES, OVERALL, MEAN)}
     return frame.sort_values(["method", "type"], key=lambda c: c.map(order[c.name].index), kind="stable")
 
 
-def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row a method, one column a task type and metric: the shape of PersonalWAB's Table 3.
+def split_by_type(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Split episodes by the types that were played; after several types, "overall" has all of them."""
+    parts = [(task, frame[frame["type"] == task]) for task in TASK_TYPES if task in set(frame["type"])]
+    return [*parts, (OVERALL, frame)] if len(parts) > 1 else parts
 
-    Only types that were played have columns; several are followed by "overall", the mean over all tasks,
+
+def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tabulate one row a method, one column a task type and metric: the shape of PersonalWAB's Table 3.
+
+    Only types that were played have columns. Several are followed by "overall", the mean over all tasks,
     which stays empty for a method that was not scored on all of these types.
 
     Args:
@@ -44,30 +56,30 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
         metrics: column of ``frame`` -> its name in the table.
 
     Returns:
-        The means, and the same as text with 95% intervals clustered by user.
+        The means, and the same as text with 95% intervals clustered by user. Where a method was scored on
+        part of a type's tasks, both have a column (type, :data:`SCORED`).
     """
-    types = frame.groupby("method")["type"].nunique()
-    complete = types.index[types == frame["type"].nunique()]  # a mean over fewer tasks is no overall
-    parts = []
-    for task in _played(frame):
-        part = frame[frame["method"].isin(complete)] if task == OVERALL else frame[frame["type"] == task]
-        parts.append(summarise(part, by=["method"], metrics=list(metrics)).assign(task=task))
-    summary = pd.concat(parts, ignore_index=True)
-    summary["cell"] = interval_cells(summary)
-    summary["name"] = summary["metric"].map(metrics)
-    columns = pd.MultiIndex.from_product([_played(frame), metrics.values()])
-    means, cells = (
-        summary.set_index(["method", "task", "name"])[value]
-        .unstack(["task", "name"])
-        .reindex(index=frame["method"].unique(), columns=columns)
-        .rename_axis(index="method")
-        for value in ("mean", "cell")
-    )
-    return means, cells
+    methods, parts = frame["method"].unique(), split_by_type(frame)
+    means, cells = {}, {}
+    for task, part in parts:
+        for metric, name in metrics.items():
+            summary = summarise(part, ["method"], [metric]).set_index("method")
+            if task == OVERALL:  # a mean over fewer types is no overall
+                n_types = part.dropna(subset=[metric]).groupby("method")["type"].nunique()
+                summary.loc[n_types.reindex(summary.index, fill_value=0) < len(parts) - 1, "mean"] = np.nan
+            means[task, name], cells[task, name] = summary["mean"], format_intervals(summary)
+        # A metric that a method has nowhere (a reference has no steps) says nothing of what was scored.
+        scored = part[list(metrics)].notna().any(axis=1).groupby(part["method"]).agg(["sum", "size"])
+        partly = scored[scored["sum"] < scored["size"]]
+        if len(partly):
+            texts = partly["sum"].astype(str) + " of " + partly["size"].astype(str)
+            means[task, SCORED] = cells[task, SCORED] = texts
+    tables = (pd.DataFrame(columns).reindex(methods).rename_axis("method") for columns in (means, cells))
+    return tuple(tables)
 
 
 def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Means by method and task type, below them :data:`MEAN`, in which each type weighs the same.
+    """Tabulate means by method and task type, below them :data:`MEAN`, in which each type weighs the same.
 
     "overall" of :func:`by_task` weighs each task the same instead. Here a task moves the mean by
     1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.
@@ -80,18 +92,20 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         As of :func:`pwagents.evaluation.statistics.summarise` by ``method, type``. A method that was not
         scored on all types of the frame has no mean, and where there is a single type nobody has.
     """
-    rows = [summarise(frame, ["method", "type"], [metric])]
+    frame = frame.reset_index(drop=True)
+    rows, n_types = [summarise(frame, ["method", "type"], [metric])], frame["type"].nunique()
     scored = frame.dropna(subset=[metric])
-    n_types = scored["type"].nunique()
     types = scored.groupby(["method", "type"], sort=False)[metric]
     middle = scored["method"].map(types.mean().groupby("method").mean())
     share = scored.groupby("method")[metric].transform("size") / (n_types * types.transform("size"))
     parts = middle + share * (scored[metric] - types.transform("mean"))
     complete = scored.groupby("method")["type"].transform("nunique") == n_types
-    if n_types > 1:
-        balanced = scored.assign(**{metric: parts, "type": MEAN})[complete]
+    if n_types > 1 and complete.any():
+        # Rows that were not scored stay, for the mean says how many they are.
+        balanced = frame.assign(**{metric: parts, "type": MEAN})
+        balanced = balanced[balanced["method"].isin(scored.loc[complete, "method"])]
         rows.append(summarise(balanced, ["method", "type"], [metric]))
-    return in_order(pd.concat(rows)).reset_index(drop=True)
+    return sort_by_type(pd.concat(rows)).reset_index(drop=True)
 
 
 def trained_differences(
@@ -100,7 +114,7 @@ def trained_differences(
     metric: str,
     seed_noise: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
-    """Differences of given policies, one row a comparison and task type, "overall" after several.
+    """Compare given policies, one row a comparison and task type, "overall" after several.
 
     There is no p: where a policy was trained once, tasks tell of this policy, not of how it was trained.
 
@@ -112,16 +126,18 @@ def trained_differences(
 
     Returns:
         ``comparison, task, difference, low, high, n_tasks, n_users``, the interval over tasks clustered by
-        user; with ``seed_noise`` also whether the difference exceeds it ("yes", "no", or "not measured" on
-        this type). A pair without common tasks of a type has no row there.
+        user; ``n_left_out`` where one of the two was not scored on some of the tasks; with ``seed_noise``
+        also whether the difference exceeds it ("yes", "no", or "not measured" on this type). A pair without
+        common tasks of a type has no row there.
     """
     rows = []
     for name, (a, b) in pairs.items():
-        for task, part in parts_of(frame):
+        for task, part in split_by_type(frame):
             rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
-    columns = ["comparison", "task", *PairedTest._fields]
-    table = pd.DataFrame(rows, columns=columns).drop(columns=["p", "n_left_out"])
+    table = pd.DataFrame(rows, columns=["comparison", "task", *PairedTest._fields]).drop(columns="p")
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
+    if not table["n_left_out"].any():
+        table = table.drop(columns="n_left_out")
     if seed_noise is None:
         return table
     noise = table["task"].map(dict(seed_noise))
@@ -130,42 +146,30 @@ def trained_differences(
 
 
 def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
-    """The frame with what to break results down by: the target's ``category`` and the ``history`` band."""
+    """Add what to break results down by: the target's ``category`` and the ``history`` band."""
     tasks = {task.task_id: task for task in benchmark.all_tasks()}
     categories = [benchmark.products[tasks[task_id].target].category for task_id in frame["task_id"]]
     lengths = [len(benchmark.history(tasks[task_id], "test")) for task_id in frame["task_id"]]
     labels = ["0-9", "10-19", "20-39", "40 and more"]
     bands = pd.cut(lengths, bins=HISTORY_BANDS, right=False, labels=labels)
-    return in_order(frame.assign(category=categories, history=bands.astype(str)))
+    return sort_by_type(frame.assign(category=categories, history=bands.astype(str)))
 
 
-def target_ranks(records: Sequence[EpisodeRecord], benchmark: Benchmark) -> pd.DataFrame:
-    """Where the target stood in the last attempt's list, as ``method, type, rank, share`` of the episodes.
+def target_ranks(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Count at which rank the last attempt's list had the target: ``method, type, rank, share`` of episodes.
 
     ``rank`` is "1" to "10" or "not shown". Search and recommend only; without an attempt nothing is shown.
     """
-    targets = {task.task_id: task.target for task in benchmark.all_tasks()}
     ranks = [str(r) for r in range(1, 11)] + ["not shown"]
     rows = []
     for record in records:
         if record.outcome == "scored" and record.type != "review":
             played = record.trajectory
             lists = (s.observation.products for s in reversed(played.steps) if played.is_attempt(s))
-            shown, target = next(lists, ()), targets[record.task_id]
+            shown, target = next(lists, ()), played.target
             rank = str(shown.index(target) + 1) if target in shown else "not shown"
             rows.append((record.method, record.type, rank))
     counts = pd.DataFrame(rows, columns=["method", "type", "rank"]).value_counts(["method", "type", "rank"])
     shares = counts / counts.groupby(level=["method", "type"]).transform("sum")
     full = pd.MultiIndex.from_product([*(shares.index.levels[:2]), ranks], names=["method", "type", "rank"])
     return shares.reindex(full, fill_value=0.0).rename("share").reset_index()
-
-
-def parts_of(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The episodes of each type that was played and, after several types, "overall": all of them."""
-    return [(task, frame if task == OVERALL else frame[frame["type"] == task]) for task in _played(frame)]
-
-
-def _played(frame: pd.DataFrame) -> list[str]:
-    """The types of the frame's tasks, and "overall" where there are several."""
-    types = [task for task in TASK_TYPES if task in set(frame["type"])]
-    return [*types, OVERALL] if len(types) > 1 else types

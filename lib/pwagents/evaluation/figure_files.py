@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.evaluation.figures import plain
+from pwagents.evaluation.figures import escape_math
 from pwagents.evaluation.tables import csv_text
 from pwagents.project import result_path, write_aside
 
@@ -47,7 +47,7 @@ def save_figure(fig, name: str, data: pd.DataFrame, *, output_dir: Path | str, s
 def put_stamp(fig, stamp: str) -> None:
     """Write what made a figure in small type below it."""
     if stamp:
-        fig.supxlabel(plain(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
+        fig.supxlabel(escape_math(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
 
 
 def rendered(fig, kind: str, name: str) -> bytes:
@@ -69,7 +69,7 @@ def _show(png: bytes, text: str, inches: float) -> None:
         data = b64encode(png).decode()
         style = f"width: {inches * _SHOWN_DPI:.0f}px; max-width: 100%"
         html = f'<img src="data:image/png;base64,{data}" alt="{escape(text)}" style="{style}">'
-        display({"text/html": html, "image/png": data, "text/plain": text}, raw=True)
+        display({"text/html": html, "image/png": data, "text/escape_math": text}, raw=True)
 
 
 def _alternative_text(fig, name: str) -> str:

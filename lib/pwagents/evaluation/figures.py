@@ -1,8 +1,9 @@
-"""Figures in one style; :mod:`pwagents.evaluation.figure_files` writes and shows them.
+"""Figures in one style; :mod:`pwagents.notebook.figures` writes and shows them.
 
 The style is matplotlib's own seaborn sheet (white grid) with type large enough to be read at half size. A
-type of task and a method of training have the same colour in every figure. Nothing here chooses a backend, so
-scripts, tests and notebooks all work.
+type of task and a method of training have the same colour in every figure. Seaborn draws. It computes no
+interval of ours: each point has three rows (low, mean, high), of which it draws the median and the whole
+range. Nothing here chooses a backend, so scripts, tests and notebooks all work.
 """
 
 from collections.abc import Iterable
@@ -41,7 +42,7 @@ _MARKED = 20  # points of a line that markers do not run together on
 
 
 def use_style() -> None:
-    """Set the style for all figures made from here on; the plot helpers below call it themselves."""
+    """Set the style for all figures made from here on; the plot functions below call it themselves."""
     import matplotlib.pyplot as plt
 
     plt.style.use(_STYLE)
@@ -59,8 +60,8 @@ def add_style(sheet: str) -> None:
     _STYLE.append(sheet)
 
 
-def colors_of(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each of some names: that of :data:`COLORS`, or the first of the palette that is left."""
+def assign_colors(names: Iterable[str]) -> dict[str, str]:
+    """Assign a colour to each name: that of :data:`COLORS`, or the first of the palette that is left."""
     names = dict.fromkeys(names)  # each once, in their order
     fixed = {name: COLORS[name] for name in names if name in COLORS}
     left = cycle([color for color in PALETTE if color not in fixed.values()])
@@ -79,7 +80,7 @@ def plot_intervals(
     xlabel: str = "",
     xlim: tuple[float, float] | None = None,
 ):
-    """Points with horizontal intervals, one line of the figure per ``label``, first at the top.
+    """Plot points with horizontal intervals, one line of the figure per ``label``, first at the top.
 
     Args:
         data: one row per point; ``label``, ``mean``, ``low``, ``high``, ``hue`` and ``color`` name columns.
@@ -89,36 +90,53 @@ def plot_intervals(
         xlim: the range of a metric that has one; intervals of small groups may reach beyond it.
 
     Returns:
-        The matplotlib figure, for :func:`save_figure`.
+        The matplotlib figure.
     """
     import matplotlib.pyplot as plt
 
     use_style()
-    labels = list(dict.fromkeys(data[label]))
-    groups = [(None, data)] if hue is None else list(data.groupby(hue, sort=False))
-    fig, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * len(labels) * max(len(groups), 1.5)))
-    line_of = {name: i for i, name in enumerate(labels)}
-    toned = color or hue
-    tones = {None: PALETTE[0]} if toned is None else colors_of(data[toned])
+    data = data.assign(_hue="" if hue is None else data[hue])
+    labels, names = list(data[label].unique()), list(data["_hue"].unique())
+    tones = {"": PALETTE[0]} if hue is None else assign_colors(data[color or hue])
+    fig, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * len(labels) * max(len(names), 1.5)))
     marks = {}
-    for i, (name, group) in enumerate(groups):
-        offset = (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
-        look = {"fmt": _MARKERS[i % len(_MARKERS)], "capsize": 3}
-        for tone, part in [(None, group)] if toned is None else group.groupby(toned, sort=False):
-            y = part[label].map(line_of).to_numpy() + offset
-            reach = np.nan_to_num([part[mean] - part[low], part[high] - part[mean]])
-            ax.errorbar(part[mean], y, xerr=reach, color=tones[tone], **look)
-        shown = NEUTRAL if color else tones[name]
-        marks[plain(name)] = plt.Line2D([], [], color=shown, marker=look["fmt"])
-    ax.set_yticks(range(len(labels)), [plain(name) for name in labels])
+    for i, name in enumerate(names):
+        marker = _MARKERS[i % len(_MARKERS)]
+        offset = (i - (len(names) - 1) / 2) * 0.7 / len(names)
+        own = data[data["_hue"] == name]
+        for tone, part in own.groupby(color or "_hue", sort=False):
+            places = part[label].map(labels.index) + offset
+            look = {"color": tones[tone], "marker": marker, "linestyle": "none"}
+            draw_points(ax, part, mean, places, low=low, high=high, **look)
+        marks[escape_math(name)] = plt.Line2D([], [], color=NEUTRAL if color else tones[name], marker=marker)
+    ax.set_yticks(range(len(labels)), [escape_math(name) for name in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
-    ax.set_xlabel(xlabel)
+    ax.set(xlabel=xlabel, ylabel="")
     if xlim is not None:
         margin = 0.02 * (xlim[1] - xlim[0])  # room for points at the very ends
         ax.set_xlim(xlim[0] - margin, xlim[1] + margin)
     if hue is not None:
         legend_above(fig, marks.values(), marks)
     return fig
+
+
+def draw_points(
+    ax, data: pd.DataFrame, mean: str, places: pd.Series, *, low: str, high: str, orient: str = "y", **look
+) -> None:
+    """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
+
+    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them.
+    """
+    import seaborn as sns
+
+    data = data.assign(_at=places).reset_index(drop=True)
+    rows = [data.assign(_value=data[each]) for each in (low, mean, high) if each in data]
+    across = "x" if orient == "y" else "y"
+    bars = {"errorbar": ("pi", 100) if low in data else None, "err_style": "bars", "err_kws": {"capsize": 3}}
+    look = {"markeredgecolor": look["color"], "legend": False} | look
+    axes = {orient: "_at", across: "_value", "orient": orient, "ax": ax}
+    points = pd.concat(rows).sort_index(kind="stable").dropna(subset="_value")  # in the order of the line
+    sns.lineplot(points, estimator="median", sort=False, **axes, **bars, **look)
 
 
 def plot_lines(
@@ -137,7 +155,7 @@ def plot_lines(
     xlabel: str = "",
     ylabel: str = "",
 ):
-    """A line a ``hue``, told apart by colour, dashes and (where points are few) markers.
+    """Plot a line a ``hue``, told apart by colour, dashes and (where points are few) markers.
 
     Args:
         data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``color``, ``panel``, ``low``,
@@ -149,7 +167,7 @@ def plot_lines(
         panel_size: width and height of one panel in inches.
 
     Returns:
-        The matplotlib figure, for :func:`save_figure`; panels are ``figure.axes``, in order.
+        The matplotlib figure; panels are ``figure.axes``, in order.
     """
     import matplotlib.pyplot as plt
 
@@ -159,92 +177,79 @@ def plot_lines(
     rows = -(-len(panels) // columns)
     size = (panel_size[0] * columns, panel_size[1] * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
-    looks = _looks(data.drop_duplicates(hue), hue, color or hue)
+
+    # Dashes and markers by line; where a colour has several lines, by their number within it.
+    lines = data.drop_duplicates(hue)
+    numbers = range(len(lines)) if color in (None, hue) else lines.groupby(color, sort=False).cumcount()
+    tones, looks = assign_colors(lines[color or hue]), {}
+    for name, tone, i in zip(lines[hue], lines[color or hue], numbers, strict=True):
+        cues = {"linestyle": _DASHES[i % len(_DASHES)], "marker": _MARKERS[i % len(_MARKERS)]}
+        looks[name] = {"color": tones[tone], **cues}
+
+    drawn = set()
     for ax, (title, part) in zip(axes.flat, panels, strict=False):
         apart = 0.02 * np.ptp(part[x]) if low in data else 0.0
         for i, (name, look) in enumerate(looks.items()):
             line = part[part[hue] == name].dropna(subset=[y])
             places = line[x] + apart * (i - (len(looks) - 1) / 2)
-            _draw_line(ax, places, line, look, y, low, high, faint)
-        ax.set(title=plain(title), ylabel=ylabel)
+            if faint is not None and line[faint].notna().any():
+                ax.plot(places, line[faint], color=look["color"], alpha=0.25, linewidth=1)
+            if not line.empty:
+                marker = look["marker"] if len(line) <= _MARKED else None
+                draw_points(ax, line, y, places, low=low, high=high, orient="x", **look | {"marker": marker})
+                drawn.add(name)
+        ax.set(title=escape_math(title), xlabel="", ylabel=ylabel)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
     for ax in axes.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column
         ax.set_xlabel(xlabel)
-    handles = {
-        text: line for ax in fig.axes for line, text in zip(*ax.get_legend_handles_labels(), strict=True)
-    }
-    columns = 4 if color is None else data[color].nunique()  # a column of the legend a colour
-    legend_above(fig, handles.values(), handles, columns=min(columns, 4))
+    n_columns = 4 if color is None else data[color].nunique()  # a column of the legend a colour
+    handles = {escape_math(name): plt.Line2D([], [], **look) for name, look in looks.items() if name in drawn}
+    legend_above(fig, handles.values(), handles, columns=min(n_columns, 4))
     return fig
 
 
 def mark_level(ax, value: float, name: str, i: int = 0) -> None:
-    """A grey line across a panel to compare with, its name at its right end; other dashes by ``i``."""
-    ax.axhline(
-        value, color="0.4", linestyle=_DASHES[1 + i % (len(_DASHES) - 1)], linewidth=1.5, label=plain(name)
-    )
-    ax.annotate(plain(name), (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
+    """Draw a grey line across a panel to compare with, its name at its right end; other dashes by ``i``."""
+    name, dashes = escape_math(name), _DASHES[1 + i % (len(_DASHES) - 1)]
+    ax.axhline(value, color="0.4", linestyle=dashes, linewidth=1.5, label=name)
+    ax.annotate(name, (1, value), xycoords=("axes fraction", "data"), xytext=(4, 0),
                 textcoords="offset points", va="center", fontsize=12, color="0.3")  # fmt: skip
 
 
 def plot_bars(
     data: pd.DataFrame, label: str, value: str, *, hue: str | None = None, stacked: bool = False, ylabel=""
 ):
-    """Vertical bars of ``value`` per ``label``, in the frame's order; one colour per ``hue``.
+    """Plot vertical bars of ``value`` per ``label``, in the frame's order; one colour per ``hue``.
 
-    Each (label, hue) may occur once. Returns the matplotlib figure, for :func:`save_figure`.
+    Each (label, hue) may occur once. Returns the matplotlib figure.
     """
     import matplotlib.pyplot as plt
+    import seaborn as sns
 
     use_style()
-    if hue is None:
-        wide = data.set_index(label)[[value]]
-    else:
-        wide = data.pivot(index=label, columns=hue, values=value)
-        wide = wide.reindex(index=data[label].unique(), columns=data[hue].unique())
-    wide = wide.rename(index=plain, columns=plain)
-    fig, ax = plt.subplots(figsize=(8, 4.5))
-    crowded = sum(map(len, wide.index)) + 2 * len(wide) > 60
-    if not crowded:
-        wide = wide.rename(index=lambda name: name.replace(" ", "\n"))
-    tones = None if hue is None else list(colors_of(wide.columns).values())
-    wide.plot.bar(ax=ax, stacked=stacked, legend=False, rot=90 if crowded else 0, width=0.8, color=tones)
-    ax.grid(axis="x", visible=False)
-    ax.set_xlabel(plain(label))
-    ax.set_ylabel(ylabel or plain(value))
+    names = list(data[label].map(escape_math).unique())
+    crowded = sum(map(len, names)) + 2 * len(names) > 60
+    texts = data[label].map(escape_math).map(lambda text: text if crowded else text.replace(" ", "\n"))
+    rows, tones = data.assign(_label=texts), None
     if hue is not None:
-        legend_above(fig)
+        rows["_hue"] = data[hue].map(escape_math)
+        tones = assign_colors(rows["_hue"])
+    fig, ax = plt.subplots(figsize=(8, 4.5))
+    bars = {"multiple": "stack" if stacked else "dodge", "discrete": True, "shrink": 0.8}
+    by_hue = {} if hue is None else {"hue": "_hue", "palette": tones}
+    look = {"alpha": 1, "linewidth": 0, "legend": False}
+    sns.histplot(rows, x="_label", weights=value, ax=ax, **by_hue, **bars, **look)
+    ax.tick_params(axis="x", rotation=90 if crowded else 0)
+    ax.grid(axis="x", visible=False)
+    ax.set(xlabel=escape_math(label), ylabel=ylabel or escape_math(value), xlim=(-0.5, len(names) - 0.5))
+    if hue is not None:
+        legend_above(fig, [plt.Rectangle((0, 0), 1, 1, color=color) for color in tones.values()], tones)
     return fig
 
 
-def _looks(names: pd.DataFrame, hue: str, color: str) -> dict[str, dict]:
-    """Colour, dashes, marker and label of the lines of :func:`plot_lines`, one row of ``names`` a line."""
-    tones = colors_of(names[color])
-    # Dashes by line; where a colour has several lines, by their number within it.
-    place = range(len(names)) if color == hue else names.groupby(color, sort=False).cumcount()
-    looks = {}
-    for name, tone, i in zip(names[hue], names[color], place, strict=True):
-        cues = {"linestyle": _DASHES[i % len(_DASHES)], "marker": _MARKERS[i % len(_MARKERS)]}
-        looks[name] = {"color": tones[tone], "label": plain(name), **cues}
-    return looks
-
-
-def _draw_line(ax, places: pd.Series, line: pd.DataFrame, look: dict, y: str, low: str, high: str, faint):
-    """One line of :func:`plot_lines`."""
-    if len(line) > _MARKED:
-        look = look | {"marker": None}
-    if faint is not None and line[faint].notna().any():
-        ax.plot(places, line[faint], color=look["color"], alpha=0.25, linewidth=1)
-    if low in line:
-        reach = np.nan_to_num([line[y] - line[low], line[high] - line[y]])
-        ax.errorbar(places, line[y], yerr=reach, capsize=3, **look)
-    elif not line.empty:
-        ax.plot(places, line[y], **look)
-
-
 def legend_above(fig, *marks_and_names, columns: int = 4):
-    """A legend above the panels, in at most so many columns as the figure's width has room for.
+    """Put a legend above the panels, in at most so many columns as the figure's width has room for.
 
     Args:
         marks_and_names: as ``fig.legend`` takes them; none: all that the panels have.
@@ -256,6 +261,6 @@ def legend_above(fig, *marks_and_names, columns: int = 4):
         legend.remove()
 
 
-def plain(text) -> str:
-    r"""Text as matplotlib shows it letter by letter: a ``$`` in a product title starts no formula."""
+def escape_math(text) -> str:
+    r"""Escape text for matplotlib, so that a ``$`` in a product title starts no formula."""
     return str(text).replace("$", r"\$")

@@ -1,4 +1,6 @@
-"""Methods of training compared over seeds: each seed is a training of its own.
+"""Methods of training compared over seeds: the seed is the unit, for each is a training of its own.
+
+However many tasks are played, a method that was trained once has not been compared with another.
 
     means = means_by_seed(frame, "result_final")     once; most of the other functions read it
     table = by_seed(means)
@@ -8,69 +10,100 @@ with the ``seed`` of its training.
 """
 
 from collections.abc import Mapping
+from itertools import combinations
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.breakdowns import by_type_and_mean, in_order, parts_of
-from pwagents.evaluation.statistics import mean_interval, noise_floor, over_seeds, within_range
-from pwagents.evaluation.tables import interval_cells
+from pwagents.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
+from pwagents.evaluation.statistics import mean_interval, share_interval
+from pwagents.evaluation.tables import format_intervals
 
 MUST_EXCEED = "what a difference must exceed"  # heading
 
 
-def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """:func:`by_type_and_mean` of each ``seed`` of the frame, and which seed it is.
+class SeedTest(NamedTuple):
+    """Mean difference a - b of two methods of training over seeds, its interval and two-sided p."""
 
-    Args:
-        metric: a column of the frame, a share.
-    """
+    difference: float
+    low: float
+    high: float
+    p: float
+    n_seeds: int
+
+
+def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Tabulate :func:`by_type_and_mean` of a share for each ``seed`` of the frame, and which seed it is."""
     of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
-    return in_order(pd.concat(of_seeds)).reset_index(drop=True)
+    return sort_by_type(pd.concat(of_seeds)).reset_index(drop=True)
 
 
 def by_seed(means: pd.DataFrame) -> pd.DataFrame:
-    """One row a method of training and task type: the mean of each seed, then over seeds, with Student's t
-    over seeds; of several types, each weighs the same in their mean.
+    """Tabulate, for each method of training and task type, the mean of each seed and the mean over seeds.
 
     Args:
         means: of :func:`means_by_seed`.
 
     Returns:
-        ``method, type``, a column "seed ..." each, ``mean, low, high`` and ``sd`` (of the seeds' means).
+        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds) and ``sd``
+        (of the seeds' means); ``n_missing``, episodes that were not scored, where there are any.
     """
+    rows = means.groupby(["method", "type"], sort=False)
     wide = means.set_index(["method", "type", "seed"])["mean"].unstack("seed", sort=False)
-    over = [within_range(mean_interval(own.dropna(), own.dropna().index)) for _, own in wide.iterrows()]
+    over = [share_interval(own.dropna(), own.dropna().index) for _, own in wide.iterrows()]
     table = wide.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
-    return pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=wide.std(axis=1).to_numpy())
+    table = pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=wide.std(axis=1).to_numpy())
+    missing = rows["n_missing"].sum().reindex(wide.index).to_numpy()
+    return table.assign(n_missing=missing) if missing.any() else table
 
 
-def seeds_shown(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of :func:`by_seed` to be read: the mean with its interval, a heading that says what it is."""
-    shown = table.assign(mean=interval_cells(table)).drop(columns=["low", "high"])
-    return shown.rename(columns={"sd": "deviation of seeds"})
+def format_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Format a table of :func:`by_seed`: the mean with its interval, a heading that says what it is."""
+    formatted = table.assign(mean=format_intervals(table)).drop(columns=["low", "high"])
+    return formatted.rename(columns={"sd": "deviation of seeds"}).drop(columns="n_missing", errors="ignore")
 
 
 def means_over_seeds(means: pd.DataFrame) -> pd.DataFrame:
-    """The means of :func:`by_seed` for a figure: ``method, type, mean, low, high, n_tasks, n_seeds``.
+    """Tabulate the means of :func:`by_seed` for a figure, with ``n_tasks`` and ``n_seeds``."""
+    over = by_seed(means)
+    over = over.drop(columns=[name for name in over if name.startswith("seed ") or name == "sd"])
+    n_tasks = means.groupby("type")["n_tasks"].max()
+    counts = {"n_tasks": over["type"].map(n_tasks), "n_seeds": means["seed"].nunique()}
+    return over.assign(**counts)
+
+
+def over_seeds(frame: pd.DataFrame, metric: str, a: str, b: str) -> SeedTest:
+    """Compare two methods of training, each trained once a seed, by the paired differences a - b of the
+    seeds' means, with Student's t over seeds.
+
+    The interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike.
 
     Args:
-        means: of :func:`means_by_seed`.
+        frame: one row an episode, or a seed's mean, with ``method, seed`` and ``metric``; both methods' on
+            the same tasks.
     """
-    over = by_seed(means)[["method", "type", "mean", "low", "high"]]
-    n_tasks = means.groupby("type")["n_tasks"].max()
-    return over.assign(n_tasks=over["type"].map(n_tasks), n_seeds=means["seed"].nunique())
+    means = frame.dropna(subset=[metric]).groupby(["seed", "method"])[metric].mean().unstack("method")
+    both = means.reindex(columns=[a, b]).dropna()
+    differences = (both[a] - both[b]).to_numpy()
+    interval, p = mean_interval(differences, both.index), np.nan
+    if len(differences) > 1 and interval.high > interval.low:
+        from scipy.stats import ttest_1samp
+
+        p = float(ttest_1samp(differences, 0).pvalue)
+    return SeedTest(*interval, p, len(differences))
 
 
 def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Methods of training compared over seeds, a row a comparison and task type, after several their mean.
+    """Compare methods of training over seeds, a row a comparison and task type, after several their mean.
 
     Args:
         means: of :func:`means_by_seed`.
         pairs: what is compared, in words -> the two methods, first minus second.
 
     Returns:
-        ``comparison, task, difference, low, high, p, n_seeds``, of
-        :func:`pwagents.evaluation.statistics.over_seeds`. Where one of the two did not play, there is no row.
+        ``comparison, task, difference, low, high, p, n_seeds``, of :func:`over_seeds`. Where one of the two
+        did not play, there is no row.
     """
     rows = [
         {"comparison": name, "task": task, **over_seeds(own, "mean", a, b)._asdict()}
@@ -81,21 +114,42 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
     return pd.DataFrame(rows)
 
 
+def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Measure how far two runs of one method differ when only the seed does, one row a method.
+
+    Args:
+        frame: one row per episode with ``method, seed, task_id, user_id`` and ``metric``. Tasks that were not
+            scored under all seeds are left out.
+
+    Returns:
+        ``method, seeds, mean, sd`` (standard deviation of the seeds' means), ``largest`` (largest difference
+        of two seeds' means) and ``must_exceed``: the farthest end of any 95% interval of the paired
+        difference of two seeds, clustered by user. Two methods that differ by less than it differ no more
+        than two runs of one method may. The last three are NaN with one seed.
+    """
+    rows = []
+    for method, group in frame.groupby("method", sort=False):
+        wide = group.pivot(index=["user_id", "task_id"], columns="seed", values=metric).dropna()
+        users = wide.index.get_level_values("user_id")
+        tests = [mean_interval(wide[a] - wide[b], users) for a, b in combinations(wide.columns, 2)]
+        largest = np.max([abs(test.mean) for test in tests] or [np.nan])
+        must_exceed = np.max([max(-test.low, test.high) for test in tests] or [np.nan]) + 0.0  # never -0
+        means = wide.mean()
+        rows.append((method, len(means), means.mean(), means.std(), largest, must_exceed))
+    return pd.DataFrame(rows, columns=["method", "seeds", "mean", "sd", "largest", "must_exceed"])
+
+
 def noise_of_seeds(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """:func:`pwagents.evaluation.statistics.noise_floor` of each task type and, after several types, of all
-    tasks ("overall"), under headings that say what the columns are."""
-    headings = {
-        "sd": "deviation of seeds",
-        "largest": "largest difference of two seeds",
-        "must_exceed": MUST_EXCEED,
-    }
-    parts = [noise_floor(own, metric).assign(type=type_) for type_, own in parts_of(frame)]
-    floor = in_order(pd.concat(parts)).rename(columns=headings).reset_index(drop=True)
+    """Tabulate :func:`noise_floor` by task type, after several types also of all tasks ("overall")."""
+    headings = {"sd": "deviation of seeds", "largest": "largest difference of two seeds"}
+    headings["must_exceed"] = MUST_EXCEED
+    parts = [noise_floor(own, metric).assign(type=type_) for type_, own in split_by_type(frame)]
+    floor = sort_by_type(pd.concat(parts)).rename(columns=headings).reset_index(drop=True)
     return floor[["method", "type", *floor.columns.drop(["method", "type"])]]
 
 
 def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
-    """The noise of a method's seeds in a table of :func:`noise_of_seeds`: task type -> what a difference
-    there must exceed; None with one seed."""
+    """Read the noise of a method's seeds from a table of :func:`noise_of_seeds`: task type -> what a
+    difference there must exceed; None with one seed."""
     noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
     return None if noise.isna().any() else noise.to_dict()

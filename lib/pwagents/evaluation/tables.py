@@ -18,44 +18,11 @@ from pwagents.project import result_path, write_aside
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the same of full width, too
 _SIGNED = re.compile(r"[-+]?[\d.,]+%?( \N{PLUS-MINUS SIGN}[\d.,]+)?")  # no spreadsheet computes with these
-
-
-def save_table(
-    data: pd.DataFrame,
-    name: str,
-    *,
-    title: str,
-    note: str = "",
-    output_dir: Path | str,
-    shown: pd.DataFrame | None = None,
-    formats: Mapping[str, str] | None = None,
-    missing: str = "\N{EN DASH}",
-):
-    """Write ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``; return the table to be displayed.
-
-    Args:
-        data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
-            :func:`pwagents.evaluation.paper.below_paper`; the upper one becomes a heading over its columns. A
-            named index becomes the first columns, an unnamed one is dropped.
-        note: a line below the table.
-        shown: what HTML and LaTeX show when that is not ``data``, as with :func:`interval_cells`.
-        formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
-            get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
-        missing: how a missing value or an empty text is shown, for instance "not run".
-
-    Returns:
-        What a notebook displays as the last expression of a cell.
-    """
-    path = result_path(output_dir, "tables", name)
-    write_aside(path.with_name(f"{name}.csv"), csv_text(_with_index(data)))
-    table = _layout(_with_index(data if shown is None else shown), name, title, note, formats or {}, missing)
-    write_aside(path.with_name(f"{name}.html"), table.as_raw_html(make_page=True))
-    write_aside(path.with_name(f"{name}.tex"), table.as_latex())
-    return Shown(table.as_raw_html(inline_css=True))
+MISSING = "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
-class Shown:
+class Html:
     """HTML that a notebook displays.
 
     JupyterLab takes style sheets out of outputs of notebooks that it does not trust, those that papermill
@@ -68,96 +35,123 @@ class Shown:
         return self.html
 
 
-def laid_out(
+def save_table(
+    data: pd.DataFrame,
+    name: str,
+    *,
+    title: str,
+    note: str = "",
+    output_dir: Path | str,
+    shown: pd.DataFrame | None = None,
+    formats: Mapping[str, str] | None = None,
+    missing: str = MISSING,
+) -> Html:
+    """Write ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``; return what a notebook displays.
+
+    Args:
+        data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
+            :func:`pwagents.evaluation.paper.below_paper`; the upper one becomes a heading over its columns. A
+            named index becomes the first columns, an unnamed one is dropped.
+        note: a line below the table.
+        shown: what HTML and LaTeX show when that is not ``data``, as with :func:`format_intervals`.
+        formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
+            get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
+        missing: how a missing value or an empty text is shown, for instance "not run".
+    """
+    path = result_path(output_dir, "tables", name)
+    data, shown = map(_with_index, (data, data if shown is None else shown))
+    write_aside(path.with_name(f"{name}.csv"), csv_text(data))
+    table = _layout(shown, name, title, note, formats or {}, missing)
+    write_aside(path.with_name(f"{name}.html"), table.as_raw_html(make_page=True))
+    write_aside(path.with_name(f"{name}.tex"), table.as_latex())
+    return Html(table.as_raw_html(inline_css=True))
+
+
+def render_table(
     frame: pd.DataFrame, name: str, *, title: str, note: str = "", bold_rows: Sequence[int] = ()
-) -> Shown:
-    """A table to be displayed alone, without files; ``bold_rows`` are positions."""
+) -> Html:
+    """Lay out a table to be displayed alone, without files; ``bold_rows`` are positions."""
     from great_tables import loc, style
 
-    table = _layout(frame, name, title, note, {}, "\N{EN DASH}")
+    table = _layout(frame, name, title, note, {}, MISSING)
     table = table.tab_style(style.text(weight="bold"), loc.body(rows=list(bold_rows))) if bold_rows else table
-    return Shown(table.as_raw_html(inline_css=True))
+    return Html(table.as_raw_html(inline_css=True))
 
 
-def banner(text: str) -> Shown:
-    """A line that nobody overlooks, at the top of a notebook."""
+def banner(text: str) -> Html:
+    """Make a line that nobody overlooks, for the top of a notebook."""
     look = "background:#fff3cd;color:#533f03;border:1px solid #d39e00;padding:8px 12px;font-weight:bold"
-    return Shown(f'<div role="note" style="{look}">{escape(text)}</div>')
+    return Html(f'<div role="note" style="{look}">{escape(text)}</div>')
 
 
-def interval_cells(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
-    """ "0.812 ±0.022" from the columns ``mean, low, high``; only the mean where there is no interval.
+def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
+    """Format the columns ``mean, low, high`` as "0.812 ±0.022"; only the mean where there is no interval.
 
-    An interval that was cut at the end of its metric's range is told by its ends: "0.012 (0.000 to 0.034)".
-    A missing mean stays missing.
+    An interval that is not even is told by its ends: "0.012 (0.000 to 0.034)". Where ``n_missing`` says that
+    the mean is over part of its tasks, the text does, too: "0.900 ±0.050, 7 not scored". A missing mean stays
+    missing.
     """
-
-    def cell(mean: float, low: float, high: float) -> str | None:
-        if pd.isna(mean):
-            return None
-        text = f"{mean:z.{decimals}f}"
-        if pd.isna(low):
-            return text
-        if abs((high - mean) - (mean - low)) > 1e-9:
-            return f"{text} ({low:.{decimals}f} to {high:.{decimals}f})"
-        return f"{text} ±{(high - low) / 2:.{decimals}f}"
-
-    cells = [cell(*row) for row in summary[["mean", "low", "high"]].itertuples(index=False)]
+    counts = summary.get("n_missing", pd.Series(0, summary.index))
+    cells = []
+    for mean, low, high, n_missing in zip(
+        *(summary[c] for c in ("mean", "low", "high")), counts, strict=True
+    ):
+        text = None if pd.isna(mean) else f"{mean:z.{decimals}f}"
+        if text and not pd.isna(low):
+            even = abs((high - mean) - (mean - low)) <= 1e-9
+            ends = f"({low:.{decimals}f} to {high:.{decimals}f})"
+            text = f"{text} ±{(high - low) / 2:.{decimals}f}" if even else f"{text} {ends}"
+        cells.append(f"{text}, {n_missing:.0f} not scored" if text and n_missing > 0 else text)
     return pd.Series(cells, index=summary.index, dtype=object)
 
 
-def readable(differences: pd.DataFrame, difference: str = "difference") -> pd.DataFrame:
-    """Paired differences to be read: each with its interval in one cell, counts under plain names.
+def format_differences(differences: pd.DataFrame, difference: str = "difference") -> pd.DataFrame:
+    """Format paired differences: each with its interval in one cell, counts under plain names.
 
     A type of task that is the same in all rows is left out.
 
     Args:
         difference: the column that holds the mean difference, beside its ``low`` and ``high``.
     """
-    cells = interval_cells(differences.rename(columns={difference: "mean"}))
-    aside = [
-        "low",
-        "high",
-        *(["task"] if "task" in differences and differences["task"].nunique() == 1 else []),
-    ]
-    shown = differences.assign(**{difference: cells}).drop(columns=aside)
-    return shown.rename(columns={"n_tasks": "tasks", "n_users": "users", "n_seeds": "seeds"})
-
-
-def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    named = any(name is not None for name in frame.index.names)
-    return frame.reset_index() if named else frame.reset_index(drop=True)
-
-
-def _levels(column: str | tuple[str, str]) -> tuple[str, str]:
-    """The heading above a column ("" for none) and its own."""
-    if not isinstance(column, tuple):
-        return "", str(column)
-    upper, lower = column
-    return (str(upper), str(lower)) if lower else ("", str(upper))
+    cells = format_intervals(differences.rename(columns={difference: "mean"}))
+    one_type = "task" in differences and differences["task"].nunique() == 1
+    formatted = differences.assign(**{difference: cells}).drop(columns=["low", "high", *["task"] * one_type])
+    names = {"n_tasks": "tasks", "n_users": "users", "n_seeds": "seeds", "n_left_out": "tasks left out"}
+    return formatted.rename(columns=names)
 
 
 def heading(column: str | tuple[str, str]) -> str:
-    """What a column is called in the CSV: its own heading, after the one above it where there is one."""
+    """Return what a column is called in the CSV: its own heading, after the one above it where there is
+    one."""
     return ": ".join(filter(None, _levels(column)))
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """The numbers with 6 significant digits; two-level headings joined as "upper: lower".
+    """Format the numbers with 6 significant digits; two-level headings joined as "upper: lower".
 
     Texts that a spreadsheet would take for a formula get the apostrophe that makes them texts there.
     """
-    plain = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else _no_formula(value))
-    plain.columns = [_no_formula(heading(column)) for column in frame.columns]
-    return plain.to_csv(index=False, lineterminator="\n")
+    cells = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else _no_formula(value))
+    cells.columns = [_no_formula(heading(column)) for column in frame.columns]
+    return cells.to_csv(index=False, lineterminator="\n")
 
 
 def _no_formula(value):
-    """``value``, with an apostrophe before a text that begins a formula and is more than a number."""
+    """Put an apostrophe before a text that begins a formula and is more than a number."""
     if not isinstance(value, str) or _SIGNED.fullmatch(value):
         return value
     value = value.replace("\r\n", "\n").replace("\r", "\n")  # not quoted, and for some the end of a row
     return f"'{value}" if value.lstrip()[:1] in _FORMULA or value[:1] in ("\t", "\n") else value
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.reset_index(drop=not any(name is not None for name in frame.index.names))
+
+
+def _levels(column: str | tuple[str, str]) -> tuple[str, str]:
+    """Return the heading above a column ("" for none) and its own."""
+    upper, lower = column if isinstance(column, tuple) else ("", column)
+    return (str(upper), str(lower)) if lower else ("", str(upper))
 
 
 def _is_number(value) -> bool:
@@ -172,20 +166,18 @@ def _layout(frame: pd.DataFrame, name: str, title: str, note: str, formats: Mapp
     from great_tables import GT
 
     # great_tables wants unique column names, which lower headings need not be: number the columns.
-    ids = [f"column{i}" for i in range(frame.shape[1])]
-    headings = {id_: _levels(column) for id_, column in zip(ids, frame.columns, strict=True)}
-    cells, numeric, groups = {}, [], {}
-    for id_, (_, column) in zip(ids, frame.items(), strict=True):
-        upper, lower = headings[id_]
-        cells[id_] = _column_cells(column, formats.get(lower), missing)
-        if column.map(_is_number).all():
+    labels, cells, numeric, groups = {}, {}, [], {}
+    for i, (column, values) in enumerate(frame.items()):
+        id_, (upper, labels[f"column{i}"]) = f"column{i}", _levels(column)
+        cells[id_] = _format_column(values, formats.get(labels[id_]), missing)
+        if values.map(_is_number).all():
             numeric.append(id_)
         if upper:
             groups.setdefault(upper, []).append(id_)
 
     # A letter first: a style sheet cannot name an id that begins with a digit.
-    table = GT(pd.DataFrame(cells, columns=ids, dtype=object), id=f"table-{name}")
-    table = table.tab_header(title=title).cols_label({id_: lower for id_, (_, lower) in headings.items()})
+    table = GT(pd.DataFrame(cells, columns=list(labels), dtype=object), id=f"table-{name}")
+    table = table.tab_header(title=title).cols_label(labels)
     table = table.cols_align("left").cols_align("right", numeric)
     for upper, members in groups.items():
         table = table.tab_spanner(upper, members)
@@ -193,17 +185,17 @@ def _layout(frame: pd.DataFrame, name: str, title: str, note: str, formats: Mapp
     return table.tab_source_note(note) if note else table
 
 
-def _column_cells(column: pd.Series, spec: str | None, missing: str) -> list[str]:
+def _format_column(column: pd.Series, spec: str | None, missing: str) -> list[str]:
     # A count with gaps is a float column in pandas, yet shown as a count. Zeros and ones alone are shares.
     fractions = [float(value) for value in column if _is_fraction(value)]
     if spec is None and max(fractions, default=0) > 1 and all(map(float.is_integer, fractions)):
         spec = ",.0f"
-    return [_cell(value, spec, missing) for value in column]
-
-
-def _cell(value, spec: str | None, missing: str) -> str:
-    if pd.isna(value) or value == "":
-        return missing
-    if not _is_number(value):
-        return str(value)
-    return format(value, spec or (",d" if isinstance(value, Integral) else "z,.3f"))
+    cells = []
+    for value in column:
+        if pd.isna(value) or value == "":
+            cells.append(missing)
+        elif _is_number(value):
+            cells.append(format(value, spec or (",d" if isinstance(value, Integral) else "z,.3f")))
+        else:
+            cells.append(str(value))
+    return cells

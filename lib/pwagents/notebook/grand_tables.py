@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.evaluation.paper import Here, below_paper
-from pwagents.evaluation.tables import heading, interval_cells
+from pwagents.evaluation.paper import Setup, below_paper
+from pwagents.evaluation.tables import format_intervals, heading
 from pwagents.notebook.summary import METHODS, results_folder
 
 # Paper and table -> the tables of notebooks whose rows stand below it.
@@ -39,7 +39,7 @@ def grand_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -
         made a row of ours, ``over pipelines``, what pipelines with other seeds reach (result accuracies as
         shares, intervals over seeds) where several were trained, and ``to run it here``, of a printed one.
     """
-    printed = below_paper(pd.DataFrame(), paper, table, Here("", ""))
+    printed = below_paper(pd.DataFrame(), paper, table, Setup("", ""))
     printed.columns = list(map(heading, printed.columns))
     needs = list(map(_needs, printed["row"], printed["backbone"]))
     parts = [printed.assign(notebook="", **{"over pipelines": "", "to run it here": needs})]
@@ -62,7 +62,7 @@ def _over_pipelines(row: str, lines: pd.DataFrame) -> str:
     own = lines[lines["name"].isin(names)]
     if own.empty:
         return ""
-    cells = interval_cells(own.rename(columns={"value": "mean"}))
+    cells = format_intervals(own.rename(columns={"value": "mean"}))
     means = [f"{task} {cell}" for task, cell in zip(own["task"], cells, strict=True)]
     return ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
 

@@ -156,9 +156,11 @@ def settings_table(settings: Any, changed: DictConfig):
         if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None
     ]
     frame = pd.DataFrame(frame, columns=["group", "setting", "value", "meaning"])
-    table = tables.laid_out(frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold)
+    table = tables.render_table(
+        frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold
+    )
     # A hundred rows: in a box of their own, so that the notebook's story begins on the first screen.
-    return tables.Shown(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')
+    return tables.Html(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')
 
 
 def _display(shown: Any) -> None:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import MEAN
-from pwagents.evaluation.figures import colors_of, plain, use_style
-from pwagents.evaluation.tables import csv_text, interval_cells
+from pwagents.evaluation.figures import assign_colors, escape_math, use_style
+from pwagents.evaluation.tables import csv_text, format_intervals
 from pwagents.notebook.reference import REFERENCE, SUMMARY
 from pwagents.notebook.settings import INTERACTIVE
 from pwagents.project import project_path, write_aside
@@ -86,7 +86,7 @@ def write_summary(lines: pd.DataFrame, output_dir: Path) -> Path:
 
 def side_by_side(lines: pd.DataFrame) -> pd.DataFrame:
     """The lines to be read: a row a method, a column a task, values with their intervals, and the tasks."""
-    cells = interval_cells(lines.rename(columns={"value": "mean"}))
+    cells = format_intervals(lines.rename(columns={"value": "mean"}))
     rows = lines.assign(cell=cells, method=[METHODS[name].label for name in lines["name"]])
     wide = rows.pivot(index="method", columns="task", values="cell")
     wide = wide.reindex(index=rows["method"].unique(), columns=[t for t in TASKS if t in wide])
@@ -110,7 +110,7 @@ def plot_summary(lines: pd.DataFrame):
     names, tasks = list(lines["name"].unique()), [task for task in TASKS if task in set(lines["task"])]
     size = (3.2 + 2.7 * len(tasks), 1.6 + 0.36 * len(names))
     fig, axes = plt.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False)
-    colors = colors_of(TASKS)
+    colors = assign_colors(TASKS)
     for ax, task in zip(axes.flat, tasks, strict=True):
         part = lines[lines["task"] == task]
         reach = [part["value"] - part["low"], part["high"] - part["value"]]
@@ -118,7 +118,7 @@ def plot_summary(lines: pd.DataFrame):
         ax.errorbar(part["value"], places, xerr=reach, fmt="o", markersize=5, capsize=3, color=colors[task])
         ax.set(title=task, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1), xlabel="result accuracy\n(95% interval)")
         ax.xaxis.set_major_formatter("{x:g}")
-    axes.flat[0].set_yticks(range(len(names)), [plain(METHODS[name].label) for name in names])
+    axes.flat[0].set_yticks(range(len(names)), [escape_math(METHODS[name].label) for name in names])
     axes.flat[0].set_ylim(len(names) - 0.5, -0.5)
     return fig
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.cache import KEY
-from pwagents.evaluation.tables import interval_cells
+from pwagents.evaluation.tables import format_intervals
 from pwagents.lm.card import write_card
 
 POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
@@ -51,6 +51,6 @@ def add_results(folder: Path, measured: pd.DataFrame) -> None:
             :func:`pwagents.evaluation.breakdowns.by_type_and_mean`.
     """
     parts = json.loads((folder / KEY).read_text("utf-8"))
-    rows = measured.assign(**{"result accuracy": interval_cells(measured), "tasks": measured["n_tasks"]})
+    rows = measured.assign(**{"result accuracy": format_intervals(measured), "tasks": measured["n_tasks"]})
     results = rows[["method", "type", "result accuracy", "tasks"]]
     write_orion_card(folder, folder.name.rpartition("-")[0], parts, results)

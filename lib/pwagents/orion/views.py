@@ -10,9 +10,9 @@ import pandas as pd
 
 from pwagents.data.synthetic import Truth
 from pwagents.evaluation.breakdowns import trained_differences
-from pwagents.evaluation.paper import Here, below_paper
+from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
-from pwagents.evaluation.tables import Shown
+from pwagents.evaluation.tables import Html
 from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.control import FOREIGN, OWN
@@ -176,7 +176,7 @@ def orion_rows(
         methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
             gives to them.
     """
-    here = Here(settings.base.backbone, settings.data.told)
+    here = Setup(settings.base.backbone, settings.data.told)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
     return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
 
@@ -225,7 +225,7 @@ def starts_and_gains(means: pd.DataFrame, curves: pd.DataFrame, start: str, step
     return begun.rename(columns=explored).assign(**columns).reset_index()
 
 
-def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Shown:
+def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Html:
     """A conversation token by token, those that the loss is on coloured; what they say is escaped.
 
     Args:
@@ -241,7 +241,7 @@ def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: in
         lines.append("".join(_token(tokenizer.decode([token]), bool(is_learned)) for token, _ in run))
     page = "".join(f'<div style="margin:0 0 10px 0">{line}</div>' for line in lines)
     look = "font:13px/1.9 monospace;max-width:1000px;overflow-wrap:anywhere;background:#fff;padding:8px"
-    return Shown(f'<div style="{look}">{page}</div>')
+    return Html(f'<div style="{look}">{page}</div>')
 
 
 def _token(text: str, is_learned: bool) -> str:
@@ -250,8 +250,8 @@ def _token(text: str, is_learned: bool) -> str:
     return f'<span style="{look}">{escape(text)}</span>'
 
 
-def show_card(folder: Path) -> Shown:
+def show_card(folder: Path) -> Html:
     """A model's card as text: its headings are none of the notebook's."""
     _, _, card = (folder / CARD).read_text("utf-8").split("---", 2)
     look = "background:#fff;color:#111;border:1px solid #ccc;padding:8px 12px;white-space:pre-wrap"
-    return Shown(f'<pre style="{look}">{escape(card.strip())}</pre>')
+    return Html(f'<pre style="{look}">{escape(card.strip())}</pre>')

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from pwagents.evaluation.tables import Shown
+from pwagents.evaluation.tables import Html
 from pwagents.persona2web.actions import Visit
 from pwagents.persona2web.agent import Brief
 from pwagents.persona2web.browser import ChromiumDriver, find_chromium
@@ -63,7 +63,7 @@ def both_observations(
         web.end(session)
 
 
-def side_by_side(texts: dict[str, str], rows: int = 26) -> Shown:
+def side_by_side(texts: dict[str, str], rows: int = 26) -> Html:
     """Texts beside each other, the first rows of each."""
     cells = []
     for name, text in texts.items():
@@ -73,10 +73,10 @@ def side_by_side(texts: dict[str, str], rows: int = 26) -> Shown:
             f'<div style="flex:1 1 24em;min-width:0"><b>{escape(name)}</b> ({len(lines)} rows)'
             f'<pre style="{_BOX};font-size:11px">{escape(chr(10).join(lines[:rows]) + more)}</pre></div>'
         )
-    return Shown(f'<div style="display:flex;flex-wrap:wrap;gap:1em">{"".join(cells)}</div>')
+    return Html(f'<div style="display:flex;flex-wrap:wrap;gap:1em">{"".join(cells)}</div>')
 
 
-def episode_page(task: WebTask, trajectory: WebTrajectory, pictures: Path | None) -> Shown:
+def episode_page(task: WebTask, trajectory: WebTrajectory, pictures: Path | None) -> Html:
     """An episode step by step, each web step with the screenshot of the page it was taken on.
 
     Args:
@@ -98,7 +98,7 @@ def episode_page(task: WebTask, trajectory: WebTrajectory, pictures: Path | None
         box = f'<div style="{_BOX}"><b>{number}</b> {escape(said)}</div>'
         parts.append(f'<div style="flex:1 1 20em;max-width:{_SHOT}px">{box}{image}</div>')
     answer = f"<p><b>Answer</b> {escape(trajectory.answer or 'none')}</p>"
-    return Shown(
+    return Html(
         f'{parts[0]}<div style="display:flex;flex-wrap:wrap;gap:1em">{"".join(parts[1:])}</div>{answer}'
     )
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pwagents.evaluation.figures import PALETTE, legend_above, plain, plot_lines, use_style
+from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, plot_lines, use_style
 from pwagents.evaluation.statistics import summarise
 from pwagents.persona2web.domains import value_text
 from pwagents.persona2web.history import NOW, History
@@ -46,7 +46,7 @@ def plot_year(data: pd.DataFrame):
         ax.plot(part["date"], places, marker, color=color, alpha=0.7, markersize=6, label=what)
     end = pd.to_datetime(NOW, unit="ms")
     ax.axvspan(end - pd.Timedelta(days=21), end, color="0.5", alpha=0.2, label="last three weeks")
-    ax.set_yticks(range(len(names)), [plain(name) for name in names])
+    ax.set_yticks(range(len(names)), [escape_math(name) for name in names])
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
     legend_above(fig)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.evaluation.statistics import mean_interval, within_range
+from pwagents.evaluation.statistics import share_interval
 from pwagents.persona2web.domains import domains
 from pwagents.persona2web.history import History
 from pwagents.persona2web.people import WEBSITE, values_of
@@ -125,7 +125,7 @@ def _score(tasks: Sequence[WebTask], guess: Guess) -> dict[str, float]:
         website.append(site)
         values += right
         joint.append(site and all(right))
-    interval = within_range(mean_interval(joint, [task.user_id for task in tasks]))
+    interval = share_interval(joint, [task.user_id for task in tasks])
     return {
         "website": float(np.mean(website)),
         "values": float(np.mean(values)),

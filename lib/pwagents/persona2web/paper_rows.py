@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pwagents.evaluation.paper import Here, below_printed
+from pwagents.evaluation.paper import Setup, below_printed
 from pwagents.persona2web.study import OFFLINE
 from pwagents.persona2web.views import judges_table, row_name, told, with_history
 
 PAPER = "Persona2Web"
-HERE = Here("none (trained reader, rules)", "embedded web")
+HERE = Setup("none (trained reader, rules)", "embedded web")
 GRADER = "programmatic judge"
 _PRINTED = {"p_avg": "P_avg", "p_pref": "P_pref", "intent": "Intent", "success": "SR"}
 
@@ -56,7 +56,7 @@ def judges_with_paper(agreement: pd.DataFrame) -> pd.DataFrame:
         part = table.assign(row=rows)[table["measure"] == measure].set_index("row")
         columns[f"{measure.capitalize()}, correlation"] = part["Spearman"]
         columns[f"{measure.capitalize()}, accuracy"] = part["accuracy"]
-    here = Here("none", "embedded web, scripted episodes")
+    here = Setup("none", "embedded web, scripted episodes")
     ours = pd.DataFrame(columns).assign(n=part["episodes"])
     return below_printed(ours, PAPER, "meta-evaluation", here, GRADER)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.statistics import mean_interval, summarise
-from pwagents.evaluation.tables import interval_cells
+from pwagents.evaluation.tables import format_intervals
 from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
 
 # Our scores -> their headings, and the headings over these.
@@ -52,7 +52,7 @@ def scores_table(frame: pd.DataFrame, by: Sequence[str]):
     """
     known = [name for name in COLUMNS if frame[name].notna().any()]
     summary = summarise(frame, by=by, metrics=known)
-    cells = interval_cells(summary)
+    cells = format_intervals(summary)
     summary["cell"] = cells.where(summary["metric"].isin(WITH_INTERVAL), summary["mean"])
     tables = []
     for value in ("mean", "cell"):
