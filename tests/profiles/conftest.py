@@ -26,14 +26,9 @@ class ScriptedModel(ChatModel):
     def reply(self, request):
         with self._lock:
             self.requests.append(request)
-            said = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
-        reply = Reply(text=said) if isinstance(said, str) else said
+            reply = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
+        reply = Reply(text=reply) if isinstance(reply, str) else reply
         return reply.model_copy(update={"usage": COST})
-
-
-@pytest.fixture(scope="session")
-def scripted():
-    return ScriptedModel
 
 
 @pytest.fixture(scope="session")
@@ -71,56 +66,33 @@ def amazon(project_root):
     return load_amazon(folder, n_users=200, max_products=2500)
 
 
-@pytest.fixture(scope="session")
-def product_of():
-    """``product_of(n, ...)``: a product of a shop of lamps, with changes."""
-
-    def make(n, **changes):
-        fields = {
-            "parent_asin": f"B{n:03}",
-            "title": f"Lumo reading lamp {'navy' if n % 2 else 'white'}",
-            "category": "Home and Kitchen",
-            "store": "Lumo",
-            "price": 10.0 + n,
-            "details": {"Color": "navy" if n % 2 else "white"},
-        }
-        return Product(**(fields | changes))
-
-    return make
+def lamp(n, **changes):
+    """A product of a shop of lamps, with changes."""
+    fields = {
+        "parent_asin": f"B{n:03}",
+        "title": f"Lumo reading lamp {'navy' if n % 2 else 'white'}",
+        "category": "Home and Kitchen",
+        "store": "Lumo",
+        "price": 10.0 + n,
+        "details": {"Color": "navy" if n % 2 else "white"},
+    }
+    return Product(**(fields | changes))
 
 
-@pytest.fixture(scope="session")
-def bought():
-    """``bought(product, rating, text, day)``: a behaviour."""
-
-    def make(product, rating=5, text="", day=1):
-        return Behavior(
-            parent_asin=product.parent_asin,
-            timestamp=day * 86_400_000,
-            review=Review(rating=rating, text=text),
-        )
-
-    return make
+def bought(product, rating=5, text="", day=1):
+    """A behaviour."""
+    review = Review(rating=rating, text=text)
+    return Behavior(parent_asin=product.parent_asin, timestamp=day * 86_400_000, review=review)
 
 
-@pytest.fixture(scope="session")
-def talk():
-    """``talk(question, answer)``: a step of conversation."""
-
-    def make(question, answer, **fields):
-        action = Action(name="respond", arguments={"content": question})
-        return Step(action=action, observation=Observation(text=answer), **fields)
-
-    return make
+def talk(question, answer, **fields):
+    """A step of conversation."""
+    action = Action(name="respond", arguments={"content": question})
+    return Step(action=action, observation=Observation(text=answer), **fields)
 
 
-@pytest.fixture(scope="session")
-def results():
-    """``results(products)``: a search and what it shows."""
-
-    def make(products):
-        action = Action(name="search_product_by_query", arguments={"query": "lamp"})
-        asins = tuple(product.parent_asin for product in products)
-        return Step(action=action, observation=Observation(text="\n".join(asins), products=asins))
-
-    return make
+def results(products):
+    """A search and what it shows."""
+    action = Action(name="search_product_by_query", arguments={"query": "lamp"})
+    asins = tuple(product.parent_asin for product in products)
+    return Step(action=action, observation=Observation(text="\n".join(asins), products=asins))

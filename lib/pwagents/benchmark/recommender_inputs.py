@@ -46,7 +46,7 @@ def by_input(
     asked = [task for task in tasks if task.type == "recommend"]
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in asked})
     histories = {task.user_id: benchmark.history(task, "test") for task in asked}
-    vectors = embed_items(histories.values(), benchmark.products, embedder, show_progress=True)
+    vectors = embed_items(histories.values(), benchmark.products, embedder)
     embedder.encode([task.instruction for task in asked])
     rows = []
     for task in asked:

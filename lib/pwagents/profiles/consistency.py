@@ -4,9 +4,9 @@ Two kinds of questions, as in the paper. *Behavior*: whose profile is it? Five u
 behaviours, one of them the profile's; top-1 accuracy. *Product*: what suits it? Ten products, three of them
 the user's own, put in order; NDCG@5 and Recall@5.
 
-Departure: the paper's behaviours and products are those that its profiles were made of. Ours are held out
-(``leak_free``): profiles know what lies before the user's first test task, behaviours and products lie after
-it, and no product is one that the user had bought before. ``as_published`` does as the paper does.
+Departure: the paper's behaviours and products are those that its profiles were made of. Ours are held out:
+profiles know what lies before the user's first test task, behaviours and products lie after it, and no
+product is one that the user had bought before.
 
 A profile is one text or several, so that profiles of every make can be compared; the functions
 ``describe_...`` write them.
@@ -26,7 +26,7 @@ from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.global_micro import item_text
 from pwagents.profiles.types import UserProfiles
-from pwagents.schema import Behavior, Benchmark, Product, Protocol, UserProfile
+from pwagents.schema import Behavior, Benchmark, Product, UserProfile
 from pwagents.seeds import rng
 
 Kind = Literal["behavior", "product"]
@@ -137,7 +137,7 @@ def describe_keywords(histories: Histories) -> ProfileTexts:
     return texts
 
 
-def make_questions(benchmark: Benchmark, seed: int, protocol: Protocol = "leak_free") -> tuple[Question, ...]:
+def make_questions(benchmark: Benchmark, seed: int) -> tuple[Question, ...]:
     """Make a behavior and a product question for each user whose behaviours allow it.
 
     A behavior question needs something held out, a product question three different products held out.
@@ -145,12 +145,8 @@ def make_questions(benchmark: Benchmark, seed: int, protocol: Protocol = "leak_f
     bought. Fewer than five users make no question.
     """
     products, questions = benchmark.products, []
-    # What the profile knows of each user, and what the questions are about.
-    if protocol == "as_published":
-        known, held_out = dict.fromkeys(benchmark.behaviors, ()), benchmark.behaviors
-    else:
-        known = {user: benchmark.train_period(user) for user in benchmark.behaviors}
-        held_out = {user: all_[len(known[user]) :] for user, all_ in benchmark.behaviors.items()}
+    known = {user: benchmark.train_period(user) for user in benchmark.behaviors}
+    held_out = {user: every[len(known[user]) :] for user, every in benchmark.behaviors.items()}
     texts = {
         user: tuple(
             f"{item_text(products[b.parent_asin])} {b.review.rating:g} stars. {b.review.text}"

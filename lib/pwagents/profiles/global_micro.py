@@ -12,7 +12,6 @@ How P_ctx,t follows from it in a conversation is in :mod:`pwagents.profiles.upda
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -71,14 +70,11 @@ def item_text(product: Product) -> str:
 
 
 def embed_items(
-    histories: Iterable[History],
-    products: Mapping[str, Product],
-    embedder: Embedder,
-    show_progress: bool = False,
+    histories: Iterable[History], products: Mapping[str, Product], embedder: Embedder
 ) -> dict[str, np.ndarray]:
     """Embed all products in some histories: id -> (384,); each text is embedded once."""
     asins = sorted({behavior.parent_asin for history in histories for behavior in history})
-    vectors = embedder.encode([item_text(products[asin]) for asin in asins], show_progress)
+    vectors = embedder.encode([item_text(products[asin]) for asin in asins], show_progress=True)
     return dict(zip(asins, vectors, strict=True))
 
 
@@ -167,8 +163,7 @@ def profile_users(
     """Make P_u of each user: global profile, interest clusters and micro-profiles (Orion, section 4.1).
 
     The profiler is asked for the profiles of all users at once, so that one with a language model can have
-    many calls under way; on a cluster (:mod:`pwagents.engine`), for those of one user after another. Items
-    are embedded here, in batches that the engine does not change.
+    many calls under way. On a cluster (:mod:`pwagents.engine`) profiles are written one by one.
 
     Args:
         histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
@@ -185,30 +180,7 @@ def profile_users(
     if l_c < 1:
         raise ValueError(f"l_c is {l_c}; a micro-profile needs at least one behaviour")
     long = [history for history in histories.values() if len(history) > alpha]
-    vectors = embed_items(long, products, embedder, show_progress=True)
-    fixed = {"products": products, "profiler": profiler, "seed": seed, "alpha": alpha, "l_c": l_c}
-    build = partial(_build, **fixed, cluster=cluster)
-    at_work = engine.remote(build)
-    if at_work is None:
-        return build((histories, vectors))
-    alone = []
-    for user, history in histories.items():
-        products_of = {b.parent_asin for b in history} & vectors.keys()
-        alone.append(({user: history}, {asin: vectors[asin] for asin in sorted(products_of)}))
-    return {user: own for built in at_work(alone) for profiles in built for user, own in profiles.items()}
-
-
-def _build(
-    users: tuple[Mapping[str, History], Vectors],
-    products: Mapping[str, Product],
-    profiler: Profiler,
-    seed: int,
-    alpha: int,
-    l_c: int,
-    cluster: Bucketing,
-) -> dict[str, UserProfiles]:
-    """The profiles of some users, from their histories and the vectors of what those with clusters bought."""
-    histories, vectors = users
+    vectors = embed_items(long, products, embedder)
     clusters = {
         user: cluster(history, products, vectors) if len(history) > alpha else ()
         for user, history in histories.items()
@@ -219,12 +191,18 @@ def _build(
             order = rng(seed, "micro", user, each.name).permutation(len(each.members))
             chosen = sorted(each.members[i] for i in order[:l_c])
             samples.append((each.name, tuple(histories[user][i] for i in chosen)))
-    micro = iter(profiler.write_micro(samples))
-    whole = profiler.write_global(list(histories.values()))
+    micro = iter(_write(profiler.write_micro, samples))
+    whole = _write(profiler.write_global, list(histories.values()))
     return {
         user: UserProfiles(user, profile, own, tuple(next(micro) for _ in own))
         for (user, own), profile in zip(clusters.items(), whole, strict=True)
     }
+
+
+def _write(write: Callable[[Sequence], list], units: Sequence) -> list:
+    """What a profiler writes: here in one go, on a cluster for one unit after another."""
+    at_work = engine.remote(lambda unit: write([unit])[0])
+    return [each for part in at_work(units) for each in part] if at_work else write(units)
 
 
 def contextual_profile(

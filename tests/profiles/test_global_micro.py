@@ -1,0 +1,255 @@
+"""Clusters, profiles and contextual profiles (Orion, 4.1): complete, leak-free, the same at every run."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import (
+    adaptive_clusters,
+    category_clusters,
+    contextual_profile,
+    embed_items,
+    item_text,
+    kmeans_clusters,
+    nearest_clusters,
+    profile_users,
+)
+from pwagents.profiles.llm import LlmProfiler
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.types import (
+    Cluster,
+    ContextualProfile,
+    GlobalProfile,
+    MicroProfile,
+    ProfileLine,
+    UserProfiles,
+)
+from pwagents.schema import UserProfile
+
+from .conftest import ScriptedModel, bought, lamp
+
+# Products in four categories: of 9, 8, 2 and 1. Categories a and d lie close together, so do b and c.
+SHOP = {p.parent_asin: p for p in (lamp(n, category=c) for n, c in enumerate("aaaaaaaaabbbbbbbbccd"))}
+HISTORY = tuple(bought(product, day=day) for day, product in enumerate(SHOP.values(), start=1))
+AXES = {"a": (1.0, 0.0), "d": (0.98, 0.2), "b": (0.0, 1.0), "c": (0.3, 0.95)}
+VECTORS = {
+    asin: np.array(AXES[product.category], np.float32) / np.linalg.norm(AXES[product.category])
+    for asin, product in SHOP.items()
+}
+
+
+@pytest.mark.parametrize("method", [adaptive_clusters, category_clusters, kmeans_clusters])
+def test_clusters_share_out_all_behaviours_around_their_centre(method):
+    clusters = method(HISTORY, SHOP, VECTORS)
+    assert sorted(i for cluster in clusters for i in cluster.members) == list(range(20))
+    for cluster in clusters:
+        assert list(cluster.members) == sorted(cluster.members)
+        mean = np.mean([VECTORS[HISTORY[i].parent_asin] for i in cluster.members], axis=0)
+        np.testing.assert_allclose(cluster.centre, mean / np.linalg.norm(mean), atol=1e-6)
+
+
+def names(history=HISTORY, shop=SHOP, vectors=VECTORS, method=adaptive_clusters, **options):
+    return [cluster.name for cluster in method(history, shop, vectors, **options)]
+
+
+def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough():
+    assert names(method=category_clusters) == ["a", "b", "c", "d"]
+    assert names() == ["a + d", "b", "c"]
+    assert names(least=3) == ["a + d", "b + c"]
+    assert names(least=99) == ["a + b + c + d"]
+    same = dict.fromkeys(SHOP, np.array([1.0, 0.0], np.float32))
+    assert names(vectors=same) == ["a + d", "b", "c"]  # ties are broken by name
+
+
+def test_departments_are_finer_categories():
+    halves = {
+        asin: p.model_copy(update={"details": {"Department": "x" if int(asin[1:]) % 2 else "y"}})
+        for asin, p in SHOP.items()
+    }
+    found = names(shop=halves, least=4)
+    assert any(name.startswith("a > x") for name in found) and any("a > y" in name for name in found)
+
+
+def test_odd_histories_have_clusters():
+    assert len(kmeans_clusters(HISTORY, SHOP, VECTORS)) == len(names())
+    often = (HISTORY[0],) * 16  # one product
+    assert [len(cluster.members) for cluster in kmeans_clusters(often, SHOP, VECTORS)] == [16]
+    opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}  # they cancel out
+    (cluster,) = adaptive_clusters(HISTORY, SHOP, opposite, least=99)
+    assert np.isfinite(cluster.centre).all()
+
+
+def test_items_are_embedded_once_by_title_category_and_the_beginning_of_the_description():
+    class Noting:
+        def encode(self, texts, show_progress=False):
+            self.texts = list(texts)
+            return np.zeros((len(texts), 2), np.float32)
+
+    noting = Noting()
+    assert sorted(embed_items([HISTORY, HISTORY[:3]], SHOP, noting)) == sorted(SHOP)
+    assert noting.texts == [item_text(SHOP[asin]) for asin in sorted(SHOP)]
+    text = item_text(lamp(1, title="Lamp", category="Home", description=("A", "x" * 500), features=("F",)))
+    assert text.startswith("Lamp. Home. A xxx") and len(text) < 230 and "F" not in text
+
+
+class Noting(OfflineProfiler):
+    """Notes what micro-profiles are made of."""
+
+    def write_micro(self, samples):
+        self.samples = samples
+        return super().write_micro(samples)
+
+
+@pytest.fixture(scope="module")
+def build(histories, benchmark, embedder, catalogue):
+    def run(profiler=None, histories=histories, seed=0, **fields):
+        profiler = profiler or OfflineProfiler(catalogue)
+        return profile_users(histories, benchmark.products, embedder, profiler, seed, **fields)
+
+    return run
+
+
+@pytest.mark.parametrize("alpha", [15, 30])
+def test_every_user_has_a_global_profile_and_histories_above_alpha_have_clusters(build, histories, alpha):
+    profiles = build(alpha=alpha)
+    assert list(profiles) == list(histories)
+    for user, own in profiles.items():
+        assert own.user_id == user and len(own.micro) == len(own.clusters)
+        members = sorted(i for cluster in own.clusters for i in cluster.members)
+        assert members == (list(range(len(histories[user]))) if len(histories[user]) > alpha else [])
+
+
+def test_micro_profiles_see_at_most_l_c_behaviours_of_their_own_cluster(build, histories, catalogue):
+    noting = Noting(catalogue)
+    clusters = [(user, c) for user, own in build(noting, l_c=3).items() for c in own.clusters]
+    assert len(noting.samples) == len(clusters)
+    for (name, behaviors), (user, cluster) in zip(noting.samples, clusters, strict=True):
+        members = [histories[user][i] for i in cluster.members]
+        assert name == cluster.name and len(behaviors) == min(3, len(members))
+        assert [b for b in members if b in behaviors] == list(behaviors)  # oldest first
+    other = Noting(catalogue)
+    build(other, seed=1, l_c=3)
+    assert other.samples != noting.samples  # the seed draws them
+    with pytest.raises(ValueError, match="l_c is 0"):
+        build(l_c=0)
+
+
+def as_bytes(own):
+    clusters = [(c.name, c.members, c.centre.tobytes().hex()) for c in own.clusters]
+    return json.dumps([own.whole.model_dump_json(), [m.model_dump_json() for m in own.micro], clusters])
+
+
+@pytest.mark.usefixtures("each_text_is_embedded_again")
+def test_two_runs_are_the_same_to_the_byte(histories, benchmark):
+    one, other = (
+        profile_users(
+            histories,
+            benchmark.products,
+            Embedder(max_tokens=48, batch_size=32),
+            OfflineProfiler(Catalogue(benchmark.products)),
+            seed=0,
+        )
+        for _ in range(2)
+    )
+    assert [*map(as_bytes, one.values())] == [*map(as_bytes, other.values())]
+
+
+def test_a_users_profiles_do_not_depend_on_other_users(build, histories):
+    everybody, some = build(), sorted(histories)[:5]
+    alone = build(histories={user: histories[user] for user in some})
+    for user in some:
+        assert alone[user].whole == everybody[user].whole and alone[user].micro == everybody[user].micro
+        assert [c.members for c in alone[user].clusters] == [c.members for c in everybody[user].clusters]
+    assert build(histories={}) == {}
+
+
+def test_a_language_model_takes_the_profilers_place(build, histories, benchmark):
+    model = ScriptedModel(lambda _: '{"Domain Recommendations": ["color: navy"], "Domain Avoidances": []}')
+    profiles = build(LlmProfiler(model, benchmark.products))
+    n_micro = sum(len(own.micro) for own in profiles.values())
+    micro = MicroProfile(recommendations=("color: navy",))
+    assert n_micro and all(m == micro for own in profiles.values() for m in own.micro)
+    assert len(model.requests) == n_micro + 2 * len(histories)  # global replies are not readable, twice
+
+
+class Axes:
+    """Embeds a few known words."""
+
+    def encode(self, texts, show_progress=False):
+        places = {"lamp": (1.0, 0.0), "tea": (0.0, 1.0), "both": (0.8, 0.6)}
+        return np.array([places[text] for text in texts], np.float32).reshape(len(texts), 2)
+
+
+FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
+LAMPS, DRINKS = (Cluster(n, (0,), np.array(c, np.float32)) for n, c in (("lamps", (1, 0)), ("tea", (0, 1))))
+ANN = UserProfiles(
+    "ann",
+    GlobalProfile(facts=FACTS, positive=("brand: Lumo",), negative=("color: red", "material: wool")),
+    (LAMPS, DRINKS),
+    (
+        MicroProfile(recommendations=("color: navy", "style: retro"), avoidances=("style: bold",)),
+        MicroProfile(recommendations=("flavor: mint", "style: retro"), avoidances=("flavor: rose",)),
+    ),
+)
+SHORT = replace(ANN, clusters=(), micro=())
+
+
+def lines(instruction, user, m=1):
+    profile = contextual_profile(instruction, user, Axes(), m)
+    assert {line.provenance for line in profile.lines} == {"history"}
+    wanted = [line.text for line in profile.lines if line.positive]
+    return wanted, [line.text for line in profile.lines if not line.positive]
+
+
+def test_the_global_negatives_and_the_positives_of_the_nearest_cluster():
+    avoided = ["color: red", "material: wool"]
+    assert lines("tea", ANN) == (["flavor: mint", "style: retro"], avoided)
+    assert lines("tea", SHORT) == (["brand: Lumo"], avoided)  # without clusters: the global positives
+    contrary = replace(ANN, whole=ANN.whole.model_copy(update={"negative": ("flavor: mint",)}))
+    assert lines("tea", contrary) == (["style: retro"], ["flavor: mint"])
+
+
+def test_several_clusters_order_lines_by_weight():
+    assert lines("both", ANN, m=2)[0] == ["style: retro", "color: navy", "flavor: mint"]
+    near = nearest_clusters(["both"], [ANN], Axes(), m=9)[0]
+    assert [n.cluster for n in near] == [0, 1] and near[0].weight > near[1].weight
+    assert sum(n.weight for n in near) == pytest.approx(1)
+    tied = replace(ANN, clusters=(DRINKS, DRINKS))
+    assert nearest_clusters(["tea"], [tied], Axes())[0][0].cluster == 0  # the earlier one
+    with pytest.raises(ValueError, match="m is 0; expected at least one cluster"):
+        contextual_profile("tea", ANN, Axes(), m=0)
+
+
+def test_a_profile_is_described_with_wishes_first_and_the_source_of_each_line():
+    assert contextual_profile("tea", ANN, Axes()).describe().splitlines() == [
+        "Wants:",
+        "- [history] flavor: mint",
+        "- [history] style: retro",
+        "Avoids:",
+        "- [history] not color: red",
+        "- [history] not material: wool",
+        "Wanted: mint retro",
+    ]
+
+
+def test_a_query_has_known_values_alone_each_once_then_the_words_and_none_that_is_avoided():
+    texts = [
+        ("color: Navy", True, "stated"),
+        ("price: around 20 dollars", True, "stated"),
+        ("price: budget", True, "history"),
+        ("size: king size", True, "history"),
+        ("mention: navy", True, "history"),
+        ("feature: whatever keeps the rain out", True, "history"),
+        ("Likes what lasts for years.", True, "history"),
+        ("material: wool", True, "history"),
+        ("material: Wool", False, "history"),
+    ]
+    made = tuple(ProfileLine.of(*text) for text in texts)
+    profile = ContextualProfile(lines=made, words=("towel", "navy", "wool"))
+    assert profile.query == "Navy budget king size towel"
+    assert profile.describe().endswith("\nWanted: Navy budget king size towel")
+    assert ContextualProfile().query == ContextualProfile().describe() == ""
