@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from pwagents.data.amazon import load_amazon
-from pwagents.data.personalwab import load_personalwab
-from pwagents.data.personalwab_export import write_personalwab
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.schema import Usage, UserProfile
@@ -37,15 +35,11 @@ def world():
     return make_world(WorldConfig(n_users=20, n_products=240), seed=0).benchmark
 
 
-@pytest.fixture(scope="session", params=["synthetic", "amazon", "personalwab"])
-def source(request, world, project_root, tmp_path_factory):
+@pytest.fixture(scope="session", params=["synthetic", "amazon"])
+def source(request, world, project_root):
     """A benchmark of each source; raw Amazon files are not part of the repository."""
     if request.param == "synthetic":
         return world
-    if request.param == "personalwab":
-        folder = tmp_path_factory.mktemp("personalwab")
-        write_personalwab(world, folder)
-        return load_personalwab(folder)
     folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
     if not folder.is_dir():
         pytest.skip("no raw Amazon Reviews 2023 files here")

@@ -10,21 +10,7 @@ from pwagents.tasks.writers import OfflineAmbiguousWriter, with_instructions
 from pwagents.web.analyzer import analyze
 from pwagents.web.documents import product_text
 
-WORDS = [
-    "lamp",
-    "lamps",
-    "red",
-    "blue",
-    "oak",
-    "chair",
-    "folding",
-    "please",
-    "find",
-    "me",
-    "the",
-    "20",
-    "teapot",
-]
+WORDS = ["lamp", "lamps", "red", "blue", "oak", "chair", "folding", "please", "find", "me", "the", "20"]
 
 
 def shop(*titles):
@@ -72,13 +58,6 @@ def test_the_index_counts_as_the_slow_way_does(titles, instruction, data):
     assert fitting == slow_count(products, instruction, target)
     assert 1 <= fitting <= len(index)
     assert index.fitting(f"{instruction} lamp", target) <= fitting  # more said, fewer fit
-
-
-def test_the_index_agrees_on_every_source(source):
-    index = WordIndex(source.products)
-    for task in source.tasks["test"][:40]:
-        expected = slow_count(source.products, task.instruction, task.target)
-        assert index.fitting(task.instruction, task.target) == expected
 
 
 def test_a_frame_holds_a_row_for_each_writer_and_task(source):
