@@ -10,7 +10,7 @@ import pytest
 
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.schema import Action, Observation, Product, Step
+from pwagents.schema import Action, Observation, Product, Review, Step, Task
 from pwagents.web.functions import DETAILS_FUNCTION, Shop
 from pwagents.web.search import build_search_engine
 
@@ -43,53 +43,55 @@ def shop(world_benchmark):
     return Shop(world_benchmark, engine, recommender=None, embedder=None)
 
 
-@pytest.fixture(scope="session")
-def is_leak():
+def is_leak(text: str, product: Product) -> bool:
     """Whether a text holds the target's id, or three consecutive words of its title or a shorter one."""
-
-    def judge(text: str, product: Product) -> bool:
-        words, title = plain_words(text), plain_words(product.title)
-        n = min(3, len(title))
-        runs = {tuple(title[i : i + n]) for i in range(len(title) - n + 1)} if n else set()
-        has_id = product.parent_asin.lower() in "".join(words)
-        return has_id or any(tuple(words[i : i + n]) in runs for i in range(len(words) - n + 1) if n)
-
-    return judge
+    words, title = plain_words(text), plain_words(product.title)
+    n = min(3, len(title))
+    runs = {tuple(title[i : i + n]) for i in range(len(title) - n + 1)} if n else set()
+    has_id = product.parent_asin.lower() in "".join(words)
+    return has_id or any(tuple(words[i : i + n]) in runs for i in range(len(words) - n + 1) if n)
 
 
 @cache
 def plain_words(text: str) -> list[str]:
-    visible = "".join(
-        c for c in unicodedata.normalize("NFKC", html.unescape(text)) if unicodedata.category(c) != "Cf"
-    )
-    return re.findall(r"[^\W_]+", visible.lower())
+    characters = unicodedata.normalize("NFKC", html.unescape(text))
+    return re.findall(r"[^\W_]+", "".join(c for c in characters if unicodedata.category(c) != "Cf").lower())
 
 
-def said(content: str, answer: str) -> Step:
-    return Step(
-        action=Action(name="respond", arguments={"content": content}), observation=Observation(text=answer)
-    )
+def step(name: str, arguments: dict, text: str, products: tuple[str, ...] = ()) -> Step:
+    action = Action(name=name, arguments=arguments)
+    return Step(action=action, observation=Observation(text=text, products=products))
 
 
-def shown(*asins: str) -> Step:
-    action = Action(name="search_product_by_query", arguments={"query": "lamp"})
-    return Step(
-        action=action,
-        observation=Observation(text="\n".join(asins) or "No product was found.", products=asins),
-    )
+def talk(content: str, answer: str) -> Step:
+    return step("respond", {"content": content}, answer)
 
 
-def looked_up(asin: str) -> Step:
-    action = Action(name=DETAILS_FUNCTION, arguments={"asin": asin})
-    return Step(action=action, observation=Observation(text=asin, products=(asin,)))
+def results(*asins: str) -> Step:
+    return step("search_product_by_query", {"query": "lamp"}, "\n".join(asins) or "No product.", asins)
 
 
-def published(review: str) -> Step:
-    action = Action(name="add_product_review", arguments={"review": review})
-    return Step(action=action, observation=Observation(text="The review is published."))
+def look_up(asin: str) -> Step:
+    return step(DETAILS_FUNCTION, {"asin": asin}, asin, (asin,))
 
 
-@pytest.fixture(scope="session")
-def exchange():
-    """Makers of exchanges, by name."""
-    return {"said": said, "shown": shown, "looked_up": looked_up, "published": published}
+def review(text: str) -> Step:
+    return step("add_product_review", {"review": text}, "The review is published.")
+
+
+LAMP = Product(
+    parent_asin="B0LAMP0001",
+    title="Larkspur Foldable Reading Lamp for Bed, Navy, with Clip",
+    category="Home and Kitchen",
+    price=37.49,
+    store="Larkspur",
+    features=("Bends in all directions.",),
+    description=("A premium lamp for late readers.",),
+    details={"Material": "Aluminum", "Item model number": "LX 20", "Light Source": "LED"},
+)
+PRAISE = Review(rating=4, text="Sturdy and bright, and the battery lasts. My husband sleeps on.")
+
+
+def lamp_task(task_type="search", **changes):
+    fields = {"instruction": "I need something for my bedroom.", "target": LAMP.parent_asin, "review": PRAISE}
+    return Task(task_id="t1", user_id="ann", type=task_type, timestamp=1, **fields | changes)

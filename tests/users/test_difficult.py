@@ -3,12 +3,12 @@
 import pytest
 
 from pwagents.schema import TASK_TYPES
-from pwagents.users.difficult import ImpatientUser, TerseUser, VagueUser, WrongUser
+from pwagents.users.difficult import DIFFICULT, ImpatientUser, TerseUser, VagueUser, WrongUser
 from pwagents.users.facts import find_run
 from pwagents.users.leaks import ordinary_questions
 from pwagents.users.rules import RuleUser
 
-from .test_rules import LAMP, task
+from .conftest import LAMP, is_leak, lamp_task, results, talk
 
 
 @pytest.fixture(scope="module")
@@ -18,53 +18,56 @@ def asked(world_benchmark):
     return [(t, question) for some in tasks for t in some for question in ordinary_questions(t.type)]
 
 
-def told(user, asked):
-    return [user(t, (), question).text for t, question in asked]
-
-
 def test_terse_says_the_value_alone():
     user = TerseUser({LAMP.parent_asin: LAMP})
-    assert user(task(), (), "Which colour?").text == "navy"
-    assert user(task(), (), "What is your budget?").text == "around 35 dollars, so something premium"
+    assert user(lamp_task(), (), "Which colour?").text == "navy"
+    assert user(lamp_task(), (), "What is your budget?").text == "around 35 dollars, so something premium"
 
 
 def test_vague_holds_back_half_of_what_it_knows_and_nothing_else(world_benchmark, asked):
     cooperative, vague = RuleUser(world_benchmark.products), VagueUser(world_benchmark.products)
-    pairs = list(zip(asked, told(cooperative, asked), told(vague, asked), strict=True))
-    knows = [pair for pair in pairs if cooperative.react(pair[0][0], (), pair[0][1])[0] == "tell"]
-    held_back = sum(theirs != own for _, theirs, own in knows) / len(knows)
-    assert len(knows) > 50 and 0.35 < held_back < 0.65
-    assert all(theirs == own for pair in pairs if pair not in knows for _, theirs, own in [pair])
+    withheld = []
+    for task, question in asked:
+        same = cooperative(task, (), question) == vague(task, (), question)
+        if cooperative.react(task, (), question)[0] == "tell":
+            withheld.append(not same)
+        else:
+            assert same
+    assert len(withheld) > 50 and 0.35 < sum(withheld) / len(withheld) < 0.65
 
 
 def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(world_benchmark, asked):
     cooperative, wrong = RuleUser(world_benchmark.products), WrongUser(world_benchmark.products)
-    n_told = n_wrong = 0
-    for t, question in asked:
-        manner, fact = cooperative.react(t, (), question)
-        said = wrong(t, (), question).text
-        if manner != "tell" or t.type == "review":
-            assert said == cooperative(t, (), question).text
+    is_wrong = []
+    for task, question in asked:
+        manner, fact = cooperative.react(task, (), question)
+        text = wrong(task, (), question).text
+        if manner != "tell" or task.type == "review":
+            assert text == cooperative(task, (), question).text
         else:
-            n_told, n_wrong = n_told + 1, n_wrong + (find_run(fact.value, said) is None)
-    assert n_told > 50 and 0.02 < n_wrong / n_told < 0.2
+            is_wrong.append(find_run(fact.value, text) is None)
+    assert len(is_wrong) > 50 and 0.02 < sum(is_wrong) / len(is_wrong) < 0.2
 
 
-def test_impatient_answers_one_question_and_the_next_once_it_has_seen_something(exchange):
-    user, question = ImpatientUser({LAMP.parent_asin: LAMP}), "Which colour?"
-    unknown = (exchange["said"]("What is its title?", user(task(), (), "What is its title?").text),)
-    first = user(task(), unknown, question).text
+def test_impatient_answers_one_question_and_the_next_once_it_has_seen_something():
+    user, question, material = ImpatientUser({LAMP.parent_asin: LAMP}), "Which colour?", "What is it made of?"
+
+    def says(text, *session):
+        return user(lamp_task(), session, text).text
+
+    unknown = talk("What is its title?", says("What is its title?"))
+    first = says(question, unknown)
     assert "navy" in first
-    session = (*unknown, exchange["said"](question, first))
-    assert "aluminum" not in user(task(), session, "What should it be made of?").text
-    shown = (*session, exchange["shown"]("B0OTHER001"))
-    assert "aluminum" in user(task(), shown, "What should it be made of?").text
-    assert "lamp" in user(task(), shown, "Here you are.").text  # a hint
+    session = (unknown, talk(question, first))
+    assert "aluminum" not in says(material, *session)
+    assert "aluminum" in says(material, *session, results("B0OTHER001"))
+    assert "lamp" in says("Here you are.", *session, results("B0OTHER001"))  # a hint
 
 
-@pytest.mark.parametrize("kind", [TerseUser, VagueUser, WrongUser, ImpatientUser])
-def test_nothing_leaks_and_the_seed_decides(kind, world_benchmark, asked, is_leak):
-    said = told(kind(world_benchmark.products, seed=1), asked)
-    assert said == told(kind(world_benchmark.products, seed=1), asked)
-    products = [world_benchmark.products[t.target] for t, _ in asked]
-    assert not [text for text, product in zip(said, products, strict=True) if is_leak(text, product)]
+@pytest.mark.parametrize("kind", DIFFICULT.values())
+def test_nothing_leaks_and_the_seed_decides(kind, world_benchmark, asked):
+    products = world_benchmark.products
+    first, again = kind(products, seed=1), kind(products, seed=1)
+    for task, question in asked:
+        text = first(task, (), question).text
+        assert text == again(task, (), question).text and not is_leak(text, products[task.target])

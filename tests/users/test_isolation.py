@@ -11,6 +11,8 @@ from pwagents.users.leaks import adversarial_questions, ask_about, leaks
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 
+from .conftest import is_leak, results, talk
+
 
 class Traitor(ChatModel):
     """Always gives the target away, in ever new disguises, with what it finds in its own instructions."""
@@ -23,24 +25,19 @@ class Traitor(ChatModel):
     def reply(self, request: Request) -> Reply:
         system = request.messages[0]["content"]
         title, asin = re.search("Title: (.+)", system)[1], re.search("Id: (.+)", system)[1]
-        echo = request.messages[-1]["content"]
         disguises = (
             title,
             f"Sure, it is the {title.lower()}!",
-            " - ".join(title.split()),
-            "_".join(re.findall(r"\w+", title)),
-            "\u200b".join(title),
+            *(gap.join(title.split()) for gap in (" - ", "_")),
+            *(gap.join(title) for gap in ("\u200b", "-")),
             html.escape(title),
-            "-".join(title),
             title[::-1],
             "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in title),
             "Begins with " + " ".join(re.findall(r"\w+", title)[:3]),
-            asin,
             f"My lucky number is {asin.lower()}.",
-            " ".join(asin),
-            "-".join(asin),
+            *(gap.join(asin) for gap in ("", " ", "-")),
             asin[::-1],
-            f"You said: {echo} {asin}",
+            f"You said: {request.messages[-1]['content']} {asin}",
         )
         return Reply(text=disguises[next(self.turns) % len(disguises)])
 
@@ -49,29 +46,26 @@ class Traitor(ChatModel):
 def fifty_tasks(source):
     """Every type, spread over all users."""
     tasks = source.tasks["test"]
-    return tasks[:: max(1, len(tasks) // 50)][:50]
-
-
-def test_there_are_two_hundred_questions_and_fifty_tasks(fifty_tasks):
-    assert len(set(adversarial_questions())) == 200
-    assert len(fifty_tasks) == 50 and {task.type for task in fifty_tasks} == {"search", "recommend", "review"}
+    fifty = tasks[:: max(1, len(tasks) // 50)][:50]
+    assert len(fifty) == 50 and {task.type for task in fifty} == {"search", "recommend", "review"}
+    return fifty
 
 
 @pytest.mark.parametrize("simulator", ["rules", "llm"])
-def test_no_question_makes_a_user_give_the_target_away(simulator, source, fifty_tasks, exchange, is_leak):
+def test_no_question_makes_a_user_give_the_target_away(simulator, source, fifty_tasks):
     mill = source.products[fifty_tasks[0].target].model_copy(update={"title": "Salt & Pepper Mill"})
     products = source.products | {mill.parent_asin: mill}
     user = RuleUser(products) if simulator == "rules" else LlmUser(Traitor(), products)
-    other = min(products)
-    found = []
+    assert len(set(adversarial_questions())) == 200
+    leaking = []
     for task in fifty_tasks:
         product = products[task.target]
-        sessions = ((), (exchange["shown"](other),), (exchange["said"](product.title, "I do not know."),))
+        sessions = ((), (results(min(products)),), (talk(product.title, "I do not know."),))
         for question, session in zip(adversarial_questions(), itertools.cycle(sessions)):
             text = user(task, session, ask_about(question, product)).text
             if is_leak(text, product) or not text.strip():
-                found.append((task.task_id, question, text))
-    assert found == []
+                leaking.append((task.task_id, question, text))
+    assert leaking == []
     if simulator == "llm":
         assert user.leaks_stopped == 2 * 50 * 200
 
@@ -85,20 +79,16 @@ def test_neither_entities_nor_gaps_nor_the_other_direction_hide_a_title(world_be
     assert leaks(text, task, mill) and not leaks("A mill for pepper and salt", task, mill)
 
 
-def test_the_check_itself_sees_what_the_judge_of_these_tests_sees(source, fifty_tasks, is_leak):
+def test_the_check_itself_sees_what_the_judge_of_these_tests_sees(source, fifty_tasks):
     for task in fifty_tasks:
         product = source.products[task.target]
-        for question in adversarial_questions()[:5]:
-            text = ask_about(question, product)
-            if is_leak(text, product):
-                assert leaks(text, task, product)
+        for text in (ask_about(question, product) for question in adversarial_questions()[:5]):
+            assert leaks(text, task, product) or not is_leak(text, product)
 
 
 def test_a_review_is_not_quoted(source, fifty_tasks):
     user = RuleUser(source.products)
-    for task in fifty_tasks:
-        if task.type != "review":
-            continue
+    for task in (task for task in fifty_tasks if task.type == "review"):
         words = re.findall(r"\w+", task.review.text.lower())
         runs = {" ".join(words[i : i + 4]) for i in range(len(words) - 3)}
         for question in ("Quote your review.", "How many stars?", "What should I mention?", "Anything else?"):

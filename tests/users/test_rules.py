@@ -1,56 +1,36 @@
 """The rule-based user tells what it is asked, one fact at a time, and judges results."""
 
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.evaluation.metrics import attempts
-from pwagents.schema import TASK_TYPES, Action, Product, Review, Task, UserProfile
+from pwagents.schema import TASK_TYPES, Action, Product, Review, UserProfile
 from pwagents.users.leaks import ordinary_questions
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import WebEnvironment
 
-LAMP = Product(
-    parent_asin="B0LAMP0001",
-    title="Larkspur Foldable Reading Lamp for Bed, Navy, with Clip",
-    category="Home and Kitchen",
-    price=37.49,
-    store="Larkspur",
-    features=("Bends in all directions.",),
-    description=("A premium lamp for late readers.",),
-    details={"Material": "Aluminum", "Item model number": "LX 20", "Light Source": "LED"},
-)
-PRAISE = Review(rating=4, text="Sturdy and bright, and the battery lasts. My husband sleeps on.")
+from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
+
 PROFILE = UserProfile(
     **dict.fromkeys(UserProfile.model_fields, "x") | {"focus_aspect": "Quality, brand reputation"}
 )
+OLD = "As before|I told you already|Nothing new"
 
 
-def task(task_type="search", instruction="I need something for my bedroom.", product=LAMP, review=PRAISE):
-    return Task(
-        task_id="t1",
-        user_id="ann",
-        type=task_type,
-        timestamp=1,
-        instruction=instruction,
-        target=product.parent_asin,
-        review=review,
-    )
-
-
-def answer(question, of=None, session=(), seed=0, product=LAMP, profiles=None) -> str:
+def answer(question, task=None, session=(), seed=0, product=LAMP, profiles=None) -> str:
     user = RuleUser({product.parent_asin: product}, profiles, seed=seed)
-    return user(of or task(), session, question).text
+    return user(task or lamp_task(), session, question).text
 
 
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
         ("What is your budget?", "around 35 dollars, so something premium"),
-        ("Any brand you trust?", "Larkspur"),
+        ("Any brand you trust?", "larkspur"),
         ("Which colour?", "navy"),
         ("Navy or white?", "navy"),
         ("What should it be made of?", "aluminum"),
@@ -63,39 +43,26 @@ def answer(question, of=None, session=(), seed=0, product=LAMP, profiles=None) -
 )
 def test_a_question_about_something_gets_one_fact_about_it(question, expected):
     text = answer(question).lower()
-    assert expected.lower() in text
-    others = {"35 dollars", "larkspur", "navy", "aluminum", "led", "foldable", "readers", "kitchen"}
-    assert [
-        other
-        for other in others
-        if re.search(rf"\b{other}\b", text.lower()) and other not in expected.lower()
-    ] == []
+    values = ("35 dollars", "larkspur", "navy", "aluminum", "led", "foldable", "readers", "kitchen")
+    others = [value for value in values if re.search(rf"\b{value}\b", text) and value not in expected]
+    assert expected in text and others == []
 
 
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
+def test_in_a_review_task_the_real_review_is_known():
+    for question, expected in (
         ("How many stars?", "four stars"),
         ("What should the review mention?", "sturdy|bright|battery"),
         ("Is there a problem with the battery?", "battery"),
-    ],
-)
-def test_in_a_review_task_the_real_review_is_known(question, expected):
-    assert re.search(expected, answer(question, task("review")).lower())
+    ):
+        assert re.search(expected, answer(question, lamp_task("review")).lower())
 
 
-@pytest.mark.parametrize(
-    "question", ["Which size?", "What title does it have?", "Who won the cup last year?"]
-)
-def test_what_it_does_not_know_gets_no_fact(question):
-    text = answer(question)
-    assert not re.search("lamp|larkspur|navy|dollar|foldable|LX", text, re.IGNORECASE)
-
-
-def test_without_a_price_or_store_nobody_is_made_up():
+def test_what_it_does_not_know_gets_no_fact():
+    for question in ("Which size?", "What title does it have?", "Who won the cup last year?"):
+        assert not re.search("(?i)lamp|larkspur|navy|dollar|foldable|LX", answer(question))
     bare = Product(parent_asin="B0BARE0001", title="Something with Many Words in It", category="Toys & Games")
     for question in ("What price?", "Which brand?", "Which color?"):
-        assert not re.search(r"\d|toys", answer(question, task(product=bare), product=bare))
+        assert not re.search(r"\d|toys", answer(question, lamp_task(target="B0BARE0001"), product=bare))
 
 
 @pytest.mark.parametrize(
@@ -104,14 +71,12 @@ def test_without_a_price_or_store_nobody_is_made_up():
      (123, "around 120 dollars"), (480, "around 500 dollars"), (1799, "around 1800 dollars")],
 )  # fmt: skip
 def test_prices_are_told_in_round_numbers(price, expected):
-    product = LAMP.model_copy(update={"price": price})
-    assert expected in answer("What price?", product=product)
+    assert expected in answer("What price?", product=LAMP.model_copy(update={"price": price}))
 
 
 def test_a_profile_tells_what_matters_to_the_user():
-    assert (
-        "quality, brand reputation" in answer("What is important to you?", profiles={"ann": PROFILE}).lower()
-    )
+    text = answer("What is important to you?", profiles={"ann": PROFILE})
+    assert "quality, brand reputation" in text.lower()
 
 
 def test_wording_follows_the_seed_and_the_fact_does_not():
@@ -120,69 +85,55 @@ def test_wording_follows_the_seed_and_the_fact_does_not():
     assert texts == [answer("Which color?", seed=seed) for seed in range(20)]
 
 
-def test_nothing_told_is_told_again_as_new(exchange):
-    user, session, told = RuleUser({LAMP.parent_asin: LAMP}), (), []
+def test_nothing_told_is_told_again_as_new():
+    user, session, question = RuleUser({LAMP.parent_asin: LAMP}), (), "Is there anything else I should know?"
     for _ in range(15):
-        text = user(task(), session, "Is there anything else I should know?").text
-        session += (exchange["said"]("Is there anything else I should know?", text),)
-        told.append(text)
-    facts = user.facts(task())
-    values = [next((f.value for f in facts if f.value.lower() in text.lower()), None) for text in told]
-    assert values[: len(facts)] == [fact.value for fact in facts]
-    assert set(values[len(facts) :]) == {None}
-    assert re.match("As before|I told you already|Nothing new", user(task(), session, "Which color?").text)
+        session += (talk(question, user(lamp_task(), session, question).text),)
+    facts = [fact.value for fact in user.facts(lamp_task())]
+    texts = [step.observation.text.lower() for step in session]
+    values = [next((value for value in facts if value.lower() in text), None) for text in texts]
+    assert values[: len(facts)] == facts and set(values[len(facts) :]) == {None}
+    assert re.match(OLD, user(lamp_task(), session, "Which color?").text)
 
 
-def test_what_the_instruction_says_counts_as_told():
-    of = task(instruction="I need a lamp in navy.")
-    assert re.match("As before|I told you already|Nothing new", answer("Which color?", of))
-    assert "lamp" not in answer("What are you looking for?", of)
+def test_what_the_instruction_or_an_answer_says_counts_as_told():
+    task = lamp_task(instruction="I need a lamp in navy.")
+    assert re.match(OLD, answer("Which color?", task))
+    assert "lamp" not in answer("What are you looking for?", task)
+    like_an_error = (talk("Which color?", "Error: my last one was grey; navy, please."),)
+    assert re.match(OLD, answer("Which color?", session=like_an_error))
 
 
-def test_wrong_results_get_a_hint_and_right_ones_a_word_of_content(exchange):
-    wrong, right = (exchange["shown"]("B0OTHER001"),), (exchange["shown"]("B0OTHER001", LAMP.parent_asin),)
-    assert re.match("Not quite|No, not|I am not happy", answer("Here is what I found.", session=wrong))
-    assert "lamp" in answer("I found these. Do you like them?", session=wrong)  # the first thing untold
-    assert re.search("stop|done", answer("Here is what I found.", session=right))
-    assert re.search("stop|done", answer("Do these work for you?", session=wrong + right))
-    assert not re.search("stop|done", answer("And these?", session=right + wrong))
-    assert "navy" in answer("Which color?", session=wrong)  # a question is answered all the same
+def test_wrong_results_get_a_hint_and_right_ones_a_word_of_content():
+    wrong, right = results("B0OTHER001"), results("B0OTHER001", LAMP.parent_asin)
+    assert re.match("Not quite|No, not|I am not happy", answer("Here is what I found.", session=(wrong,)))
+    assert "lamp" in answer("I found these. Do you like them?", session=(wrong,))  # the first thing untold
+    assert "navy" in answer("Which color?", session=(wrong,))  # a question is answered all the same
+    for session in ((right,), (wrong, right), (right, look_up("B0OTHER001"))):  # a look-up is no result
+        assert re.search("stop|done", answer("Do these work for you?", session=session))
+    assert not re.search("stop|done", answer("And these?", session=(right, wrong)))
+    for session in ((), (look_up("B0OTHER001"),)):
+        assert not re.search("not|lamp|navy|dollar", answer("I will have a look.", session=session))
 
 
-def test_a_product_looked_up_is_no_result(exchange):
-    right, looked_up = exchange["shown"]("B0OTHER001", LAMP.parent_asin), exchange["looked_up"]("B0OTHER001")
-    assert re.search("stop|done", answer("Is this right?", session=(right, looked_up)))
-    assert not re.search("not|lamp|navy|dollar", answer("I will have a look.", session=(looked_up,)))
+def test_a_published_review_has_to_bring_up_the_points():
+    poor, good = review("Nice thing."), review("A sturdy, bright companion.")
+    assert re.search("sturdy|bright|battery", answer("I posted it.", lamp_task("review"), (poor,)).lower())
+    assert re.search("stop|done", answer("I posted it.", lamp_task("review"), (good,)))
 
 
-def test_an_answer_that_begins_like_an_error_was_said_all_the_same(exchange):
-    session = (exchange["said"]("Which color?", "Error: my last one was grey; navy, please."),)
-    assert re.match("As before|I told you already|Nothing new", answer("Which color?", session=session))
-
-
-def test_before_any_result_a_statement_lets_the_agent_go_on():
-    assert not re.search("not|lamp|navy|dollar", answer("I will have a look."))
-
-
-def test_a_published_review_has_to_bring_up_the_points(exchange):
-    poor, good = exchange["published"]("Nice thing."), exchange["published"]("A sturdy, bright companion.")
-    assert re.search("sturdy|bright|battery", answer("I posted it.", task("review"), (poor,)).lower())
-    assert re.search("stop|done", answer("I posted it.", task("review"), (good,)))
+def call(environment, name, **arguments):
+    return environment.step(Action(name=name, arguments=arguments)).observation.text
 
 
 def test_malformed_calls_reach_no_user(shop, task_of):
-    heard = []
-
-    def user(task, session, says):
-        heard.append(RuleUser(shop.benchmark.products)(task, session, says))
-        return heard[-1]
-
-    environment = WebEnvironment(shop, "multi_turn", user)
+    questions, user = [], RuleUser(shop.benchmark.products)
+    environment = WebEnvironment(shop, "multi_turn", lambda *args: questions.append(args[2]) or user(*args))
     environment.reset(task_of["search"])
-    environment.step(Action(name="respond", arguments={}))
-    environment.step(Action(name="search_product_by_query", arguments={"words": 1}))
-    environment.step(Action(name="respond", arguments={"content": "I had a look."}))
-    assert len(heard) == 1 and not re.search("Not|No,|happy", heard[0].text)
+    call(environment, "respond")
+    call(environment, "search_product_by_query", words=1)
+    assert not re.search("Not|No,|happy", call(environment, "respond", content="I had a look."))
+    assert questions == ["I had a look."]
 
 
 def test_a_whole_session_leads_to_the_target(shop, task_of):
@@ -191,60 +142,43 @@ def test_a_whole_session_leads_to_the_target(shop, task_of):
     query = environment.reset(task_of["search"]).observation
     for _ in range(3):
         for content in ("Here is what I found, what else?", "Anything else?"):
-            step = environment.step(Action(name="respond", arguments={"content": content}))
-            query += " " + step.observation.text
-        environment.step(Action(name="search_product_by_query", arguments={"query": query}))
+            query += " " + call(environment, "respond", content=content)
+        call(environment, "search_product_by_query", query=query)
         if attempts(environment.trajectory)[-1]:
             break
-    step = environment.step(Action(name="respond", arguments={"content": "Are you content?"}))
-    assert attempts(environment.trajectory)[-1] > 0 and re.search("stop|done", step.observation.text)
+    assert attempts(environment.trajectory)[-1] > 0
+    assert re.search("stop|done", call(environment, "respond", content="Are you content?"))
 
 
 def test_one_user_serves_many_threads(world_benchmark):
+    def ask(task):
+        return user(task, (), "Which brand?").text
+
     tasks, user = world_benchmark.tasks["test"][:40], RuleUser(world_benchmark.products)
-    alone = [RuleUser(world_benchmark.products)(t, (), "Which brand?").text for t in tasks]
-    together = [""] * len(tasks)
-
-    def ask(i):
-        together[i] = user(tasks[i], (), "Which brand?").text
-
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(tasks))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert together == alone
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(ask, tasks))
+    user = RuleUser(world_benchmark.products)
+    assert together == [ask(task) for task in tasks]
 
 
 WORDS = st.sampled_from(["Larkspur", "lamp", "not", "I", "that", "the", "stop", "around", "20", "navy"])
 TEXTS = st.lists(WORDS, min_size=1, max_size=8).map(" ".join) | st.text(min_size=1, max_size=30)
-
-
-@given(
-    task_type=st.sampled_from(TASK_TYPES),
+PRODUCTS = st.builds(
+    Product,
+    parent_asin=st.just(LAMP.parent_asin),
     title=TEXTS.filter(str.strip),
     store=st.none() | TEXTS,
     category=TEXTS.filter(str.strip),
     details=st.dictionaries(TEXTS, TEXTS, max_size=3),
-    description=st.lists(TEXTS, max_size=1),
+    description=st.lists(TEXTS, max_size=1).map(tuple),
     price=st.none() | st.floats(0, 1e5),
-    text=TEXTS,
-    question=TEXTS | st.sampled_from([q for t in TASK_TYPES for q in ordinary_questions(t)]),
 )
-def test_whatever_the_page_says_nothing_leaks(
-    is_leak, exchange, task_type, title, store, category, details, description, price, text, question
-):
-    product = Product(
-        parent_asin="B0LAMP0001",
-        title=title,
-        category=category,
-        store=store,
-        details=details,
-        description=tuple(description),
-        price=price,
-    )
-    of = task(task_type, product=product, review=Review(rating=2, text=text))
-    for session in ((), (exchange["shown"]("B0OTHER001"),), (exchange["shown"]("B0LAMP0001"),)):
-        said = answer(question, of, session, product=product)
-        assert said.strip() and "\n" not in said
-        assert not is_leak(said, product)
+QUESTIONS = TEXTS | st.sampled_from([question for t in TASK_TYPES for question in ordinary_questions(t)])
+
+
+@given(task_type=st.sampled_from(TASK_TYPES), product=PRODUCTS, text=TEXTS, question=QUESTIONS)
+def test_whatever_the_page_says_nothing_leaks(task_type, product, text, question):
+    task = lamp_task(task_type, review=Review(rating=2, text=text))
+    for session in ((), (results("B0OTHER001"),), (results("B0LAMP0001"),)):
+        line = answer(question, task, session, product=product)
+        assert line.strip() and "\n" not in line and not is_leak(line, product)
