@@ -71,77 +71,62 @@ def script(path, text):
     path.chmod(0o755)
 
 
+CPU_BY_UV = f"{UV_INSTALL} --torch-backend=cpu {TORCH}"
+GPU = ("nvidia-smi", "#!/bin/sh\nexit 0\n")
+
+
 def test_torch_first_then_the_rest_and_nothing_the_second_time(setup, tmp_path):
     done, asked = setup("-j2")
     assert done.returncode == 0, done.stderr
     assert asked == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, *REST_BY_PIP]
+    assert re.search(rf"To be downloaded: {TORCH} \(.*requirements\.lock \(2\d\d, \d+ MB\)", done.stdout)
     assert setup()[1] == []
     later = (tmp_path / "venv/.ready").stat().st_mtime + 10
     os.utime(tmp_path / "pyproject.toml", (later, later))
-    assert setup()[1] == ["python -m venv venv", UV_BY_PIP, TORCH_BY_PIP, *REST_BY_PIP]
-
-
-def test_it_says_what_it_will_download(setup):
-    done, _ = setup()
-    assert re.search(rf"To be downloaded: {TORCH} \(.*requirements\.lock \(2\d\d, \d+ MB\)", done.stdout)
+    assert setup()[1] == asked
 
 
 def test_an_install_cut_off_is_begun_anew(setup, tmp_path):
     done, _ = setup(fail="-r requirements.lock")
-    assert done.returncode != 0
-    assert not (tmp_path / "venv/.ready").exists()
+    assert done.returncode != 0 and not (tmp_path / "venv/.ready").exists()
     done, asked = setup()
-    assert done.returncode == 0, done.stderr
-    assert asked[0] == "python -m venv --clear venv"
-    assert (tmp_path / "venv/.ready").exists()
-    assert not (tmp_path / "venv/.unfinished").exists()
+    assert done.returncode == 0 and asked[0] == "python -m venv --clear venv"
+    assert (tmp_path / "venv/.ready").exists() and not (tmp_path / "venv/.unfinished").exists()
 
 
-def test_uv_brings_the_cpu_build_where_there_is_no_gpu(setup):
-    _, asked = setup(with_tools=[("uv", UV)])
-    assert asked[1:] == [
-        f"{UV_INSTALL} --torch-backend=cpu {TORCH}",
-        *REST_BY_UV,
-    ]
+@pytest.mark.parametrize(
+    ("arguments", "tools", "fail", "expected"),
+    [
+        ((), [("uv", UV)], "nothing", [CPU_BY_UV, *REST_BY_UV]),
+        ((), [("uv", UV)], "--torch-backend", [CPU_BY_UV, TORCH_BY_PIP, *REST_BY_UV]),
+        ((), [("uv", UV), GPU], "nothing", [f"{UV_INSTALL} {TORCH}", *REST_BY_UV]),
+        (
+            ("UV=", "TORCH_FLAGS=--index-url x"),
+            [("uv", UV)],
+            "nothing",
+            [TORCH_BY_PIP.replace("torch==", "--index-url x torch=="), *REST_BY_PIP],
+        ),
+    ],
+    ids=["uv", "no CPU build", "GPU", "no uv, another index"],
+)
+def test_torch_comes_in_the_build_that_fits(setup, arguments, tools, fail, expected):
+    done, asked = setup(*arguments, with_tools=tools, fail=fail)
+    assert done.returncode == 0 and asked[1:] == expected
 
 
 def test_uv_is_fetched_for_the_cpu_build_where_there_is_none(setup, tmp_path):
     (tmp_path / "venv/bin").mkdir(parents=True)
     script(tmp_path / "venv/bin/uv", UV)
-    _, asked = setup()
-    assert asked[1:] == [UV_BY_PIP, f"{UV_INSTALL} --torch-backend=cpu {TORCH}", *REST_BY_PIP]
+    assert setup()[1][1:] == [UV_BY_PIP, CPU_BY_UV, *REST_BY_PIP]
 
 
-def test_pip_brings_torch_where_uv_cannot(setup):
-    done, asked = setup(with_tools=[("uv", UV)], fail="--torch-backend")
-    assert done.returncode == 0, done.stderr
-    assert asked[2:] == [TORCH_BY_PIP, *REST_BY_UV]
-
-
-def test_the_cuda_build_where_there_is_a_gpu(setup):
-    gpu = ("nvidia-smi", "#!/bin/sh\nexit 0\n")
-    _, asked = setup(with_tools=[("uv", UV), gpu])
-    assert asked[1:] == [f"{UV_INSTALL} {TORCH}", *REST_BY_UV]
-
-
-def test_uv_can_be_left_out_and_torch_given_options(setup):
-    _, asked = setup("UV=", "TORCH_FLAGS=--index-url x", with_tools=[("uv", UV)])
-    assert asked[1:] == [TORCH_BY_PIP.replace("torch==", "--index-url x torch=="), *REST_BY_PIP]
-
-
-def test_a_python_too_old_is_one_clear_error(setup, tmp_path):
+def test_a_python_too_old_is_one_clear_error_and_a_conda_environment_is_left_alone(setup, tmp_path):
     script(tmp_path / "old-python", "#!/bin/sh\nexit 1\n")
     done, _ = setup("PYTHON=./old-python")
-    assert done.returncode != 0
-    assert "Python 3.11 or newer is needed" in done.stderr
-    assert not (tmp_path / "venv").exists()
-
-
-def test_a_conda_environment_is_left_alone(setup, tmp_path):
+    assert done.returncode != 0 and "Python 3.11 or newer is needed" in done.stderr
     (tmp_path / "venv/conda-meta").mkdir(parents=True)
     done, asked = setup()
-    assert done.returncode != 0 and asked == []
-    assert "READY=" in done.stderr
+    assert done.returncode != 0 and asked == [] and "READY=" in done.stderr
     done, asked = setup("READY=")
     assert done.returncode == 0 and asked == []
 
@@ -149,5 +134,4 @@ def test_a_conda_environment_is_left_alone(setup, tmp_path):
 def test_a_browser_of_the_system_is_taken_and_one_that_cannot_be_had_is_no_failure(setup):
     done, asked = setup(fail="playwright install")
     assert done.returncode == 0 and BROWSER in asked and "No Chromium could be brought" in done.stderr
-    _, asked = setup("VENV=other", with_tools=[("chromium", "#!/bin/sh")])
-    assert BROWSER not in asked
+    assert BROWSER not in setup("VENV=other", with_tools=[("chromium", "#!/bin/sh")])[1]

@@ -11,6 +11,7 @@ from pwagents import project
 def test_relative_paths_start_at_the_project_and_absolute_ones_stay():
     assert project.project_path("outputs/smoke") == Path(__file__).parents[1] / "outputs" / "smoke"
     assert project.project_path("/tmp/x") == Path("/tmp/x")
+    assert project.project_path("~/x") == Path.home() / "x"
 
 
 @pytest.fixture
@@ -22,42 +23,37 @@ def library(tmp_path, monkeypatch):
     return folder
 
 
-def append(file, text):
-    file.write_text(file.read_text() + text)
+WORDS = ("Width of the transformer.", "How wide.")
+WIDTH = ("hidden: PositiveInt = 50", "hidden: PositiveInt = 60")
 
 
-def test_code_hash_changes_with_the_code_of_its_rooms_alone(library):
-    before = project.code_hash("agents", "web", "embedding")
-    append(library / "schema.py", "\nx = 1\n")
-    assert project.code_hash("agents", "web", "embedding") == before
-    append(library / "agents" / "plain.py", "\nx = 1\n")
-    assert project.code_hash("agents", "web", "embedding") != before
+@pytest.mark.parametrize(
+    ("file", "change", "counts"),
+    [
+        ("web/settings.py", WIDTH, True),
+        ("web/settings.py", WORDS, False),
+        ("web/settings.py", ("", "# Said.\n"), False),
+        ("users/phrases.yaml", ("", "more: 1\n"), True),
+        ("data/synthetic/words.py", ("", "x = 1\n"), True),  # in a folder within
+        ("persona2web/templates/home.html", ("", "<p>More.</p>"), True),  # of pages that agents read
+        ("orion/views.py", ("", "x = 1\n"), False),  # which only shows results
+        ("schema.py", ("", "x = 1\n"), False),  # in no room that is named
+    ],
+)
+def test_code_hash_changes_with_what_decides_results_in_its_rooms_alone(library, file, change, counts):
+    rooms = ("web", "users", "data", "persona2web", "orion", "embedding")
+    before = project.code_hash(*rooms)
+    text = (library / file).read_text()
+    (library / file).write_text(text.replace(*change, 1) if change[0] else f"{text}\n{change[1]}")
+    assert (library / file).read_text() != text
+    assert (project.code_hash(*rooms) != before) == counts
+
+
+def test_a_room_that_is_not_there_is_an_error_and_what_only_shows_results_is():
     with pytest.raises(FileNotFoundError):
         project.code_hash("nothing")
-
-
-def test_code_hash_counts_data_and_modules_in_folders_within(library):
-    before = project.code_hash("data", "users")
-    append(library / "data" / "synthetic" / "words.py", "\nx = 1\n")
-    second = project.code_hash("data", "users")
-    append(library / "users" / "phrases.yaml", "\nmore: 1\n")
-    assert len({before, second, project.code_hash("data", "users")}) == 3
-
-
-def test_code_hash_counts_the_templates_of_pages_that_agents_read(library):
-    before = project.code_hash("persona2web")
-    append(library / "persona2web" / "templates" / "home.html", "<p>More.</p>")
-    assert project.code_hash("persona2web") != before
-
-
-def test_words_about_code_and_what_only_shows_results_do_not_count(library):
-    before = project.code_hash("web", "orion")
-    settings = library / "web" / "settings.py"
-    settings.write_text(settings.read_text().replace("Width of the transformer.", "How wide.") + "# Said.\n")
-    append(library / "orion" / "views.py", "\nx = 1\n")
-    assert project.code_hash("web", "orion") == before
-    settings.write_text(settings.read_text().replace("hidden: PositiveInt = 50", "hidden: PositiveInt = 60"))
-    assert project.code_hash("web", "orion") != before
+    library = Path(project.__file__).parent
+    assert all(list(library.rglob(name)) for name in project._SHOWS)  # no name that has moved
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -66,4 +62,4 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
     with pytest.raises(OSError):
         project.write_aside(path, "new")
-    assert path.read_text() == "old"
+    assert path.read_text() == "old" and [*tmp_path.iterdir()] == [path]

@@ -15,7 +15,8 @@ from pwagents.notebook.summary import TASKS
 
 from .notebook.notebooks import ROOT, kind_of, parameters_of
 
-TEXTS = "\n".join((ROOT / name).read_text("utf-8") for name in ("README.md", "GUIDE.md"))
+README = (ROOT / "README.md").read_text("utf-8")
+TEXTS = README + (ROOT / "GUIDE.md").read_text("utf-8")
 SHELL = "\n".join(re.findall(r"```bash\n(.*?)```", TEXTS, re.DOTALL)).replace("\\\n", " ")
 COMMANDS = [line.strip() for line in SHELL.splitlines() if "bin/papermill notebooks/" in line]
 EVALUATIONS = [line for line in SHELL.splitlines() if "-m pwagents evaluate" in line]
@@ -69,7 +70,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
         assert loaded.output_dir == ROOT / given["output_dir"]
 
 
-SUMMARY = ROOT / "outputs" / "reference" / "summary.csv"
+REFERENCE = ROOT / "outputs" / "reference"
 QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
     "(04)": [*(f"puma_pipelines {task}" for task in TASKS), "plain search", "plain review"],
     "(05)": [f"{who} {task}" for who in ("base", "orion_sft") for task in TASKS],
@@ -77,39 +78,34 @@ QUOTED = {  # notebook of a row of the main table -> lines of the summary that i
 }
 
 
+def row_of_the_main_table(part):
+    (row,) = (line for line in README.splitlines() if line.startswith("| ") and part in line)
+    return row
+
+
+def quotes(row, value):
+    return re.search(rf"(?<!\d){re.escape(f'{value:.2f}'.removeprefix('0'))}(?!\d)", row)
+
+
 @pytest.mark.parametrize("notebook", QUOTED)
 def test_the_main_table_quotes_the_reference(notebook):
-    lines = pd.read_csv(SUMMARY)
+    lines = pd.read_csv(REFERENCE / "summary.csv")
     values = dict(zip(lines["name"] + " " + lines["task"], lines["value"], strict=True))
-    table = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("| ")]
-    (row,) = (line for line in table if f"{notebook} |" in line)
-    for name in QUOTED[notebook]:
-        quoted = f"{values[name]:.2f}".removeprefix("0")
-        assert re.search(rf"(?<!\d){re.escape(quoted)}(?!\d)", row), name
+    row = row_of_the_main_table(f"{notebook} |")
+    assert [name for name in QUOTED[notebook] if not quotes(row, values[name])] == []
 
 
 def test_the_main_table_quotes_the_pipelines_of_notebook_07():
-    means = pd.read_csv(SUMMARY.parent / "tables" / "07_seeds.csv").query("type == 'mean'")
-    (row,) = (line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "chance? (07)" in line)
-    quoted = [f"{value:.2f}".removeprefix("0") for value in means["mean"]]
-    assert len(quoted) == len({*means["method"]}) >= 3 and all(
-        re.search(rf"(?<!\d){re.escape(q)}(?!\d)", row) for q in quoted
-    )
+    means = pd.read_csv(REFERENCE / "tables" / "07_seeds.csv").query("type == 'mean'")
+    row = row_of_the_main_table("chance? (07)")
+    assert means["method"].nunique() >= 3 and all(quotes(row, value) for value in means["mean"])
 
 
 def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
-    tests = pd.read_csv(SUMMARY.parent / "tables" / "07_part_tests.csv").query("task == 'mean'")
+    tests = pd.read_csv(REFERENCE / "tables" / "07_part_tests.csv").query("task == 'mean'")
     tests = tests.set_index("comparison").drop("GRPO - no profile")
-    (row,) = (line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "Which part" in line)
+    row = row_of_the_main_table("Which part")
     ends = [[f"{abs(v):.2f}".removeprefix("0") for v in each] for each in tests[["low", "high"]].to_numpy()]
     assert len(ends) == 8  # three parts, in two ways, and two other profiles
     for low, high in ends:
         assert f"[{low}, {high}]" in row or f"[{high}, {low}]" in row
-
-
-def test_there_is_something_to_try():
-    assert PYTHON and len(COMMANDS) >= 3
-
-
-def test_readme_is_read_to_its_end():
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150

@@ -1,45 +1,60 @@
-"""What holds the repository's files together: lists of packages, light imports."""
+"""What holds the repository's files together: packages, imports of notebooks, light imports."""
 
+import ast
+import importlib
+import json
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
 HEAVY = ("torch", "transformers", "jnius", "vllm")
-# Modules whose sole subject is torch.
-MAY_BE_HEAVY = {
+# Modules whose sole subject is torch, and those that need an extra.
+ASIDE = {
     f"pwagents.web.{name}" for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
-} | {"pwagents.rl.grpo_trainer"}
-NEEDS_AN_EXTRA = {
-    f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task", "verifiers_taskset")
 }
+ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task", "verifiers_taskset")}
+ASIDE |= {"pwagents.rl.grpo_trainer"}
 
 
 def test_conda_users_get_the_same_packages():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     packages = project["dependencies"] + project["optional-dependencies"]["dev"]
-    (pip,) = (
-        entry["pip"]
-        for entry in yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-        if isinstance(entry, dict)
-    )
+    entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    (pip,) = (entry["pip"] for entry in entries if isinstance(entry, dict))
     assert pip == [*packages, "-e ."]
     assert all("==" in package and "+" not in package for package in packages)
 
 
+@pytest.mark.parametrize("path", USERS, ids=lambda path: path.name)
+def test_what_a_notebook_or_a_benchmark_imports_is_there(path):
+    """Some run for hours or on a GPU alone: a name that has moved would show late."""
+    sources = [path.read_text("utf-8")]
+    if path.suffix == ".ipynb":
+        cells = json.loads(sources[0])["cells"]
+        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pwagents"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
+
+
 def test_importing_the_library_loads_nothing_heavy():
     library = ROOT / "lib"
-    modules = [
+    modules = {
         ".".join(path.relative_to(library).with_suffix("").parts).removesuffix(".__init__")
-        for path in sorted((library / "pwagents").rglob("*.py"))
-    ]
+        for path in (library / "pwagents").rglob("*.py")
+    }
     assert "pwagents.schema" in modules
     code = (
         "import importlib, sys\n"
-        f"for module in {[module for module in modules if module not in MAY_BE_HEAVY | NEEDS_AN_EXTRA]}:\n"
+        f"for module in {sorted(modules - ASIDE)}:\n"
         "    importlib.import_module(module)\n"
         f"    heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "    if heavy: sys.exit(f'importing {module} loads {heavy}')"

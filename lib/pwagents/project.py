@@ -22,7 +22,7 @@ _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.p
 
 
 def project_path(path: str | Path) -> Path:
-    """``path``, taken from the project's root where it is relative.
+    """Return ``path``, taken from the project's root where it is relative; "~" is the home folder.
 
     A notebook's working directory is the notebook's folder in JupyterLab and anything under papermill; its
     results should lie in one place all the same.
@@ -32,12 +32,12 @@ def project_path(path: str | Path) -> Path:
 
 @cache
 def read_yaml(package: str, name: str) -> Any:
-    """The YAML file ``name`` beside the modules of ``package``, read once; not to be changed."""
+    """Read the YAML file ``name`` beside the modules of ``package``, once; it is not to be changed."""
     return yaml.safe_load(files(package).joinpath(name).read_text("utf-8"))
 
 
 def code_hash(*rooms: str) -> str:
-    """SHA-256 (16 hex digits) over the code and data of folders and modules of the library.
+    """Compute SHA-256 (16 hex digits) over the code and data of folders and modules of the library.
 
     It is part of the key of a stored run, so that what other code made is not taken for the present code's.
     Comments, docstrings, layout, and modules that only show results do not count: changing them makes no
@@ -57,38 +57,34 @@ def code_hash(*rooms: str) -> str:
         in_folder = sorted(file for file in path.rglob("*") if file.suffix in counted)
         for file in in_folder if path.is_dir() else [path.with_suffix(".py")]:
             if file.name not in _SHOWS:
-                digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + _content(file))
+                content = file.read_bytes()
+                content = _strip_words(content) if file.suffix == ".py" else content
+                digest.update(f"\n{file.relative_to(_LIBRARY)}\n".encode() + content)
     return digest.hexdigest()[:16]
 
 
+@cache  # a wing takes a second, and each stored run asks for it
+def _strip_words(code: bytes) -> bytes:
+    """Code without comments and layout, docstrings and the texts below settings."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [
+                statement
+                for statement in body
+                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+            ]
+    return ast.unparse(tree).encode()
+
+
 def file_hash(file: Path) -> str:
-    """The file's SHA-256, 64 hex digits."""
+    """Compute the file's SHA-256, 64 hex digits."""
     with open(file, "rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _content(file: Path) -> bytes:
-    """What of a file decides what it does."""
-    content = file.read_bytes()
-    return _deciding(content) if file.suffix == ".py" else content
-
-
-@cache  # a wing takes a second, and each stored run asks for it
-def _deciding(code: bytes) -> bytes:
-    tree = ast.parse(code)
-    for node in ast.walk(tree):
-        if isinstance(getattr(node, "body", None), list):
-            node.body = [statement for statement in node.body if not _is_text(statement)]
-    return ast.unparse(tree).encode()
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    """A docstring, or the text below a setting."""
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
 def result_path(output_dir: str | Path, kind: str, name: str) -> Path:
-    """``<output_dir>/<kind>/<name>``, where a table's or figure's files lie, up to their suffix.
+    """Return ``<output_dir>/<kind>/<name>``, where a table's or figure's files lie, up to their suffix.
 
     Raises:
         ValueError: ``name`` would lie elsewhere, or there is no folder.
@@ -108,7 +104,7 @@ def write_aside(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, beside its place, where it is moved at the end: no reader ever sees half of it.
+    """Open a file beside its place, and move it there at the end: no reader ever sees half of it.
 
     Raises:
         OSError: the disk is full, say; names ``path``. What was there stays, and nothing is left beside it.

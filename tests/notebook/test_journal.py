@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +22,6 @@ def start(folder, notebook="01_data"):
 def rows(folder):
     lines = (folder / "timings" / "journal.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
-
-
-def run_python(code, folder, **variables):
-    """Run code in a process of its own, as a notebook's kernel is, in ``folder``."""
-    environment = {**os.environ, **variables}
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
-    )
 
 
 def test_a_finished_run_leaves_one_row(tmp_path, capsys):
@@ -89,20 +80,16 @@ def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
         f"Journal.start('01_data', {SETTINGS}, 'out')\n"
         "os.chdir('/'); 1 / 0"
     )
-    assert "ZeroDivisionError" in run_python(code, tmp_path).stderr
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "ZeroDivisionError" in done.stderr
     (row,) = rows(tmp_path / "out")
-    assert row["status"] == "unfinished"
-    assert row["data_hash"] is None
+    assert (row["status"], row["data_hash"]) == ("unfinished", None)
 
 
-def test_no_secret_of_the_environment_is_written(tmp_path):
-    code = (
-        "from pwagents.notebook.journal import Journal\n"
-        f"Journal.start('01_data', {SETTINGS}, '.').finish(data_hash='abc')"
-    )
-    done = run_python(code, tmp_path, OPENAI_API_KEY="sk-tell-nobody")
-    assert done.returncode == 0, done.stderr
-    assert "sk-tell-nobody" not in (tmp_path / "timings/journal.jsonl").read_text() + done.stdout
+def test_no_secret_of_the_environment_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-tell-nobody")
+    start(tmp_path).finish(data_hash="abc")
+    assert "sk-tell-nobody" not in (tmp_path / "timings/journal.jsonl").read_text() + capsys.readouterr().out
 
 
 @pytest.fixture
@@ -119,23 +106,17 @@ def checkout(tmp_path, monkeypatch):
     return root
 
 
-def test_commit_and_local_changes(checkout, tmp_path):
+def test_local_changes_are_those_of_what_decides_results(checkout, tmp_path, project_root):
     clean = start(tmp_path).row
-    assert len(clean["commit"]) == 40
-    assert clean["local_changes"] is False
-    (checkout / "lib/pwagents/journal.py").write_text("changed")
-    changed = start(tmp_path).row
-    assert (changed["commit"], changed["local_changes"]) == (clean["commit"], True)
-
-
-def test_a_stray_file_or_a_duplicated_notebook_is_no_local_change(checkout, tmp_path, project_root):
+    assert len(clean["commit"]) == 40 and clean["local_changes"] is False
     (checkout / ".gitignore").write_text((project_root / ".gitignore").read_text())
     (checkout / "executed.ipynb").write_text("{}")
     (checkout / "notebooks").mkdir()
     (checkout / "notebooks/03_benchmark-Copy1.ipynb").write_text("{}")
     assert start(tmp_path).row["local_changes"] is False
-    (checkout / "notebooks/10_mine.ipynb").write_text("{}")
-    assert start(tmp_path).row["local_changes"] is True
+    (checkout / "lib/pwagents/journal.py").write_text("changed")
+    changed = start(tmp_path).row
+    assert (changed["commit"], changed["local_changes"]) == (clean["commit"], True)
 
 
 @pytest.mark.parametrize("missing", ["git", "library"])

@@ -1,5 +1,6 @@
 """Settings: files of presets, a parameters cell, a class of settings; and the real ones of every notebook."""
 
+import ast
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
@@ -14,14 +15,7 @@ from pwagents.errors import SettingsError
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook import settings as module
 from pwagents.notebook.run import settings_table
-from pwagents.notebook.settings import (
-    NotebookSettings,
-    changes,
-    load_settings,
-    parameters_of,
-    read_changes,
-    rows,
-)
+from pwagents.notebook.settings import NotebookSettings, changes, load_settings, parameters_of, read_changes
 from pwagents.project import PARAMS
 from pwagents.settings import meaning, plain, settings
 from pwagents.web.settings import ShopSettings
@@ -115,9 +109,8 @@ def test_results_lie_in_the_project_in_the_home_folder_or_where_opened_notebooks
 
 def test_settings_are_shown_with_their_meaning_and_changed_ones_bold(params):
     given = {"shop": {"recommender": {"epochs": 7}}, "source": "synthetic"}
-    listed = {(group, name): (value, text) for group, name, value, text in rows(load(**given))}
-    assert listed["shop.recommender", "epochs"] == (7, "Passes over the training sequences.")
     shown = settings_table(load(**given), changes({**CELL, **given})).html
+    assert "Passes over the training sequences." in shown
     bold = [line for line in shown.split("<tr") if "font-weight: bold" in line and "<td" in line]
     assert len(bold) == 2 and "epochs" in "".join(bold) and "source" in "".join(bold)
     assert plain(load())["sft"]["lora"] == [16, 32]
@@ -196,6 +189,16 @@ def test_an_opened_notebook_runs_on_laptops_values(notebook):
     assert load_settings(notebook, kind, given) == load_settings(notebook, kind, {})
     flat = {"preset", "source", "data_dir", "output_dir", "seed", "stored_runs_only"}
     assert flat | {*kind.__dataclass_fields__} - {"portable", "engine"} == {*given}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_no_cell_after_the_settings_reads_a_parameter_instead_of_them(notebook):
+    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
+    after = code[next(i for i, source in enumerate(code) if "start(" in source) + 1 :]
+    nodes = [node for source in after for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    assigned = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    assert not read & ({*notebooks.parameters_of(notebook)} - {"preset"}) - assigned
 
 
 def groups_of(kind):

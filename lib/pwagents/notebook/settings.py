@@ -129,9 +129,12 @@ def read_changes(text: str) -> dict[str, Any]:
         SettingsError: it is no YAML of names and values.
     """
     try:
-        return OmegaConf.to_container(OmegaConf.create(text))
+        values = OmegaConf.to_container(OmegaConf.create(text))
     except (YAMLError, OmegaConfBaseException) as error:
         raise SettingsError(f"changes: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"changes: found {text!r}; expected names and values")
+    return values
 
 
 def changes(parameters: Mapping[str, Any]) -> DictConfig:
