@@ -10,32 +10,67 @@ give groups in no fixed order, so a random generator would choose others at ever
 file more or less does not change which of two users comes first.
 """
 
-import tempfile
+import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
 
-from pwagents.data.amazon_clean import (
-    META_FIELDS,
-    REVIEW_FIELDS,
-    category_name,
-    clean_behavior,
-    clean_product,
-)
-from pwagents.data.amazon_scan import read_records, scan_columns
 from pwagents.data.instructions import write_instruction
+from pwagents.data.mend import (
+    FIRST_TIME,
+    LAST_TIME,
+    TIMES,
+    clean_text,
+    join_values,
+    keep_in_range,
+    parse_count,
+    parse_price,
+)
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
-from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Split, Task, TaskType
+from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task
 from pwagents.seeds import derive_seed, rng
 
-STARS = "rating IN (1, 2, 3, 4, 5)"  # the ratings that Amazon knows, in SQL
+Query = Callable[..., list[tuple]]  # runs SQL with values for its question marks
+
 LIKED = 4  # stars from which a purchase counts as what the user wanted
+STARS = "rating IN (1, 2, 3, 4, 5)"  # the ratings that Amazon knows, in SQL
+_ID = "regexp_full_match({0}, '[!-~]+')"
+
+# Fields and their SQL types. A value that cannot be cast to its type stops DuckDB, which names file and line.
+REVIEW = {"user_id": "TEXT", "parent_asin": "TEXT", "timestamp": "BIGINT", "rating": "DOUBLE",
+          "title": "TEXT", "text": "TEXT"}  # fmt: skip
+PRODUCT = {"parent_asin": "TEXT", "main_category": "TEXT", "title": "TEXT", "store": "TEXT",
+           "average_rating": "DOUBLE", "rating_number": "DOUBLE",
+           # numbers or texts, lists or texts, objects or texts of JSON: Python tells them apart
+           "price": "JSON", "features": "JSON", "description": "JSON", "details": "JSON"}  # fmt: skip
+# What no record can do without: table -> field -> condition, and the words for it.
+NEEDED = {
+    "listings": {"parent_asin": (_ID, "an id without spaces")},
+    "reviews": {
+        "user_id": (_ID, "an id without spaces"),
+        "parent_asin": (_ID, "an id without spaces"),
+        "timestamp": (f"{{0}} BETWEEN {FIRST_TIME} AND {LAST_TIME - 1}", TIMES),
+        "rating": ("{0} IS NOT NULL", "a number"),
+    },
+}
+
+# Raw main_category -> the category names that PersonalWAB uses (section 3.2.1). Others keep their raw name.
+PAPER_CATEGORIES = {
+    "Electronics": "All Electronics|Amazon Devices|Apple Products|Camera & Photo|Car Electronics|Computers|"
+    "Cell Phones & Accessories|GPS & Navigation|Home Audio & Theater|Portable Audio & Accessories",
+    "Home and Kitchen": "Amazon Home|Appliances",
+    "Grocery and Gourmet Food": "Grocery|Grocery & Gourmet Food",
+    "Clothing, Shoes, and Jewelry": "AMAZON FASHION|Amazon Fashion|Clothing, Shoes & Jewelry",
+    "Health and Household": "All Beauty|Health & Personal Care|Health & Household|Luxury Beauty|Premium Beauty",
+}
+_PAPER_NAMES = {raw: name for name, raws in PAPER_CATEGORIES.items() for raw in raws.split("|")}
 
 
 def load_amazon(
@@ -57,7 +92,7 @@ def load_amazon(
         n_users: how many users to sample; where there are fewer, all are taken and ``repairs`` says so.
         min_behaviors: how many behaviours a user needs, at least 3.
         categories: use only products of these categories (PersonalWAB's names where one fits, as
-            :func:`pwagents.data.amazon_clean.category_name` gives them); None for all.
+            :func:`name_category` gives them); None for all.
         max_products: size of the catalogue. It holds every product of a sampled user, however many these
             are; others fill it up.
         population: of the users who were not sampled, at most so many become strangers, whose purchases of
@@ -79,36 +114,40 @@ def load_amazon(
     data_dir = Path(data_dir)
     reviews, metas = find_files(data_dir)
     repairs: Counter = Counter()
-    try:
-        with tempfile.TemporaryDirectory() as folder, _open_database(folder, memory_limit) as db:
-            _scan_ids(db, metas, reviews)
-            _keep_categories(db, data_dir, categories)
-            _choose_users(db, data_dir, n_users, min_behaviors, seed, repairs)
-            _count_dropped_reviews(db, repairs)
-            _choose_catalogue(db, max_products, seed, repairs)
-            strangers = _read_population(db, population, seed)
-            behaviors = _read_behaviors(db, reviews, repairs)
-            products = _read_products(db, metas, repairs)
-    except duckdb.Error as error:
-        expected = "a memory_limit and temporary disk space that suffice"
-        raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
-    tasks = _make_tasks(products, behaviors, seed, repairs)
-    _check_tasks(data_dir, tasks)
+    with TemporaryDirectory() as folder:
+        # In a file rather than in memory: there, tables are compressed and leave memory when it gets tight.
+        config = {"memory_limit": memory_limit, "threads": 4, "temp_directory": folder}
+        try:
+            with duckdb.connect(f"{folder}/scan.duckdb", config=config) as db:
+
+                def query(sql: str, *values: Any) -> list[tuple]:
+                    return db.execute(sql, values).fetchall()
+
+                _scan_ids(query, reviews, metas)
+                _keep_categories(query, data_dir, categories)
+                _choose_users(query, data_dir, n_users, min_behaviors, seed, repairs)
+                _choose_products(query, max_products, seed, repairs)
+                strangers = _read_population(query, population, seed)
+                behaviors = defaultdict(list)
+                for record in _read(db, "reviews", REVIEW, "user_id, timestamp, parent_asin"):
+                    behaviors[record["user_id"]].append(_make_behavior(record, repairs))
+                products = {
+                    record["parent_asin"]: _make_product(data_dir, record, repairs)
+                    for record in _read(db, "listings", PRODUCT, "parent_asin")
+                }
+        except duckdb.Error as error:  # its first line names file, line and value where a file is to blame
+            expected = (
+                "files of one JSON object a line, with Amazon's fields, and a memory_limit that suffices"
+            )
+            raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
+    histories = {user: tuple(history) for user, history in behaviors.items()}
+    tasks = _make_tasks(data_dir, products, histories, seed, repairs)
     repaired = dict(sorted((+repairs).items()))
-    return Benchmark("amazon", products, behaviors, tasks, population=strangers, repairs=repaired)
-
-
-def _open_database(folder: str, memory_limit: str) -> duckdb.DuckDBPyConnection:
-    # In a file rather than in memory: there, tables are compressed and leave memory when it gets tight.
-    config = {"memory_limit": memory_limit, "threads": 4, "temp_directory": folder}
-    db = duckdb.connect(f"{folder}/scan.duckdb", config=config)
-    db.execute("SET enable_progress_bar = true")  # DuckDB keeps count, tqdm shows it
-    db.execute("SET enable_progress_bar_print = false")
-    return db
+    return Benchmark("amazon", products, histories, tasks, population=strangers, repairs=repaired)
 
 
 def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
-    """The review files and the metadata files below a folder, each in the order of their paths.
+    """Find the review files and the metadata files below a folder, each in the order of their paths.
 
     Raises:
         DataError: there is no such folder, or no file of one kind in it.
@@ -116,9 +155,9 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
     if not data_dir.is_dir():
         expected = "a folder with review and metadata files, .jsonl or .jsonl.gz"
         raise DataError(data_dir.absolute(), "-", "data_dir", "no such folder", expected)
-    found = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
-    metas = [path for path in found if path.name.startswith("meta")]
-    reviews = [path for path in found if not path.name.startswith("meta")]
+    files = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
+    metas = [path for path in files if path.name.startswith("meta")]
+    reviews = [path for path in files if not path.name.startswith("meta")]
     for kind, example, paths in (
         ("metadata", "meta.jsonl.gz or meta_<category>.jsonl.gz", metas),
         ("review", "reviews.jsonl.gz or <category>.jsonl.gz", reviews),
@@ -129,146 +168,227 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
     return reviews, metas
 
 
-def _scan_ids(db: duckdb.DuckDBPyConnection, metas: list[Path], reviews: list[Path]) -> None:
-    """First pass: check every record, and keep its place, ids, time and rating in narrow tables."""
-    columns = {"parent_asin": "TEXT", "main_category": "TEXT"}
-    scan_columns(db, metas, META_FIELDS, "listings", columns)
-    columns = {"user_id": "TEXT", "parent_asin": "TEXT", "timestamp": "BIGINT", "rating": "DOUBLE"}
-    scan_columns(db, reviews, REVIEW_FIELDS, "reviews", columns)
-    db.execute("""
+def name_category(main_category: str | None) -> str:
+    """Give a raw ``main_category`` its name: PersonalWAB's where one fits; "Other" for null."""
+    raw = clean_text(main_category, "main_category", Counter())
+    return _PAPER_NAMES.get(raw, raw) or "Other"
+
+
+def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
+    """First pass: keep place, ids, time and rating of all records in narrow tables, and check them."""
+    for table, paths, fields, columns in (
+        ("reviews", reviews, REVIEW, "user_id, parent_asin, timestamp, rating"),
+        ("listings", metas, PRODUCT, "parent_asin, main_category"),
+    ):
+        # A record's place in all files, by which the second pass finds it again: row_number() without an order
+        # counts in the order of the files, whatever DuckDB's threads do.
+        query(f"""
+            CREATE VIEW {table}_files AS SELECT *, row_number() OVER () AS place FROM read_json(
+                {[str(path) for path in paths]}, format = 'newline_delimited', columns = {fields},
+                filename = true)""")
+        query(f"CREATE TABLE {table} AS SELECT place, {columns} FROM {table}_files")
+        for field, (condition, expected) in NEEDED[table].items():
+            sound = condition.format(field)
+            wrong = query(
+                f"SELECT {field}, place FROM {table} WHERE ({sound}) IS NOT TRUE ORDER BY place LIMIT 1"
+            )
+            for value, place in wrong:
+                ((file, record),) = query(
+                    f"SELECT filename, 1 + place - min(place) OVER (PARTITION BY filename) FROM {table}_files "
+                    "QUALIFY place = ?", place)  # fmt: skip
+                raise DataError(file, record, field, json.dumps(value), expected)
+    query("""
         CREATE TABLE items AS  -- of a product listed more than once, the first listing counts
         SELECT parent_asin, min(place) AS place, count(*) AS listed,
             arg_min(coalesce(main_category, ''), place) AS main_category
         FROM listings GROUP BY parent_asin""")
 
 
-def _keep_categories(db: duckdb.DuckDBPyConnection, data_dir: Path, categories: Sequence[str] | None) -> None:
+def _keep_categories(query: Query, data_dir: Path, categories: Sequence[str] | None) -> None:
     if categories is None:
         return
-    names = {
-        raw: category_name(raw)
-        for (raw,) in db.execute("SELECT DISTINCT main_category FROM items").fetchall()
-    }
-    absent = sorted(set(categories) - set(names.values()))
-    if absent:
-        found = f"no product of {absent}"
-        raise DataError(
-            data_dir, "-", "main_category", found, f"categories among {sorted(set(names.values()))}"
-        )
+    names = {raw: name_category(raw) for (raw,) in query("SELECT DISTINCT main_category FROM items")}
+    if absent := sorted(set(categories) - set(names.values())):
+        expected = f"categories among {sorted(set(names.values()))}"
+        raise DataError(data_dir, "-", "main_category", f"no product of {absent}", expected)
     unwanted = [raw for raw, name in names.items() if name not in categories]
-    db.execute("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", [unwanted])
+    query("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", unwanted)
 
 
-def _choose_users(db, data_dir: Path, n_users: int, min_behaviors: int, seed: int, repairs: Counter) -> None:
-    """Choose users with enough behaviours, in the order of a seeded hash."""
-    db.execute(f"""
+def _choose_users(
+    query: Query, data_dir: Path, n_users: int, min_behaviors: int, seed: int, repairs: Counter
+) -> None:
+    """Choose users with enough behaviours, by a seeded hash; count which of their reviews are dropped."""
+    query(f"""
         CREATE VIEW behaviors AS  -- reviews of one product by one user at the same time are one behaviour
         SELECT user_id, parent_asin, timestamp, min(reviews.place) AS place
         FROM reviews JOIN items USING (parent_asin) WHERE {STARS}
         GROUP BY user_id, parent_asin, timestamp""")
-    db.execute("CREATE TABLE counts AS SELECT user_id, count(*) AS n FROM behaviors GROUP BY user_id")
-    db.execute(
+    query("CREATE TABLE counts AS SELECT user_id, count(*) AS n FROM behaviors GROUP BY user_id")
+    query(
         "CREATE TABLE users AS SELECT user_id FROM counts WHERE n >= ? ORDER BY sha256(? || user_id) LIMIT ?",
-        [min_behaviors, str(derive_seed(seed, "users")), n_users],
+        *(min_behaviors, str(derive_seed(seed, "users")), n_users),
     )
-    (found,) = db.execute("SELECT count(*) FROM users").fetchone()
-    if found == 0:
-        (longest,) = db.execute("SELECT coalesce(max(n), 0) FROM counts").fetchone()
+    ((n_chosen, longest),) = query("SELECT (SELECT count(*) FROM users), coalesce(max(n), 0) FROM counts")
+    if n_chosen == 0:
         advice = "lower min_behaviors (the least history) or take more categories or files"
-        expected = f"users with {min_behaviors}; {advice}"
-        raise DataError(data_dir, "-", "user_id", f"at most {longest} behaviours of one user", expected)
-    repairs[f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours"] = (
-        n_users - found
+        found, expected = f"at most {longest} behaviours of one user", f"users with {min_behaviors}; {advice}"
+        raise DataError(data_dir, "-", "user_id", found, expected)
+    query("CREATE TABLE chosen_reviews AS FROM behaviors SEMI JOIN users USING (user_id)")
+    query("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
+    ((n_unknown,),) = query("SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)")
+    ((n_all, n_rated),) = query(
+        f"SELECT count(*), count(*) FILTER ({STARS}) FROM theirs SEMI JOIN items USING (parent_asin)"
     )
-    db.execute("CREATE TABLE chosen_reviews AS FROM behaviors SEMI JOIN users USING (user_id)")
+    ((n_kept,),) = query("SELECT count(*) FROM chosen_reviews")
+    repairs += Counter({
+        f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours": n_users - n_chosen,
+        "review of an unknown product dropped": n_unknown,
+        "review with a rating other than 1, 2, 3, 4 or 5 stars dropped": n_all - n_rated,
+        "second review of a product by the same user at the same time dropped": n_rated - n_kept,
+    })  # fmt: skip
 
 
-def _count_dropped_reviews(db: duckdb.DuckDBPyConnection, repairs: Counter) -> None:
-    """Count the reviews of the chosen users that did not become behaviours."""
-    db.execute("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
-    unknown = "SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)"
-    (repairs["review of an unknown product dropped"],) = db.execute(unknown).fetchone()
-    in_range = f"count(*) FILTER ({STARS})"
-    rated = f"SELECT count(*), {in_range} FROM theirs SEMI JOIN items USING (parent_asin)"
-    n_all, n_rated = db.execute(rated).fetchone()
-    (n_kept,) = db.execute("SELECT count(*) FROM chosen_reviews").fetchone()
-    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_all - n_rated
-    repairs["second review of a product by the same user at the same time dropped"] = n_rated - n_kept
-
-
-def _choose_catalogue(db, max_products: int, seed: int, repairs: Counter) -> None:
+def _choose_products(query: Query, max_products: int, seed: int, repairs: Counter) -> None:
     """Choose the products that the users bought; then others, in the order of a seeded hash."""
-    db.execute("CREATE TABLE bought AS SELECT DISTINCT parent_asin, true AS is_bought FROM chosen_reviews")
-    (n_bought,) = db.execute("SELECT count(*) FROM bought").fetchone()
-    db.execute(
+    query("CREATE TABLE bought AS SELECT DISTINCT parent_asin, true AS is_bought FROM chosen_reviews")
+    ((n_bought,),) = query("SELECT count(*) FROM bought")
+    query(
         """
         CREATE TABLE chosen_listings AS
-        SELECT place, listed FROM items LEFT JOIN bought USING (parent_asin)
+        SELECT parent_asin, place, listed FROM items LEFT JOIN bought USING (parent_asin)
         ORDER BY is_bought NULLS LAST, sha256(? || parent_asin) LIMIT ?""",
-        [str(derive_seed(seed, "catalogue")), max(max_products, n_bought)],
+        *(str(derive_seed(seed, "catalogue")), max(max_products, n_bought)),
     )
-    more = "SELECT coalesce(sum(listed - 1), 0)::BIGINT FROM chosen_listings"
-    (repairs["product listed again dropped (the first is kept)"],) = db.execute(more).fetchone()
+    ((n_again,),) = query("SELECT coalesce(sum(listed - 1), 0)::BIGINT FROM chosen_listings")
+    repairs["product listed again dropped (the first is kept)"] = n_again
 
 
-def _read_population(db, n_strangers: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
-    """What users who were not chosen bought of the catalogue; who, the seeded hash says."""
-    purchases = db.execute(
+def _read_population(query: Query, n_strangers: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Read what users who were not chosen bought of the catalogue; who, the seeded hash says."""
+    purchases = query(
         """
-        WITH catalogue AS (SELECT parent_asin FROM items SEMI JOIN chosen_listings USING (place)),
-        sold AS (FROM behaviors SEMI JOIN catalogue USING (parent_asin) ANTI JOIN users USING (user_id)),
+        WITH sold AS (
+            FROM behaviors SEMI JOIN chosen_listings USING (parent_asin) ANTI JOIN users USING (user_id)),
         strangers AS (
             SELECT user_id FROM sold GROUP BY user_id HAVING count(*) > 1
             ORDER BY sha256(? || user_id) LIMIT ?)
         SELECT user_id, timestamp, parent_asin FROM sold SEMI JOIN strangers USING (user_id) ORDER BY ALL""",
-        [str(derive_seed(seed, "users")), n_strangers],
-    ).fetchall()
+        *(str(derive_seed(seed, "users")), n_strangers),
+    )
     by_stranger = groupby(purchases, key=itemgetter(0))
     return {user: tuple((time, asin) for _, time, asin in bought) for user, bought in by_stranger}
 
 
-def _read_behaviors(db, paths: list[Path], repairs: Counter) -> dict[str, tuple[Behavior, ...]]:
-    def clean(record: dict) -> tuple[str, Behavior]:
-        return record["user_id"], clean_behavior(record, repairs)
-
-    found = defaultdict(list)
-    for user, behavior in read_records(db, paths, REVIEW_FIELDS, "chosen_reviews", clean):
-        found[user].append(behavior)
-    return {
-        user: tuple(sorted(found[user], key=lambda b: (b.timestamp, b.parent_asin))) for user in sorted(found)
-    }
+def _read(db, table: str, fields: dict[str, str], order: str) -> Iterator[dict[str, Any]]:
+    """Second pass: the whole records of a table's chosen places, one after the other."""
+    rows = db.execute(
+        f"SELECT {', '.join(fields)} FROM {table}_files SEMI JOIN chosen_{table} USING (place) ORDER BY {order}"
+    )
+    while batch := rows.fetchmany(1000):
+        for row in batch:
+            yield dict(zip(fields, row, strict=True))
 
 
-def _read_products(db, paths: list[Path], repairs: Counter) -> dict[str, Product]:
-    clean = partial(clean_product, repairs=repairs)
-    products = read_records(db, paths, META_FIELDS, "chosen_listings", clean)
-    return {product.parent_asin: product for product in sorted(products, key=lambda p: p.parent_asin)}
+def _make_behavior(record: dict[str, Any], repairs: Counter) -> Behavior:
+    review = Review(
+        rating=record["rating"],
+        title=clean_text(record["title"], "review title", repairs),
+        text=clean_text(record["text"], "review text", repairs),
+    )
+    repairs["review without text kept (no review task made)"] += not review.text
+    return Behavior(parent_asin=record["parent_asin"], timestamp=record["timestamp"], review=review)
 
 
-def _make_tasks(products, behaviors, seed: int, repairs: Counter) -> dict[Split, tuple[Task, ...]]:
-    """Tasks for the train and test part of each history, in the order of user, time, product and type."""
+def _make_product(data_dir: Path, record: dict[str, Any], repairs: Counter) -> Product:
+    """Make a Product of a metadata record; what was mended is counted in ``repairs``.
+
+    Raises:
+        DataError: a field is of a kind that cannot be mended, nested too deep or no JSON.
+    """
+    title = clean_text(record["title"], "product title", repairs)
+    repairs['product without title called "Untitled"'] += not title
+
+    def texts(field: str) -> tuple[str, ...]:
+        value = loose[field] or []
+        parts = [value] if isinstance(value, str) else value
+        if not isinstance(parts, list):
+            raise ValueError(f"{field} is {record[field]}; expected a list of texts")
+        cleaned = (clean_text(join_values(part), f"product {field}", repairs) for part in parts)
+        return tuple(text for text in cleaned if text)
+
+    try:
+        loose = {name: json.loads(record[name] or "null") for name, kind in PRODUCT.items() if kind == "JSON"}
+        return Product(
+            parent_asin=record["parent_asin"],
+            title=title or "Untitled",
+            category=name_category(record["main_category"]),
+            price=parse_price(loose["price"], repairs),
+            store=clean_text(record["store"], "product store", repairs) or None,
+            average_rating=keep_in_range(record["average_rating"], 5, "average_rating", repairs),
+            rating_number=parse_count(record["rating_number"], repairs),
+            features=texts("features"),
+            description=texts("description"),
+            details=_make_details(loose["details"], repairs),
+        )
+    except (ValueError, RecursionError) as error:
+        found = str(error).partition("\n")[0]
+        raise DataError(
+            data_dir, f"product {record['parent_asin']}", "(record)", found, "sound values"
+        ) from None
+
+
+def _make_details(value: Any, repairs: Counter) -> dict[str, str]:
+    """Details are an object, or an object written as JSON text; their values become text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = value.strip() or None
+        if value is not None and not isinstance(value, dict):
+            repairs["details that are no JSON object taken as missing"] += 1
+            value = None
+    if not isinstance(value, dict | None):
+        raise ValueError(f"details is {value}; expected an object")
+    pairs = (
+        (key, clean_text(join_values(part), "product details", repairs))
+        for key, part in (value or {}).items()
+    )
+    return {clean_text(key, "product details", repairs): text for key, text in pairs if text}
+
+
+def _make_tasks(
+    data_dir: Path, products: dict[str, Product], behaviors: dict[str, tuple[Behavior, ...]], seed: int,
+    repairs: Counter,
+) -> dict[Split, tuple[Task, ...]]:  # fmt: skip
+    """Make tasks for the train and test part of each history, in the order of user, time, product and type.
+
+    Raises:
+        DataError: a split has no task of some type; each needs some to learn from, or to score.
+    """
     tasks: dict[Split, list[Task]] = {"train": [], "test": []}
     for user, history in behaviors.items():
         n_history, n_train, _ = split_by_time([b.timestamp for b in history])
-        if n_train == 0:
-            repairs["user with fewer than three times of behaviour (no tasks made)"] += 1
+        repairs["user with fewer than three times of behaviour (no tasks made)"] += n_train == 0
         parts = {"train": (n_history, n_history + n_train), "test": (n_history + n_train, len(history))}
         for split, (start, end) in parts.items():
             for behavior in history[start:end]:
-                product = products[behavior.parent_asin]
-                for task_type in _task_types(behavior):
-                    tasks[split].append(_make_task(user, task_type, behavior, product, history[:start], seed))
-    return {split: tuple(made) for split, made in tasks.items()}
-
-
-def _check_tasks(data_dir: Path, tasks: dict[Split, tuple[Task, ...]]) -> None:
-    """Every split needs tasks of every type: some to learn from, and some to score."""
-    missing = [
-        f"{task_type} in {split}"
-        for split, made in tasks.items()
-        for task_type in TASK_TYPES
-        if all(task.type != task_type for task in made)
-    ]
+                for task_type in TASK_TYPES:
+                    # Nobody asks for what they did not like, and a review task needs a text to match.
+                    review = behavior.review
+                    if not (review.text if task_type == "review" else review.rating >= LIKED):
+                        continue
+                    asin = behavior.parent_asin
+                    task_id = f"{user}-{behavior.timestamp}-{asin}-{task_type}"
+                    generator = rng(seed, "instruction", task_id)
+                    instruction = write_instruction(
+                        task_type, products[asin], review, history[:start], generator
+                    )
+                    task = Task(task_id=task_id, user_id=user, type=task_type, timestamp=behavior.timestamp,
+                                instruction=instruction, target=asin, review=review)  # fmt: skip
+                    tasks[split].append(task)
+    made = {(split, task.type) for split, of_split in tasks.items() for task in of_split}
+    missing = [f"{kind} in {split}" for split in tasks for kind in TASK_TYPES if (split, kind) not in made]
     if missing:
         expected = (
             f"tasks of every type in train and test; search and recommend need purchases of {LIKED} stars or "
@@ -276,25 +396,4 @@ def _check_tasks(data_dir: Path, tasks: dict[Split, tuple[Task, ...]]) -> None:
             "categories or files"
         )
         raise DataError(data_dir, "-", "(tasks)", f"no task for {', '.join(missing)}", expected)
-
-
-def _task_types(behavior: Behavior) -> list[TaskType]:
-    """A search and a recommend task for what was liked; a review task where there is a text to match."""
-    liked, written = behavior.review.rating >= LIKED, bool(behavior.review.text)
-    return [task_type for task_type in TASK_TYPES if (written if task_type == "review" else liked)]
-
-
-def _make_task(
-    user: str, task_type: TaskType, behavior: Behavior, product: Product, history, seed: int
-) -> Task:
-    task_id = f"{user}-{behavior.timestamp}-{behavior.parent_asin}-{task_type}"
-    generator = rng(seed, "instruction", task_id)
-    return Task(
-        task_id=task_id,
-        user_id=user,
-        type=task_type,
-        timestamp=behavior.timestamp,
-        instruction=write_instruction(task_type, product, behavior.review, history, generator),
-        target=behavior.parent_asin,
-        review=behavior.review,
-    )
+    return {split: tuple(of_split) for split, of_split in tasks.items()}

@@ -3,33 +3,33 @@
 Values stay as published: texts keep their HTML and categories their raw names, because the published numbers
 come from them. A value that the types cannot hold (a price of "None", a title that is null) is mended and
 counted; a record whose structure is broken is an error. Departure: a history that is not in time order is put
-in it. Positions in messages ("history 3", "test task 17") count from 0, as in the JSON lists.
+in it. Positions in messages ("test 17") count from 0, as in the JSON lists.
 """
 
-from collections import Counter
-from collections.abc import Collection
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
-from pwagents.data.amazon_clean import shortened
-from pwagents.data.json_stream import read_entries, read_lists
-from pwagents.data.personalwab_records import (
-    ProductReference,
-    PublishedBehavior,
-    PublishedProduct,
-    PublishedProfile,
-    PublishedTask,
-    WrittenBenchmark,
-    parse,
+from pydantic import ValidationError
+
+from pwagents.data.mend import (
+    check_time,
+    join_values,
+    keep_in_range,
+    parse_count,
+    parse_price,
+    shorten,
 )
-from pwagents.data.personalwab_tasks import playable_tasks
 from pwagents.errors import DataError
-from pwagents.schema import Behavior, Benchmark, Product, Split, Task, UserProfile
+from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
 from pwagents.seeds import derive_seed
 
-SPLITS: tuple[Split, ...] = get_args(Split)
 FOLDER_IN_CLONE = Path("PersonalWAB/envs/pwab/data")  # where the official repository holds the files
 FILES = (
     "user_profiles.json",
@@ -37,19 +37,17 @@ FILES = (
     "all_products_part_*.json",
     "user_instructions.json",
 )
-DERIVED = "derived"  # marks a profile that was counted where the data have none
-WRITTEN = "benchmark.json"  # what pwagents wrote about the benchmark, where it wrote the files
 
 
 def load_personalwab(
     data_dir: Path, *, n_users: int = 1000, n_products: int = 40_000, seed: int = 0
 ) -> Benchmark:
-    """The benchmark that PersonalWAB's files hold, or a part of it.
+    """Read the benchmark that PersonalWAB's files hold, or a part of it.
 
     Args:
         data_dir: holds the files ``user_profiles.json``, ``user_history_part_*.json``,
             ``all_products_part_*.json`` and ``user_instructions.json``, or is a clone of the official
-            repository. Files of :func:`pwagents.data.personalwab_export.write_personalwab` do as well.
+            repository.
         n_users: how many users to take, with their tasks. ``seed`` chooses them where there are more.
         n_products: size of the catalogue. It holds every product of a chosen user, however many these are;
             others fill it up.
@@ -61,25 +59,52 @@ def load_personalwab(
         "user-timestamp-product-type", and those after the first of that name get "-2", "-3" and so on.
 
     Raises:
-        DataError: a file is missing or broken, or the files are not those that their ``benchmark.json``
-            was written for.
+        DataError: a file is missing or broken, or a split has no task.
     """
-    profile_files, history_files, product_files, instruction_files = find_files(Path(data_dir))
+    (profile_file, *_), history_files, product_files, (task_file, *_) = find_files(Path(data_dir))
+    products: dict[str, Product] = {}
     repairs: Counter = Counter()
-    products = _read_products(product_files, repairs)
-    behaviors = _read_histories(history_files, products, repairs)
-    tasks = _read_tasks(instruction_files[0], products, behaviors, repairs)
-    tasks = playable_tasks(instruction_files[0], tasks, behaviors, repairs)
-    profiles = _read_profiles(profile_files[0])
+    for path in product_files:
+        with _reading(path, repairs) as (entries, at):
+            for asin, info in entries.items():
+                at.record = f"product {asin}"
+                product = _make_product(info, repairs)
+                if product.parent_asin != asin:
+                    expected = f"{asin}, the key of the record"
+                    raise DataError(path, at.record, "parent_asin", product.parent_asin, expected)
+                repairs["product listed again dropped (the first is kept)"] += asin in products
+                products.setdefault(asin, product)
+    behaviors: dict[str, tuple[Behavior, ...]] = {}
+    for path in history_files:
+        _read_histories(path, products, behaviors, repairs)
+    behaviors = {user: behaviors[user] for user in sorted(behaviors)}
+    tasks = _choose_tasks(task_file, _read_tasks(task_file, products, repairs), behaviors, repairs)
+    profiles = _read_profiles(profile_file)
     repairs["user without a published profile"] += len(behaviors.keys() - profiles.keys())
     profiles = {user: profile for user, profile in profiles.items() if profile}
-    repairs = dict(sorted((+repairs).items()))
-    whole = Benchmark("personalwab", products, behaviors, tasks, profiles, repairs)
-    return _part(_as_written(whole, profile_files[0].parent), n_users, n_products, seed)
+    repaired = dict(sorted((+repairs).items()))
+    whole = Benchmark("personalwab", products, behaviors, tasks, profiles, repaired)
+    return _take_part(whole, n_users, n_products, seed)
+
+
+def find_files(data_dir: Path) -> list[list[Path]]:
+    """Find the files of each kind, part 2 before part 10, in ``data_dir`` or in a clone's place below it.
+
+    Raises:
+        DataError: there is no file of some kind.
+    """
+    for folder in (data_dir, data_dir / FOLDER_IN_CLONE):
+        paths = [sorted(folder.glob(name), key=lambda path: (len(path.name), path.name)) for name in FILES]
+        if any(paths):
+            break
+    if missing := [name for name, of_kind in zip(FILES, paths, strict=True) if not of_kind]:
+        expected = "PersonalWAB's files: run `make data`, or point data_dir at a folder that holds them"
+        raise DataError(data_dir.absolute(), "-", "(files)", f"no {', no '.join(missing)}", expected)
+    return paths
 
 
 def read_profiles(path: Path) -> dict[str, UserProfile]:
-    """The profiles that ``user_profiles.json`` holds, by user. Users with an empty one are left out.
+    """Read the profiles of ``user_profiles.json``, by user. Users with an empty one are left out.
 
     Raises:
         DataError: the file cannot be read, or a profile lacks a field.
@@ -87,152 +112,202 @@ def read_profiles(path: Path) -> dict[str, UserProfile]:
     return {user: profile for user, profile in _read_profiles(Path(path)).items() if profile}
 
 
-def find_files(data_dir: Path) -> list[list[Path]]:
-    """The files of each kind in ``data_dir``, or in the official repository's place below it.
+@contextmanager
+def _reading(path: Path, repairs: Counter) -> Iterator[tuple[dict[str, Any], SimpleNamespace]]:
+    """Open the JSON object of a file; give it, and the place whose ``record`` an error will name.
+
+    NaN and Infinity, which Python writes although JSON does not know them, become null and are counted.
 
     Raises:
-        DataError: there is no file of some kind.
+        DataError: the file is no JSON object, or a record lacks a field or holds what it may not.
     """
-    folders = (data_dir, data_dir / FOLDER_IN_CLONE)
-    found = next(filter(any, map(_files_in, folders)), [[] for _ in FILES])
-    missing = [name for name, paths in zip(FILES, found, strict=True) if not paths]
-    if missing:
-        expected = "PersonalWAB's files: run `make data`, or point data_dir at a folder that holds them"
-        raise DataError(data_dir.absolute(), "-", "(files)", f"no {', no '.join(missing)}", expected)
-    return found
+
+    def as_null(_: str) -> None:
+        repairs["NaN or Infinity taken as missing"] += 1
+
+    at = SimpleNamespace(record="-")
+    where, found, expected = "(file)", "", "PersonalWAB's layout"
+    try:
+        entries = json.loads(path.read_text("utf-8"), parse_constant=as_null)
+        if not isinstance(entries, dict):
+            raise ValueError(f"{shorten(entries)}, which is no JSON object")
+        "".join(entries).encode()  # fails on an id with half a surrogate pair, which nothing can hash
+        where = "(record)"
+        yield entries, at
+        return
+    except DataError:
+        raise
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where, found = ".".join(map(str, first["loc"])), shorten(first["input"])
+        expected = first["msg"].removeprefix("Input should be ")
+    except KeyError as error:
+        where, found, expected = error.args[0], "no such field", "this field in every record"
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        found = str(error)
+    raise DataError(path, at.record, where, found, expected)
 
 
-def _files_in(folder: Path) -> list[list[Path]]:
-    """The files of each kind, part 2 before part 10."""
-    return [sorted(folder.glob(name), key=lambda path: (len(path.name), path.name)) for name in FILES]
+def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
+    """Make a Product of a published record, which may hold more fields; what is mended is counted."""
+
+    def name_of(field: str, otherwise: str) -> str:
+        name = "" if info[field] is None else info[field]
+        if isinstance(name, str) and not name.strip():
+            repairs[f'product without {field} called "{otherwise}"'] += 1
+            return otherwise
+        return name
+
+    def texts(field: str) -> Any:
+        value = info[field] or []
+        if isinstance(info[field], str):
+            repairs[f"{field} given as one text taken as a list"] += 1
+            return [value] if value else []
+        return [join_values(part) for part in value] if isinstance(value, list) else value
+
+    details = info["details"] or {}
+    return Product(
+        parent_asin=info["parent_asin"],
+        title=name_of("title", "Untitled"),
+        category=name_of("main_category", "Other"),
+        price=parse_price(info["price"], repairs),
+        store=info["store"],
+        average_rating=keep_in_range(info["average_rating"], 5, "average_rating", repairs),
+        rating_number=parse_count(info["rating_number"], repairs),
+        features=texts("features"),
+        description=texts("description"),
+        details={key: join_values(part) for key, part in details.items()}
+        if isinstance(details, dict)
+        else details,
+    )
 
 
-def _read_products(paths: list[Path], repairs: Counter) -> dict[str, Product]:
-    products: dict[str, Product] = {}
-    for path, asin, value in read_entries(paths, "reading products", repairs):
-        if asin in products:
-            repairs["product listed again dropped (the first is kept)"] += 1
-            continue
-        product = parse(PublishedProduct, value, path, f"product {asin}", repairs).product()
-        if product.parent_asin != asin:
-            expected = f"{asin}, the key of the record"
-            raise DataError(path, f"product {asin}", "parent_asin", product.parent_asin, expected)
+def _add_product(info: Mapping[str, Any], products: dict[str, Product], repairs: Counter) -> str:
+    """Give the id of the product that ``info`` tells about, which is added to a catalogue that lacks it."""
+    if (asin := info["parent_asin"]) not in products:
+        product = _make_product(info, repairs)
+        asin = product.parent_asin
         products[asin] = product
-    return products
-
-
-def _read_histories(
-    paths: list[Path], products: dict[str, Product], repairs: Counter
-) -> dict[str, tuple[Behavior, ...]]:
-    behaviors: dict[str, tuple[Behavior, ...]] = {}
-    for path, user, values in read_entries(paths, "reading histories", repairs):
-        if user in behaviors:
-            repairs["history of a user listed again dropped (the first is kept)"] += 1
-            continue
-        if not isinstance(values, list):
-            raise DataError(path, f"user {user}", "(history)", shortened(values), "a list of behaviours")
-        history = [
-            _make_behavior(value, path, f"user {user}, history {i}", products, repairs)
-            for i, value in enumerate(values)
-        ]
-        repairs["user with an empty history"] += not history
-        behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
-        repairs["history put in time order"] += behaviors[user] != tuple(history)
-    if not behaviors:
-        raise DataError(paths[0], "-", "(history)", "no user", "users with their histories")
-    return {user: behaviors[user] for user in sorted(behaviors)}
-
-
-def _make_behavior(
-    value, path: Path, record: str, products: dict[str, Product], repairs: Counter
-) -> Behavior:
-    published = parse(PublishedBehavior, value, path, record, repairs)
-    asin = _known_product(published.product_info, path, record, "product_info", products, repairs)
-    return Behavior(parent_asin=asin, timestamp=published.review.timestamp, review=published.review.review())
-
-
-def _known_product(
-    info: dict, path: Path, record: str, field: str, products: dict[str, Product], repairs: Counter
-) -> str:
-    """The id of the product that ``info`` tells about; one that the catalogue lacks is added to it."""
-    asin = parse(ProductReference, info, path, record, repairs, field).parent_asin
-    if asin not in products:
-        products[asin] = parse(PublishedProduct, info, path, record, repairs, field).product()
         repairs["product of a history or target added to the catalogue, which lacks it"] += 1
     return asin
 
 
-def _read_tasks(
-    path: Path, products: dict[str, Product], users: Collection[str], repairs: Counter
-) -> dict[Split, tuple[Task, ...]]:
-    tasks: dict[Split, list[Task]] = {split: [] for split in SPLITS}
-    ids: set[str] = set()
+def _make_review(record: Mapping[str, Any], repairs: Counter) -> Review:
+    for field in ("title", "text"):
+        repairs[f"review {field} that is null taken as empty"] += record[field] is None
+    texts = {field: "" if record[field] is None else record[field] for field in ("title", "text")}
+    review = Review(rating=record["rating"], **texts)
+    if review.rating != int(review.rating):
+        raise ValueError(f"rating is {review.rating}; expected a whole number of stars")
+    return review
+
+
+def _read_histories(
+    path: Path, products: dict[str, Product], behaviors: dict[str, tuple[Behavior, ...]], repairs: Counter
+) -> None:
+    """Add the users of a file to ``behaviors``, each with a history in time order."""
+    with _reading(path, repairs) as (entries, at):
+        for user, records in entries.items():
+            if user in behaviors:
+                repairs["history of a user listed again dropped (the first is kept)"] += 1
+                continue
+            history = []
+            for i, record in enumerate(records):
+                at.record = f"user {user}, history {i}"
+                review = record["review"]
+                asin = _add_product(record["product_info"], products, repairs)
+                time = check_time(review["timestamp"])
+                made = _make_review(review, repairs)
+                history.append(Behavior(parent_asin=asin, timestamp=time, review=made))
+            repairs["user with an empty history"] += not history
+            behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
+            repairs["history put in time order"] += behaviors[user] != tuple(history)
+
+
+def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> dict[Split, list[Task]]:
+    """Read the tasks of both splits; those without an id of their own get one."""
+    tasks: dict[Split, list[Task]] = {split: [] for split in get_args(Split)}
     times_made: Counter = Counter()
-    for split, value in read_lists(path, SPLITS, "reading instructions", repairs):
-        record = f"{split} task {len(tasks[split])}"
-        published = parse(PublishedTask, value, path, record, repairs)
-        if published.user_id not in users:
-            expected = "a user with a history in one of the parts"
-            raise DataError(path, record, "user_id", published.user_id, expected)
-        info = published.target.product_info
-        asin = _known_product(info, path, record, "target.product_info", products, repairs)
-        task = _make_task(published, asin, times_made)
-        if task.task_id in ids:
-            raise DataError(path, record, "task_id", f"{task.task_id} for a second time", "unique ids")
-        ids.add(task.task_id)
-        tasks[split].append(task)
-    return {split: tuple(tasks[split]) for split in SPLITS}
-
-
-def _make_task(published: PublishedTask, asin: str, times_made: Counter) -> Task:
-    task_id = published.task_id
-    if task_id is None:
-        task_id = f"{published.user_id}-{published.timestamp}-{asin}-{published.type}"
-        times_made[task_id] += 1
-        task_id += f"-{times_made[task_id]}" if times_made[task_id] > 1 else ""
-    return Task(
-        task_id=task_id,
-        user_id=published.user_id,
-        type=published.type,
-        timestamp=published.timestamp,
-        instruction=published.task,
-        target=asin,
-        review=published.target.review.review(),
-    )
+    with _reading(path, repairs) as (entries, at):
+        for split, made in tasks.items():
+            for i, record in enumerate(entries[split]):
+                at.record = f"{split} task {i}"
+                target = record["target"]
+                asin = _add_product(target["product_info"], products, repairs)
+                task_id = record.get("task_id")  # not published; files of other makers may have it
+                if task_id is None:
+                    task_id = f"{record['user_id']}-{record['timestamp']}-{asin}-{record['type']}"
+                    times_made[task_id] += 1
+                    task_id += f"-{times_made[task_id]}" if times_made[task_id] > 1 else ""
+                made.append(
+                    Task(
+                        task_id=task_id,
+                        user_id=record["user_id"],
+                        type=record["type"],
+                        timestamp=check_time(record["timestamp"]),
+                        instruction=record["task"],
+                        target=asin,
+                        review=_make_review(target["review"], repairs),
+                    )
+                )
+    return tasks
 
 
 def _read_profiles(path: Path) -> dict[str, UserProfile | None]:
-    """user_id -> profile; None where the file has an empty one, or one that was derived for other code."""
+    """user_id -> profile; None where the file has an empty one."""
     profiles: dict[str, UserProfile | None] = {}
-    fields = [field.alias for field in UserProfile.model_fields.values()]
-    for _, user, value in read_entries([path], "reading profiles", Counter()):
-        record, profiles[user] = f"user {user}", None
-        derived = isinstance(value, dict) and value.get(DERIVED) is True
-        if not derived and value not in ({}, {"user_profile": {}}):
-            found = parse(PublishedProfile, value, path, record, Counter()).user_profile
-            known = {field: found[field] for field in fields if field in found}
-            profiles[user] = parse(UserProfile, known, path, record, Counter(), "user_profile")
+    known = {field.alias for field in UserProfile.model_fields.values()}
+    with _reading(path, Counter()) as (entries, at):
+        for user, record in entries.items():
+            at.record, profiles[user] = f"user {user}", None
+            if record not in ({}, {"user_profile": {}}):
+                fields = record["user_profile"].items()
+                profiles[user] = UserProfile(**{name: text for name, text in fields if name in known})
     return profiles
 
 
-def _as_written(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """``benchmark`` with name, repairs and strangers of the ``benchmark.json`` beside its files, if any."""
-    path = folder / WRITTEN
-    if not path.exists():
-        return benchmark
-    value = {key: value for _, key, value in read_entries([path], "reading", Counter())}
-    written = parse(WrittenBenchmark, value, path, "-", Counter())
-    benchmark = replace(benchmark, population=written.population)
-    if written.content_hash != benchmark.content_hash:
-        expected = (
-            f"{benchmark.content_hash}, that of the files beside it: they are not what was written; write "
-            "them again, or delete this file to read them as they are"
-        )
-        raise DataError(path, "-", "content_hash", written.content_hash, expected)
-    return replace(benchmark, name=written.name, repairs=written.repairs)
+def _choose_tasks(
+    path: Path,
+    tasks: Mapping[Split, Sequence[Task]],
+    behaviors: Mapping[str, Sequence[Behavior]],
+    repairs: Counter,
+) -> dict[Split, tuple[Task, ...]]:
+    """Choose the tasks that may be played, after a comparison with histories and with each other.
+
+    Were a task dated after its own purchase, the history before it would hold its answer: it is dated by the
+    purchase. Were a purchase trained on and tested, training would tell its answer: its train tasks are
+    dropped, as are tasks listed twice. A target that its user's history lacks is only counted.
+
+    Raises:
+        DataError: no task is left in a split.
+    """
+    times: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for user, history in behaviors.items():
+        for behavior in history:
+            times[user, behavior.parent_asin].append(behavior.timestamp)
+    kept: dict[Split, dict[tuple, Task]] = {split: {} for split in tasks}
+    for split, of_split in tasks.items():
+        for task in of_split:
+            bought = times.get((task.user_id, task.target), [])
+            repairs["task whose target is missing in the user's history"] += not bought
+            if bought and task.timestamp not in bought:
+                repairs["task at another time than its purchase, dated by the purchase"] += 1
+                nearest = min(bought, key=lambda time: (abs(time - task.timestamp), time))
+                task = task.model_copy(update={"timestamp": nearest})
+            same = (task.user_id, task.target, task.timestamp, task.type, task.instruction)
+            repairs["task listed again dropped (the first is kept)"] += same in kept[split]
+            kept[split].setdefault(same, task)
+    tested = {same[:3] for same in kept["test"]}
+    train = {same: task for same, task in kept["train"].items() if same[:3] not in tested}
+    repairs["train task of a purchase that is tested dropped"] += len(kept["train"]) - len(train)
+    kept["train"] = train
+    for split in kept:
+        if not kept[split]:
+            raise DataError(path, "-", split, "no task", "tasks in both splits, of different purchases")
+    return {split: tuple(of_split.values()) for split, of_split in kept.items()}
 
 
-def _part(whole: Benchmark, n_users: int, n_products: int, seed: int) -> Benchmark:
+def _take_part(whole: Benchmark, n_users: int, n_products: int, seed: int) -> Benchmark:
     if n_users >= len(whole.behaviors) and n_products >= len(whole.products):
         return whole
     users = set(_choose(whole.behaviors, n_users, derive_seed(seed, "users")))
@@ -249,11 +324,6 @@ def _part(whole: Benchmark, n_users: int, n_products: int, seed: int) -> Benchma
         behaviors={user: behaviors for user, behaviors in whole.behaviors.items() if user in users},
         tasks=tasks,
         profiles={user: profile for user, profile in whole.profiles.items() if user in users},
-        population={
-            stranger: bought
-            for stranger, purchases in whole.population.items()
-            if (bought := tuple(each for each in purchases if each[1] in catalogue))
-        },
     )
 
 
