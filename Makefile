@@ -7,8 +7,13 @@
 PRESET ?= laptop
 # where results go: $(OUTPUTS)/$(PRESET)
 OUTPUTS ?= outputs
-# where `make data` puts PersonalWAB's files
+# where `make data` puts PersonalWAB's files, and where it has them from
 DATA_DIR ?= data/personalwab
+DATA_URL ?= https://github.com/HongruCai/PersonalWAB
+DATA_COMMIT ?= 23ff65c4c2288198b4b3d00d835760da2c2ff8e8
+# data, recommender, and the modules that hold the official prompts
+DATA_FILES := /LICENSE /PersonalWAB/envs/pwab/data /PersonalWAB/envs/pwab/functions/recommender/checkpoint \
+  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/agents/utils.py
 # the environment, made where there is none, and the Python it is made with
 VENV ?= .venv
 PYTHON ?= python3
@@ -70,8 +75,16 @@ report: $(READY) ## make a site of the preset's results, to be opened by double 
 check: $(READY) ## compare the preset's tables with the papers' numbers and outputs/reference: OK, noise or FAIL
 	@$(run) pwagents.notebook.check $(OUT)
 
-data: $(READY) ## download PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab)
-	@$(run) pwagents.data.download --data-dir "$(DATA_DIR)"
+# What no run of git leaves behind is DATA_DIR itself: a clone that was cut off lies beside it, and is made anew.
+data: ## fetch PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/personalwab): a clone, verified by git
+	@echo "The data are PersonalWAB's, by Cai et al. (WWW 2025), under CC BY-NC 4.0 (creativecommons.org/licenses/by-nc/4.0):"
+	@echo "name the authors, say what you changed, no commercial use. They hold Amazon reviews, the words of real people."
+	@test ! -e "$(DATA_DIR)" || test -d "$(DATA_DIR)/.git" || { echo "$(DATA_DIR) is no clone: move it away" >&2; exit 1; }
+	@test -e "$(DATA_DIR)" || { rm -rf "$(DATA_DIR).part" && \
+	  git clone --filter=blob:none --no-checkout "$(DATA_URL)" "$(DATA_DIR).part" && \
+	  git -C "$(DATA_DIR).part" sparse-checkout set --no-cone $(DATA_FILES) && \
+	  git -C "$(DATA_DIR).part" checkout --detach $(DATA_COMMIT) && mv "$(DATA_DIR).part" "$(DATA_DIR)"; }
+	@git -C "$(DATA_DIR)" restore .
 
 lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/
 	$(run) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks

@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/growth.py [--output-dir outputs/laptop] [--quick]
 
 Twenty minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size,
-about a minute. Expect every step to say "linear or less", the making of the embedded world and its reading
-from files to take most of the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go
+about a minute. Expect every step to say "linear or less", the making of the embedded world to take most of
+the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go
 to ``<output-dir>/growth/tables``, figures to ``<output-dir>/growth/figures``.
 
 Two ladders of embedded worlds: products at 1,000 users, users at 36,000 products. Users have 5 to 10
@@ -33,8 +33,6 @@ from search import peak_mb
 
 from pwagents.agents.memory import Memory, behavior_text
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.data.personalwab import load_personalwab
-from pwagents.data.personalwab_export import write_personalwab
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
@@ -99,7 +97,7 @@ class Meter:
 
 
 def measure_size(n_products: int, n_users: int, n_tasks: int) -> pd.DataFrame:
-    """What each step costs at one size, a row a step. Making and using the files get a fresh process each."""
+    """What each step costs at one size, a row a step. Making and using the world get a fresh process each."""
     context = get_context("forkserver")
     context.set_forkserver_preload(HEAVY)  # imported once for all processes
     rows = []
@@ -120,18 +118,15 @@ def measure(part: Callable, folder: Path, n_products: int, n_users: int, n_tasks
     return meter.rows
 
 
-def make(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int) -> None:
-    """Make a world and write it to files (the writing is not measured)."""
+def make(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int) -> Benchmark:
+    """Make a world."""
     config = WorldConfig(n_users=n_users, n_products=n_products, history=HISTORY)
-    world = meter("make the world", lambda: make_world(config, seed=0))
-    write_personalwab(world.benchmark, folder)
+    return meter("make the world", lambda: make_world(config, seed=0)).benchmark
 
 
 def use(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int) -> None:
-    """Read a benchmark from files and run the plain agent on ``n_tasks`` of its test tasks."""
-    benchmark = meter(
-        "read from files", lambda: load_personalwab(folder, n_users=n_users, n_products=n_products)
-    )
+    """Run the plain agent on ``n_tasks`` test tasks of the same world, whose making is not measured again."""
+    benchmark = make(lambda _, function: function(), folder, n_products, n_users, n_tasks)
     engine = meter("search index", lambda: build_search_engine(benchmark.products), rounds=3)
     classifier = meter(
         "train the plain agent", lambda: FunctionClassifier(benchmark.tasks["train"]), rounds=3

@@ -157,8 +157,9 @@ def make_tokenizer():
 
 def save_data(folder: Path) -> Path:
     """A small world as PersonalWAB's files."""
-    from pwagents.data.personalwab_export import write_personalwab
     from pwagents.data.synthetic import WorldConfig, make_world
+
+    from .personalwab_files import write_personalwab
 
     config = WorldConfig(**SIZES["data"], history=(10, 24))
     write_personalwab(make_world(config, seed=0).benchmark, folder)

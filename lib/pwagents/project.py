@@ -54,8 +54,10 @@ def code_hash(*rooms: str) -> str:
     for room in rooms:
         path = _LIBRARY / room
         counted = (".py", ".yaml", ".csv", ".html")  # of templates are pages that agents read
-        in_folder = sorted(file for file in path.rglob("*") if file.suffix in counted)
-        for file in in_folder if path.is_dir() else [path.with_suffix(".py")]:
+        there = path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}.*")  # and its YAML
+        if not (counted_files := sorted(file for file in there if file.suffix in counted)):
+            raise FileNotFoundError(f"no room {room!r} in {_LIBRARY}")
+        for file in counted_files:
             if file.name not in _SHOWS:
                 content = file.read_bytes()
                 content = _strip_words(content) if file.suffix == ".py" else content

@@ -43,11 +43,11 @@ def word_list(name: str) -> frozenset[str]:
 
 
 def kind_of(product: Product) -> str:
-    """Say what people call the product: a word for its category, or the head noun of its title's first phrase.
+    """Say what people call a product: a word for its category, or the head noun of its title.
 
-    The noun is the last plain word before the first comma, dash or preposition: "charger" in "Anker (2 pack)
-    USB-C Charger for iPhone". Where there is none, or where it is the title's first word (mostly a brand), it
-    is "item from" the section.
+    The head noun is the last plain word before the first comma, dash or preposition: "charger" in "Anker
+    (2 pack) USB-C Charger for iPhone". Where there is none, or where it is the title's first word (mostly a
+    brand), it is "item from" the section.
     """
     if product.category in _KINDS:
         return _KINDS[product.category]
@@ -81,8 +81,8 @@ def stars_in_words(rating: float) -> str:
 def gives_away(text: str, task_type: TaskType, product: Product, review: Review) -> bool:
     """Tell whether a text says more of the product, or of the review, than an instruction may.
 
-    It may not hold the product's id, three consecutive words of its title or (shorter titles) all of it; for a
-    review task neither four consecutive words of the review nor all of a shorter one.
+    It may hold neither the product's id nor three consecutive words of its title, or all of a shorter title.
+    For a review task it may hold no four consecutive words of the review, or all of a shorter review.
     """
     if product.parent_asin.lower() in text.lower() or _shares_run(text, product.title, 3):
         return True

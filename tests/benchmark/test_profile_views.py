@@ -1,11 +1,12 @@
 """Profiles to be read: tables of one user, the map of their items, an update told step by step."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pwagents.benchmark import profile_views
 from pwagents.data.personalwab import read_profiles
-from pwagents.data.personalwab_export import write_personalwab
 from pwagents.embedding import Embedder
 from pwagents.errors import SettingsError
 from pwagents.profiles.types import (
@@ -28,6 +29,8 @@ from pwagents.schema import (
     Trajectory,
     UserProfile,
 )
+
+from ..personalwab_files import write_personalwab
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
 PRODUCTS = {
@@ -128,9 +131,8 @@ def test_a_retrieval_is_told_with_the_weights_of_its_clusters(profiles, embedder
 def test_published_profiles_come_with_the_benchmark_or_from_the_file_or_not_at_all(world, tmp_path):
     benchmark = world.benchmark
     assert profile_views.published_profiles(benchmark, str(tmp_path / "nothing.json")) == {}
-    write_personalwab(benchmark, tmp_path)
-    file = tmp_path / "user_profiles.json"
-    assert profile_views.published_profiles(benchmark, str(file)) == read_profiles(file)
+    file = write_personalwab(replace(benchmark, profiles={"U0001": FACTS}), tmp_path) / "user_profiles.json"
+    assert profile_views.published_profiles(benchmark, str(file)) == read_profiles(file) == {"U0001": FACTS}
 
 
 def test_an_update_is_told_by_the_lines_that_come_and_go():

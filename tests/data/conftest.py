@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+SIZES = {"n_users": 2, "n_products": 200, "history": [5, 40], "interests": [2, 5]}
+SIZES |= {"drift": 0.5, "completeness": 0.2}  # of DataSettings
 FIRST = 1_600_000_000_000  # milliseconds
 DAY = 86_400_000
 

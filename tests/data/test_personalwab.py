@@ -255,21 +255,7 @@ def test_catalogue_keeps_what_the_users_know_and_is_filled_up(many_users):
     assert set(one.products) == {b.parent_asin for history in one.behaviors.values() for b in history}
 
 
-# Files that are no files, and values of any kind
-
-
-@pytest.mark.parametrize("name", ["user_profiles.json", "all_products_part_2.json", "user_instructions.json"])
-def test_folder_or_broken_link_in_the_place_of_a_file(personalwab_files, name):
-    path = personalwab_files.write() / name
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(DataError, match=r"unreadable data \(.*Is a directory.*\); expected a JSON file"):
-        load_personalwab(path.parent)
-    path.rmdir()
-    path.symlink_to("nowhere")
-    with pytest.raises(DataError, match=rf"{name}, record \(first\).*No such file|found no {name}"):
-        load_personalwab(path.parent)
-
+# Values of any kind
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -297,9 +283,10 @@ def test_any_value_in_any_field_is_mended_or_named(personalwab_files, path, valu
     try:
         benchmark = load_personalwab(files.with_value(path, value))
     except DataError as error:
-        *_, field = path.split(".")
-        overflow = "integer overflow" in str(error)  # a number that no parser of this speed can hold
-        assert overflow or field in f"{error.record} {error.field}" or "history 3" in error.record
+        table, name, *rest = path.split(".")
+        place = f"test task {rest[0]}" if table == "instructions" else name
+        # Of what is no longer sound by itself, tasks and their users, the benchmark says which it is.
+        assert place in error.record or error.record.startswith("task "), (path, value)
     else:
         assert set(benchmark.behaviors) == {"UANN", "UBOB"}
 
@@ -340,18 +327,6 @@ def test_a_split_without_tasks_is_refused_and_an_empty_history_counted(personalw
     personalwab_files.put("instructions.test", [])
     with pytest.raises(DataError, match="field 'test': found no task; expected tasks in both splits"):
         load_personalwab(personalwab_files.write())
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (f"{REVIEW}.timestamp", 4_080_000_000_000, "between the years 1990 and 2030"),
-        (f"{REVIEW}.rating", 4.73, "found 4.73; expected a whole number of stars"),
-    ],
-)
-def test_times_to_come_and_parts_of_stars_are_refused(personalwab_files, path, value, message):
-    with pytest.raises(DataError, match=message):
-        load_personalwab(personalwab_files.with_value(path, value))
 
 
 def test_a_price_beyond_reason_is_missing(personalwab_files):

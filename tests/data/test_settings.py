@@ -1,61 +1,71 @@
-"""Settings of the data: what is refused, and the check that the source's files are there."""
+"""One door to all sources: what a source does not use is left alone, and missing files are told at once."""
 
 from dataclasses import replace
 
 import pytest
 
-from pwagents.data import DataSettings
+from pwagents.data import DataSettings, load_benchmark
+from pwagents.schema import TASK_TYPES
 
-SIZES = {"n_users": 2, "n_products": 200, "history": [5, 40], "interests": [2, 5]}
-SIZES |= {"drift": 0.5, "completeness": 0.2}
-BROKEN = {  # what is broken -> name, value, what is said of it
-    "source unknown": ("source", "ebay", "'synthetic', 'amazon' or 'personalwab'"),
-    "no users": ("n_users", 0, "greater than 0"),
-    "users as text": ("n_users", "40", "valid integer"),
-    "users by halves": ("n_users", 1.5, "valid integer"),
-    "users a boolean": ("n_users", True, "valid integer"),
-    "fewer than no products": ("n_products", -1, "greater than 0"),
-    "history as text": ("history", "5,40", "valid tuple"),
-    "history of two letters": ("history", "59", "valid tuple"),
-    "history of one number": ("history", [5], "Field required"),
-    "history a number": ("history", 5, "valid tuple"),
-    "history of decimals": ("history", [5.0, 40], "valid integer"),
-    "history too short": ("history", [2, 40], "two whole numbers [least, most], 3 <= least <= most"),
-    "history reversed": ("history", [40, 5], "two whole numbers [least, most], 3 <= least <= most"),
-    "interests of three": ("interests", [2, 5, 9], "at most 2 items"),
-    "no interests": ("interests", [0, 2], "two whole numbers [least, most], 1 <= least <= most"),
-    "interests absent": ("interests", None, "valid tuple"),
-    "drift beyond a share": ("drift", 1.5, "less than or equal to 1"),
-    "completeness below a share": ("completeness", -1, "greater than or equal to 0"),
-    "one category as text": ("categories", "Books", "valid tuple"),
-    "categories absent": ("categories", None, "valid tuple"),
-    "categories by number": ("categories", [3], "valid string"),
-}
+from .conftest import SIZES
 
 
-@pytest.mark.parametrize("broken", BROKEN)
-def test_a_wrong_setting_is_refused_by_its_name(broken):
-    name, value, said = BROKEN[broken]
-    with pytest.raises(ValueError) as caught:
+def load(source, folder="", **changes):
+    return load_benchmark(DataSettings(source=source, data_dir=str(folder), **SIZES | changes), 0)
+
+
+def test_amazon_files_with_and_without_categories(amazon_files):
+    for meta in amazon_files.metas[:5]:
+        meta["main_category"] = "Grocery"
+    folder = amazon_files.write()
+    benchmark, truth = load("amazon", folder, categories=["Grocery and Gourmet Food"])
+    assert truth is None
+    assert {product.category for product in benchmark.products.values()} == {"Grocery and Gourmet Food"}
+    assert {len(behaviors) for behaviors in benchmark.behaviors.values()} == {5}
+    everything, _ = load("amazon", folder)
+    assert len(everything.products) == 12 and len(everything.behaviors) == 2
+    assert {task.type for task in everything.tasks["test"]} == set(TASK_TYPES)
+
+
+def test_synthetic_world_has_its_truth_and_needs_no_files():
+    benchmark, truth = load("synthetic", categories=["Books"])
+    assert len(benchmark.behaviors) == 2
+    assert set(truth.people) == set(benchmark.behaviors)
+
+
+def test_the_population_are_those_who_are_no_users(amazon_files):
+    folder = amazon_files.write()
+    assert not load("amazon", folder, population=5)[0].population
+    benchmark, _ = load("amazon", folder, n_users=1, population=5)
+    everybody, _ = load("amazon", folder)
+    (stranger,) = everybody.behaviors.keys() - benchmark.behaviors.keys()
+    bought = tuple((b.timestamp, b.parent_asin) for b in everybody.behaviors[stranger])
+    assert benchmark.population == {stranger: bought}
+    few, _ = load("synthetic", population=3)
+    assert len(few.population) == 3 and few.content_hash != load("synthetic")[0].content_hash
+
+
+def test_personalwab_files(personalwab_files):
+    folder = personalwab_files.write()
+    benchmark, truth = load("personalwab", folder, categories=["x"])
+    assert truth is None
+    assert len(benchmark.behaviors) == len(benchmark.profiles) == 2
+    assert {task.type for task in benchmark.tasks["test"]} == set(TASK_TYPES)
+    assert len(load("personalwab", folder, n_users=1)[0].behaviors) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("history", [2, 40]), ("history", [40, 5]), ("interests", [0, 2]), ("drift", 1.5)]
+)
+def test_sizes_that_no_world_can_have_are_refused_by_their_name(name, value):
+    with pytest.raises(ValueError, match=name):
         DataSettings(**{"source": "synthetic"} | SIZES | {name: value})
-    (error,) = caught.value.errors()
-    assert error["loc"][0] == name and said in error["msg"]
-
-
-def test_lists_of_yaml_become_tuples():
-    data = DataSettings(source="amazon", **SIZES, categories=["Books"])
-    assert (data.history, data.interests, data.categories) == ((5, 40), (2, 5), ("Books",))
 
 
 def test_files_that_are_there_are_enough(amazon_files, personalwab_files):
     DataSettings(source="synthetic", **SIZES).require_files()
     DataSettings(source="amazon", data_dir=str(amazon_files.write()), **SIZES).require_files()
     DataSettings(source="personalwab", data_dir=str(personalwab_files.write()), **SIZES).require_files()
-
-
-def test_the_raw_releases_one_file_a_category_is_enough(amazon_files):
-    amazon_files.write("raw/All_Beauty.jsonl.gz", "raw/meta_All_Beauty.jsonl.gz")
-    DataSettings(source="amazon", data_dir=str(amazon_files.folder), **SIZES).require_files()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from pwagents.data.instructions import gives_away
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
 from pwagents.llm.store import ResponseStore
@@ -20,6 +19,7 @@ from pwagents.tasks.writers import (
     OfflineInstructionWriter,
     with_instructions,
 )
+from pwagents.words import gives_away
 
 LAMP = Product(
     parent_asin="B0LAMP0001",

@@ -48,7 +48,7 @@ _PLAYED = (
     "users",
     "llm",
     "embedding",
-    "data/instructions",
+    "words",
     "schema",
     "seeds",
     "benchmark/shops",

@@ -46,7 +46,7 @@ class ProfileSettings:
     example_user: NonNegativeInt = 0
     """The user to look at, by position among those with a search task, the ones with three clusters first."""
 
-    published_profiles: str = "data/personalwab/user_profiles.json"
+    published_profiles: str = "data/personalwab/PersonalWAB/envs/pwab/data/user_profiles.json"
     """PersonalWAB's file of profiles, seen from the project's root; shown where it is there."""
 
 

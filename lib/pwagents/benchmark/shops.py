@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pwagents.data.download import git_blob_id
 from pwagents.data.settings import DataSettings
 from pwagents.embedding import Embedder
+from pwagents.project import file_hash
 from pwagents.schema import Benchmark, Protocol, Task
 from pwagents.web.functions import ProductRecommender, Shop
 from pwagents.web.recommenders_by_time import RecommendersByTime
@@ -76,4 +76,4 @@ def _published(benchmark: Benchmark, data: DataSettings) -> tuple[ProductRecomme
     files = find_published(data.folder) if data.source == "personalwab" else None
     if files is None:
         return None, []
-    return load_published(*files, products=benchmark.products), [git_blob_id(file) for file in files]
+    return load_published(*files, products=benchmark.products), [file_hash(file) for file in files]

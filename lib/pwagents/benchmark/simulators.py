@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from pwagents.data.instructions import content_words, stars_in_words
 from pwagents.progress import progress
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.users.leaks import adversarial_questions, ask_about, leaks, ordinary_questions
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
+from pwagents.words import content_words, stars_in_words
 
 
 def simulator_quality(

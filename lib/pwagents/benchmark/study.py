@@ -46,7 +46,7 @@ TRACKS: dict[Track, tuple[str, ...]] = {
 }
 # The code that decides an episode of the plain agent, and of a prompting method.
 _PLAYED = ("agents", "web", "embedding", "schema", "seeds", "benchmark/shops", "benchmark/study")
-_PROMPTED = (*_PLAYED, "users", "llm", "data/instructions")
+_PROMPTED = (*_PLAYED, "users", "llm", "words")
 
 
 class Study:

@@ -68,7 +68,8 @@ PAPER_CATEGORIES = {
     "Home and Kitchen": "Amazon Home|Appliances",
     "Grocery and Gourmet Food": "Grocery|Grocery & Gourmet Food",
     "Clothing, Shoes, and Jewelry": "AMAZON FASHION|Amazon Fashion|Clothing, Shoes & Jewelry",
-    "Health and Household": "All Beauty|Health & Personal Care|Health & Household|Luxury Beauty|Premium Beauty",
+    "Health and Household": "All Beauty|Luxury Beauty|Premium Beauty|"
+    "Health & Personal Care|Health & Household",
 }
 _PAPER_NAMES = {raw: name for name, raws in PAPER_CATEGORIES.items() for raw in raws.split("|")}
 
@@ -180,8 +181,8 @@ def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
         ("reviews", reviews, REVIEW, "user_id, parent_asin, timestamp, rating"),
         ("listings", metas, PRODUCT, "parent_asin, main_category"),
     ):
-        # A record's place in all files, by which the second pass finds it again: row_number() without an order
-        # counts in the order of the files, whatever DuckDB's threads do.
+        # A record's place in all files, by which the second pass finds it again: row_number() without an
+        # order counts in the order of the files, whatever DuckDB's threads do.
         query(f"""
             CREATE VIEW {table}_files AS SELECT *, row_number() OVER () AS place FROM read_json(
                 {[str(path) for path in paths]}, format = 'newline_delimited', columns = {fields},
@@ -193,9 +194,10 @@ def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
                 f"SELECT {field}, place FROM {table} WHERE ({sound}) IS NOT TRUE ORDER BY place LIMIT 1"
             )
             for value, place in wrong:
+                line = "1 + place - min(place) OVER (PARTITION BY filename)"
                 ((file, record),) = query(
-                    f"SELECT filename, 1 + place - min(place) OVER (PARTITION BY filename) FROM {table}_files "
-                    "QUALIFY place = ?", place)  # fmt: skip
+                    f"SELECT filename, {line} FROM {table}_files QUALIFY place = ?", place
+                )
                 raise DataError(file, record, field, json.dumps(value), expected)
     query("""
         CREATE TABLE items AS  -- of a product listed more than once, the first listing counts
@@ -241,12 +243,11 @@ def _choose_users(
         f"SELECT count(*), count(*) FILTER ({STARS}) FROM theirs SEMI JOIN items USING (parent_asin)"
     )
     ((n_kept,),) = query("SELECT count(*) FROM chosen_reviews")
-    repairs += Counter({
-        f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours": n_users - n_chosen,
-        "review of an unknown product dropped": n_unknown,
-        "review with a rating other than 1, 2, 3, 4 or 5 stars dropped": n_all - n_rated,
-        "second review of a product by the same user at the same time dropped": n_rated - n_kept,
-    })  # fmt: skip
+    missing = f"users missing of the {n_users} asked for: no more have {min_behaviors} behaviours"
+    repairs[missing] = n_users - n_chosen
+    repairs["review of an unknown product dropped"] = n_unknown
+    repairs["review with a rating other than 1, 2, 3, 4 or 5 stars dropped"] = n_all - n_rated
+    repairs["second review of a product by the same user at the same time dropped"] = n_rated - n_kept
 
 
 def _choose_products(query: Query, max_products: int, seed: int, repairs: Counter) -> None:
@@ -282,9 +283,8 @@ def _read_population(query: Query, n_strangers: int, seed: int) -> dict[str, tup
 
 def _read(db, table: str, fields: dict[str, str], order: str) -> Iterator[dict[str, Any]]:
     """Second pass: the whole records of a table's chosen places, one after the other."""
-    rows = db.execute(
-        f"SELECT {', '.join(fields)} FROM {table}_files SEMI JOIN chosen_{table} USING (place) ORDER BY {order}"
-    )
+    chosen = f"{table}_files SEMI JOIN chosen_{table} USING (place)"
+    rows = db.execute(f"SELECT {', '.join(fields)} FROM {chosen} ORDER BY {order}")
     while batch := rows.fetchmany(1000):
         for row in batch:
             yield dict(zip(fields, row, strict=True))

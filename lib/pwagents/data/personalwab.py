@@ -126,13 +126,13 @@ def _reading(path: Path, repairs: Counter) -> Iterator[tuple[dict[str, Any], Sim
         repairs["NaN or Infinity taken as missing"] += 1
 
     at = SimpleNamespace(record="-")
-    where, found, expected = "(file)", "", "PersonalWAB's layout"
+    where, found, expected = "(file)", "", "a whole file of one JSON object in UTF-8"
     try:
         entries = json.loads(path.read_text("utf-8"), parse_constant=as_null)
         if not isinstance(entries, dict):
             raise ValueError(f"{shorten(entries)}, which is no JSON object")
         "".join(entries).encode()  # fails on an id with half a surrogate pair, which nothing can hash
-        where = "(record)"
+        where, expected = "(record)", "PersonalWAB's layout"
         yield entries, at
         return
     except DataError:
@@ -208,6 +208,7 @@ def _read_histories(
     """Add the users of a file to ``behaviors``, each with a history in time order."""
     with _reading(path, repairs) as (entries, at):
         for user, records in entries.items():
+            at.record = f"user {user}"
             if user in behaviors:
                 repairs["history of a user listed again dropped (the first is kept)"] += 1
                 continue

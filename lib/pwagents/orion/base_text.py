@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from pwagents.data.instructions import content_words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language, made_up_id
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
@@ -43,6 +42,7 @@ from pwagents.seeds import rng
 from pwagents.users.facts import Fact, phrases, sentences
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import compact_text, full_text
+from pwagents.words import content_words
 
 SHOWN = 2
 ODD = 0.5  # the probability of words that nobody would say together

@@ -16,7 +16,6 @@ from typing import Annotated, Protocol
 from pydantic import BaseModel, Field
 
 from pwagents.agents.conversation import transcript
-from pwagents.data.instructions import content_words
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import read_reply
@@ -26,6 +25,7 @@ from pwagents.profiles.catalogue import TOPIC
 from pwagents.project import read_yaml
 from pwagents.schema import Action, Usage
 from pwagents.web.environment import BeliefState
+from pwagents.words import content_words
 
 WORST = -1.0
 # What a good question costs: the user would rather be served than asked. More than a little, summed over an

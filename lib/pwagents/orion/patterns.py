@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
-from pwagents.data.instructions import content_words
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.rl.rollout import count_asks
 from pwagents.schema import FUNCTION_OF, Step, Trajectory
+from pwagents.words import content_words
 
 TYPE, OTHER, NOTHING = "type", "other words", "nothing"
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # their content hash is in each key.
 EPISODE = (
     *("orion", "agents", "users", "web", "profiles", "llm"),
-    *("embedding", "schema", "seeds", "data/instructions", "data/splits", "evaluation/metrics"),
+    *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "evaluation/metrics"),
 )
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from pwagents.data.instructions import content_words
 from pwagents.profiles.catalogue import (
     BANDS,
     TOPIC,
@@ -21,6 +20,7 @@ from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater, settle
 from pwagents.schema import FUNCTION_OF, Behavior, Step
 from pwagents.web.environment import BeliefState
+from pwagents.words import content_words
 
 _LEAST_SHARE = 0.01  # of the products in question that must have a trait for it to be one of theirs
 _GROUPS = ("attributes", "asked")  # of words that name an attribute

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from pwagents.data.instructions import content_words, kind_of, short_store, word_list
 from pwagents.project import read_yaml
 from pwagents.schema import Product
+from pwagents.words import content_words, kind_of, short_store, word_list
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
 TOPIC = "topic"  # what the other words of a title are about

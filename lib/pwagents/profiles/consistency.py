@@ -20,7 +20,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pwagents.data.instructions import content_words
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
@@ -28,6 +27,7 @@ from pwagents.profiles.global_micro import item_text
 from pwagents.profiles.types import UserProfiles
 from pwagents.schema import Behavior, Benchmark, Product, UserProfile
 from pwagents.seeds import rng
+from pwagents.words import content_words
 
 Kind = Literal["behavior", "product"]
 Histories = Mapping[str, Sequence[Behavior]]  # user_id -> what a profile may know, oldest first

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from pwagents.data.instructions import content_words
 from pwagents.profiles.catalogue import (
     TOPIC,
     Catalogue,
@@ -22,6 +21,7 @@ from pwagents.profiles.catalogue import (
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Step, Usage
+from pwagents.words import content_words
 
 _SEVERAL = ("feature", "mention")  # one may state a second value of these without taking back the first
 # Where the reach of a "not" ends; "anything but" is itself a "not".

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from pwagents.agents.memory import Entry
-from pwagents.data.instructions import content_words
 from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language, made_up_id
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
@@ -33,6 +32,7 @@ from pwagents.puma.labels import offline_query
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState
+from pwagents.words import content_words
 
 # How many products are remembered, the last number excluded; of reviews few, as their lines are long.
 LINES, LINES_OF_A_LIST, LINES_OF_REVIEWS = (1, 9), (1, 11), (1, 5)

@@ -28,7 +28,7 @@ from pwagents.web.environment import Agent, BeliefState, WebEnvironment, run_epi
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
-CODE = ("puma", "agents", "web", "profiles", "llm", "embedding", "schema", "seeds", "data/instructions")
+CODE = ("puma", "agents", "web", "profiles", "llm", "embedding", "schema", "seeds", "words")
 
 ActAll = Callable[[Sequence[BeliefState]], list[Action]]
 

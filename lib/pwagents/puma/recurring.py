@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pwagents.agents.memory import Entry
 from pwagents.agents.plain import words
-from pwagents.data.instructions import word_list
+from pwagents.words import word_list
 
 # A word recurs that stands in so many remembered purchases, and in such a share of them.
 RECURRING, RECURRING_SHARE = 2, 0.4

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pwagents.data.instructions import gives_away, kind_of, section_of, write_instruction
+from pwagents.data.instructions import write_instruction
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.types import OTHER
@@ -22,6 +22,7 @@ from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Benchmark, Product, Split, Task, TaskType, UserProfile
 from pwagents.seeds import rng
 from pwagents.web.functions import full_text
+from pwagents.words import gives_away, kind_of, section_of
 
 # Words, at most; ours: the papers do not print their limits.
 LIMITS: dict[TaskType, int] = {"search": 40, "recommend": 25, "review": 50}

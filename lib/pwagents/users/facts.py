@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pwagents.data.instructions import (
+from pwagents.project import read_yaml
+from pwagents.schema import Product, Review, Task, UserProfile
+from pwagents.words import (
     content_words,
     kind_of,
     section_of,
@@ -18,8 +20,6 @@ from pwagents.data.instructions import (
     stars_in_words,
     word_list,
 )
-from pwagents.project import read_yaml
-from pwagents.schema import Product, Review, Task, UserProfile
 
 _PRICE_STEPS = ((10, 1), (50, 5), (200, 10), (1000, 50), (float("inf"), 100))  # below, rounded to (dollars)
 _TIERS = ("budget", "midrange", "premium", "luxury")

@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-from pwagents.data.instructions import gives_away
 from pwagents.project import read_yaml
 from pwagents.schema import Product, Task, TaskType
+from pwagents.words import gives_away
 
 REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have no clue.")
 

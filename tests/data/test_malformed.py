@@ -1,0 +1,167 @@
+"""What is wrong with the files of a source -> what the one line that says so must name.
+
+A message names file, record and field, what was found and what was expected. Where a library reads the file,
+the words are its own: these tests hold the names alone. Three dots take a field away.
+"""
+
+import gzip
+
+import pytest
+
+from pwagents.data import DataSettings, load_benchmark
+from pwagents.errors import DataError
+
+from .conftest import SIZES
+
+REVIEWS, METAS = "reviews.jsonl.gz", "meta.jsonl.gz"
+PROFILES, TASKS = "user_profiles.json", "user_instructions.json"
+PRODUCTS_1, PRODUCTS_2 = "all_products_part_1.json", "all_products_part_2.json"
+HISTORY_1, HISTORY_2 = "user_history_part_1.json", "user_history_part_2.json"
+
+
+def value(path: str, found):
+    """Put a value at a path of the records."""
+    return lambda files: files.with_value(path, found)
+
+
+def content(pattern: str, edit):
+    """Edit the bytes of files: by a function of the old ones, or all of them; None takes the files away."""
+    new = (lambda _: edit) if isinstance(edit, bytes) else edit
+    return lambda files: files.with_file(pattern, new)
+
+
+def line(file: str, text: bytes):
+    return lambda files: files.with_line(file, text)
+
+
+# fmt: off
+AMAZON = {  # what is broken -> how, and what the message must name
+    "user missing": (value("reviews.6.user_id", ...), REVIEWS, "record 7", "user_id", "null"),
+    "user empty": (value("reviews.6.user_id", ""), REVIEWS, "record 7", "user_id", '""', "id without spaces"),
+    "product with spaces": (value("reviews.6.parent_asin", " B0 "), REVIEWS, "record 7", "parent_asin"),
+    "rating missing": (value("reviews.6.rating", ...), REVIEWS, "record 7", "rating", "a number"),
+    "rating text": (value("reviews.6.rating", "five"), REVIEWS, "line 7", "five"),
+    "rating a list": (value("reviews.6.rating", [5]), REVIEWS, "line 7", "[5]"),
+    "time missing": (value("reviews.6.timestamp", ...), REVIEWS, "record 7", "timestamp", "milliseconds"),
+    "time text": (value("reviews.6.timestamp", "2021-01-01"), REVIEWS, "line 7", "2021-01-01"),
+    "time in seconds": (value("reviews.6.timestamp", 16 * 10**8), REVIEWS, "record 7", "timestamp",
+        "1600000000", "whole milliseconds since 1970"),
+    "time in microseconds": (value("reviews.6.timestamp", 16 * 10**14), REVIEWS, "record 7", "timestamp"),
+    "time negative": (value("reviews.6.timestamp", -5), REVIEWS, "record 7", "timestamp", "-5"),
+    "time huge": (value("reviews.6.timestamp", 10**40), REVIEWS, "line 7", str(10**40)),
+    "product missing": (value("metas.3.parent_asin", ...), METAS, "record 4", "parent_asin"),
+    "stars text": (value("metas.3.average_rating", "four"), METAS, "line 4", "four"),
+    "price a list": (value("metas.3.price", [1]), "product B000000003", "price", "[1]", "a number"),
+    "price boolean": (value("metas.3.price", False), "product B000000003", "price", "false"),
+    "features a number": (value("metas.3.features", 3), "product B000000003", "features", "3", "a list"),
+    "details a list": (value("metas.3.details", ["a"]), "product B000000003", "details", "an object"),
+    "not JSON": (line(REVIEWS, b"rating,title"), REVIEWS, "line"),
+    "half a record": (line(METAS, b'{"rating": 5.0,'), METAS, "line"),
+    "two records": (line(REVIEWS, b'{"a": 1} {"b": 2}'), REVIEWS, "line"),
+    "an array": (line(METAS, b"[1, 2]"), METAS, "line", "[1,2]"),
+    "not UTF-8": (line(REVIEWS, b'{"text": "\xff"}'), REVIEWS, "line", "UTF-8"),
+    "half a surrogate pair": (line(METAS, b'{"title": "\\ud800"}'), METAS, "line", "surrogate"),
+    "no reviews": (content(REVIEWS, None), "no review file", "reviews.jsonl.gz"),
+    "no products": (content(METAS, None), "no metadata file", "meta.jsonl.gz"),
+    "reviews cut off": (content(REVIEWS, lambda old: old[:-99]), REVIEWS),
+    "plain text": (content(REVIEWS, gzip.decompress), REVIEWS, "GZIP"),
+    "no bytes": (content(METAS, b""), METAS),
+    "no review": (content(REVIEWS, gzip.compress(b"")), "at most 0 behaviours of one user"),
+}
+A_HISTORY, A_TASK, A_PRODUCT = "histories.UANN.3", "instructions.test.1", "products.B000000003"
+IN_HISTORY, IN_TASK = (HISTORY_1, "user UANN, history 3"), (TASKS, "test task 1")
+IN_PRODUCT = (PRODUCTS_1, "product B000000003")
+PERSONALWAB = {
+    "behaviour a number": (value(A_HISTORY, 5), *IN_HISTORY),
+    "review missing": (value(f"{A_HISTORY}.review", ...), *IN_HISTORY, "review", "no such field"),
+    "rating missing": (value(f"{A_HISTORY}.review.rating", ...), *IN_HISTORY, "rating", "no such field"),
+    "rating NaN": (value(f"{A_HISTORY}.review.rating", float("nan")), *IN_HISTORY, "rating", "null"),
+    "rating text": (value(f"{A_HISTORY}.review.rating", "five"), *IN_HISTORY, "rating", '"five"'),
+    "rating above 5": (value(f"{A_HISTORY}.review.rating", 6.5), *IN_HISTORY, "rating", "6.5", "5"),
+    "parts of stars": (value(f"{A_HISTORY}.review.rating", 4.73), *IN_HISTORY, "4.73", "a whole number of"),
+    "text a list": (value(f"{A_HISTORY}.review.text", ["a"]), *IN_HISTORY, "text", '["a"]'),
+    "time text": (value(f"{A_HISTORY}.review.timestamp", "2021-01-01"), *IN_HISTORY, "timestamp", "2021-01"),
+    "time in seconds": (value(f"{A_HISTORY}.review.timestamp", 16 * 10**8), *IN_HISTORY, "timestamp",
+        "1600000000", "whole milliseconds since 1970"),
+    "time to come": (value(f"{A_HISTORY}.review.timestamp", 4_080_000_000_000), *IN_HISTORY, "1990 and 2030"),
+    "product null": (value(f"{A_HISTORY}.product_info", None), *IN_HISTORY),
+    "product's id missing": (value(f"{A_HISTORY}.product_info.parent_asin", ...), *IN_HISTORY, "parent_asin"),
+    "unknown product": (value(f"{A_HISTORY}.product_info", {"parent_asin": "B0"}), *IN_HISTORY, "no such"),
+    "id of another product": (value(f"{A_PRODUCT}.parent_asin", "B0"), *IN_PRODUCT, "parent_asin", "B0"),
+    "title missing": (value(f"{A_PRODUCT}.title", ...), *IN_PRODUCT, "title", "no such field"),
+    "title a list": (value(f"{A_PRODUCT}.title", ["a"]), *IN_PRODUCT, "title", '["a"]'),
+    "price a list": (value(f"{A_PRODUCT}.price", [1]), *IN_PRODUCT, "price", "[1]"),
+    "stars text": (value(f"{A_PRODUCT}.average_rating", "4"), *IN_PRODUCT, "average_rating", '"4"'),
+    "features a number": (value(f"{A_PRODUCT}.features", 3), *IN_PRODUCT, "features", "3"),
+    "details text": (value(f"{A_PRODUCT}.details", "{}"), *IN_PRODUCT, "details", "{}"),
+    "user unknown": (value(f"{A_TASK}.user_id", "UNEW"), "UNEW", "user_id", "a user with a history"),
+    "type unknown": (value(f"{A_TASK}.type", "buy"), *IN_TASK, "type", '"buy"', "'review'"),
+    "instruction blank": (value(f"{A_TASK}.task", " "), *IN_TASK, "instruction"),
+    "target missing": (value(f"{A_TASK}.target", ...), *IN_TASK, "target", "no such field"),
+    "id of another task": (value(f"{A_TASK}.task_id", "UANN-1600432000000-B000000005-search"),
+        "UANN-1600432000000-B000000005-search", "task_id", "unique ids"),
+    "no train": (value("instructions.train", ...), TASKS, "train", "no such field"),
+    "no test tasks": (value("instructions.test", []), TASKS, "test", "no task"),
+    "no age": (value("profiles.UANN.user_profile.Age", ...), PROFILES, "user UANN", "Age"),
+    "two jobs": (value("profiles.UANN.user_profile.Occupation", ["a", "b"]), PROFILES, "UANN", "Occupation"),
+    "profile a text": (value("profiles.UANN", "Nurse"), PROFILES, "user UANN"),
+    "no profiles": (content(PROFILES, None), f"no {PROFILES}", "run `make data`", "data_dir"),
+    "no products": (content("all_products*", None), "no all_products_part_*.json"),
+    "no files": (content("*", None), f"no {PROFILES}, no user_history_part_*.json", f"no {TASKS}"),
+    "no part 2": (content(HISTORY_2, None), "UBOB", "user_id", "a user with a history"),
+    "products cut off": (content(PRODUCTS_1, lambda old: old[:-30]), PRODUCTS_1, "line", "a whole file"),
+    "empty": (content(PROFILES, b""), PROFILES, "a whole file"),
+    "a list": (content(PROFILES, b"[1]"), PROFILES, "no JSON object"),
+    "single quotes": (content(PROFILES, lambda old: old.replace(b'"', b"'")), PROFILES, "line 2 column 3"),
+    "not UTF-8": (content(PRODUCTS_2, lambda old: old.replace(b"Number5", b"\xff")), PRODUCTS_2, "utf-8"),
+    "too deep": (content(TASKS, b'{"train": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"), TASKS, "recursion"),
+}
+# fmt: on
+
+
+CASES = {("amazon", broken): case for broken, case in AMAZON.items()}
+CASES |= {("personalwab", broken): case for broken, case in PERSONALWAB.items()}
+
+
+@pytest.mark.parametrize(("source", "broken"), CASES)
+def test_malformed_files_are_told_in_one_line(source, broken, request):
+    spoil, *named = CASES[source, broken]
+    folder = spoil(request.getfixturevalue(f"{source}_files"))
+    with pytest.raises(DataError) as caught:
+        load_benchmark(DataSettings(source=source, data_dir=str(folder), **SIZES), 0)
+    message = str(caught.value)
+    assert "\n" not in message and "; expected " in message
+    assert [name for name in named if name not in message] == [], message
+
+
+# Positions of twelve behaviours (10 is train, 11 is test) -> changes; then what has no task.
+SETS_WITHOUT_TASKS = {
+    "all ratings 3": (range(12), {"rating": 3}, "search in train, recommend in train, search in test"),
+    "tasks only in train": ([11], {"rating": 2, "text": ""}, "search in test, recommend in test, review in"),
+    "review texts only in test": (range(11), {"text": None}, "no task for review in train"),
+    "one time": (range(12), {"timestamp": 1_600_000_000_000}, "users need three different times"),
+}
+
+
+@pytest.mark.parametrize("case", SETS_WITHOUT_TASKS)
+def test_a_split_without_a_type_of_task_is_refused(amazon_files, case):
+    positions, changes, missing = SETS_WITHOUT_TASKS[case]
+    amazon_files.change_reviews(positions, **changes)
+    with pytest.raises(DataError) as caught:
+        load_benchmark(DataSettings(source="amazon", data_dir=str(amazon_files.write()), **SIZES), 0)
+    assert missing in str(caught.value) and "take more users, categories or files" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"data_dir": "/nowhere"}, ("/nowhere", "no such folder")),
+        ({"history": [13, 40]}, ("at most 12 behaviours of one user", "lower min_behaviors")),
+        ({"categories": ["Books"]}, ("no product of ['Books']", "Home and Kitchen")),
+    ],
+)
+def test_settings_that_files_cannot_meet_are_refused(amazon_files, settings, named):
+    data = {"source": "amazon", "data_dir": str(amazon_files.write())} | SIZES | settings
+    with pytest.raises(DataError) as caught:
+        load_benchmark(DataSettings(**data), 0)
+    assert all(name in str(caught.value) for name in named)
