@@ -42,9 +42,8 @@ NB := $(OUT)/notebooks
 # by name, so that a duplicate (03_benchmark-Copy1.ipynb) is passed over
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
 LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
-executed = $(patsubst notebooks/%,$(NB)/%,$(1))
-REPRODUCE := $(call executed,$(filter notebooks/00% notebooks/01% notebooks/02% notebooks/03% notebooks/04% notebooks/05% notebooks/06% notebooks/09% notebooks/10%,$(NOTEBOOKS)))
-REPRODUCE_FULL := $(call executed,$(NOTEBOOKS))
+REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
+REPRODUCE := $(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL))
 # The other presets train all variants of PUMA as it is.
 ALL_OF_PUMA := $(if $(filter laptop,$(PRESET)),$(NB)/.all_variants_of_puma)
 run = $(VENV)/bin/python -m
