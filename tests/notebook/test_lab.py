@@ -1,5 +1,6 @@
 """An executed notebook as a reader meets it: in JupyterLab, in real Chromium, not trusted, in both themes."""
 
+import contextlib
 import json
 import os
 import re
@@ -39,21 +40,13 @@ def executed(tmp_path_factory):
     from pwagents.notebook import execute
 
     root = tmp_path_factory.mktemp("lab")
-    parameters = 'preset = ""\noutput_dir = ""\nstored_runs_only = False'
-    cells = [nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})]
-    cells.append(nbformat.v4.new_code_cell(SHOW.strip()))
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    parameters = nbformat.v4.new_code_cell("preset = output_dir = ''", metadata={"tags": ["parameters"]})
+    notebook = nbformat.v4.new_notebook(cells=[parameters, nbformat.v4.new_code_cell(SHOW.strip())])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     (root / "notebooks").mkdir()
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
-        root / "notebooks/01_toy.ipynb",
-    )
-    here = os.getcwd()
-    os.chdir(root)
-    try:
+    nbformat.write(notebook, root / "notebooks/01_toy.ipynb")
+    with contextlib.chdir(root):
         execute.run("01_toy", "smoke", root / "outputs")
-    finally:
-        os.chdir(here)
     return root / "outputs" / "notebooks"
 
 
@@ -75,19 +68,13 @@ def lab(executed, tmp_path_factory):
     with open(folder / "lab.log", "w+") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
-            yield _address(process, folder / "lab.log"), settings / "themes.jupyterlab-settings"
+            while not (found := re.search(r"http://127\.0\.0\.1:\d+/lab", (folder / "lab.log").read_text())):
+                assert process.poll() is None, (folder / "lab.log").read_text()
+                time.sleep(0.2)
+            yield found.group(), settings / "themes.jupyterlab-settings"
         finally:
             process.kill()  # its kernels end with it
             process.wait()
-
-
-def _address(process, log):
-    deadline = time.time() + 120
-    while time.time() < deadline and process.poll() is None:
-        if found := re.search(r"http://127\.0\.0\.1:\d+/lab", log.read_text()):
-            return found.group()
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
 
 
 @pytest.fixture(scope="module")
