@@ -196,7 +196,6 @@ def test_a_duplicated_notebook_is_passed_over(reproduced):
         ((NOTEBOOK.replace("smoke", "paper"), "PRESET=paper", "CORES=4"), "\nOMP_NUM_THREADS=4 "),
         (("figures", "PRESET=smoke"), "outputs/smoke --formats png svg"),
         (("figures", "FORMATS=pdf", "STYLE=my talk.mplstyle"), '--formats pdf --style "my talk.mplstyle"\n'),
-        (("data", "DATA_DIR=/a b"), '--data-dir "/a b"\n'),
         (("lab",), "--notebook-dir=. "),
     ],
 )
