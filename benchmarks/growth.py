@@ -37,11 +37,11 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.runner import run_episodes
+from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.project import project_path
 from pwagents.schema import FUNCTION_OF, Benchmark, Task
 from pwagents.seeds import rng
-from pwagents.threads import one_core
 from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.recommender import Recommender

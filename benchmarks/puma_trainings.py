@@ -16,13 +16,13 @@ from pwagents.embedding import Embedder
 from pwagents.lm.small import make_small_model
 from pwagents.notebook.settings import preset_values
 from pwagents.orion.base import base_tokenizer
+from pwagents.portable import one_core
 from pwagents.puma.agent import TaskMemory
 from pwagents.puma.labels import Example, remember
 from pwagents.puma.pairs import Candidate, make_pairs
 from pwagents.puma.settings import PumaNotebook
 from pwagents.puma.train import PumaModels
 from pwagents.schema import Benchmark
-from pwagents.threads import one_core
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine

@@ -20,6 +20,7 @@ import torch
 
 from pwagents.lm.small import make_small_model
 from pwagents.orion.base import base_tokenizer
+from pwagents.portable import one_core
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.ppo import train_ppo
@@ -27,7 +28,6 @@ from pwagents.rl.rollout import Rollout, pad_rollouts
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
-from pwagents.threads import one_core
 from pwagents.web.environment import BeliefState
 
 STEPS = 5  # the first one warms up and is left out

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from pwagents.threads import one_core
+from pwagents.portable import one_core
 from pwagents.web.leave_one_out import evaluate_leave_one_out
 from pwagents.web.recommender import Recommender
 from pwagents.web.sasrec import SasRec, train_epoch, training_windows

@@ -8,7 +8,7 @@ import pytest
 
 from pwagents.embedding import DIMENSION, Embedder, count_tokens, model_folder
 from pwagents.errors import DataError
-from pwagents.threads import one_core
+from pwagents.portable import one_core
 
 pytestmark = pytest.mark.usefixtures("each_text_is_embedded_again")
 TEXTS = ["a yoga mat", "a mat for yoga", "laundry powder"]

@@ -13,9 +13,9 @@ import numpy as np
 
 from pwagents import portable
 from pwagents.errors import DataError, InfrastructureError
+from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.project import file_hash
-from pwagents.threads import one_core
 
 DIMENSION = 384
 MODEL_NAME = "all-MiniLM-L6-v2"

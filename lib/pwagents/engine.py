@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pwagents import portable
 from pwagents.errors import SettingsError
-from pwagents.threads import one_core
+from pwagents.portable import one_core
 
 if TYPE_CHECKING:
     from joblib import Parallel

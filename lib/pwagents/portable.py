@@ -11,6 +11,8 @@ others the numbers are repeatable, but may differ from these.
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SWITCH = "PWAGENTS_PORTABLE"  # "0" leaves all to the CPU, in this process and those it starts
@@ -50,7 +52,7 @@ def switch_off() -> None:
 
 
 def shortfall() -> str:
-    """Why numbers of this process are not portable, in a line; empty where they are."""
+    """Say in a line why numbers of this process are not portable; empty where they are."""
     if not has_avx2():
         return "This CPU has no AVX2 (or no Linux to tell): last digits may differ from other machines'."
     if not _before:
@@ -64,8 +66,21 @@ def shortfall() -> str:
 
 
 def has_avx2() -> bool:
-    """Whether this is an x86-64 CPU with AVX2, as Linux tells."""
+    """Ask Linux whether this is an x86-64 CPU with AVX2."""
     try:
         return " avx2 " in CPU_INFO.read_text(encoding="utf-8")
     except OSError:
         return False
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Let torch compute on one core: sums over several depend on how many there are."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

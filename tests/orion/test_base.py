@@ -20,10 +20,10 @@ from pwagents.orion import base as module
 from pwagents.orion.agent import OrionAgent
 from pwagents.orion.base import LOG, base_model, base_tokenizer
 from pwagents.orion.base_text import BaseText
+from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import OfflineUpdater
-from pwagents.threads import one_core
 from pwagents.web.environment import BeliefState, Context
 
 from ..processes import begin, kill

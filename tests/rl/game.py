@@ -7,11 +7,11 @@ said first, a cue comes back (two tokens that are not learned from), and only th
 from collections.abc import Sequence
 from pathlib import Path
 
+from pwagents.portable import one_core
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
-from pwagents.threads import one_core
 from pwagents.web.environment import BeliefState
 
 WORDS = ["<pad>", "<end>", "begin", "go", "heads", "tails", "say", "a", "b", "c", "d", "e"]

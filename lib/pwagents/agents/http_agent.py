@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from pwagents.errors import InfrastructureError
+from pwagents.llm.limiter import within
 from pwagents.schema import Action, Behavior, Observation, Product, Record
-from pwagents.threads import within
 from pwagents.web.environment import Agent, BeliefState
 
 LARGEST = 8 * 2**20  # bytes of an answer

@@ -1,4 +1,4 @@
-"""How many calls are under way at an endpoint at once: as many as it bears.
+"""How many calls are under way at an endpoint at once: as many as it bears; and how long one may take.
 
 Endpoints do not say how many they bear, and it changes with what others ask of them. So the limit is found as
 TCP finds its window (additive increase, multiplicative decrease): slowly up while all goes well, sharply down
@@ -6,11 +6,15 @@ at the first sign of congestion. Clients that do so come to share an endpoint fa
 for it to recover.
 """
 
+import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pwagents.llm.failures import TransientError
+
+T = TypeVar("T")
 
 
 class Limiter:
@@ -62,3 +66,30 @@ class Limiter:
             if halvings_at_start == self._halvings:
                 self._slots = max(1.0, self._slots / 2)
                 self._halvings += 1
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Return or raise what ``call`` does, if it ends in time.
+
+    No library for HTTP limits a whole request: each byte that a server sends begins the wait anew. A call
+    that is late is left to itself, in a thread that does not keep the process alive.
+
+    Raises:
+        TimeoutError: it is late.
+    """
+    ended: queue.SimpleQueue = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            ended.put((call(), None))
+        except BaseException as error:  # whatever it is, it is for who asked
+            ended.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        result, error = ended.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no whole answer in {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return result

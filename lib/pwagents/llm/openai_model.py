@@ -19,9 +19,8 @@ from pwagents.llm.failures import (
     sort_failure,
     without_key,
 )
-from pwagents.llm.limiter import Limiter
+from pwagents.llm.limiter import Limiter, within
 from pwagents.schema import Usage
-from pwagents.threads import within
 
 OPENAI_URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pwagents.errors import DataError
+from pwagents.portable import one_core
 from pwagents.progress import progress
-from pwagents.threads import one_core
 from pwagents.web.settings import SasRecSettings
 
 PADDING = 0  # item 0 is no item
