@@ -11,11 +11,12 @@ from ``params/``.
 """
 
 from collections.abc import Collection
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import AfterValidator, ConfigDict, Field, NonNegativeInt
 from pydantic.dataclasses import dataclass
+from pydantic_core import to_jsonable_python
 
 Class = TypeVar("Class", bound=type)
 Group = TypeVar("Group")
@@ -84,10 +85,4 @@ def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
 
 def plain(value: Any) -> Any:
     """Return settings as JSON values: groups and mappings as dicts, tuples as lists, all else as it is."""
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
-    return value
+    return to_jsonable_python(value)

@@ -148,7 +148,7 @@ def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params)
         load(data={"n_users": 0, "drift": 2}, sft={"max_length": 0})
     assert len(str(refused.value).splitlines()) == 3
     (params / "smoke.yaml").write_text("toy: [1, 2")
-    with pytest.raises(SettingsError, match=r"smoke\.yaml: while parsing"):
+    with pytest.raises(SettingsError, match=r"while parsing.*smoke\.yaml"):
         load(preset="smoke")
     with pytest.raises(SettingsError, match="changes: "):
         read_changes("study: {")

@@ -77,18 +77,24 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
         merged = OmegaConf.merge(OmegaConf.structured(kind), merged)  # refuses names that there are not
         values = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
         loaded = kind(**values | {"output_dir": project_path(values["output_dir"])})
-    except OmegaConfBaseException as error:
-        where = f"{notebook}, {error.full_key}" if error.full_key else notebook
-        raise SettingsError(f"{where}: {str(error).splitlines()[0]}") from None
-    except ValidationError as error:
-        problems = [_describe(problem) for problem in error.errors(include_url=False)]
-        raise SettingsError("\n".join(f"{notebook}, {problem}" for problem in problems)) from None
-    # What no type can say: files that must be there, keys that must be set.
-    try:
+        # What no type can say: files that must be there, keys that must be set.
         loaded.data.require_files()
-        players = getattr(loaded, "players", None)
-        if players and not loaded.stored_runs_only:
-            players.require_keys()
+        if hasattr(loaded, "players") and not loaded.stored_runs_only:
+            loaded.players.require_keys()
+    except (OmegaConfBaseException, YAMLError) as error:
+        where = getattr(error, "full_key", None) or "params"
+        wrong = " ".join(str(error).partition("\n    full_key:")[0].split())
+        raise SettingsError(f"{notebook}, {where}: {wrong}") from None
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            place, wrong = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+            # Where values do not go together, the input is the whole group.
+            group = isinstance(problem["input"], ArgsKwargs | Mapping)
+            lines.append(
+                f"{notebook}, {place}: {wrong}" + (f" (found {problem['input']!r})" if not group else "")
+            )
+        raise SettingsError("\n".join(lines)) from None
     except ValueError as error:
         raise SettingsError(f"{notebook}: {error}") from None
     return loaded
@@ -98,7 +104,7 @@ def preset_values(notebook: str, kind: type[NotebookSettings], preset: str) -> d
     """Return what the files say for a notebook at a preset, as nested dicts, without defaults.
 
     Raises:
-        SettingsError: there is no such preset, or its file is no YAML.
+        ValueError: there is no such preset.
     """
     return OmegaConf.to_container(OmegaConf.merge(*_layers(notebook, kind, preset)), resolve=True)
 
@@ -107,11 +113,11 @@ def _layers(notebook: str, kind: type[NotebookSettings], preset: str) -> list[Di
     """The sections that a notebook reads, the weakest first."""
     presets = sorted(file.stem for file in PARAMS.glob("*.yaml"))
     if preset not in presets:
-        raise SettingsError(f"{notebook}, preset: found {preset!r}; expected one of {', '.join(presets)}")
+        raise ValueError(f"preset: found {preset!r}; expected one of {', '.join(presets)}")
     own, wing = get_type_hints(kind), kind.__module__.split(".")[1]
     layers = []
     for name in dict.fromkeys([COMPLETE, preset]):
-        file = _read(PARAMS / f"{name}.yaml")
+        file = OmegaConf.load(PARAMS / f"{name}.yaml")
         for section in ("all", wing):  # not every notebook has all groups that are shared
             shared = {group: values for group, values in file.get(section, {}).items() if group in own}
             if "data" in shared:  # nor all of the shop's data
@@ -171,18 +177,3 @@ def rows(group: Any, name: str = "") -> Iterator[tuple[str, str, Any, str]]:
             yield from rows(value, f"{name}.{field.name}".lstrip("."))
         else:
             yield name, field.name, value, meaning(type(group), field.name)
-
-
-def _read(file: Path) -> DictConfig:
-    try:
-        return OmegaConf.load(file)
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: {' '.join(str(error).split())}") from None
-
-
-def _describe(problem: Mapping[str, Any]) -> str:
-    """One of pydantic's errors in a line."""
-    line = f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}"
-    if isinstance(problem["input"], ArgsKwargs | Mapping):  # of values that do not go together: the group
-        return line
-    return f"{line} (found {problem['input']!r})"
