@@ -18,8 +18,7 @@ from pathlib import Path
 import pandas as pd
 from search import peak_mb
 
-from pwagents.benchmark.profile_quality import by_length, profile_quality
-from pwagents.benchmark.retrieval_cost import measure_retrieval
+from pwagents.benchmark.analyses_02 import by_length, measure_retrieval, profile_quality
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import World, WorldConfig, make_world
 from pwagents.embedding import Embedder

@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import references
+from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
+from pwagents.web.search import build_search_engine
 
 
 def test_references_go_from_chance_to_knowing_the_answer(world, engine):
@@ -60,3 +62,23 @@ def test_agents_stand_among_references_and_above_the_one_that_knows_the_answer()
     names = [f"Reference: {name}" for name in ("random", "instruction alone", "oracle")]
     assert list(table["method"]) == [*names[:2], "PUMA", names[2]]
     assert list(table["result_official"]) == [0.0, 0.5, 0.4, 1.0]
+
+
+@pytest.mark.parametrize("n_users", [1, 6])
+def test_without_reviews_and_prices_there_are_still_references_of_products(n_users):
+    def bare(thing):
+        review = thing.review.model_copy(update={"title": "", "text": ""})
+        return thing.model_copy(update={"review": review})
+
+    world = make_world(WorldConfig(n_users=n_users, n_products=120, history=(10, 15)), seed=0).benchmark
+    tasks = tuple(bare(task) for task in world.tasks["test"])
+    benchmark = replace(
+        world,
+        products={asin: p.model_copy(update={"price": None}) for asin, p in world.products.items()},
+        behaviors={user: tuple(map(bare, past)) for user, past in world.behaviors.items()},
+        tasks={"train": (), "test": tasks},
+    )
+    engine = build_search_engine(benchmark.products)
+    products = references.product_references(benchmark, engine, tasks, seed=0)
+    assert set(products["task_id"]) == {task.task_id for task in tasks if task.type != "review"}
+    assert references.review_references(benchmark, Embedder(), tasks, seed=0).empty

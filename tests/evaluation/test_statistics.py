@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pwagents.evaluation.seeds import noise_floor, over_seeds
-from pwagents.evaluation.statistics import mean_interval, paired_test, summarise
+from pwagents.evaluation.statistics import mean_interval, paired_gains, paired_test, summarise
 
 values_and_users = st.lists(
     st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
@@ -231,3 +231,20 @@ def test_noise_floor_by_hand():
 def test_seeds_that_never_differ_have_a_noise_of_zero_without_a_sign():
     frame = of_seeds([0.5, 0.5], [0.5, 0.5])
     assert noise_floor(frame, "score")["must_exceed"].map(str).tolist() == ["0.0", "0.0"]
+
+
+def test_gains_are_paired_within_each_group_in_the_order_of_appearance():
+    rows = [
+        (method, added, f"{user}-{added}", user, value)
+        for added, values in (
+            (2, {"a": (0.6, 0.8), "b": (0.5, 0.5)}),
+            (1, {"a": (0.5,) * 2, "b": (0.5,) * 2}),
+        )
+        for method, pair in values.items()
+        for user, value in zip(("u", "v"), pair, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "added", "task_id", "user_id", "accuracy"])
+    gains = paired_gains(frame, "accuracy", "a", "b", by="added")
+    assert gains["added"].tolist() == [2, 1]
+    assert gains["difference"].tolist() == pytest.approx([0.2, 0.0])
+    assert gains["n_users"].tolist() == [2, 2]

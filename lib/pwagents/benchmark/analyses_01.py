@@ -20,7 +20,6 @@ from pwagents.evaluation.statistics import paired_test
 from pwagents.profiles.catalogue import section
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.web.documents import product_text
-from pwagents.web.functions import RESULTS
 from pwagents.web.search import SearchEngine, build_search_engine
 
 _YEAR = 365 * 24 * 3600 * 1000  # milliseconds
@@ -239,7 +238,7 @@ def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], see
         for rung, (preferences, departments) in queries.items():
             left_out = [value for slot, value in preferences.items() if slot not in meaning.stated]
             query = " ".join([task.instruction, *left_out, *departments])
-            ranking = [asin for asin, _ in engine.search(query, RESULTS)]
+            ranking = [asin for asin, _ in engine.search(query)]
             rows.append((rung, task.task_id, task.user_id, task.type, rank_accuracy(ranking, task.target)))
     ladder = pd.concat([ends, pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
     ladder = ladder.replace({"method": {"oracle": "oracle query"}})

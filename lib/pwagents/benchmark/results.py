@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.benchmark.gains import paired_gains
 from pwagents.evaluation.breakdowns import sort_by_type, with_breakdowns
 from pwagents.evaluation.figures import plot_intervals
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import count_outcomes, records_frame
-from pwagents.evaluation.statistics import summarise
+from pwagents.evaluation.statistics import paired_gains, summarise
 from pwagents.notebook.run import Run
 from pwagents.schema import Benchmark, Task
 

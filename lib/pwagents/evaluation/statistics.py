@@ -142,3 +142,19 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
         p = float(permutation_test((flipped,), np.sum, rng=np.random.default_rng(0), **look).pvalue)
     interval = mean_interval(differences, users)
     return PairedTest(*interval, p, len(both), users.nunique(), len(wide) - len(both))
+
+
+def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: str) -> pd.DataFrame:
+    """Test how much more method ``better`` reaches than ``base``, one row a value of ``by``.
+
+    Args:
+        frame: one row a method and task, with ``method, task_id, user_id``, ``by`` and ``metric``.
+
+    Returns:
+        The value of ``by``, then ``difference, low, high, p, n_tasks, n_users``.
+    """
+    rows = [
+        {by: value, **paired_test(part, metric, better, base)._asdict()}
+        for value, part in frame.groupby(by, sort=False)
+    ]
+    return pd.DataFrame(rows).drop(columns="n_left_out")

@@ -1,0 +1,310 @@
+"""Analyses of notebook 02: whether profiles are true, what they are worth, cost, and agree with.
+
+The truth of the embedded world judges profiles; they are made without it.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from pwagents.agents.conversation import TASK_SPECIFIC, tell_entries
+from pwagents.agents.memory import Memory, embed_behaviors
+from pwagents.data.synthetic import Truth, World
+from pwagents.data.synthetic.people import DISLIKED_SLOTS
+from pwagents.embedding import Embedder, count_tokens
+from pwagents.evaluation.metrics import rank_accuracy
+from pwagents.evaluation.statistics import paired_gains
+from pwagents.profiles import consistency
+from pwagents.profiles.global_micro import (
+    adaptive_clusters,
+    category_clusters,
+    contextual_profile,
+    contextual_profiles,
+    embed_items,
+    kmeans_clusters,
+    nearest_clusters,
+)
+from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
+from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Task
+from pwagents.web.environment import BeliefState
+from pwagents.web.search import SearchEngine
+
+BUCKETINGS = {"adaptive": adaptive_clusters, "category": category_clusters, "k-means": kmeans_clusters}
+# Lengths of histories for tables; up to 15 behaviours there are no clusters.
+LENGTHS = {"up to 15": 15, "16 to 25": 25, "26 to 40": 40, "more than 40": np.inf}
+HEADINGS = {  # of :func:`by_length`, to be read
+    "behaviors": "behaviours",
+    "clusters": "clusters of a user",
+    "nearest": "nearest cluster is right",
+    "holds": "nearest cluster holds the interest",
+    "known": "history holds the interest",
+    "precision": "precision of wishes",
+    "recall": "recall of wishes",
+    "avoid_precision": "precision of avoidances",
+}
+AVERAGED, RETRIEVED, HEARD = "global profile (averaged)", "micro, retrieved", "micro, instruction heard"
+AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
+MEMORY = 50  # behaviours that PUMA's memory keeps, single-turn
+_SLOT = {"price": "tier"}  # attributes that the world calls otherwise
+
+
+def cluster_sizes(
+    histories: Mapping[str, Sequence[Behavior]], products: Mapping[str, Product], embedder: Embedder
+) -> pd.DataFrame:
+    """Compare what each way of bucketing makes of the users' histories.
+
+    Returns:
+        ``bucketing, clusters of a user, smallest, largest``, means over users.
+    """
+    vectors = embed_items(histories.values(), products, embedder)
+    rows = []
+    for name, bucketing in BUCKETINGS.items():
+        for history in histories.values():
+            sizes = [len(cluster.members) for cluster in bucketing(history, products, vectors)]
+            rows.append((name, len(sizes), min(sizes), max(sizes)))
+    frame = pd.DataFrame(rows, columns=["bucketing", "clusters of a user", "smallest", "largest"])
+    return frame.groupby("bucketing", sort=False).mean().reset_index()
+
+
+def profile_quality(
+    world: World,
+    profiles: Mapping[str, UserProfiles],
+    histories: Mapping[str, Sequence[Behavior]],
+    tasks: Sequence[Task],
+    embedder: Embedder,
+    m: int = 1,
+) -> pd.DataFrame:
+    """Judge what retrieval finds for each search and recommend task by the truth.
+
+    Args:
+        world: where the tasks come from.
+        profiles, histories: of the tasks' users; the histories that the profiles were made from.
+        m: clusters retrieved.
+
+    Returns:
+        One row a task: ``task, user, behaviors`` (|H|), ``clusters`` (of the user), and
+
+        - ``nearest``: the interest that most members of the nearest cluster come from is the task's own;
+        - ``holds``: the nearest cluster has any member of the task's interest;
+        - ``known``: the history has any behaviour of it; where it has none, no cluster can be right;
+        - ``lines, right``: positive lines about attributes of the interest, and how many of them name what
+          the user now prefers in it;
+        - ``preferences``: attributes whose preferred value the history holds, and ``found``, how many of them
+          the lines name;
+        - ``avoid, avoid_right``: negative lines, and how many of them the user really dislikes.
+
+        The first two are missing for users without clusters.
+    """
+    tasks = [task for task in tasks if task.task_id in world.truth.tasks]
+    users = [profiles[task.user_id] for task in tasks]
+    near = nearest_clusters([task.instruction for task in tasks], users, embedder, m)
+    rows = []
+    for task, user, clusters, profile in zip(
+        tasks, users, near, contextual_profiles(users, near), strict=True
+    ):
+        # What is true: the task's interest, what the person now prefers in it, and what the history shows.
+        person, interest = world.truth.people[task.user_id], world.truth.tasks[task.task_id].interest
+        current = next(i.current for i in person.interests if i.domain.name == interest)
+        items = [world.truth.items[behavior.parent_asin] for behavior in histories[task.user_id]]
+        domains = [item.domain.name for item in items]
+        bought = {pair for item in items if item.domain.name == interest for pair in item.values.items()}
+        preferences = {(slot, value.lower()) for slot, value in current.items()}
+        visible = {(slot, value.lower()) for slot, value in current.items() if (slot, value) in bought}
+
+        # The nearest cluster: is it that interest's?
+        nearest = holds = np.nan
+        if clusters:
+            members = [domains[i] for i in user.clusters[clusters[0].cluster].members]
+            counts = Counter(members)
+            majority = min(counts, key=lambda name: (-counts[name], name))
+            nearest, holds = float(majority == interest), float(interest in members)
+
+        # The lines of the contextual profile: do they name what is preferred, and what is disliked?
+        wants = {(_SLOT.get(x.about, x.about), x.value.lower()) for x in profile.lines if x.positive}
+        wants = {(slot, value) for slot, value in wants if slot in current}
+        avoids = [line for line in profile.lines if not line.positive]
+        disliked = [a for a in avoids if a.about in DISLIKED_SLOTS and a.value.lower() in person.dislikes]
+        rows.append(
+            {
+                "task": task.task_id,
+                "user": task.user_id,
+                "behaviors": len(items),
+                "clusters": len(user.clusters),
+                "nearest": nearest,
+                "holds": holds,
+                "known": interest in domains,
+                "lines": len(wants),
+                "right": len(wants & preferences),
+                "preferences": len(visible),
+                "found": len(wants & visible),
+                "avoid": len(avoids),
+                "avoid_right": len(disliked),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def by_length(quality: pd.DataFrame) -> pd.DataFrame:
+    """Average :func:`profile_quality` by length of the history.
+
+    Returns:
+        ``behaviors`` (as in :data:`LENGTHS`), ``tasks``, ``clusters``, ``nearest``, ``holds``, ``known``,
+        ``precision`` and ``recall`` of wishes, and ``avoid_precision``.
+    """
+    bins = pd.cut(quality["behaviors"], [0, *LENGTHS.values()], labels=list(LENGTHS))
+    groups = quality.groupby(bins, observed=True)
+    table = groups[["clusters", "nearest", "holds", "known"]].mean()
+    sums = groups[["lines", "right", "preferences", "found", "avoid", "avoid_right"]].sum()
+    table.insert(0, "tasks", groups.size())
+    table["precision"] = sums["right"] / sums["lines"]
+    table["recall"] = sums["found"] / sums["preferences"]
+    table["avoid_precision"] = sums["avoid_right"] / sums["avoid"]
+    return table.reset_index().astype({"behaviors": str})
+
+
+def profile_values(
+    tasks: Sequence[Task],
+    profiles: Mapping[str, UserProfiles],
+    embedder: Embedder,
+    hear: Callable[[ContextualProfile, str], ContextualProfile],
+) -> dict[str, list[list[str]]]:
+    """List the values that three profiles name for each task, the weightiest first.
+
+    - :data:`AVERAGED`: what the user likes everywhere (the global profile), whatever the task;
+    - :data:`RETRIEVED`: what the nearest cluster's micro-profile recommends;
+    - :data:`HEARD`: the same once the instruction was heard. What it states is in the query already, and
+      overrides what contradicts it.
+
+    Args:
+        hear: the contextual profile and the instruction -> the profile after it
+            (:meth:`pwagents.profiles.update.OfflineUpdater.hear`).
+    """
+    users = [profiles[task.user_id] for task in tasks]
+    near = nearest_clusters([task.instruction for task in tasks], users, embedder)
+    retrieved = contextual_profiles(users, near)
+    heard = [hear(profile, task.instruction) for profile, task in zip(retrieved, tasks, strict=True)]
+    values = {
+        AVERAGED: [
+            [ProfileLine.of(text, True, "history").value for text in user.whole.positive] for user in users
+        ]
+    }
+    for name, contexts in {RETRIEVED: retrieved, HEARD: heard}.items():
+        values[name] = [
+            [line.value for line in profile.lines if line.positive and line.provenance == "history"]
+            for profile in contexts
+        ]
+    return values
+
+
+def search_with_profiles(
+    engine: SearchEngine,
+    tasks: Sequence[Task],
+    values: Mapping[str, Sequence[Sequence[str]]],
+    added: Sequence[int] = (0, 1, 2, 3, 4, 5),
+) -> pd.DataFrame:
+    """Search by the instruction and the first so many values that it does not hold: no agent, no model.
+
+    Args:
+        values: method -> for each of ``tasks``, the values its profile names, the weightiest first.
+
+    Returns:
+        ``method, added, task_id, user_id, type, result_accuracy``, one row a search task, method and number
+        of values.
+    """
+    rows = []
+    for method, values_of_tasks in values.items():
+        for task, own in zip(tasks, values_of_tasks, strict=True):
+            if task.type == "search":
+                new = [value for value in own if value.lower() not in task.instruction.lower()]
+                for n in added:
+                    query = " ".join([task.instruction, *new[:n]])
+                    ranking = [asin for asin, _ in engine.search(query)]
+                    accuracy = rank_accuracy(ranking, task.target)
+                    rows.append((method, n, task.task_id, task.user_id, task.type, accuracy))
+    columns = ["method", "added", "task_id", "user_id", "type", "result_accuracy"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def measure_retrieval(
+    benchmark: Benchmark, profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], embedder: Embedder
+) -> pd.DataFrame:
+    """Measure PUMA's retrieval of memory and ours of a contextual profile on the same tasks (Orion, 4.1).
+
+    Embeddings are warm. PUMA's memory is told in the form of its function, our profile as
+    :meth:`pwagents.profiles.types.ContextualProfile.describe`.
+
+    Returns:
+        ``retrieval, median (ms), 99th percentile (ms), tokens`` (mean, by MiniLM's tokenizer), a row each.
+    """
+    memory = Memory("task_specific", benchmark.products, embedder, MEMORY)
+    embed_behaviors(benchmark, embedder, [task.instruction for task in tasks])
+
+    def from_memory(task: Task, history: tuple[Behavior, ...]) -> str:
+        function = FUNCTION_OF[task.type]
+        state = BeliefState(task.user_id, task.instruction, "", None, history)
+        return tell_entries(TASK_SPECIFIC[function].text, memory.recall(state, function), benchmark.products)
+
+    def from_profiles(task: Task, history: tuple[Behavior, ...]) -> str:
+        return contextual_profile(task.instruction, profiles[task.user_id], embedder).describe()
+
+    rows = []
+    for name, retrieve in (("PUMA memory", from_memory), ("contextual profile", from_profiles)):
+        seconds, texts = [], []
+        for task in tasks:
+            history = benchmark.history(task, "test")
+            start = time.perf_counter()
+            texts.append(retrieve(task, history))
+            seconds.append(time.perf_counter() - start)
+        median, slowest = 1000 * np.percentile(seconds, [50, 99])
+        times = {"median (ms)": median, "99th percentile (ms)": slowest}
+        rows.append({"retrieval": name, **times, "tokens": np.mean(count_tokens(texts))})
+    return pd.DataFrame(rows)
+
+
+def profile_texts(
+    histories: Mapping[str, Sequence[Behavior]],
+    profiles: Mapping[str, UserProfiles],
+    products: Mapping[str, Product],
+    truth: Truth | None,
+) -> dict[str, consistency.ProfileTexts]:
+    """Describe the profiles of every make, by its name; with the truth, also what each person prefers."""
+    facts = {user: own.whole.facts for user, own in profiles.items()}
+    texts = {
+        AVERAGE: consistency.describe_average(histories, products),
+        "Apollonion (stand-in)": consistency.describe_keywords(histories),
+        "facts (PersonalWAB)": consistency.describe_facts(facts),
+        ORION: consistency.describe_profiles(profiles),
+        "raw history": consistency.describe_history(histories, products),
+    }
+    if truth:
+        texts["true preferences (reference)"] = {
+            user: [
+                f"{interest.domain.name}. {', '.join(interest.current.values())}"
+                for interest in truth.people[user].interests
+            ]
+            for user in histories
+        }
+    return texts
+
+
+def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) -> pd.DataFrame:
+    """Compare global and micro-profiles with one averaged profile, over all users and those with clusters.
+
+    Args:
+        agreement: from :mod:`pwagents.profiles.consistency`.
+        long: the users with more than ``alpha`` behaviours.
+
+    Returns:
+        ``evaluation, users, difference, low, high, p, n_tasks, n_users``, paired by user.
+    """
+    parts = {"all": agreement, f"more than {alpha} behaviours": agreement[agreement["user_id"].isin(long)]}
+    tables = []
+    for users, part in parts.items():
+        if len(part):
+            gains = paired_gains(part, "value", ORION, AVERAGE, by="evaluation")
+            gains.insert(1, "users", users)
+            tables.append(gains)
+    return pd.concat(tables, ignore_index=True)

@@ -1,0 +1,311 @@
+"""Notebook 02, to be looked at: who users are and how they shop, what profiles of one user say, figures."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from pwagents.embedding import Embedder
+from pwagents.errors import SettingsError
+from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, use_style
+from pwagents.profiles.consistency import chance
+from pwagents.profiles.global_micro import embed_items
+from pwagents.profiles.llm import options
+from pwagents.profiles.types import ContextualProfile, GlobalProfile, UserProfiles
+from pwagents.profiles.update import Updater
+from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Task, Trajectory, UserProfile
+
+PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
+TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
+SHOWN = 3  # clusters of a user that are shown; a user with so many is worth looking at
+_RARE = 0.01  # a value of fewer users than this share has no bar of its own
+_FEW = 8  # a field of fewer options shows all of them, in their order
+_MARKERS = "osD^vPX*<>"  # a second cue beside colour
+_LONGEST = 38  # letters of a cluster's name in a legend
+
+
+def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> pd.DataFrame:
+    """Count how many users have which value: ``field, value, users, share``.
+
+    Fields of a few options (ages, levels) show each of them, also those that nobody has, in their order, then
+    what strays from them; other fields go by number of users. Values of fewer than 1% of the users, options
+    and strays alike, are counted together as "rarer (n kinds)".
+
+    Args:
+        profiles: user_id -> profile.
+        fields: names as published, such as :data:`PEOPLE`.
+    """
+    rows = []
+    for field in fields:
+        users = Counter(profile.model_dump(by_alias=True)[field] for profile in profiles.values())
+        fixed = list(options()["choices"].get(field, []))
+        if field in options()["levels"]:
+            fixed = fixed[::-1]  # from low to high
+        elif len(fixed) >= _FEW:
+            fixed = []  # too many options: by number of users
+        others = sorted(users.keys() - set(fixed), key=lambda value: (-users[value], value))
+        common = [value for value in others if users[value] >= _RARE * len(profiles)]
+        rows += [(field, value, users[value]) for value in (*fixed, *common)]
+        if rare := others[len(common) :]:
+            kinds = f"rarer ({len(rare)} kind{'s' * (len(rare) > 1)})"
+            rows.append((field, kinds, sum(users[value] for value in rare)))
+    counts = pd.DataFrame(rows, columns=["field", "value", "users"])
+    return counts.assign(share=counts["users"] / len(profiles))
+
+
+def profile_figures(profiles: Mapping[str, UserProfile]) -> dict[str, tuple[Callable, pd.DataFrame]]:
+    """Count who users are ("people") and how they shop ("tendencies"); with what draws each.
+
+    A field of "people" that says "Other" of everybody is left out; without any, so is the figure.
+    """
+    values = pd.DataFrame([profile.model_dump(by_alias=True) for profile in profiles.values()])
+    fields = [field for field in PEOPLE if (values[field] != "Other").any()]
+    figures = {"people": (plot_people, count_values(profiles, fields))} if fields else {}
+    return figures | {"tendencies": (plot_tendencies, count_values(profiles, TENDENCIES))}
+
+
+def plot_people(counts: pd.DataFrame):
+    """Draw who the users are (Figure 3): bars of users, one panel a field of :func:`count_values`."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    fields = list(counts["field"].unique())
+    most = counts.groupby("field").size().max()
+    fig, axes = plt.subplots(1, len(fields), figsize=(4.6 * len(fields), 1.2 + 0.42 * most), squeeze=False)
+    for ax, field in zip(axes[0], fields, strict=True):
+        part = counts[counts["field"] == field]
+        part = part.assign(value=part["value"].map(escape_math))
+        sns.barplot(part, x="users", y="value", color=PALETTE[0], saturation=1, width=0.8, ax=ax)
+        ax.bar_label(ax.containers[0], fmt="{:,.0f}", padding=3, fontsize=13)
+        ax.set(title=escape_math(field), xlabel="users", ylabel="", xlim=(0, 1.2 * part["users"].max()))
+        ax.set_ylim(max(len(part), most / 2) - 0.4, -0.6)  # no bar is much thicker than another
+        ax.grid(axis="y", visible=False)
+        ax.locator_params(axis="x", nbins=4)
+    return fig
+
+
+def plot_tendencies(counts: pd.DataFrame):
+    """Draw how the users shop (Figure 4(a)): a group of bars a field of :func:`count_values`."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    # A bar for each level in each field, of no height where nobody has it.
+    fields, levels = counts["field"].unique(), counts["value"].unique()
+    every = pd.MultiIndex.from_product([fields, levels], names=["field", "value"])
+    bars = counts.set_index(["field", "value"])["users"].reindex(every, fill_value=0).reset_index()
+    bars["field"] = bars["field"].map(lambda field: escape_math(field).replace(" ", "\n"))
+    bars["value"] = bars["value"].map(escape_math)
+    shades = list(plt.get_cmap("Purples")(np.linspace(0.35, 0.9, len(levels))))  # from light to dark
+    fig, ax = plt.subplots(figsize=(8, 4.5))
+    sns.barplot(bars, x="field", y="users", hue="value", palette=shades, saturation=1, width=0.85, ax=ax)
+    for container in ax.containers:
+        ax.bar_label(container, fmt="{:,.0f}", padding=2, fontsize=13)
+    ax.set(xlabel="", ylabel="users")
+    ax.margins(y=0.1)
+    ax.grid(axis="x", visible=False)
+    ax.get_legend().remove()
+    legend_above(fig, *ax.get_legend_handles_labels())
+    return fig
+
+
+def find_example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], position: int) -> str:
+    """Find the user at a position among those with a search task: first those with most clusters, then by id.
+
+    More than three clusters count as three. Where nobody has clusters, the position is among all of them;
+    where nobody searches, among the users with any task.
+
+    Raises:
+        SettingsError: there is no such user, or only others have clusters to show.
+    """
+    searching = {task.user_id for task in tasks if task.type == "search"}
+    askers = sorted(searching or {task.user_id for task in tasks})
+    users = sorted(askers, key=lambda user: -min(len(profiles[user].clusters), SHOWN))
+    n_clustered = sum(bool(profiles[user].clusters) for user in users)
+    if position >= (n_shown := n_clustered or len(users)):
+        clustered = " and a history of more than alpha behaviours" if n_clustered else ""
+        raise SettingsError(
+            f"group profiles, setting example_user: found {position}; expected less than {n_shown}, the "
+            f"number of users with a search task{clustered}"
+        )
+    return users[position]
+
+
+def map_items(
+    profiles: UserProfiles, history: Sequence[Behavior], products: Mapping[str, Product], embedder: Embedder
+) -> pd.DataFrame:
+    """Place a user's products on the plane of their embeddings' two largest components (PCA).
+
+    Returns:
+        ``x, y, cluster, product``, one row a behaviour in the order of the clusters.
+    """
+    from sklearn.decomposition import PCA
+
+    vectors = embed_items([history], products, embedder)
+    rows = [(cluster.name, history[i].parent_asin) for cluster in profiles.clusters for i in cluster.members]
+    items = np.stack([vectors[asin] for _, asin in rows]).astype(np.float64)
+    places = PCA(2, svd_solver="full").fit_transform(items).round(4)  # the exact solver: no random start
+    frame = pd.DataFrame(places, columns=["x", "y"])
+    frame["cluster"] = [name for name, _ in rows]
+    frame["product"] = [products[asin].title for _, asin in rows]
+    return frame
+
+
+def plot_item_map(frame: pd.DataFrame):
+    """Draw :func:`map_items`, a colour and a marker a cluster."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    sizes = frame["cluster"].value_counts(sort=False)
+    looks = {
+        name: (PALETTE[i % len(PALETTE)], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(sizes.index)
+    }
+    fig, ax = plt.subplots(figsize=(8, 5.5 + 0.25 * len(sizes)))
+    sns.scatterplot(
+        frame, x="x", y="y", hue="cluster", style="cluster", s=95, alpha=0.85, linewidth=0, ax=ax,
+        palette={name: color for name, (color, _) in looks.items()},
+        markers={name: marker for name, (_, marker) in looks.items()},
+    )  # fmt: skip
+    ax.set(xlabel="first component of the item embeddings", ylabel="second component")
+    ax.get_legend().remove()
+    marks, names = ax.get_legend_handles_labels()
+    short = [n if len(n) <= _LONGEST else n[: _LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}" for n in names]
+    labels = [escape_math(f"{text} ({sizes[name]})") for text, name in zip(short, names, strict=True)]
+    legend_above(fig, marks, labels, columns=2)
+    return fig
+
+
+def global_profile_table(profile: GlobalProfile) -> pd.DataFrame:
+    """List a global profile, one row a fact, then what is liked and avoided everywhere: ``field, value``."""
+    rows = {
+        **profile.facts.model_dump(by_alias=True),
+        "likes everywhere": ", ".join(profile.positive),
+        "avoids everywhere": ", ".join(profile.negative),
+    }
+    return pd.DataFrame(rows.items(), columns=["field", "value"])
+
+
+def micro_profile_table(profiles: UserProfiles) -> pd.DataFrame:
+    """List the micro-profiles of a user's three largest clusters, one a row."""
+    pairs = sorted(
+        zip(profiles.clusters, profiles.micro, strict=True), key=lambda pair: -len(pair[0].members)
+    )
+    rows = [
+        (cluster.name, len(cluster.members), ", ".join(micro.recommendations), ", ".join(micro.avoidances))
+        for cluster, micro in pairs[:SHOWN]
+    ]
+    return pd.DataFrame(rows, columns=["cluster", "behaviours", "recommendations", "avoidances"])
+
+
+def follow_updates(
+    start: ContextualProfile, trajectory: Trajectory, instruction: str, updater: Updater
+) -> tuple[pd.DataFrame, ContextualProfile]:
+    """Follow a contextual profile over an episode (Orion's dynamic profile update).
+
+    Returns:
+        One row a step: ``step, action, answer, new, dropped`` (the lines that came and went), and the profile
+        after the last step.
+    """
+
+    def only_in(profile: ContextualProfile, other: ContextualProfile) -> str:
+        lines = [line for line in profile.lines if line not in other.lines]
+        return "; ".join(f"{'+' if x.positive else '-'} {x.text} ({x.provenance})" for x in lines)
+
+    rows, profile = [], start
+    for i, step in enumerate(trajectory.steps, start=1):
+        before, profile = profile, updater(profile, instruction, trajectory.steps[:i]).profile
+        text = step.action.arguments.get("content") or step.action.arguments.get("query") or ""
+        rows.append(
+            {
+                "step": i,
+                "action": f"{step.action.name}: {text}" if text else step.action.name,
+                "answer": step.observation.text if step.action.name == "respond" else "",
+                "new": only_in(profile, before),
+                "dropped": only_in(before, profile),
+            }
+        )
+    return pd.DataFrame(rows), profile
+
+
+def wording_table(wordings: Mapping[str, Benchmark], n: int = 6) -> pd.DataFrame:
+    """List the first ``n`` test tasks of the first user in every wording: ``task, written, instruction``."""
+    tasks = {name: benchmark.tasks["test"] for name, benchmark in wordings.items()}
+    first = next(iter(tasks.values()))
+    own = [i for i, task in enumerate(first) if task.user_id == first[0].user_id][:n]
+    rows = [(first[i].type, name, tasks[name][i].instruction) for i in own for name in tasks]
+    return pd.DataFrame(rows, columns=["task", "written", "instruction"])
+
+
+def plot_consistency(summary: pd.DataFrame):
+    """Draw how well profiles agree with what users do (Figure 5): a panel an evaluation, a bar a method.
+
+    Args:
+        summary: ``method, evaluation, mean, low, high`` of one judge.
+
+    Returns:
+        The matplotlib figure; dashed is chance.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    evaluations = list(summary["evaluation"].unique())
+    methods = [escape_math(method) for method in summary["method"].unique()]
+    size = (3.4 * len(evaluations) + 2.6, 1.6 + 0.45 * len(methods))
+    fig, axes = plt.subplots(1, len(evaluations), figsize=size, sharey=True, squeeze=False)
+    # Three rows a bar: their median is the mean, their range the interval, so that seaborn computes neither.
+    rows = summary.melt(["method", "evaluation"], ["low", "mean", "high"]).dropna()
+    rows["method"] = rows["method"].map(escape_math)
+    for ax, evaluation in zip(axes[0], evaluations, strict=True):
+        sns.barplot(
+            rows[rows["evaluation"] == evaluation], x="value", y="method", order=methods, ax=ax,
+            width=0.75, color="0.65", saturation=1, estimator="median", errorbar=("pi", 100),
+            capsize=0.2, err_kws={"color": "black", "linewidth": 2},
+        )  # fmt: skip
+        ax.axvline(chance()[evaluation], color="black", linestyle="dashed", label="chance")
+        ax.set(
+            title=escape_math(evaluation),
+            xlim=(0, 1),
+            xticks=(0, 0.5, 1),
+            xlabel="mean over users",
+            ylabel="",
+        )
+        ax.grid(axis="y", visible=False)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right")
+    return fig
+
+
+def plot_ambiguity(frame: pd.DataFrame):
+    """Draw how many products fit an instruction: cumulative shares, a panel a task type, a line a writer.
+
+    Args:
+        frame: from :func:`pwagents.tasks.ambiguity.ambiguity`.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(frame["type"])]
+    fig, axes = plt.subplots(1, len(types), figsize=(4.4 * len(types), 4.2), sharey=True, squeeze=False)
+    for ax, task_type in zip(axes[0], types, strict=True):
+        part = frame[frame["type"] == task_type]
+        for i, (writer, group) in enumerate(part.groupby("writer", sort=False)):
+            style = ("-", "--", "-.", ":")[i % 4]
+            sns.ecdfplot(
+                group,
+                x="fitting",
+                label=escape_math(writer),
+                color=f"C{i}",
+                linestyle=style,
+                linewidth=2.5,
+                ax=ax,
+            )
+        ax.set(title=escape_math(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
+        ax.set_xlim(0.8, 1.3 * frame["fitting"].max())
+        ax.xaxis.set_major_formatter("{x:,.0f}")
+    axes[0, 0].set_ylabel("share of instructions that\nso many products fit, or fewer")
+    legend_above(fig, *axes[0, 0].get_legend_handles_labels(), columns=3)
+    return fig

@@ -1,0 +1,148 @@
+"""Notebook 02's analyses: profiles judged by the truth, by searches, by their cost and by what users do."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pwagents.benchmark import analyses_02 as analyses
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
+from pwagents.profiles.update import OfflineUpdater
+from pwagents.schema import Product, Review, Task, UserProfile
+from pwagents.web.search import Bm25Engine
+
+FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
+COLORS = [f"{color} chair" for color in ("red", "blue") * 3]
+TITLES = {"B1": "red oak stool", "B2": "blue oak stool", "B3": "steel kettle"}
+TITLES |= {f"C{i}": title for i, title in enumerate(COLORS)}
+TASK = Task(
+    task_id="t", user_id="u", type="search", timestamp=1, instruction="a blue stool", target="B2",
+    review=Review(rating=5),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return Embedder(max_tokens=48, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def judge(embedder):
+    """``judge(**options)``: the quality of the offline profiles of all test tasks."""
+    world = make_world(WorldConfig(n_users=30, n_products=400, history=(10, 60)), seed=0)
+    benchmark, tasks = world.benchmark, world.benchmark.tasks["test"]
+    histories = {task.user_id: benchmark.history(task, "test") for task in tasks}
+    profiler = OfflineProfiler(Catalogue(benchmark.products))
+
+    def run(m=1, **options):
+        profiles = profile_users(histories, benchmark.products, embedder, profiler, 0, **options)
+        return analyses.profile_quality(world, profiles, histories, tasks, embedder, m)
+
+    return run
+
+
+def test_the_right_interest_is_found_mostly_and_never_where_it_is_unknown(judge):
+    quality = judge()
+    long = quality["behaviors"] > 15
+    assert quality.loc[~long, "nearest"].isna().all() and quality.loc[long, "nearest"].mean() > 0.7
+    assert not quality.loc[long & ~quality["known"], "holds"].any()
+    assert (quality["right"] <= quality["lines"]).all() and (quality["found"] <= quality["preferences"]).all()
+    table = analyses.by_length(quality)
+    assert table["tasks"].sum() == len(quality) and table["precision"].between(0, 1).all()
+
+
+def test_micro_profiles_say_more_that_is_true_than_the_global_profile(judge):
+    micro, whole = judge(), judge(alpha=10**6)
+    long = micro["behaviors"] > 15
+    for truth, base in (("right", "lines"), ("found", "preferences")):
+        share = micro.loc[long, truth].sum() / micro.loc[long, base].sum()
+        assert share > whole.loc[long, truth].sum() / whole.loc[long, base].sum()
+
+
+def test_more_clusters_find_more_and_are_less_precise(judge):
+    one, three = judge(), judge(m=3)
+    assert three["found"].sum() > one["found"].sum()
+    assert three["right"].sum() / three["lines"].sum() < one["right"].sum() / one["lines"].sum()
+
+
+def test_clusters_share_out_the_behaviours_in_every_bucketing(world, embedder):
+    benchmark = world.benchmark
+    histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:6]}
+    long = {user: history for user, history in histories.items() if len(history) > 15}
+    frame = analyses.cluster_sizes(long, benchmark.products, embedder).set_index("bucketing")
+    assert list(frame.index) == ["adaptive", "category", "k-means"]
+    assert frame.loc["adaptive", "smallest"] >= 2
+    assert frame.loc["adaptive", "clusters of a user"] == frame.loc["k-means", "clusters of a user"]
+    assert analyses.cluster_sizes({}, {}, embedder).empty
+
+
+def test_a_value_that_matters_pays_and_one_that_the_instruction_has_is_not_added():
+    engine = Bm25Engine({asin: TITLES[asin] for asin in ("B1", "B2", "B3")})
+    task = TASK.model_copy(update={"instruction": "an oak stool"})
+    values = {"right": [["oak", "blue"]], "wrong": [["red"]]}
+    frame = analyses.search_with_profiles(engine, [task], values, added=(0, 1))
+    accuracy = frame.set_index(["method", "added"])["result_accuracy"]
+    assert accuracy["right", 0] == accuracy["wrong", 0] == accuracy["wrong", 1] == 0.9
+    assert accuracy["right", 1] == 1.0
+
+
+def test_what_the_instruction_contradicts_is_no_longer_added():
+    products = {
+        asin: Product(parent_asin=asin, title=title, category="Home", details={"Color": title.split()[0]})
+        for asin, title in TITLES.items()
+    }
+    micro = MicroProfile(recommendations=("color: red", "material: oak"))
+    whole = GlobalProfile(facts=FACTS, positive=("price: budget",))
+    own = UserProfiles("u", whole, (Cluster("stools", (0,), np.ones(384, np.float32)),), (micro,))
+    values = analyses.profile_values([TASK], {"u": own}, Embedder(), OfflineUpdater(Catalogue(products)).hear)
+    assert values == {
+        analyses.AVERAGED: [["budget"]],
+        analyses.RETRIEVED: [["red", "oak"]],
+        analyses.HEARD: [["oak"]],
+    }
+
+
+def test_a_contextual_profile_is_shorter_than_a_memory(world, embedder):
+    user = next(user for user, own in world.benchmark.behaviors.items() if len(own) > 25)
+    tasks = [task for task in world.benchmark.tasks["test"] if task.user_id == user]
+    # Of this user alone: the memory embeds all behaviours of the benchmark.
+    behaviors = {user: world.benchmark.behaviors[user]}
+    benchmark = replace(world.benchmark, behaviors=behaviors, tasks={"train": (), "test": tuple(tasks)})
+    profiler = OfflineProfiler(Catalogue(benchmark.products))
+    profiles = profile_users({user: benchmark.train_period(user)}, benchmark.products, embedder, profiler, 0)
+    cost = analyses.measure_retrieval(benchmark, profiles, tasks, embedder).set_index("retrieval")
+    assert 5 * cost.loc["contextual profile", "tokens"] < cost.loc["PUMA memory", "tokens"]
+    assert (cost["median (ms)"] <= cost["99th percentile (ms)"]).all()
+
+
+def test_every_make_has_a_text_of_every_user_and_only_the_world_knows_true_preferences(world):
+    benchmark = world.benchmark
+    histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:4]}
+    profiles = {user: UserProfiles(user, GlobalProfile(facts=FACTS)) for user in histories}
+    known, unknown = (
+        analyses.profile_texts(histories, profiles, benchmark.products, truth)
+        for truth in (world.truth, None)
+    )
+    (true,) = set(known) - set(unknown)
+    assert all(set(texts) == set(histories) and all(texts.values()) for texts in known.values())
+    user = next(iter(histories))
+    assert len(known[true][user]) == len(world.truth.people[user].interests)
+
+
+def test_gains_over_all_users_and_over_those_with_long_histories():
+    rows = [
+        (method, "top-1", f"{user}-behavior", user, value)
+        for method, values in ((analyses.ORION, (1.0, 1.0, 0.0)), (analyses.AVERAGE, (0.0, 1.0, 0.0)))
+        for user, value in zip("abc", values, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "evaluation", "task_id", "user_id", "value"])
+    gains = analyses.agreement_gains(frame, {"a", "b"}, 15)
+    assert gains["users"].tolist() == ["all", "more than 15 behaviours"]
+    assert gains["difference"].tolist() == pytest.approx([1 / 3, 1 / 2])
+    assert gains["n_users"].tolist() == [3, 2]
