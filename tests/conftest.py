@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,6 @@ from pwagents.profiles.update import OfflineUpdater
 from .llm.server import ChatServer
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-sys.modules.setdefault("rfc3987_syntax", None)  # as pwagents.notebook.execute does, to the same end
 
 # Machines that run tests are often busy: a slow example is no failure.
 settings.register_profile("pwagents", deadline=None)
@@ -31,19 +29,15 @@ settings.load_profile("pwagents")
 
 # The longest first, so that no process is left alone with one of them at the end.
 LONGEST = (
-    "test_paper_preset.py",
-    "test_drivers.py",
-    "test_launch.py",
-    "test_make.py",
-    "test_base_text.py",
-    "test_play.py",
-    "test_base.py",
-    "test_train.py",
-    "test_agreement.py",
-    "test_readme.py",
-    "test_portable.py",
-    "test_transformers_serve.py",
-    "test_lab.py",
+    *(
+        "test_paper_preset.py",
+        "test_base.py",
+        "test_launch.py",
+        "test_transformers_serve.py",
+        "test_portable.py",
+    ),
+    *("test_make.py", "test_drivers.py", "test_readme.py", "test_play.py", "test_train.py", "test_lab.py"),
+    *("test_agreement.py", "test_mcp_server.py"),
 )
 
 

@@ -10,7 +10,7 @@ from .notebook import notebooks
 from .notebook.notebooks import ROOT, kind_of
 from .paper_standins import answer, overrides, save_data, save_qwen
 
-pytestmark = pytest.mark.timeout(1200)  # minutes on a busy machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # minutes on a busy machine
 NOTEBOOKS = [name for name in notebooks.NOTEBOOKS if "04" <= name[:2] <= "08"]
 
 

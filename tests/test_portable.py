@@ -50,6 +50,7 @@ def python(code, **variables):
 
 
 @needs_avx2
+@pytest.mark.slow
 def test_trainings_give_the_same_bits_on_an_older_cpu_and_with_two_threads(capsys):
     if portable.shortfall():  # the process of these tests was told to use all that the CPU has
         here = python(WORK)

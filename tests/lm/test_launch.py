@@ -21,7 +21,10 @@ CONFIGS = {"fsdp": "FSDP", "deepspeed": "DEEPSPEED", "ddp": "MULTI_GPU", "cpu": 
 TINY = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 # Of one length, so that shares of a batch weigh the same in any split.
 EXAMPLES = [[[50 + i] * 4 + [60 + i] * 4, [0] * 4 + [1] * 4] for i in range(8)]
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="written for a machine without GPUs")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="written for a machine without GPUs"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,8 @@ from pwagents.web.environment import BeliefState, Context
 
 from ..processes import begin, kill
 
+pytestmark = pytest.mark.slow
+
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 LESSONS = (
     Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=180),

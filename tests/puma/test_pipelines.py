@@ -12,6 +12,8 @@ from pwagents.puma.pipelines import play_pipelines, train_pipelines
 from pwagents.puma.study import PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def study(tiny_world, tmp_path_factory):

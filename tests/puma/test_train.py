@@ -87,6 +87,7 @@ def test_dpo_learns_to_prefer_what_worked(improved):
     assert log["loss"].iloc[-1] < 0.5 and log["rewards/accuracies"].iloc[-1] == 1.0
 
 
+@pytest.mark.slow
 def test_trainings_of_the_smoke_preset_learn(benchmark, smoke, tmp_path, monkeypatch):
     """On a few of its tasks. How long they take is for the benchmark to say."""
     import puma_trainings

@@ -12,11 +12,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import NonNegativeInt, ValidationError
 from pydantic_core import ArgsKwargs
-from yaml import YAMLError
 
 from pwagents.data.settings import DataSettings
 from pwagents.engine import Engine
@@ -81,7 +81,7 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
         loaded.data.require_files()
         if hasattr(loaded, "players") and not loaded.stored_runs_only:
             loaded.players.require_keys()
-    except (OmegaConfBaseException, YAMLError) as error:
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
         where = getattr(error, "full_key", None) or "params"
         wrong = " ".join(str(error).partition("\n    full_key:")[0].split())
         raise SettingsError(f"{notebook}, {where}: {wrong}") from None
@@ -135,9 +135,9 @@ def read_changes(text: str) -> dict[str, Any]:
         SettingsError: it is no YAML of names and values.
     """
     try:
-        values = OmegaConf.to_container(OmegaConf.create(text))
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise SettingsError(f"changes: {' '.join(str(error).split())}") from None
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"changes: {' '.join(str(error).split())}; expected YAML") from None
     if not isinstance(values, dict):
         raise SettingsError(f"changes: found {text!r}; expected names and values")
     return values
