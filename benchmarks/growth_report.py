@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.figure_files import save_figure
 from pwagents.evaluation.figures import use_style
 from pwagents.evaluation.tables import save_table
+from pwagents.notebook.figures import write_figure
 
 # Exponents up to here pass as linear: n log n of a sort is 1.09 from 36,000 to 360,000, and data that outgrow
 # the processor's cache on the way cost more apiece from there on.
@@ -52,7 +52,7 @@ def save_growth(measured: pd.DataFrame, ladder: str, output_dir: Path) -> str:
         formats=numbers | exponents,
         output_dir=output_dir,
     )
-    save_figure(plot_growth(measured, ladder), f"growth_{ladder}", measured, output_dir=output_dir)
+    write_figure(plot_growth(measured, ladder), Path(output_dir) / "figures" / f"growth_{ladder}.png")
     return f"\n{title}\n{table.round(2).to_string()}"
 
 

@@ -24,8 +24,7 @@ from pwagents.evaluation.breakdowns import by_task, sample_tasks
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import records_frame, require_played
 from pwagents.lm.base_settings import BaseSettings
-from pwagents.notebook.reference import PRESET, REFERENCE, read_episodes
-from pwagents.notebook.results import read_lines
+from pwagents.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents.notebook.settings import Kind, load_settings, preset_values
 from pwagents.orion.base import base_tokenizer
 from pwagents.orion.runs import OrionRuns

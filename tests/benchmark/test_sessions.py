@@ -10,8 +10,8 @@ from pwagents.benchmark.sessions import (
     plot_transitions,
     problem_counts,
 )
-from pwagents.evaluation.figure_files import save_figure
 from pwagents.evaluation.records import EpisodeRecord
+from pwagents.notebook.figures import write_figure
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 
 SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
@@ -104,6 +104,6 @@ def test_nothing_scored_gives_empty_tables():
 
 def test_figures_are_written(records, tmp_path):
     transitions, attempts = action_transitions(records), attempts_by_number(records)
-    save_figure(plot_transitions(transitions), "transitions", transitions, output_dir=tmp_path)
-    save_figure(plot_attempts(attempts), "attempts", attempts, output_dir=tmp_path)
-    assert len(list((tmp_path / "figures").iterdir())) == 6
+    write_figure(plot_transitions(transitions), tmp_path / "transitions.svg")
+    write_figure(plot_attempts(attempts), tmp_path / "attempts.svg")
+    assert len(list(tmp_path.iterdir())) == 2

@@ -31,9 +31,9 @@ told(lambda: save_table(frame, "t", title="T", output_dir=folder))
     "a figure": """
 import matplotlib; matplotlib.use("agg")
 import matplotlib.pyplot as plt
-from pwagents.evaluation.figure_files import save_figure
+from pwagents.notebook.figures import write_figure
 fig, ax = plt.subplots(); ax.plot([1, 2]); fig.canvas.draw()
-told(lambda: save_figure(fig, "f", frame, output_dir=folder))
+told(lambda: write_figure(fig, folder / "f.png"))
 """,
     "a new store of replies": """
 from pwagents.llm.store import ResponseStore

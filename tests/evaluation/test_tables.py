@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pwagents.evaluation.figure_files import save_figure
+from pwagents.evaluation.figures import plot_bars
 from pwagents.evaluation.tables import csv_text, format_intervals, save_table
+from pwagents.notebook.figures import save_figure
 
 EVIL = "<script>alert(1)</script> 50% & $5_x #1 {a} \\b ~^"
 
@@ -115,7 +116,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
         save_table(frame, name, title="T", output_dir=tmp_path / "out")
     with pytest.raises(ValueError, match="expected letters, digits"):
-        save_figure(None, name, frame, output_dir=tmp_path / "out")
+        save_figure(plot_bars, name, frame, output_dir=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,7 @@
 """Tables beside the papers' numbers and the reference: what is the same, what is noise, what fails."""
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -24,6 +26,7 @@ def save(tmp_path):
         path = tmp_path / folder / "tables" / f"{name}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         pd.DataFrame(rows).to_csv(path, index=False)
+        return path
 
     return write
 
@@ -33,8 +36,21 @@ def verdicts(tmp_path):
     """What each compared cell of a preset is, with its column."""
 
     def run(preset="laptop"):
-        cells = check.check(tmp_path / preset, tmp_path / "reference")
+        cells = check.check_tables(tmp_path / preset, tmp_path / "reference")
         return [(cell.column, cell.verdict) for cell in cells]
+
+    return run
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """``command(preset)``: the exit code, and what is printed."""
+    monkeypatch.setattr(check, "REFERENCE", tmp_path / "reference")
+
+    def run(preset="laptop"):
+        monkeypatch.setattr("sys.argv", ["check", str(tmp_path / preset)])
+        code, said = check.main(), capsys.readouterr()
+        return code, said.out + said.err
 
     return run
 
@@ -69,23 +85,24 @@ def test_another_text_fails_unless_it_comes_of_a_training(save, verdicts):
     assert verdicts() == [("label", "FAIL"), ("pattern", "noise")]
 
 
-def test_what_is_missing_fails_but_not_notebooks_that_did_not_run(save, verdicts):
+def test_other_rows_columns_and_graders_fail(save, verdicts):
     save("laptop", "02_one", {"a": 1})
-    for name in ("02_one", "02_two", "05_results"):
-        save("reference", name, {"a": 1, "b": 2}, {"a": 1, "b": 2})
-    assert verdicts() == [("rows", "FAIL"), ("table", "FAIL")]
-    save("laptop", "02_one", {"a": 1}, {"a": 1})
-    save("laptop", "02_two", *2 * [{"a": 1, "b": 2}])
-    assert verdicts() == [("column", "FAIL"), *2 * [("a", "OK")], *2 * [("a", "OK"), ("b", "OK")]]
+    save("reference", "02_one", *2 * [{"a": 1, "b": 2}])
+    assert verdicts() == [("rows", "FAIL")]
+    save("laptop", "02_one", *2 * [{"a": 1}])
+    assert verdicts() == [*2 * [("a", "OK")], ("column", "FAIL")]
+    for folder, version in (("laptop", 2), ("reference", 1)):
+        save(folder, "02_one", OURS | {"grader": f"pwagents, version {version}"})
+    assert verdicts() == [("grader", "FAIL")]
 
 
 def test_rows_that_only_a_full_run_makes_are_passed_over_and_the_others_matched_by_name(save, verdicts):
-    save("laptop", "04_tests", {"comparison": "b", "task": "search", "difference": 0.5})
     full = {"comparison": "a", "task": "search", "difference": 0.9}, {"comparison": "b", "task": "search"}
+    save("laptop", "04_tests", full[1] | {"difference": 0.5})
     save("reference", "04_tests", full[0], full[1] | {"difference": 0.5, "variant": 1.0})
     save("reference", "04_seeds", {"method": "b", "mean": 0.5})
     assert verdicts() == [("comparison", "OK"), ("task", "OK"), ("difference", "OK")]
-    save("laptop", "04_tests", full[0], {"comparison": "b", "task": "search", "difference": 0.7})
+    save("laptop", "04_tests", full[0], full[1] | {"difference": 0.7})
     assert verdicts()[-1] == ("difference", "FAIL")
     save("laptop", "04_tests", full[0], {"comparison": "c", "task": "search", "difference": 0.5})
     assert verdicts() == [("rows", "FAIL")], "one that the reference has not"
@@ -98,9 +115,6 @@ def test_a_column_that_only_a_full_run_fills_is_passed_over_where_it_is_empty(sa
     assert verdicts() == [("row", "OK"), ("row", "OK")]
     save("laptop", "10_orion_table_1", rows[0], {**rows[1], "over pipelines": None})
     assert verdicts()[1::2] == [("over pipelines", "OK"), ("over pipelines", "noise")], "half filled"
-    save("reference", "10_summary", {"row": "a"})
-    save("laptop", "10_summary", {"row": "a"})
-    assert verdicts()[-1] == ("row", "OK"), "a table that has no such column"
 
 
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
@@ -108,20 +122,22 @@ def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
     assert verdicts("smoke") == [("search: result accuracy", "OK"), ("search: result accuracy", "FAIL")]
 
 
-@pytest.mark.parametrize(("found", "verdict"), [(0.63, "OK"), (0.6, "noise"), (0.4, "FAIL")])
-def test_ours_is_compared_with_the_papers_row_of_the_same_method_model_and_data(
-    save, verdicts, found, verdict
-):
-    save("paper", "03_table_3", PRINTED, OURS | {"search: result accuracy": found})
-    assert verdicts("paper")[1:] == [("search: result accuracy", verdict)]
-
-
 @pytest.mark.parametrize(
-    "other", [{"backbone": "small model"}, {"data": "embedded world"}, {"row": "gpt-4o (Careful)"}]
+    ("other", "expected"),
+    [
+        ({}, ["OK"]),
+        ({"search: result accuracy": 0.6}, ["noise"]),
+        ({"search: result accuracy": 0.4}, ["FAIL"]),
+        ({"backbone": "small model"}, []),
+        ({"data": "embedded world"}, []),
+        ({"row": "gpt-4o (Careful)"}, []),
+    ],
 )
-def test_another_model_data_or_method_is_compared_with_no_paper(save, verdicts, other):
+def test_ours_is_compared_with_the_papers_row_of_the_same_method_model_and_data(
+    save, verdicts, other, expected
+):
     save("paper", "03_table_3", PRINTED, OURS | other)
-    assert len(verdicts("paper")) == 1
+    assert [verdict for _, verdict in verdicts("paper")[1:]] == expected
 
 
 def test_methods_have_the_papers_names(save, verdicts):
@@ -131,37 +147,79 @@ def test_methods_have_the_papers_names(save, verdicts):
     assert verdicts("paper") == 2 * [("search: result accuracy", "OK")]
 
 
-def test_tables_of_two_graders_are_not_compared(save, verdicts):
-    for folder, version in (("laptop", 2), ("reference", 1)):
-        save(folder, "04_table_3", OURS | {"grader": f"pwagents, version {version}"})
-    assert verdicts() == [("grader", "FAIL")]
+def test_a_mean_over_part_of_its_tasks_is_compared_with_nothing(save, verdicts, command):
+    save("paper", "03_table_3", PRINTED, OURS | {"search: scored": "9 of 10", "search: result accuracy": 0.9})
+    assert verdicts("paper")[1:] == [("search: result accuracy", "part")]
+    save("laptop", "03_references", {"method": "a", "mean": 0.9, "n_missing": 3})
+    save("reference", "03_references", {"method": "a", "mean": 0.5, "n_missing": 0})
+    assert verdicts() == [("method", "OK"), ("mean", "part"), ("n_missing", "part")]
+    code, said = command()
+    assert code == 0 and "0.9, expected 0.5 (over part of the tasks: not compared)" in said
 
 
-def test_it_prints_what_is_not_as_expected_and_fails_by_its_exit_code(save, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(check, "REFERENCE", tmp_path / "reference")
-    monkeypatch.setattr("sys.argv", ["check", str(tmp_path / "laptop")])
-    assert check.main() == 1 and "expected what `make reproduce` leaves" in capsys.readouterr().err
+def test_it_prints_what_is_not_as_expected_and_fails_by_its_exit_code(save, command):
+    code, said = command()
+    assert code == 1 and "expected what `make reproduce` leaves" in said
     save("laptop", "03_x", {"method": "Plain", "result": 0.5, "steps": 2.0})
     save("reference", "03_x", {"method": "Plain", "result": 0.51, "steps": 2.0})
-    assert check.main() == 0
-    assert capsys.readouterr().out.splitlines() == [
+    code, said = command()
+    assert code == 0 and said.splitlines()[:3] == [
         "OK    2  noise    1  FAIL    0  03_x, against the reference",
         "    noise  Plain | result: 0.5, expected 0.51",
         "OK    2  noise    1  FAIL    0  cells in all",
     ]
     save("reference", "03_x", {"method": "Last", "result": 0.5, "steps": 2.0})
-    assert check.main() == 1
-    assert "FAIL   Plain | method: Plain, expected Last" in capsys.readouterr().out
-
-
-def test_a_preset_without_a_reference_says_so(save, tmp_path, monkeypatch, capsys):
+    code, said = command()
+    assert code == 1 and "FAIL   Plain | method: Plain, expected Last" in said
     save("smoke", "01_x", {"a": 1})
-    monkeypatch.setattr("sys.argv", ["check", str(tmp_path / "smoke")])
-    assert check.main() == 0
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "There is no reference for smoke: its other numbers are compared with nothing."
+    code, said = command("smoke")
+    assert code == 0 and "There is no reference for smoke" in said and "Never begun: 00_tour" in said
+
+
+def journal(folder, *rows):
+    (folder / "timings").mkdir(exist_ok=True)
+    lines = [
+        json.dumps({"notebook": name, "status": status, "tables": tables}) for name, status, *tables in rows
+    ]
+    (folder / "timings" / "journal.jsonl").write_text("".join(line + "\n" for line in lines))
+
+
+def test_notebooks_that_did_not_finish_and_missing_tables_end_with_2(save, command, tmp_path):
+    for name in ("01_x", "02_y", "03_z"):
+        path = save("smoke", name, {"a": 1})
+    folder = tmp_path / "smoke"
+    finished = [("01_data", "finished", "01_x"), ("02_profiles", "finished", "02_y")]
+    journal(folder, ("01_data", "unfinished"), *finished, ("03_benchmark", "finished", "03_z"))
+    code, said = command("smoke")
+    assert code == 0 and "Never begun: 00_tour, 04_puma" in said and "began" not in said
+
+    journal(folder, *finished, ("03_benchmark", "unfinished", "03_z"))
+    code, said = command("smoke")
+    assert code == 2 and "03_benchmark began and did not finish" in said and "02" not in said
+    journal(folder, *finished)  # killed: it left a table, and no row
+    assert command("smoke")[0] == 2
+    path.unlink()
+    partial = folder / "notebooks" / ".partial" / "04_puma.ipynb"
+    partial.parent.mkdir(parents=True)
+    partial.touch()
+    code, said = command("smoke")
+    assert (
+        code == 2 and "04_puma began and did not finish" in said and "03_benchmark" in said.splitlines()[-1]
     )
+
+    partial.unlink()
+    (folder / "tables" / "02_y.csv").unlink()
+    code, said = command("smoke")
+    assert code == 2 and "02_y is missing" in said
+
+
+def test_a_table_that_the_reference_has_must_be_there(save, command):
+    save("laptop", "02_one", {"a": 1})
+    for name in ("02_one", "02_two", "05_results"):
+        save("reference", name, {"a": 1})
+    code, said = command()
+    assert code == 2 and "02_two is missing" in said and "05_results" not in said
 
 
 def test_the_reference_agrees_with_itself():
-    assert {cell.verdict for cell in check.check(check.REFERENCE, check.REFERENCE)} <= {"OK"}
+    assert {cell.verdict for cell in check.check_tables(check.REFERENCE, check.REFERENCE)} <= {"OK"}

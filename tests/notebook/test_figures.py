@@ -13,9 +13,9 @@ import pytest
 from pwagents.benchmark.analyses_01 import plot_year
 from pwagents.evaluation import figures
 from pwagents.evaluation.figures import plot_intervals
-from pwagents.notebook.figures import drawn, main, redraw, save_numbers
+from pwagents.notebook.figures import draw_figure, main, redraw, save_figure
 from pwagents.notebook.reference import REFERENCE, make_reference
-from pwagents.notebook.results import read_notebooks
+from pwagents.notebook.report import read_notebooks
 from pwagents.notebook.run import Run
 from pwagents.orion.figures import plot_curves, plot_scaling
 
@@ -112,7 +112,7 @@ def test_other_formats_and_styles(folder, command, tmp_path):
 
 
 def test_in_python_a_figure_comes_back_to_be_changed(folder):
-    figure = drawn(folder / "figures" / "03_gains.parquet")
+    figure = draw_figure(folder / "figures" / "03_gains.parquet")
     assert figure.axes[0].get_xlabel() == "accuracy" and not figure.get_supxlabel()
 
 
@@ -143,9 +143,9 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
         frame.attrs["plot"] = place
         frame.to_parquet(path)
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):
-            drawn(path)
+            draw_figure(path)
     with pytest.raises(ValueError, match=r"figure x is drawn by .*; expected a function plot_"):
-        save_numbers(lambda data: None, "x", ROWS, output_dir=folder)
+        save_figure(lambda data: None, "x", ROWS, output_dir=folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and no more"])
@@ -159,5 +159,5 @@ def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command, conten
 
 def test_the_code_draws_all_committed_figures():
     for path in (REFERENCE / "figures").glob("*.parquet"):
-        assert drawn(path).axes, path
+        assert draw_figure(path).axes, path
         plt.close("all")

@@ -20,15 +20,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 SHOW = """
-import matplotlib.pyplot as plt
 import pandas as pd
-from pwagents.evaluation import figure_files, figures, tables
+from pwagents.evaluation import tables
+from pwagents.evaluation.figures import plot_lines
+from pwagents.notebook.figures import save_figure
 
 frame = pd.DataFrame({"query": ["instruction <b>alone</b>"], "accuracy": [0.491]})
-fig, ax = plt.subplots()
-ax.plot([1, 2])
-ax.set(xlabel="steps", ylabel="reward")
-figure_files.save_figure(fig, "01_reward", frame, output_dir=output_dir)
+rewards = pd.DataFrame({"run": "a", "step": [0, 1], "reward": [1, 2]})
+looks = {"x": "step", "y": "reward", "hue": "run", "xlabel": "steps", "ylabel": "reward"}
+save_figure(plot_lines, "01_reward", rewards, output_dir=output_dir, **looks)
 display(tables.banner("Preset smoke"))
 tables.save_table(frame, "01_accuracy", title="Accuracy", output_dir=output_dir)
 """

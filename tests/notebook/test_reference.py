@@ -13,7 +13,13 @@ from pwagents.evaluation.metrics import grade
 from pwagents.evaluation.records import EpisodeRecord
 from pwagents.evaluation.runner import records_frame
 from pwagents.notebook import report
-from pwagents.notebook.reference import REFERENCE, first_episodes, make_reference, read_episodes, read_runs
+from pwagents.notebook.reference import (
+    REFERENCE,
+    make_reference,
+    read_episodes,
+    read_first_episodes,
+    read_runs,
+)
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 
 PLACE = "/home/somebody/results/laptop"
@@ -117,20 +123,8 @@ def test_episodes_come_back_as_they_were(finished, tmp_path):
     assert again == records
     stored = tmp_path / "reference" / "runs" / "orion.parquet"
     assert [row["task_id"] for row in read_episodes(stored, ["SFT"])] == ["t2"]
-    first = first_episodes(stored, ["SFT", "GRPO"])
+    first = read_first_episodes(stored, ["SFT", "GRPO"])
     assert first == {"t1": {"GRPO": records[0].trajectory}, "t2": {"SFT": records[1].trajectory}}
-
-
-def test_episodes_of_an_older_grader_are_graded_anew(finished, tmp_path):
-    folder, _ = finished
-    lines = folder / "runs" / "orion.jsonl"
-    old = lines.read_text().replace('"grader_version":"1"', '"grader_version":"0","gone":1')
-    lines.write_text(old.replace('"result_final":', '"result_final":1'))
-    make_reference(folder, tmp_path / "reference")
-    for place in (folder, tmp_path / "reference"):
-        grades = [row["grade"] for _, row in read_runs(place)]
-        assert [grade["result_final"] for grade in grades] == [1.0, 0.5, 0.1]
-        assert all(grade["grader_version"] == "1" and "gone" not in grade for grade in grades)
 
 
 def test_a_folder_in_which_nothing_ran_is_refused(tmp_path):

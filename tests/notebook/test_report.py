@@ -96,21 +96,20 @@ def journal_row(data_hash):
 
 
 def episode(i, data_hash, task):
-    """Every third succeeds; one asks for a lute; the first is of a task that is known."""
+    """Every third succeeds; one asks for a lute, one is refused; the first is of a task that is known."""
     query = "a lute" if i == 300 else f"{HOSTILE} {i}"
     action = {"name": "search_product_by_query", "arguments": {"query": query, "n": 0}, "thought": HOSTILE}
-    step = {
-        "action": action,
-        "observation": {"text": HOSTILE, "products": []},
-        "error": HOSTILE,
-        "attempt": True,
-    }
+    products = ["B1"] if i % 3 == 0 else []
+    steps = [
+        {"action": action, "observation": {"text": HOSTILE, "products": products}},
+        {"action": {"name": HOSTILE}, "observation": {"text": HOSTILE}, "error": HOSTILE},
+    ]
     ids = {"task_id": task.task_id if i == 0 else f"t{i % 200}", "user_id": "U1", "type": "search"}
-    grade = {"function_accuracy": 1.0, "result_official": 1.0, "result_final": float(i % 3 == 0), "steps": 1}
+    end = {"end": "refused", "message": f"too long {HOSTILE}"} if i == 301 else {"end": "stop"}
     return {
         "key": "k", **ids, "method": ("GRPO", HOSTILE)[i % 2], "model": "none", "params": {"data": data_hash},
-        "outcome": "scored", "message": "", "seconds": 0.1, "trajectory": {**ids, "steps": [step]},
-        "grade": {**grade, "attempts": 1, "grader_version": "1"}, "memory": None,
+        "outcome": "scored", "message": "", "seconds": 0.1, "memory": None,
+        "trajectory": {**ids, "target": "B1", "steps": steps, **end},
     }  # fmt: skip
 
 
@@ -206,6 +205,15 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
     page.wait_for_selector("#left .agent")  # the address names both
     assert page.locator("#right .agent").count() > 0 and page.evaluate("window.ran") == []
 
+    page.select_option("#outcomes", label="refused by its model (1)")
+    page.select_option("#methods", label="all")
+    page.fill("#text", "")
+    page.wait_for_function("document.getElementById('found').children.length == 1")
+    page.get_by_role("button", name="left").click()
+    page.wait_for_function("document.getElementById('left').textContent.includes('too long')")
+    assert "refused by its model (too long </script>" in page.locator("#left").inner_text()
+
+    page.select_option("#outcomes", label="all")
     page.fill("#text", site[1].instruction[-30:])
     page.check("#whole")
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")

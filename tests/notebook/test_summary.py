@@ -6,14 +6,14 @@ import pytest
 from pwagents.errors import DataError
 from pwagents.evaluation.figures import plot_intervals
 from pwagents.notebook import summary
-from pwagents.notebook.figures import save_numbers
+from pwagents.notebook.figures import save_figure
 
 
 def store(folder, figure, rows, backbone=""):
     columns = ["method", "type", "mean", "low", "high", "n_tasks"]
     stamp = f"{figure} · preset: laptop" + (f" · backbone: {backbone}" if backbone else "")
     frame = pd.DataFrame(rows, columns=columns)
-    save_numbers(plot_intervals, figure, frame, output_dir=folder, stamp=stamp, label="method")
+    save_figure(plot_intervals, figure, frame, output_dir=folder, stamp=stamp, label="method")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 
 def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
-    lines = summary.summary_of(folder)
+    lines = summary.read_summary(folder)
     assert lines.columns.tolist() == list(summary.COLUMNS)
     found = list(zip(lines["name"], lines["task"], lines["notebook"], strict=True))
     puma = [("puma", task, "04") for task in ("search", "recommend", "review", "mean")]
@@ -49,36 +49,36 @@ def test_where_several_pipelines_were_trained_a_line_says_how_many(
 ):
     row = {"method": method, "type": "search", "mean": 0.7, "low": 0.6, "high": 0.8, "n_tasks": 9}
     frame, stamp = pd.DataFrame([{**row, "n_seeds": n_seeds}]), f"{notebook}_pipelines"
-    save_numbers(plot_intervals, stamp, frame, output_dir=folder, stamp=stamp, label="method")
-    lines = summary.summary_of(folder)
+    save_figure(plot_intervals, stamp, frame, output_dir=folder, stamp=stamp, label="method")
+    lines = summary.read_summary(folder)
     made = lines[lines["name"] == f"{name}_pipelines"]
     assert made[["n_seeds", "n_tasks"]].to_numpy().tolist() == told and set(made["notebook"]) <= {notebook}
     assert lines.loc[lines["name"] == name, "n_seeds"].unique().tolist() == [1]
 
 
 def test_side_by_side_they_are_a_row_a_method(folder):
-    shown = summary.side_by_side(summary.summary_of(folder)).set_index("method")
+    shown = summary.tabulate_summary(summary.read_summary(folder)).set_index("method")
     assert list(shown) == ["search", "recommend", "review", "mean", "tasks", "notebook"]
     assert shown.loc["PUMA", "mean"] == "0.500 ±0.100" and shown.loc["PUMA", "tasks"] == "5 + 4 + 3"
     assert shown.loc["GRPO (Orion)", "tasks"] == "1,000" and pd.isna(shown.loc["GRPO (Orion)", "review"])
 
 
 def test_the_picture_has_a_panel_a_task_and_says_whose_models_they_are(folder):
-    figure = summary.plot_summary(summary.summary_of(folder))
+    figure = summary.plot_summary(summary.read_summary(folder))
     assert [ax.get_title() for ax in figure.axes] == ["search", "recommend", "review", "mean"]
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == ["simple rules", "PUMA", "GRPO (Orion)"]
-    assert summary.backbones(folder) == "small, 0.7M; small, 0.5M"
+    assert summary.name_backbones(folder) == "small, 0.7M; small, 0.5M"
 
 
 def test_without_stored_numbers_there_is_no_summary_but_the_reference_by_hand(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"04_variants.* found none; expected the numbers of notebooks"):
-        summary.summary_of(tmp_path)
+        summary.read_summary(tmp_path)
     store(tmp_path / "reference", "06_results", [("GRPO", "search", 0.7, 0.65, 0.75, 1000)], "small, 0.5M")
     monkeypatch.setattr(summary, "REFERENCE", tmp_path / "reference")
     monkeypatch.setattr(summary, "project_path", lambda _: tmp_path)
-    assert list(summary.summary_of(tmp_path)["name"]) == ["orion_grpo"]
-    assert summary.backbones(tmp_path) == "small, 0.5M"
+    assert list(summary.read_summary(tmp_path)["name"]) == ["orion_grpo"]
+    assert summary.name_backbones(tmp_path) == "small, 0.5M"
 
 
 def test_no_row_is_taken_for_a_papers(folder):

@@ -5,7 +5,7 @@ import pytest
 
 from pwagents.evaluation.paper import load_targets
 from pwagents.evaluation.tables import save_table
-from pwagents.notebook.check import check
+from pwagents.notebook.check import check_tables
 from pwagents.persona2web import paper_rows, views
 from pwagents.persona2web.runs import SCORES
 from pwagents.persona2web.study import CHANCE, OFFLINE, ORACLE
@@ -119,7 +119,7 @@ def test_the_papers_rows_stand_as_printed(level_2, tmp_path):
     """As `make check` compares them."""
     table = paper_rows.main_with_paper(pd.concat([level_2, level_2.assign(architecture="occam")]))
     save_table(table, "09_with_paper", title="x", output_dir=tmp_path)
-    cells = check(tmp_path, tmp_path)
+    cells = check_tables(tmp_path, tmp_path)
     assert len(cells) > 20 and {cell.verdict for cell in cells} == {"OK"}
 
 

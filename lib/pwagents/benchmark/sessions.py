@@ -151,7 +151,7 @@ def plot_transitions(transitions: pd.DataFrame):
         transitions: from :func:`pwagents.benchmark.sessions.action_transitions`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -191,7 +191,7 @@ def plot_attempts(attempts: pd.DataFrame):
         attempts: from :func:`pwagents.benchmark.sessions.attempts_by_number`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     import matplotlib.pyplot as plt
 

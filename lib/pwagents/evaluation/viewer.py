@@ -6,12 +6,13 @@ All texts are escaped: product titles, reviews and what models wrote can hold an
 import json
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
 
 from pwagents.evaluation.metrics import attempts, grade
-from pwagents.schema import Product, Step, Task, Trajectory
+from pwagents.schema import Product, Task, Trajectory
 
 MAX_TEXT = 600  # characters of a text that are shown; the record holds the rest
+# Why an episode counts 0, whatever was done in it.
+FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
 
 
 def show_episodes(
@@ -20,7 +21,7 @@ def show_episodes(
     products: Mapping[str, Product],
     profiles: Mapping[str, str] | None = None,
 ):
-    """The episodes of several methods on one task, beside each other; more than three get narrow.
+    """Show the episodes of several methods on one task, beside each other; more than three get narrow.
 
     Args:
         task: whose target is marked where it is shown. The agents did not know it.
@@ -36,61 +37,47 @@ def show_episodes(
     from IPython.display import HTML
     from jinja2 import Environment
 
+    episodes = []
     for method, trajectory in trajectories.items():
         if trajectory.task_id != task.task_id:
             raise ValueError(f"{method} worked on task {trajectory.task_id}, not on {task.task_id}")
+        results = iter(attempts(trajectory))
+        steps = [
+            {
+                "action": step.action,
+                "arguments": {
+                    name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                    for name, value in step.action.arguments.items()
+                },
+                "error": step.error,
+                "products": [
+                    (products[asin].title, asin == task.target) for asin in step.observation.products
+                ],
+                "speaker": "User" if step.action.name == "respond" else "Shop",
+                "text": step.observation.text,
+                "result": f"{next(results):.2f}" if trajectory.is_attempt(step) else "",
+            }
+            for step in trajectory.steps
+        ]
+        about = {"method": method, "profile": (profiles or {}).get(method, "")}
+        episodes.append({**about, "steps": steps, "summary": describe_outcome(trajectory)})
+    environment = Environment(autoescape=True)
+    environment.filters["short"] = _shorten
     template = files("pwagents.evaluation").joinpath("trajectory.html").read_text("utf-8")
-    episodes = [
-        _episode(method, task, trajectory, products, (profiles or {}).get(method, ""))
-        for method, trajectory in trajectories.items()
-    ]
-    return HTML(Environment(autoescape=True).from_string(template).render(episodes=episodes))
+    return HTML(environment.from_string(template).render(task=task, episodes=episodes))
 
 
-def _episode(method: str, task: Task, trajectory: Trajectory, products, profile: str) -> dict[str, Any]:
-    graded = grade(trajectory)
-    return {
-        "title": method,
-        "subtitle": f"{task.type} task of user {task.user_id}",
-        "instruction": task.instruction,
-        "profile": profile,
-        "steps": _steps(task, trajectory, products),
-        "summary": (
-            f"{graded.steps} steps, {graded.attempts} attempts; function accuracy "
-            f"{graded.function_accuracy:.0f}, result accuracy {graded.result_official:.2f} at best, "
-            f"{graded.result_final:.2f} in the end"
-        ),
-    }
+def describe_outcome(trajectory: Trajectory) -> str:
+    """Describe in one line what came of an episode, and why where its model refused or the agent failed."""
+    grades = grade(trajectory)
+    failure = FAILURES.get(trajectory.end)
+    reason = f"{failure} ({_shorten(trajectory.message)}); " if failure else ""
+    return (
+        f"{reason}{grades.steps} steps, {grades.attempts} attempts; function accuracy "
+        f"{grades.function_accuracy:.0f}, result accuracy {grades.result_official:.2f} at best, "
+        f"{grades.result_final:.2f} in the end"
+    )
 
 
-def _steps(task: Task, trajectory: Trajectory, products: Mapping[str, Product]) -> list[dict[str, Any]]:
-    results = iter(attempts(trajectory))
-    return [
-        _step(step, task, products)
-        | {"result": f"{next(results):.2f}" if trajectory.is_attempt(step) else ""}
-        for step in trajectory.steps
-    ]
-
-
-def _step(step: Step, task: Task, products: Mapping[str, Product]) -> dict[str, Any]:
-    shown = [
-        {"title": _short(products[asin].title), "target": asin == task.target}
-        for asin in step.observation.products
-    ]
-    return {
-        "thought": _short(step.action.thought),
-        "name": step.action.name or "(no call)",
-        "arguments": [(key, _short(_as_text(value))) for key, value in step.action.arguments.items()],
-        "error": _short(step.error),
-        "products": shown,
-        "speaker": "User" if step.action.name == "respond" else "Shop",
-        "text": _short(step.observation.text),
-    }
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "\N{HORIZONTAL ELLIPSIS}"

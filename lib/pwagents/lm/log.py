@@ -44,7 +44,7 @@ def plot_losses(losses: pd.DataFrame):
         losses: from :func:`read_losses`, all of one kind.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     figure = plot_lines(losses, "step", "loss", hue="training", xlabel="step", ylabel="loss (nats a token)")
     (ax,) = figure.axes

@@ -2,12 +2,17 @@
 
     python -m pwagents.notebook.check outputs/laptop    # as `make check` does
 
-Three things are compared, how strictly says ``tolerances.yaml``:
+Three things are compared:
 
 - the papers' rows in our tables with the papers' numbers, to the digit;
-- a row of ours with the paper's row of the same method, where model and data are the paper's, too. A small
-  model has no such row, and is never compared with a paper;
-- laptop's tables with the committed ones (``outputs/reference``), row by row.
+- a row of ours with the paper's row of the same method, where model and data are the paper's, too, within the
+  tolerance of that row (``evaluation/papers``). A small model has no such row, and is never compared with a
+  paper;
+- laptop's tables with the committed ones (``outputs/reference``), row by row; how strictly says
+  ``tolerances.yaml``.
+
+A mean over part of its tasks is compared with nothing. Ends with 0; with 1 where a cell FAILs; with 2 where a
+notebook began and did not finish, or a table that it left is gone. Notebooks that never began are listed.
 """
 
 import sys
@@ -18,15 +23,18 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from pwagents.evaluation.breakdowns import SCORED
 from pwagents.evaluation.paper import COSTS, load_targets
-from pwagents.notebook.reference import PRESET, REFERENCE
-from pwagents.project import read_yaml
+from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
+from pwagents.project import ROOT, read_yaml
 
 VERDICTS = ("OK", "noise", "FAIL")
+IN_PART = "part"  # the verdict on a mean over part of its tasks
 # Columns that say what a row is, or that no paper has.
 _ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
 _ABOUT += ("notebook", "over pipelines", "to run it here")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
+_EXACT = {"ok": 0, "noise": 0}
 
 
 class Cell(NamedTuple):
@@ -41,8 +49,16 @@ class Cell(NamedTuple):
     verdict: str
 
 
-def check(output_dir: Path, reference: Path) -> list[Cell]:
-    """All cells of ``output_dir``'s tables that have something to be compared with.
+class Runs(NamedTuple):
+    """What became of a preset's notebooks; ``missing`` are tables, the others names of notebooks."""
+
+    unfinished: list[str]
+    missing: list[str]
+    never_begun: list[str]
+
+
+def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
+    """Compare all cells of ``output_dir``'s tables that have something to be compared with.
 
     Raises:
         ValueError: there are no tables.
@@ -50,137 +66,143 @@ def check(output_dir: Path, reference: Path) -> list[Cell]:
     tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
-    cells = [cell for name, table in tables.items() for cell in _with_papers(name, table)]
+    cells = [cell for name, table in tables.items() for cell in _against_papers(name, table)]
     if output_dir.name == PRESET:
-        made = {name[:2] for name in tables}  # notebooks that ran
         for path in sorted((reference / "tables").glob("*.csv")):
-            if path.stem[:2] in made:
-                cells += _with_reference(path.stem, tables.get(path.stem), pd.read_csv(path))
+            if path.stem in tables:
+                cells += _against_reference(path.stem, tables[path.stem], pd.read_csv(path))
     return cells
 
 
+def check_runs(output_dir: Path, reference: Path) -> Runs:
+    """Find which notebooks did not come to their end, and which tables they should have left."""
+    last = {row["notebook"]: row for row in read_lines(output_dir / "timings" / "journal.jsonl")}
+    # A process that was killed leaves no row, but the notebook as far as it came, or results without any row.
+    begun = {path.stem for path in (output_dir / "notebooks" / ".partial").glob("*.ipynb")}
+    folders = (output_dir / "tables", output_dir / "timings" / "tables")
+    tables = {path.stem for folder in folders for path in folder.glob("[0-9][0-9]_*.csv")}
+    names = {path.stem for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")} | last.keys()
+    made = {table[:2] for table in tables}
+    begun |= {name for name in names if last and name[:2] in made - {row[:2] for row in last}}
+    unfinished = begun | {name for name, row in last.items() if row["status"] != "finished"}
+
+    expected = {table for row in last.values() for table in row.get("tables", ())}
+    if output_dir.name == PRESET:
+        optional = [rule["tables"] for rule in _rules()["reference"] if "matched_by" in rule]
+        whole = {path.stem for path in (reference / "tables").glob("*.csv")}
+        expected |= {t for t in whole if t[:2] in made and not any(fnmatch(t, each) for each in optional)}
+    return Runs(*map(sorted, (unfinished, expected - tables, names - last.keys() - begun)))
+
+
 def report(cells: list[Cell]) -> str:
-    """A line a table, below it each cell that is not OK, and the sum."""
+    """List a line a table, below it each cell that is not OK, and the sum."""
     lines = []
     frame = pd.DataFrame(cells, columns=Cell._fields)
     for (table, against), own in frame.groupby(["table", "against"], sort=False):
-        lines.append(f"{_counted(own)}  {table}, against {against}")
+        lines.append(f"{_count(own)}  {table}, against {against}")
         for cell in own[own["verdict"] != "OK"].itertuples():
-            lines.append(
-                f"    {cell.verdict:5}  {cell.row} | {cell.column}: {cell.found}, expected {cell.expected}"
-            )
-    return "\n".join([*lines, f"{_counted(frame)}  cells in all"])
+            text = f"    {cell.verdict:5}  {cell.row} | {cell.column}: {cell.found}, expected {cell.expected}"
+            lines.append(text + " (over part of the tasks: not compared)" * (cell.verdict == IN_PART))
+    return "\n".join([*lines, f"{_count(frame)}  cells in all"])
 
 
-def _counted(frame: pd.DataFrame) -> str:
+def _count(frame: pd.DataFrame) -> str:
     counts = frame["verdict"].value_counts()
     return "  ".join(f"{verdict} {counts.get(verdict, 0):4d}" for verdict in VERDICTS)
 
 
-def _tolerances() -> Mapping[str, Any]:
+def _rules() -> Mapping[str, Any]:
     return read_yaml("pwagents.notebook", "tolerances.yaml")
 
 
-def _with_papers(name: str, table: pd.DataFrame) -> Iterator[Cell]:
-    """The papers' rows as printed, and ours of the same method, model and data."""
+def _against_papers(name: str, table: pd.DataFrame) -> Iterator[Cell]:
+    """Compare the papers' rows as printed, and ours of the same method, model and data."""
     if not {"source", "row", "backbone", "data"} <= set(table):
         return
     targets = load_targets()
-    targets["heading"] = targets["column"].str.replace("_", " ")
-    targets.loc[targets["task"] != "", "heading"] = targets["task"] + ": " + targets["heading"]
     targets["source"] = targets["paper"] + ", " + targets["table"]
-    theirs = {key: rows.set_index("heading")["value"] for key, rows in targets.groupby(["source", "row"])}
-    columns = [column for column in table if column not in _ABOUT]
-    exact, near = {"ok": 0, "noise": 0}, _tolerances()["paper"]
+    headings = targets["task"] + ": " + targets["column"].str.replace("_", " ")
+    targets = targets.set_index(headings.str.removeprefix(": "))
+    printed = dict(list(targets[targets["source"].isin(table["source"])].groupby(["source", "row"])))
+    columns = [column for column in table if column not in _ABOUT and not column.endswith(f": {SCORED}")]
     for _, row in table.iterrows():
         if row["source"] != "here":
-            yield from _cells(
-                name, "the paper's print", row, theirs[row["source"], row["row"]], columns, exact
-            )
-        elif (target := _same(row, table)) is not None:
-            yield from _cells(name, f"{target['source']}, {target['row']}", row, target, columns, near)
+            expected = printed[row["source"], row["row"]]["value"]
+            yield from _compare(name, "the paper's print", row, expected, columns, _EXACT)
+        elif row["data"] == _PAPERS_DATA:
+            for key, cells in printed.items():
+                target = cells.iloc[0]
+                names = {_method(key[1], row["backbone"]), target["ours"].casefold()}
+                if target["backbone"] == row["backbone"] and _method(row["row"], row["backbone"]) in names:
+                    rule = target["tolerance"]
+                    yield from _compare(name, ", ".join(key), row, cells["value"], columns, rule)
+                    break
 
 
-def _same(row: pd.Series, table: pd.DataFrame) -> pd.Series | None:
-    """The paper's row of the same method and model, for a row of ours on the paper's data."""
-    if row["data"] != _PAPERS_DATA:
-        return None
-    ours = _method(row)
-    theirs = {ours, *_tolerances()["names"].get(ours, ())}
-    others = table[(table["source"] != "here") & (table["backbone"] == row["backbone"])]
-    return next((other for _, other in others.iterrows() if _method(other) in theirs), None)
-
-
-def _method(row: pd.Series) -> str:
-    """The method in a row's name, in small letters: "No Memory (gpt-4o)" and "gpt-4o (No memory)" are one."""
-    name = row["row"].replace(row["backbone"], "").removesuffix("()").strip()
+def _method(row: str, backbone: str) -> str:
+    """Read the method from a row's name: "No Memory (gpt-4o)" and "gpt-4o (No memory)" are one."""
+    name = row.replace(backbone, "").removesuffix("()").strip()
     return (name[1:-1] if name.startswith("(") else name).casefold()
 
 
-def _with_reference(name: str, table: pd.DataFrame | None, expected: pd.DataFrame) -> Iterator[Cell]:
-    """Row by row, in their order; where a run may make less than the reference has, by their names, and
-    without columns that only a full run fills."""
-    rules = _tolerances()["reference"]
-    rule = next(rule for rule in rules if fnmatch(name, rule["tables"]))
-    against, by = "the reference", [column for column in rule.get("matched_by", ()) if column in expected]
-    if by and table is not None:
-        expected = _of_same_names(table, expected, by)
-
-    def missing(what: str, found: Any, wanted: Any) -> Cell:
-        return Cell(name, against, "(whole table)", what, found, wanted, "FAIL")
-
-    if table is None:
-        if not by:
-            yield missing("table", "none", "a table")
-    elif (graders := _graders(table)) != (wanted := _graders(expected)):
-        yield missing("grader", graders, f"{wanted}; the notebook, run again, grades its stored runs anew")
+def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -> Iterator[Cell]:
+    """Compare row by row, in their order, or by names where a run may make less than the reference has."""
+    rule = next(rule for rule in _rules()["reference"] if fnmatch(name, rule["tables"]))
+    by = [column for column in rule.get("matched_by", ()) if column in expected]
+    if by:  # rows of one name are told apart by their order
+        ours, theirs = (
+            pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
+            for frame in (table, expected)
+        )
+        places = theirs.get_indexer(ours)
+        expected = expected.iloc[places[places >= 0]].reset_index(drop=True)
+    found, wanted = (
+        ", ".join(each.get("grader", pd.Series())[each.get("source", pd.Series()) == "here"].unique())
+        for each in (table, expected)
+    )
+    if found != wanted:
+        problems = [("grader", found, f"{wanted}; the notebook, run again, grades its runs anew")]
     elif len(table) != len(expected):
-        yield missing("rows", len(table), len(expected))
+        problems = [("rows", len(table), len(expected))]
     else:
-        for column in [column for column in expected if column not in table and not by]:
-            yield missing("column", "none", column)
-        # Within a table such a column is filled as a whole, or not at all.
-        may_lack = set(rule.get("filled_by_a_full_run", ())) & {*table}
-        unfilled = {column for column in may_lack if table[column].isna().all()}
+        problems = [("column", "none", column) for column in expected if column not in table and not by]
+        # A column that only a full run fills is filled as a whole, or not at all.
+        unfilled = [c for c in rule.get("filled_by_a_full_run", ()) if c in table and table[c].isna().all()]
         columns = [column for column in expected if column in table and column not in unfilled]
         for i, row in table.iterrows():
-            yield from _cells(name, against, row, expected.loc[i], columns, rule)
+            yield from _compare(name, "the reference", row, expected.loc[i], columns, rule)
+    for problem in problems:
+        yield Cell(name, "the reference", "(whole table)", *problem, "FAIL")
 
 
-def _of_same_names(table: pd.DataFrame, expected: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The expected rows that the table has, in its order; rows of one name are told apart by their order."""
-    ours, theirs = (
-        pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
-        for frame in (table, expected)
-    )
-    places = theirs.get_indexer(ours)
-    return expected.iloc[places[places >= 0]].reset_index(drop=True)
-
-
-def _graders(table: pd.DataFrame) -> str:
-    """Who graded our rows."""
-    ours = table[table["source"] == "here"] if {"source", "grader"} <= set(table) else pd.DataFrame()
-    return ", ".join(ours["grader"].unique()) if len(ours) else ""
-
-
-def _cells(
+def _compare(
     table: str, against: str, row: pd.Series, expected: pd.Series, columns: list[str], rule: Mapping[str, Any]
 ) -> Iterator[Cell]:
-    """A row's cells, those left out that are empty on both sides."""
-    exact = {"ok": 0, "noise": 0}
-    called = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"row {row.name}"
+    """Compare a row's cells, those left out that are empty on both sides.
+
+    A distance is |found - expected| / max(1, |expected|): absolute for shares, relative for what is larger.
+    """
+    label = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"row {row.name}"
     for column in columns:
         found, wanted = row[column], expected.get(column)
-        if not (pd.isna(found) and pd.isna(wanted)):
-            strict = exact if column in _tolerances()["exact"] else rule
-            yield Cell(table, against, called, column, found, wanted, _verdict(found, wanted, strict))
+        if pd.isna(found) and pd.isna(wanted):
+            continue
+        own = _EXACT if column in _rules()["exact"] else rule
+        texts = any(isinstance(value, str) or pd.isna(value) for value in (found, wanted))
+        if any(_is_in_part(each, column) for each in (row, expected)) and not isinstance(found, str):
+            verdict = IN_PART
+        elif texts:
+            verdict = "OK" if found == wanted else own.get("texts", "FAIL")
+        else:
+            distance = abs(found - wanted) / max(1.0, abs(wanted))
+            verdict = "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
+        yield Cell(table, against, label, column, found, wanted, verdict)
 
 
-def _verdict(found: Any, expected: Any, rule: Mapping[str, Any]) -> str:
-    if isinstance(found, str) or isinstance(expected, str) or pd.isna(found) or pd.isna(expected):
-        return "OK" if found == expected else rule.get("texts", "FAIL")
-    distance = abs(found - expected) / max(1.0, abs(expected))
-    return "OK" if distance <= rule["ok"] else "noise" if distance <= rule["noise"] else "FAIL"
+def _is_in_part(row: pd.Series, column: str) -> bool:
+    """Whether a row's cell is a mean, or a difference, over part of its tasks."""
+    scored = row.get(f"{column.partition(': ')[0]}: {SCORED}")
+    return isinstance(scored, str) or row.get("n_missing", 0) > 0 or row.get("n_left_out", 0) > 0
 
 
 def main() -> int:
@@ -188,15 +210,22 @@ def main() -> int:
         print("usage: python -m pwagents.notebook.check OUTPUTS/PRESET", file=sys.stderr)
         return 2
     output_dir = Path(sys.argv[1])
+    runs = check_runs(output_dir, REFERENCE)
     try:
-        cells = check(output_dir, REFERENCE)
+        cells = check_tables(output_dir, REFERENCE)
     except ValueError as error:
         print(error, file=sys.stderr)
-        return 1
+        return 2 if runs.unfinished else 1
     print(report(cells))
     if output_dir.name != PRESET:
         print(f"There is no reference for {output_dir.name}: its other numbers are compared with nothing.")
-    return int(any(cell.verdict == "FAIL" for cell in cells))
+    for name in runs.unfinished:
+        print(f"{name} began and did not finish: run it again")
+    for table in runs.missing:
+        print(f"{table} is missing: its notebook should have left this table")
+    if runs.never_begun:
+        print(f"Never begun: {', '.join(runs.never_begun)}")
+    return 2 if runs.unfinished or runs.missing else int(any(cell.verdict == "FAIL" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -1,66 +1,85 @@
-"""Figures are drawn from files with their numbers: whoever has the files can draw them again, without a run.
+"""Figures as files, drawn from files with their numbers: whoever has these can draw them again, without a
+run.
 
     python -m pwagents.notebook.figures outputs/laptop --formats pdf    # as `make figures FORMATS=pdf`
 
 A notebook first writes a figure's numbers to ``figures/NAME.parquet``, together with the name and options of
-the function that draws them, and then draws from that file. In Python a figure comes back to be changed:
+the function that draws them, and then draws from that file. The same numbers give the same bytes at every run
+on one machine: no dates, no versions, no random ids. In Python a figure comes back to be changed:
 
-    figure = drawn("outputs/reference/figures/06_curves.parquet")
+    figure = draw_figure("outputs/reference/figures/06_curves.parquet")
     figure.set_size_inches(8, 5)
     figure.savefig("curves.pdf")
 """
 
 import argparse
+import io
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Collection
+from html import escape
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import pandas as pd
 
-from pwagents.evaluation.figure_files import FORMATS, put_stamp, rendered
-from pwagents.evaluation.figures import add_style
+from pwagents.evaluation.figures import add_style, escape_math
+from pwagents.evaluation.tables import csv_text
 from pwagents.notebook.reference import PRESET, REFERENCE
 from pwagents.progress import progress
 from pwagents.project import result_path, write_aside
 
 FOLDER = "redrawn"  # of a preset: what a notebook showed stays as it was
+# What figures can be written as, and what matplotlib is not to write of itself.
+FORMATS = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+_SHOWN_DPI = 72  # of a figure in a notebook; the saved PNG has twice as many
 _PLOT = re.compile(r"pwagents(\.\w+)+:plot_\w+")  # a file can name no other code
 
 
-def save_numbers(
-    plot: Callable, name: str, data: pd.DataFrame, *, output_dir: Path, stamp: str = "", **options: Any
-) -> Path:
-    """Write ``<output_dir>/figures/<name>.parquet``, of which :func:`drawn` makes the figure; its path.
+def save_figure(
+    plot: Callable, name: str, data: pd.DataFrame, *, output_dir: Path | str, stamp: str = "", **options: Any
+) -> None:
+    """Write a figure's numbers, draw it from that file, and show it.
+
+    The files are ``<output_dir>/figures/<name>.parquet``, of which :func:`draw_figure` makes the figure,
+    ``.png``, ``.svg`` and ``.csv``. The figure is shown only inside IPython, with a text for who cannot see
+    it.
 
     Args:
         plot: the drawing function, ``plot_...`` of a module of this library; it gets the frame and
             ``options``, which JSON must be able to hold.
-        data: the numbers, unrounded. Its index is dropped.
-        stamp: see :func:`pwagents.evaluation.figure_files.save_figure`.
+        data: the numbers, unrounded (6 significant digits in the CSV). Its index is dropped.
+        stamp: what made the figure, such as notebook, preset, source and backbone: in small type below it.
     """
-    place = f"{plot.__module__}:{plot.__qualname__}"
+    import matplotlib.pyplot as plt
+
+    path, place = result_path(output_dir, "figures", name), f"{plot.__module__}:{plot.__qualname__}"
     if not _PLOT.fullmatch(place):
         raise ValueError(f"figure {name} is drawn by {place}; expected a function plot_... of pwagents")
     frame = data.reset_index(drop=True)
     frame.attrs = {"plot": place, "options": options, "stamp": stamp}  # pandas stores them in the file
-    path = result_path(output_dir, "figures", name).with_name(f"{name}.parquet")
-    write_aside(path, frame.to_parquet(index=False, compression="zstd"))
-    return path
+    numbers = path.with_name(f"{name}.parquet")
+    write_aside(numbers, frame.to_parquet(index=False, compression="zstd"))
+    write_aside(path.with_name(f"{name}.csv"), csv_text(data))
+    figure = draw_figure(numbers, stamped=True)
+    png = write_figure(figure, path.with_name(f"{name}.png"))
+    write_figure(figure, path.with_name(f"{name}.svg"))
+    _display(figure, png, name)
+    plt.close(figure)  # or else a notebook shows it a second time
 
 
-def drawn(path: Path | str):
-    """The matplotlib figure of a file of numbers, without its stamp.
+def draw_figure(path: Path | str, *, stamped: bool = False):
+    """Draw the matplotlib figure of a file of numbers; without its stamp, unless ``stamped``.
 
     Raises:
         ValueError: the file is no figure's numbers.
     """
-    return _drawn(_read(path))
-
-
-def _read(path: Path | str) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path)
     except ValueError as error:  # pyarrow's
@@ -68,11 +87,41 @@ def _read(path: Path | str) -> pd.DataFrame:
     plot = frame.attrs.get("plot", "")
     if not _PLOT.fullmatch(plot):
         raise ValueError(f"{path}: drawn by {plot!r}; expected a function plot_... of pwagents")
-    return frame
+    figure = resolve_name(plot)(frame, **frame.attrs["options"])
+    if stamped and (stamp := frame.attrs["stamp"]):
+        figure.supxlabel(escape_math(stamp), x=0.995, ha="right", fontsize=9, color="0.35")
+    return figure
 
 
-def _drawn(frame: pd.DataFrame):
-    return resolve_name(frame.attrs["plot"])(frame, **frame.attrs["options"])
+def write_figure(figure, path: Path) -> bytes:
+    """Write a figure as its suffix says, one of :data:`FORMATS`; return the bytes, the same at every run."""
+    import matplotlib.pyplot as plt
+
+    buffer, kind = io.BytesIO(), path.suffix[1:]
+    with plt.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(buffer, format=kind, metadata=FORMATS[kind])
+    write_aside(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def _display(figure, png: bytes, name: str) -> None:
+    """Display an image: as HTML, for JupyterLab gives images of other kinds no alternative text."""
+    from IPython import get_ipython
+    from IPython.display import display
+
+    if not get_ipython():
+        return
+    # What it shows, in words: its axes and their panels.
+    panels = []
+    for ax in figure.axes:
+        labels = [ax.get_title(), ax.get_ylabel(), ax.get_xlabel()]
+        panels.append(" against ".join(label for label in labels[1:] if label) or labels[0])
+    shown = "; ".join(dict.fromkeys(filter(None, panels))) or "see its caption"
+    text = f"Figure {name}: {shown}. Its numbers: figures/{name}.csv"
+    data = b64encode(png).decode()
+    style = f"width: {figure.get_figwidth() * _SHOWN_DPI:.0f}px; max-width: 100%"
+    html = f'<img src="data:image/png;base64,{data}" alt="{escape(text)}" style="{style}">'
+    display({"text/html": html, "image/png": data, "text/plain": text}, raw=True)
 
 
 def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
@@ -85,29 +134,20 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
     """
     import matplotlib.pyplot as plt
 
-    target, source = output_dir / FOLDER, output_dir
-    files = _numbers(source)
-    if not files and output_dir.name == PRESET:
+    source = output_dir
+    if output_dir.name == PRESET and not any((output_dir / "figures").glob("*.parquet")):
         source = REFERENCE
-        files = _numbers(source)
-    if not files:
-        raise ValueError(
-            f"{source / 'figures'} holds no figure's numbers (*.parquet); a notebook's run leaves them"
-        )
-    if source != output_dir:
         print(f"{output_dir} holds no figures: these are those of the committed reference, {source}")
+    files = sorted((source / "figures").glob("*.parquet"))
+    if not files:
+        found = f"{source / 'figures'} holds no figure's numbers (*.parquet)"
+        raise ValueError(f"{found}; a notebook's run leaves them")
     for path in progress(files, desc="figures", unit="figure"):
-        frame = _read(path)
-        figure = _drawn(frame)
-        put_stamp(figure, frame.attrs["stamp"])
+        figure = draw_figure(path, stamped=True)
         for kind in formats:
-            write_aside(target / f"{path.stem}.{kind}", rendered(figure, kind, path.stem))
+            write_figure(figure, output_dir / FOLDER / f"{path.stem}.{kind}")
         plt.close(figure)
-    return target
-
-
-def _numbers(output_dir: Path) -> list[Path]:
-    return sorted((output_dir / "figures").glob("*.parquet"))
+    return output_dir / FOLDER
 
 
 def main() -> int:

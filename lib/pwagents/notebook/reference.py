@@ -17,8 +17,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from pwagents.evaluation.records import regraded
-from pwagents.notebook.results import read_lines
+import pandas as pd
+
+from pwagents.notebook.execute import without_passwords
 from pwagents.project import ROOT, write_aside, written_aside
 from pwagents.schema import Trajectory
 
@@ -26,24 +27,28 @@ REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
 SUMMARY = "summary.csv"  # of notebook 10
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
-_LEFT_OUT = ("key", "seconds")
 _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON
 
 
-def read_runs(output_dir: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All episodes of a preset or of the reference: the name of their file, and the record.
+def read_lines(path: Path) -> Iterator[dict]:
+    """Read a JSONL file without passwords in URLs; a line that is being written is left out."""
+    if path.exists():
+        with open(path, "rb") as lines:
+            for line in lines:
+                if line.endswith(b"\n"):
+                    yield json.loads(without_passwords(line.decode()))
 
-    Each is graded by the present grader. Passwords in URLs are taken out.
-    """
-    for path in sorted((output_dir / "runs").glob("*.jsonl")):
-        yield from ((path.stem, regraded(record)) for record in read_lines(path))
-    for path in sorted((output_dir / "runs").glob("*.parquet")):
-        yield from ((path.stem, record) for record in read_episodes(path))
+
+def read_runs(output_dir: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read all episodes of a preset or of the reference: the name of their file, and the record."""
+    for kind, read in (("jsonl", read_lines), ("parquet", read_episodes)):
+        for path in sorted((output_dir / "runs").glob(f"*.{kind}")):
+            yield from ((path.stem, record) for record in read(path))
 
 
 def read_episodes(path: Path, methods: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """The records of one of the reference's files, those of some methods or all, in their order.
+    """Read the records of one of the reference's files, those of some methods or all, in their order.
 
     What is left out there is missing: each field has its default once the record is validated.
     """
@@ -51,18 +56,19 @@ def read_episodes(path: Path, methods: Collection[str] = ()) -> Iterator[dict[st
 
     table = pq.read_table(path, filters=[("method", "in", list(methods))] if methods else None)
     for row in table.to_pylist():
-        known = {name: value for name, value in row.items() if value is not None}
-        yield regraded({n: value if n in _TEXTS else json.loads(value) for n, value in known.items()})
+        stored = {name: value for name, value in row.items() if value is not None}
+        yield {name: value if name in _TEXTS else json.loads(value) for name, value in stored.items()}
 
 
-def first_episodes(path: Path, methods: Collection[str]) -> dict[str, dict[str, Trajectory]]:
-    """task id -> method -> its first episode, which is that of the main test: variations are played later."""
-    found: dict[str, dict[str, Trajectory]] = {}
+def read_first_episodes(path: Path, methods: Collection[str]) -> dict[str, dict[str, Trajectory]]:
+    """Read, by task id and method, the first episode: that of the main test, for variations are played
+    later."""
+    episodes: dict[str, dict[str, Trajectory]] = {}
     for record in read_episodes(path, methods):
-        if record["method"] not in found.setdefault(record["task_id"], {}):
-            trajectory = Trajectory.model_validate(record["trajectory"])
-            found[record["task_id"]][record["method"]] = trajectory
-    return found
+        of_task = episodes.setdefault(record["task_id"], {})
+        if record["method"] not in of_task:
+            of_task[record["method"]] = Trajectory.model_validate(record["trajectory"])
+    return episodes
 
 
 def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
@@ -75,84 +81,69 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
     rows = [row for row in read_lines(journal) if row["status"] == "finished"]
     if not rows:
         raise ValueError(f"{journal} tells of no finished notebook; expected a preset's folder")
-    places = {row["settings"]["output_dir"] for row in rows}  # of whoever ran it
+    places = sorted({row["settings"]["output_dir"] for row in rows}, key=len, reverse=True)
+
+    def write_text(path: str, text: str) -> None:
+        """Write it as if the run had been left where `make reproduce` leaves it, not where its runner did."""
+        for place in places:
+            text = text.replace(place, f"outputs/{PRESET}")
+        write_aside(reference / path, text)
+
     for folder, kinds in _COPIED.items():
-        (reference / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((output_dir / folder).iterdir()):
             if path.suffix in kinds:
-                made = path.read_bytes()
-                made = _in_256_colours(made) if path.suffix == ".png" else made
-                (reference / folder / path.name).write_bytes(made)
+                content = path.read_bytes()
+                content = _reduce_colours(content) if path.suffix == ".png" else content
+                write_aside(reference / folder / path.name, content)
     if (output_dir / SUMMARY).exists():
         shutil.copyfile(output_dir / SUMMARY, reference / SUMMARY)
     for path in sorted((output_dir / "notebooks").glob("*.ipynb")):
-        text = _placed(_lighter(path.read_text("utf-8")), places)
-        write_aside(reference / "notebooks" / path.name, text)
-    told = "".join(json.dumps(row) + "\n" for row in rows)
-    write_aside(reference / "timings" / "journal.jsonl", _placed(told, places))
+        notebook = json.loads(path.read_text("utf-8"))
+        outputs = [each for cell in notebook["cells"] for each in cell.get("outputs", ())]
+        for shown in (output["data"] for output in outputs if "image/png" in output.get("data", {})):
+            shown.pop("text/html", None)  # the same image once more, for JupyterLab
+            png = _reduce_colours(b64decode("".join(shown["image/png"])))
+            shown["image/png"] = b64encode(png).decode()
+        text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+        write_text(f"notebooks/{path.name}", text)
+    write_text("timings/journal.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     for path in sorted((output_dir / "runs").glob("*.jsonl")):
         write_episodes(read_lines(path), reference / "runs" / f"{path.stem}.parquet")
 
 
 def write_episodes(records: Iterator[dict[str, Any]], path: Path) -> None:
-    """Records as one Parquet file: a column a field, as compressed as can be (minutes for a hundred MB)."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """Write records as one Parquet file: a column a field, as compressed as can be (minutes for 100 MB)."""
     rows = []
     for record in records:
-        kept = {name: value for name, value in record.items() if name not in _LEFT_OUT and value is not None}
+        kept = {n: value for n, value in record.items() if n not in ("key", "seconds") and value is not None}
         if "trajectory" in kept:
-            kept["trajectory"] = {**kept["trajectory"], "steps": full(kept["trajectory"]["steps"])}
-        rows.append({n: value if n in _TEXTS else _compact(value) for n, value in kept.items()})
-    names = sorted({name for row in rows for name in row})
-    table = pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
+            kept["trajectory"] = {**kept["trajectory"], "steps": drop_empty(kept["trajectory"]["steps"])}
+        compact = {"separators": (",", ":")}
+        rows.append({n: value if n in _TEXTS else json.dumps(value, **compact) for n, value in kept.items()})
+    frame = pd.DataFrame(rows)
+    frame = frame[sorted(frame)]
     # One page a column, so that the compressor sees how alike the episodes are.
     look = {"compression": "zstd", "compression_level": 22, "data_page_size": 2**30}
-    look |= {"row_group_size": len(rows), "use_dictionary": [name for name in names if name != "trajectory"]}
+    look |= {"row_group_size": len(rows), "use_dictionary": [n for n in frame if n != "trajectory"]}
     with written_aside(path) as file:
-        pq.write_table(table, file, **look)
+        frame.to_parquet(file, index=False, **look)
 
 
-def full(value: Any) -> Any:
-    """``value`` without what is empty or zero, as defaults are; arguments and observations stay whole."""
+def drop_empty(value: Any) -> Any:
+    """Leave out what is empty or zero, as defaults are; arguments and observations stay whole."""
     if isinstance(value, dict):
-        kept = {key: each if key in _WHOLE else full(each) for key, each in value.items()}
+        kept = {key: each if key in _WHOLE else drop_empty(each) for key, each in value.items()}
         return {key: each for key, each in kept.items() if each not in ("", None, [], {}, 0)}
-    return [full(each) for each in value] if isinstance(value, list) else value
+    return [drop_empty(each) for each in value] if isinstance(value, list) else value
 
 
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _lighter(text: str) -> str:
-    """An executed notebook with each image once (it holds them as HTML, too, for JupyterLab), and smaller."""
-    notebook = json.loads(text)
-    for cell in notebook["cells"]:
-        for output in cell.get("outputs", ()):
-            shown = output.get("data", {})
-            if "image/png" in shown:
-                shown.pop("text/html", None)
-                png = _in_256_colours(b64decode("".join(shown["image/png"])))
-                shown["image/png"] = b64encode(png).decode()
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-
-
-def _in_256_colours(png: bytes) -> bytes:
-    """A figure, less than half as large, and to the eye the same."""
+def _reduce_colours(png: bytes) -> bytes:
+    """Write a figure with 256 colours: less than half as large, and to the eye the same."""
     from PIL import Image
 
     image, file = Image.open(BytesIO(png)).convert("RGB"), BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return file.getvalue()
-
-
-def _placed(text: str, places: set[str]) -> str:
-    """``text`` as if the run had been left where ``make reproduce`` leaves it."""
-    for place in sorted(places, key=len, reverse=True):
-        text = text.replace(place, f"outputs/{PRESET}")
-    return text
 
 
 def main() -> int:

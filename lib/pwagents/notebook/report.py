@@ -8,19 +8,22 @@ reviews, replies of models) are escaped: by Jinja, by great_tables where the tab
 browser of episodes by writing text nodes alone. Other pages may run no script at all.
 """
 
+import json
 import re
 import shutil
 import sys
 from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
-from pwagents.notebook.episodes import in_parallel, write_episodes
+from pwagents.notebook.episodes import run_parallel, write_episodes
 from pwagents.notebook.execute import without_passwords
-from pwagents.notebook.reference import PRESET, REFERENCE
-from pwagents.notebook.results import Notebook, read_notebooks
+from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
 from pwagents.notebook.run import SMOKE_BANNER
 
 # What the first page shows: a question, and the figure and table that answer it.
@@ -43,8 +46,70 @@ HEADLINES = (
     ("What does a trained policy lose without a part, in which world?", "08_parts", "08_parts"),
     ("Does an agent find in a year of browsing what a request leaves out?", "09_levels", "09_level_2"),
 )
+_TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>', re.DOTALL)
+_HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)
+_OURS = re.compile(r"<tr>(\s*<td [^>]*>here[^<]*</td>)")
+_PAPERS = re.compile(r"<tr>(\s*<td [^>]*>(?:PersonalWAB|Orion|Persona2Web), )")
+_OF_PAPER = re.compile(r"(PersonalWAB|Orion|Persona2Web)\b.*?Table (\d+)")
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets
 _IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Part:
+    """A saved table or figure. ``html`` is a table's, without its style and title; great_tables escaped
+    it."""
+
+    name: str
+    files: tuple[Path, ...]
+    title: str = ""
+    html: str = ""
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """What one notebook left; ``row`` is of the journal: its last run that came to its end, or else its
+    last."""
+
+    name: str
+    executed: Path | None
+    row: Mapping[str, Any]
+    tables: tuple[Part, ...]
+    figures: tuple[Part, ...]
+
+    @property
+    def settings(self) -> list[tuple[str, str]]:
+        """All settings, "group.name" and value."""
+        return list(_flatten(self.row["settings"]))
+
+    @property
+    def noise_floor(self) -> str:
+        """The table of what differs between equal runs but for their seed, where the notebook has one."""
+        return next((table.name for table in self.tables if table.name.endswith("_noise_floor")), "")
+
+
+def read_notebooks(output_dir: Path) -> list[Notebook]:
+    """Read what all notebooks left in ``output_dir``, by number."""
+    executed = {path.stem: path for path in sorted((output_dir / "notebooks").glob("*.ipynb"))}
+    journal = sorted(
+        read_lines(output_dir / "timings" / "journal.jsonl"), key=lambda row: row["status"] == "finished"
+    )
+    rows = {row["notebook"]: row for row in journal}
+    tables, figures = (
+        [
+            read(path)
+            for folder in (output_dir, output_dir / "timings")
+            for path in sorted((folder / kind).glob(pattern))
+        ]
+        for kind, pattern, read in (("tables", "*.html", _read_table), ("figures", "*.png", _read_figure))
+    )
+    names = {name[:2]: name for name in sorted({*executed, *rows})}
+    notebooks = []
+    for number in sorted({part.name[:2] for part in (*tables, *figures)} | names.keys()):
+        name = names.get(number, number)
+        own = (tuple(p for p in parts if p.name.startswith(f"{number}_")) for parts in (tables, figures))
+        notebooks.append(Notebook(name, executed.get(name), rows.get(name, {}), *own))
+    return notebooks
 
 
 def build(output_dir: Path) -> Path:
@@ -59,118 +124,120 @@ def build(output_dir: Path) -> Path:
         print(f"{output_dir} holds no results: the report is that of the committed reference, {REFERENCE}")
         output_dir = REFERENCE
         # What an older run left there says nothing of what made it.
-        notebooks = [notebook for notebook in read_notebooks(output_dir) if notebook.run]
+        notebooks = [notebook for notebook in read_notebooks(output_dir) if notebook.row]
     if not notebooks:
         raise ValueError(f"{output_dir} holds no results; expected what `make reproduce` leaves there")
     shutil.rmtree(site, ignore_errors=True)
     for folder in ("files", "notebooks"):
         (site / folder).mkdir(parents=True)
-    _copy_files(notebooks, site / "files")
+    parts = [(part, notebook) for notebook in notebooks for part in (*notebook.tables, *notebook.figures)]
+    for part, _ in parts:
+        for file in part.files:
+            shutil.copyfile(file, site / "files" / file.name)
     n_episodes = write_episodes(output_dir, site / "data")
 
-    papers = _by_paper(notebooks)
-    preset = next((n.run.row["preset"] for n in notebooks if n.run), output_dir.name)
-    pages = [("index.html", "Results")]
-    pages += [("papers.html", "Papers' tables")] if papers else []
-    pages += [("episodes.html", "Episodes")] if n_episodes else []
-    pages += [(f"{notebook.name}.html", notebook.name[:2]) for notebook in notebooks]
-    environment = _environment(preset=preset, pages=pages, smoke_banner=SMOKE_BANNER)
+    # Which of the papers' tables have something of ours beside them, in the papers' order.
+    papers: dict[str, list] = {}
+    for part, notebook in parts:
+        if place := _OF_PAPER.search(part.title):
+            papers.setdefault(place[1], []).append((int(place[2]), part, notebook))
+    papers = {paper: sorted(tables, key=lambda each: each[0]) for paper, tables in papers.items()}
+    pages = {"index.html": "Results"} | ({"papers.html": "Papers' tables"} if papers else {})
+    pages |= {"episodes.html": "Episodes"} if n_episodes else {}
+    pages |= {f"{notebook.name}.html": notebook.name[:2] for notebook in notebooks}
+    headlines = [
+        (question, notebook, *chosen)
+        for question, *names in HEADLINES
+        for notebook in notebooks
+        if any(
+            chosen := [
+                [part for part in parts if part.name == name]
+                for parts, name in zip((notebook.figures, notebook.tables), names, strict=True)
+            ]
+        )
+    ]
+
+    environment = _environment()
+    environment.globals |= {
+        "preset": next((n.row["preset"] for n in notebooks if n.row), output_dir.name),
+        "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes, "papers": papers,
+        "headlines": headlines, "notebooks": notebooks,
+    }  # fmt: skip
 
     def write(name: str, template: str, up: str = "", **values) -> None:
         text = environment.get_template(template).render(here=name, up=up, **values)
         (site / name).write_text(text, "utf-8", "replace")
 
-    headlines = _headlines(notebooks)
-    write(
-        "index.html", "index.html",
-        notebooks=notebooks, headlines=headlines, n_episodes=n_episodes, has_papers=bool(papers),
-    )  # fmt: skip
-    if papers:
-        write("papers.html", "papers.html", papers=papers)
-    if n_episodes:
-        write("episodes.html", "episodes.html", n_episodes=n_episodes)
+    for page in ("index.html", "papers.html", "episodes.html"):
+        if page in pages:
+            write(page, page)
     for notebook in notebooks:
         write(f"{notebook.name}.html", "results.html", notebook=notebook)
     executed = [notebook for notebook in notebooks if notebook.executed]
-    bodies = in_parallel(partial(_executed, folder=site / "notebooks"), executed)
+    bodies = run_parallel(partial(_convert, folder=site / "notebooks"), executed)
     for notebook, (body, highlighting) in zip(executed, bodies, strict=True):
         page = f"notebooks/{notebook.name}.html"
         write(page, "notebook.html", up="../", notebook=notebook, body=body, highlighting=highlighting)
     return site / "index.html"
 
 
-def _environment(**values):
+def _environment():
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(
-        loader=PackageLoader("pwagents.notebook", "site"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    loader = PackageLoader("pwagents.notebook", "site")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+def _read_table(path: Path) -> Part:
+    page = path.read_text("utf-8")
+    html = page[page.index("<table") : page.rindex("</table>") + len("</table>")]
+    title = _TITLE.search(html)
+    html = _OURS.sub(r'<tr class="ours">\1', _PAPERS.sub(r'<tr class="papers">\1', _HEADING.sub("", html)))
+    return Part(
+        path.stem, _files(path, ".csv", ".tex"), Markup(title[1] if title else path.stem), Markup(html)
     )
-    environment.globals |= values
-    return environment
 
 
-def _copy_files(notebooks: list[Notebook], folder: Path) -> None:
-    for notebook in notebooks:
-        for part in (*notebook.tables, *notebook.figures):
-            for file in part.files:
-                shutil.copyfile(file, folder / file.name)
+def _read_figure(path: Path) -> Part:
+    return Part(path.stem, _files(path, ".png", ".svg", ".csv"))
 
 
-def _headlines(notebooks: list[Notebook]) -> list[tuple]:
-    """Question, notebook, figures and tables of those headlines of which something is there."""
-    found = []
-    for question, figure, table in HEADLINES:
-        for notebook in notebooks:
-            figures = [part for part in notebook.figures if part.name == figure]
-            tables = [part for part in notebook.tables if part.name == table]
-            if figures or tables:
-                found.append((question, notebook, figures, tables))
-    return found
+def _files(path: Path, *suffixes: str) -> tuple[Path, ...]:
+    return tuple(file for suffix in suffixes if (file := path.with_suffix(suffix)).exists())
 
 
-def _by_paper(notebooks: list[Notebook]) -> list[tuple[str, list]]:
-    """Each paper with the tables beside which something of ours stands, in the paper's order."""
-    papers: dict[str, list] = {}
-    for notebook in notebooks:
-        for table in notebook.tables:
-            if table.paper:
-                papers.setdefault(table.paper[0], []).append((table, notebook))
-    return [(paper, sorted(tables, key=lambda each: each[0].paper)) for paper, tables in papers.items()]
+def _flatten(settings: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{group}{name}.")
+        else:
+            yield group + name, value if isinstance(value, str) else json.dumps(value)
 
 
-def _executed(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
-    """An executed notebook as HTML, its images as files beside it, and the style of its code."""
+def _convert(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
+    """Convert an executed notebook to HTML, its images to files beside it; return also its code's style."""
     import nbformat
     from nbconvert import HTMLExporter
     from pygments.formatters import HtmlFormatter
     from traitlets.config import Config
 
-    text = without_passwords(notebook.executed.read_text("utf-8"))
     # The template without a page around it: that one asks the network for scripts.
-    exporter = HTMLExporter(
-        config=Config({"NbConvertBase": {"display_data_priority": _SHOWN}}), template_name="basic"
-    )
-    executed = nbformat.reads(text, as_version=4)
+    config = Config({"NbConvertBase": {"display_data_priority": _SHOWN}})
+    executed = nbformat.reads(without_passwords(notebook.executed.read_text("utf-8")), as_version=4)
     executed.metadata.pop("widgets", None)
-    body, _ = exporter.from_notebook_node(executed)
-    n_images = 0
+    body, _ = HTMLExporter(config=config, template_name="basic").from_notebook_node(executed)
+    names = []
 
-    def image(found: re.Match) -> str:
-        nonlocal n_images
-        n_images += 1
-        name = f"{notebook.name}_{n_images}.png"
-        (folder / name).write_bytes(b64decode(found[1]))
-        return f'loading="lazy" src="{name}"'
+    def write_image(image: re.Match) -> str:
+        names.append(f"{notebook.name}_{len(names) + 1}.png")
+        (folder / names[-1]).write_bytes(b64decode(image[1]))
+        return f'loading="lazy" src="{names[-1]}"'
 
     light, dark = (
         HtmlFormatter(style=style).get_style_defs(".highlight") for style in ("xcode", "github-dark")
     )
-    return Markup(_IMAGE.sub(image, body)), Markup(
-        f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
-    )
+    style = f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
+    return Markup(_IMAGE.sub(write_image, body)), Markup(style)
 
 
 def main() -> int:

@@ -19,9 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from pwagents import engine, portable
 from pwagents.evaluation import tables
-from pwagents.evaluation.figure_files import save_figure
 from pwagents.llm.settings import Players
-from pwagents.notebook.figures import drawn, save_numbers
+from pwagents.notebook.figures import save_figure
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
 from pwagents.settings import plain
@@ -59,9 +58,10 @@ class Run:
 
     def table(self, data: pd.DataFrame, name: str, *, title: str, **options: Any):
         """Save a table and return it to be displayed; for the options see :func:`tables.save_table`."""
-        return tables.save_table(
-            data, f"{self.number}_{name}", title=title, output_dir=self.output_dir, **options
-        )
+        name = f"{self.number}_{name}"
+        if self.journal:  # for `make check`, which misses it where it is gone
+            self.journal.row.setdefault("tables", []).append(name)
+        return tables.save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
     def cost(self, estimate: pd.DataFrame, players: Players) -> None:
         """Show what language models will be asked, before it is paid for, as the table "estimate"; one line
@@ -91,14 +91,13 @@ class Run:
         """Save a figure with the plotted numbers, from which `make figures` can draw it again, and show it.
 
         Args:
-            plot: the function that draws it from ``data`` and ``options``; see :func:`save_numbers`.
+            plot: the function that draws it from ``data`` and ``options``; see :func:`save_figure`.
             made_from: what differs from, or adds to, what all figures of the notebook say of themselves.
         """
         name = f"{self.number}_{name}"
         facts = {**self.made_from, **(made_from or {})}
         stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in facts.items())])
-        numbers = save_numbers(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
-        save_figure(drawn(numbers), name, data, output_dir=self.output_dir, stamp=stamp)
+        save_figure(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
 
     @property
     def wall_clock(self) -> "Run":

@@ -1,7 +1,8 @@
-"""The main numbers of a preset, one a line, read from the numbers of the notebooks' own figures.
+"""The main numbers of a preset, one a line, and the papers' whole tables with all of our rows below.
 
-Nothing is computed here: a line is a point of a figure with its 95% interval, over tasks, clustered by user,
-or over seeds where several were trained. A method that no notebook played on a task has no line there.
+Nothing is computed here. A line is a point of a notebook's own figure with its 95% interval, over tasks,
+clustered by user, or over seeds where several were trained. A method that no notebook played on a task has no
+line there. A mean over part of its tasks says how many are missing, here as in the notebook's own table.
 """
 
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents.evaluation.breakdowns import MEAN
-from pwagents.evaluation.figures import assign_colors, escape_math, use_style
-from pwagents.evaluation.tables import csv_text, format_intervals
+from pwagents.evaluation.breakdowns import MEAN, SCORED
+from pwagents.evaluation.figures import assign_colors, draw_points, escape_math, use_style
+from pwagents.evaluation.paper import Setup, below_paper, load_targets
+from pwagents.evaluation.tables import csv_text, format_intervals, heading
 from pwagents.notebook.reference import REFERENCE, SUMMARY
 from pwagents.notebook.settings import INTERACTIVE
 from pwagents.project import project_path, write_aside
@@ -49,43 +51,51 @@ METHODS = {
 }
 TASKS = (*TASK_TYPES, MEAN)
 COLUMNS = ("name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebook")
+# Paper and table -> the tables of notebooks whose rows stand below it.
+MADE = {
+    ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "03_table_3", "04_table_3"),
+    ("PersonalWAB", "Table 4"): ("03_table_4",),
+    ("Orion", "Table 1"): ("03_orion_table_1", "05_orion_table_1", "06_orion_table_1"),
+}
 
 
-def summary_of(output_dir: Path) -> pd.DataFrame:
-    """The lines of a preset's stored numbers, with :data:`COLUMNS`, in the order of :data:`METHODS`.
+def read_summary(output_dir: Path) -> pd.DataFrame:
+    """Read the lines of a preset's stored numbers, with :data:`COLUMNS`, in the order of :data:`METHODS`.
 
     ``value`` is the result accuracy (0 to 1), ``low`` and ``high`` the ends of its 95% interval: over
     ``n_tasks`` tasks where ``n_seeds`` is 1, else over so many seeds, which have played these tasks; of a
-    single pipeline there is no line. A notebook opened by hand where nothing ran yet reads
-    ``outputs/reference``.
+    single pipeline there is no line. Where tasks were not scored, ``n_missing`` counts them. A notebook
+    opened by hand where nothing ran yet reads ``outputs/reference``.
 
     Raises:
         DataError: none of the figures' numbers is there.
     """
-    found = _stored(output_dir)
-    if not found:
+    stored = _read_figures(find_results(output_dir))
+    if not stored:
         names = ", ".join(dict.fromkeys(place.figure for place in METHODS.values()))
         raise DataError(output_dir / "figures", names, "files", "none", "the numbers of notebooks 03 to 06")
     lines = []
     for name, place in METHODS.items():
-        if place.figure in found:
-            frame = found[place.figure]
+        if place.figure in stored:
+            frame = stored[place.figure]
             rows = frame[frame["method"] == place.method].rename(columns={"type": "task", "mean": "value"})
             rows = rows.sort_values("task", key=lambda tasks: tasks.map(TASKS.index))
             rows = rows[rows["n_seeds"] > 1] if "n_seeds" in rows else rows.assign(n_seeds=1)
             lines.append(rows.assign(name=name, notebook=place.figure[:2]))
-    return pd.concat(lines, ignore_index=True)[list(COLUMNS)]
+    summary = pd.concat(lines, ignore_index=True).reindex(columns=[*COLUMNS, "n_missing"])
+    summary["n_missing"] = summary["n_missing"].fillna(0).astype(int)
+    return summary if summary["n_missing"].any() else summary[list(COLUMNS)]
 
 
 def write_summary(lines: pd.DataFrame, output_dir: Path) -> Path:
-    """Write ``<output_dir>/summary.csv`` (6 significant digits); its path."""
+    """Write ``<output_dir>/summary.csv`` (6 significant digits); return its path."""
     path = output_dir / SUMMARY
     write_aside(path, csv_text(lines))
     return path
 
 
-def side_by_side(lines: pd.DataFrame) -> pd.DataFrame:
-    """The lines to be read: a row a method, a column a task, values with their intervals, and the tasks."""
+def tabulate_summary(lines: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the lines: a row a method, a column a task, values with their intervals, and the tasks."""
     cells = format_intervals(lines.rename(columns={"value": "mean"}))
     rows = lines.assign(cell=cells, method=[METHODS[name].label for name in lines["name"]])
     wide = rows.pivot(index="method", columns="task", values="cell")
@@ -96,13 +106,15 @@ def side_by_side(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot_summary(lines: pd.DataFrame):
-    """A dot with its 95% interval for each method, a panel for each task, in the task's colour.
+    """Plot a dot with its 95% interval for each method, a panel for each task, in the task's colour.
+
+    A mean over part of its tasks is hollow.
 
     Args:
-        lines: of :func:`summary_of`.
+        lines: of :func:`read_summary`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     import matplotlib.pyplot as plt
 
@@ -111,38 +123,79 @@ def plot_summary(lines: pd.DataFrame):
     size = (3.2 + 2.7 * len(tasks), 1.6 + 0.36 * len(names))
     fig, axes = plt.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False)
     colors = assign_colors(TASKS)
+    look = {"marker": "o", "markersize": 5, "linestyle": "none", "low": "low", "high": "high"}
+    partial = lines.get("n_missing", pd.Series(0, lines.index)) > 0
     for ax, task in zip(axes.flat, tasks, strict=True):
-        part = lines[lines["task"] == task]
-        reach = [part["value"] - part["low"], part["high"] - part["value"]]
-        places = part["name"].map(names.index)
-        ax.errorbar(part["value"], places, xerr=reach, fmt="o", markersize=5, capsize=3, color=colors[task])
+        for is_partial, part in lines[lines["task"] == task].groupby(partial):
+            fill = "white" if is_partial else colors[task]
+            places = part["name"].map(names.index)
+            draw_points(ax, part, "value", places, color=colors[task], markerfacecolor=fill, **look)
         ax.set(title=task, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1), xlabel="result accuracy\n(95% interval)")
+        ax.set_ylabel("")
         ax.xaxis.set_major_formatter("{x:g}")
     axes.flat[0].set_yticks(range(len(names)), [escape_math(METHODS[name].label) for name in names])
     axes.flat[0].set_ylim(len(names) - 0.5, -0.5)
     return fig
 
 
-def backbones(output_dir: Path) -> str:
-    """The models behind the lines, as the figures tell them; empty where none does."""
-    told = [frame.attrs["stamp"].partition("backbone: ")[2] for frame in _stored(output_dir).values()]
-    return "; ".join(dict.fromkeys(text.partition(" · ")[0] for text in told if text))
+def name_backbones(output_dir: Path) -> str:
+    """Name the models behind the lines, as the figures tell them; empty where none does."""
+    stamps = [frame.attrs["stamp"] for frame in _read_figures(find_results(output_dir)).values()]
+    names = [stamp.partition("backbone: ")[2].partition(" · ")[0] for stamp in stamps]
+    return "; ".join(dict.fromkeys(filter(None, names)))
 
 
-def results_folder(output_dir: Path) -> Path:
-    """Where results are: ``output_dir``, but the reference where notebooks are opened by hand and none of
-    those that are summed up has run."""
+def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFrame) -> pd.DataFrame:
+    """Build a table of :data:`MADE`: all rows as printed, and below them those of notebooks 03 to 06.
+
+    Args:
+        lines: the summary (:func:`read_summary`).
+
+    Returns:
+        ``source, row, backbone, data, n, grader``, what a task cost, and the metrics, as of
+        :func:`pwagents.evaluation.paper.below_paper` with headings in one level; then ``notebook``, which
+        made a row of ours, ``over pipelines``, what pipelines with other seeds reach (result accuracies as
+        shares, intervals over seeds) where several were trained, and ``to run it here``, a printed row's
+        command.
+    """
+    printed = below_paper(pd.DataFrame(), paper, table, Setup("", ""))
+    printed.columns = list(map(heading, printed.columns))
+    targets = load_targets().query("paper == @paper and table == @table")
+    commands = printed["row"].map(dict(zip(targets["row"], targets["command"], strict=True)))
+    parts = [printed.assign(notebook="", **{"over pipelines": "", "to run it here": commands})]
+    for name in MADE[paper, table]:
+        path = find_results(output_dir) / "tables" / f"{name}.csv"
+        if path.exists():
+            made = pd.read_csv(path)
+            ours = made[made["source"] == "here"]
+            over = [_format_pipelines(row, lines) for row in ours["row"]]
+            parts.append(ours.assign(notebook=name[:2], **{"over pipelines": over, "to run it here": ""}))
+    joined = pd.concat(parts, ignore_index=True)
+    in_part = [column for column in joined if column.endswith(f": {SCORED}") and column not in parts[0]]
+    return joined[[*parts[0], *in_part]].drop_duplicates(["source", "row"]).reset_index(drop=True)
+
+
+def _format_pipelines(row: str, lines: pd.DataFrame) -> str:
+    """Format "search 0.745 ±0.049, ..., 5 seeds" of a row of ours; "" where one pipeline was trained."""
+    methods = {name: place.method for name, place in METHODS.items() if name.endswith("_pipelines")}
+    names = [name for name, method in methods.items() if row.endswith(f"({method})")]
+    own = lines[lines["name"].isin(names)]
+    if own.empty:
+        return ""
+    cells = format_intervals(own.rename(columns={"value": "mean"}))
+    means = [f"{task} {cell}" for task, cell in zip(own["task"], cells, strict=True)]
+    return ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
+
+
+def find_results(output_dir: Path) -> Path:
+    """Find where results are: in ``output_dir``, but in the reference where notebooks are opened by hand and
+    none of those that are summed up has run."""
     by_hand = output_dir == project_path(INTERACTIVE)
-    return REFERENCE if by_hand and not _figures(output_dir) else output_dir
+    return REFERENCE if by_hand and not _read_figures(output_dir) else output_dir
 
 
-def _figures(folder: Path) -> dict[str, Path]:
-    """The files of those figures that are there."""
+def _read_figures(folder: Path) -> dict[str, pd.DataFrame]:
+    """Read the numbers of those figures that are there."""
     names = dict.fromkeys(place.figure for place in METHODS.values())
     paths = {name: folder / "figures" / f"{name}.parquet" for name in names}
-    return {name: path for name, path in paths.items() if path.exists()}
-
-
-def _stored(output_dir: Path) -> dict[str, pd.DataFrame]:
-    """The numbers of those figures that are there."""
-    return {name: pd.read_parquet(path) for name, path in _figures(results_folder(output_dir)).items()}
+    return {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}

@@ -31,7 +31,7 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 2):
             have the colour of their method and dashes by seed; of others each step is drawn too, thin.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     names = [name for name in PANELS if name in curves and curves[name].notna().any()]
     names = [name for name in names if name != "kl" or curves[name].any()]
@@ -130,7 +130,7 @@ def plot_base(log: pd.DataFrame):
         log: from :func:`read_base_log`.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     panels = {"loss": "loss (nats a token)", "query_accuracy": "query words right, held out"}
     long = log.melt(["lesson", "step"], list(panels), var_name="panel").assign(

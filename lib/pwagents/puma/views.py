@@ -74,7 +74,7 @@ def plot_losses(losses: pd.DataFrame):
             named "DPO: ..." goes right, in the colour of its variant.
 
     Returns:
-        The matplotlib figure, for :func:`pwagents.evaluation.figure_files.save_figure`.
+        The matplotlib figure.
     """
     preferences = losses["training"].str.startswith("DPO")
     panels = np.where(preferences, "Preferences (DPO)", "Fine-tuning")
