@@ -19,7 +19,7 @@ from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import run_episodes
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop

@@ -36,7 +36,7 @@ from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import run_episodes
 from pwagents.portable import one_core
 from pwagents.progress import progress
 from pwagents.project import project_path

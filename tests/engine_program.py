@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.evaluation.runner import run_episodes, run_user_episodes
+from pwagents.evaluation.episodes import run_episodes, run_user_episodes
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.offline_agent import OfflineAgent
 from pwagents.persona2web.runs import Condition, run_condition

@@ -8,7 +8,7 @@ import pytest
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import run_episodes
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.openai_model import OpenAIModel

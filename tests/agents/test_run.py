@@ -7,19 +7,20 @@ import pandas as pd
 import pytest
 
 from pwagents.agents.chat_agent import Setup
+from pwagents.agents.interec import play_task
+from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import FunctionClassifier
-from pwagents.agents.run import Stage, run_method
 from pwagents.benchmark.sessions import costs, problem_counts
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import DataError, InfrastructureError
-from pwagents.evaluation.runner import records_frame, require_played
+from pwagents.evaluation.episodes import records_frame, require_played, run_episodes
 from pwagents.llm import openai_model
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore
 from pwagents.schema import FUNCTION_OF
 from pwagents.users.llm import LlmUser
-from pwagents.web.environment import WebEnvironment
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
@@ -79,6 +80,27 @@ def model_answer(body):
     }
 
 
+def play_method(name, setup, benchmark, shop, user, store, track, workers=1):
+    """Twelve tasks by a method, in environments of this shop."""
+    memory, details = None, name == "RecMind"
+    if name == "InteRecAgent":
+        memory = {}
+
+        def solve(task, profile):
+            environment = WebEnvironment(shop, track, user)
+            return play_task(setup, environment, task, benchmark.history(task, "test"), profile)
+    else:
+        agent = METHODS[name](setup)
+
+        def solve(task):
+            environment = WebEnvironment(shop, track, user, details)
+            return run_episode(environment, task, benchmark.history(task, "test"), agent)
+
+    names = {"method": name, "model": setup.model.name, "params": {"track": track}}
+    tasks = benchmark.tasks["test"][:12]
+    return run_episodes(tasks, solve, store, **names, workers=workers, memory=memory)
+
+
 def play(folder: Path, benchmark, spec, url=""):
     """All of RUNS on twelve tasks, as one frame of episodes and the records."""
     with_store = {"base_url": url, "store": ResponseStore(folder / "replies.sqlite"), "timeout_s": 1.0}
@@ -89,14 +111,6 @@ def play(folder: Path, benchmark, spec, url=""):
     classifier = FunctionClassifier(benchmark.tasks["train"])
     records = []
     for name, track in RUNS:
-        stage = Stage(
-            environment=lambda task, details, track=track: WebEnvironment(shop, track, user, details),
-            history=lambda task: benchmark.history(task, "test"),
-            store=folder / f"{track}.jsonl",
-            model=model.name,
-            params={"track": track},
-            workers=4,
-        )
         puma = name == "PUMA (prompted)"  # whose memory wants an embedder
         setup = Setup(
             model,
@@ -106,7 +120,8 @@ def play(folder: Path, benchmark, spec, url=""):
             length=3,
             identify=classifier if puma else None,
         )
-        records += run_method(name, benchmark.tasks["test"][:12], setup, stage)
+        store = folder / f"{track}.jsonl"
+        records += play_method(name, setup, benchmark, shop, user, store, track, workers=4)
     return records_frame(records), records
 
 
@@ -153,15 +168,9 @@ def test_a_spent_budget_stops_before_the_tables_and_a_larger_one_goes_on(chat_se
     def run(max_tokens):
         options = {"store": ResponseStore(tmp_path / "replies.sqlite"), "base_url": server.url}
         model = make_model("openai:m", budget=Budget(max_tokens=max_tokens), **options)
-        stage = Stage(
-            environment=lambda task, details: WebEnvironment(shop),
-            history=lambda task: (),
-            store=tmp_path / "runs.jsonl",
-            model="m",
-            params={},
-        )
         setup = Setup(model, benchmark.products, "single_turn")
-        return run_method("No memory", benchmark.tasks["test"][:12], setup, stage)
+        store = tmp_path / "runs.jsonl"
+        return play_method("No memory", setup, benchmark, shop, None, store, "single_turn")
 
     stopped = run(1500)
     message = r"of 12 episodes could not be played.*BudgetError.*run again"

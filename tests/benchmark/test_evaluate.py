@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from pwagents import __main__ as shell
-from pwagents.agents.http_agent import serve_agent
 from pwagents.benchmark.evaluate import COST, evaluate
 from pwagents.embedding import DIMENSION, Embedder
-from pwagents.errors import InfrastructureError, SettingsError
+from pwagents.errors import SettingsError
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.schema import Action, Usage
 from pwagents.web.recommenders_by_time import RecommendersByTime
@@ -79,34 +78,52 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
     assert repr(done) == str(done) and len(repr(done)) < 5000, "a shell shows no catalogue"
 
 
-def test_a_second_call_plays_nothing(play):
-    asked = []
+def test_a_second_call_plays_nothing_and_the_note_counts_what_was_stored(play):
+    first, again = (play(patient, tasks=2, name="counted") for _ in range(2))
+    assert "0 of 2 episodes were stored." in first.note and "2 of 2 episodes were stored." in again.note
+    assert again.records == first.records and again.table.equals(first.table)
 
+
+def test_what_cannot_be_pickled_is_played_again_and_the_note_says_so(play):
     def counting(state):
-        asked.append(state)
+        return next(endless) or search(state)
+
+    endless = (None for _ in range(10_000))
+    for version, stored in {
+        "": ("0 of 2", "0 of 2"),
+        "1": ("0 of 2", "2 of 2"),
+        "2": ("0 of 2", "2 of 2"),
+    }.items():
+        notes = [play(counting, track="single_turn", tasks=2, version=version).note for _ in range(2)]
+        assert all(f"{n} episodes were stored." in note for n, note in zip(stored, notes, strict=True))
+        assert all(("cannot pickle 'generator' object" in note) == (not version) for note in notes)
+
+
+def test_errors_of_the_agent_count_as_0_with_their_reason(play):
+    def moody(state):
+        if state.session:
+            raise KeyError("brand")
         return search(state)
 
-    first = play(counting, track="single_turn", tasks=2)
-    assert len(asked) == 2
-    assert play(counting, track="single_turn", tasks=2).table.equals(first.table) and len(asked) == 2
+    done = play(moody, track="single_turn", tasks=6)
+    assert "error of the agent" not in done.note, "one call ends the episode"
+    flawed = play(
+        lambda state: search(state) if "the" in state.instruction else {}["brand"], tasks=6, name="flawed"
+    )
+    ended = [record.trajectory.end for record in flawed.records]
+    assert 0 < ended.count("error") < 6
+    assert f"{ended.count('error')} of 6 tasks ended in an error of the agent and count as 0" in flawed.note
+    assert "KeyError: 'brand' (test_evaluate.py, line " in flawed.note
+    assert all(r.grade.result_final == 0 for r in flawed.records if r.trajectory.end == "error")
 
 
-def test_what_is_no_action_is_told(play):
-    with pytest.raises(RuntimeError, match=r"task \S+: TypeError: the agent returned the text 'search'"):
-        play(lambda state: "search", tasks=1)
-
-
-def test_an_endpoint_plays_and_is_named_without_its_key(play):
-    with serve_agent(patient) as url:
-        done = play(f"{url}/?key=secret", tasks=2)
-    assert url.removeprefix("http://") in done.name and "secret" not in str(done)
-
-
-def test_an_endpoint_that_is_gone_is_told_in_one_line(play):
-    with serve_agent(patient) as url:
-        pass
-    with pytest.raises(InfrastructureError, match="episodes could not be played"):
-        play(url, tasks=1)
+def test_files_of_names_that_are_written_alike_do_not_collide(play, folder):
+    names = ["A b", "A_b", "A/b", "Ärger", "漢字", "x" * 300]
+    pages = {play(patient, tasks=1, name=name).page for name in names}
+    assert len(pages) == len(names) and all(page.exists() for page in pages)
+    assert folder / "episodes" / "A_b_multi_turn.html" in pages
+    with pytest.raises(SettingsError, match="expected one that no reference has"):
+        play(patient, tasks=1, name="Reference: oracle")
 
 
 def test_a_chat_model_plays_by_a_method_and_its_cost_is_a_column(play, chat_server, monkeypatch):
@@ -159,6 +176,7 @@ def test_calls_that_could_not_be_carried_out_are_told(play):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"agent": "https://my.server/act"}, r"agent: model 'https://my.server/act'; expected .*openai:NAME"),
         ({"agent": 5}, "agent: found the int 5; expected a function from BeliefState"),
         ({"agent": "gpt-4o"}, r"agent: model 'gpt-4o'; expected .*openai:NAME"),
         ({"agent": patient, "track": "both"}, "track is 'both'; expected one of single_turn, multi_turn"),

@@ -1,14 +1,15 @@
-"""Agents of one's own play: what each kind returns, remembers and is known by, and what is refused."""
+"""Agents of one's own play: what each kind returns, remembers and is known by, and what ends in one line."""
 
-from dataclasses import dataclass
+import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from pwagents.agents.http_agent import serve_agent
-from pwagents.benchmark.own_agent import Stage, own_agent, play
+from pwagents.benchmark.own_agent import play, require_agent
+from pwagents.benchmark.settings import MethodPlayers
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.errors import SettingsError
+from pwagents.errors import NotEvaluableError, SettingsError
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
@@ -17,6 +18,10 @@ from pwagents.web.search import build_search_engine
 
 def search(state):
     return Action(name="search_product_by_query", arguments={"query": state.instruction})
+
+
+def stop(state):
+    return Action(name="stop")
 
 
 class Remembers:
@@ -43,102 +48,85 @@ class Titles:
         return Action(name="search_product_by_query", arguments={"query": title})
 
 
-class Model:
-    """Stands for a trained model: its ``name`` says which."""
-
-    def __init__(self, name):
-        self.name = name
-
-
-@dataclass
-class Inherits(Remembers):
-    """Its own code is what a dataclass makes; what it does, its base class says."""
-
-    model: object = None
-
-
 @pytest.fixture(scope="module")
 def benchmark():
     return make_world(WorldConfig(n_users=12, n_products=300), seed=0).benchmark
 
 
-@pytest.fixture(scope="module")
-def tasks(benchmark):
-    return [task for task in benchmark.tasks["test"] if task.type != "review"]
-
-
 @pytest.fixture
-def stage(benchmark, tmp_path):
-    shop = Shop(benchmark, build_search_engine(benchmark.products), None, None)
-    return Stage(
-        benchmark.products,
-        lambda task: WebEnvironment(shop, "multi_turn"),
-        lambda task: benchmark.history(task, "test"),
-        tmp_path / "episodes.jsonl",
-        {},
+def study(benchmark, tmp_path):
+    """As much of a study as an agent meets; ``study.played`` has the tasks that were played."""
+    shop, played = Shop(benchmark, build_search_engine(benchmark.products), None, None), []
+
+    def environment(task, track):
+        played.append(task.task_id)
+        return WebEnvironment(shop, track)
+
+    return SimpleNamespace(
+        benchmark=benchmark,
+        sample=[task for task in benchmark.tasks["test"] if task.type != "review"],
+        environment=environment,
+        history=lambda task: benchmark.history(task, "test"),
+        facts={"data": benchmark.content_hash},
+        folder=tmp_path,
+        settings=SimpleNamespace(players=MethodPlayers()),
+        played=played,
     )
 
 
-def test_stored_episodes_are_not_played_again_and_those_of_a_changed_agent_are(stage, tasks):
-    asked = []
+def test_stored_episodes_are_not_played_again_and_those_of_a_changed_agent_are(study):
+    def asking(state, words=""):
+        return (
+            Action(name="respond", arguments={"content": words or "?"}) if not state.session else stop(state)
+        )
 
-    def counting(state, words=""):
-        asked.append(state)
-        return Action(name="stop")
-
-    first = play(own_agent(counting), tasks[:3], stage)
-    assert len(asked) == 3
-    assert play(own_agent(counting), tasks[:3], stage) == first and len(asked) == 3
-    play(own_agent(counting, "another name"), tasks[:3], stage)
-    assert len(asked) == 6
-    play(own_agent(partial(counting, words="red")), tasks[:3], stage)
-    assert len(asked) == 9, "what is bound to an agent is part of it"
-
-
-def test_an_agent_is_known_by_the_model_it_holds_and_by_its_base_classes():
-    versions = [own_agent(Inherits(Model(name))).version for name in ("a", "a", "b")]
-    assert versions[0] == versions[1] != versions[2]
-    assert own_agent(Inherits).version, "found the source of its base class"
-
-
-def test_another_query_is_another_endpoint():
-    addresses = [f"https://me:password@host/act?{query}" for query in ("model=1", "model=1", "model=2")]
-    agents = [own_agent(address) for address in addresses]
-    assert {agent.name for agent in agents} == {"host/act"}
-    assert agents[0].version == agents[1].version != agents[2].version
-    assert "model" not in agents[0].version
+    study.sample = study.sample[:3]
+    first = play(study, "multi_turn", asking, "a")
+    assert (len(study.played), first.stored) == (3, 0)
+    again = play(study, "multi_turn", asking, "a")
+    assert (len(study.played), again.stored) == (3, 3) and again.records == first.records
+    for i, other in enumerate(
+        (
+            lambda: play(study, "multi_turn", asking, "another name"),
+            lambda: play(study, "multi_turn", partial(asking, words="red"), "a"),
+            lambda: play(study, "multi_turn", asking, "a", version="2"),
+        )
+    ):
+        assert other().stored == 0 and len(study.played) == 6 + 3 * i
 
 
 @pytest.mark.parametrize("given", [Remembers, Remembers()], ids=["class", "object"])
-def test_memory_goes_from_task_to_task_of_one_user(stage, tasks, given):
-    records = play(own_agent(given), tasks, stage)
+def test_memory_goes_from_task_to_task_of_one_user(study, given):
+    records = play(study, "multi_turn", given, "a").records
     seen = {}
-    for task, record in sorted(zip(tasks, records, strict=True), key=lambda pair: pair[0].timestamp):
+    for task, record in sorted(zip(study.sample, records, strict=True), key=lambda pair: pair[0].timestamp):
         seen[task.user_id] = seen.get(task.user_id, 0) + 1
         assert record.trajectory.steps[0].action.thought.split(",") == [task.user_id] * seen[task.user_id]
     assert max(seen.values()) > 1
-    assert play(own_agent(given), tasks, stage) == records
-    assert len(stage.store.read_text().splitlines()) == len(tasks)
+    assert play(study, "multi_turn", given, "a").records == records
+    assert len((study.folder / "evaluate.jsonl").read_text().splitlines()) == len(study.sample)
 
 
-def test_a_class_may_take_the_catalogue(stage, tasks, benchmark):
-    (record,) = play(own_agent(Titles), tasks[:1], stage)
-    last = benchmark.history(tasks[0], "test")[-1].parent_asin
+def test_a_class_may_take_the_catalogue(study, benchmark):
+    study.sample = study.sample[:1]
+    (record,) = play(study, "single_turn", Titles, "a").records
+    last = benchmark.history(study.sample[0], "test")[-1].parent_asin
     assert record.trajectory.steps[0].action.arguments["query"] == benchmark.products[last].title
 
 
-def test_an_endpoint_plays_as_its_agent_does_in_python(stage, tasks):
-    with serve_agent(search) as url:
-        agent = own_agent(f"{url.replace('http://', 'http://me:password@')}/?key=secret")
-        remote = play(agent, tasks[:2], stage)
-    assert agent.name == f"{url.removeprefix('http://')}/"
-    local = play(own_agent(search), tasks[:2], stage)
-    assert [record.trajectory for record in remote] == [record.trajectory for record in local]
-    assert "secret" not in stage.store.read_text() and "password" not in stage.store.read_text()
+class Clears(Titles):
+    def __init__(self, products):
+        products.clear()
 
 
-def fails(state):
-    raise KeyError("brand")
+class Writes(Titles):
+    def __call__(self, state):
+        self.products["B1"] = None
+
+
+class NoKey(Titles):
+    def __init__(self):
+        raise KeyError("API_KEY")
 
 
 class Forgets(Remembers):
@@ -147,50 +135,81 @@ class Forgets(Remembers):
         return Action(name="stop")
 
 
-NO_ACTION = r"task \S+: TypeError: the agent returned "
 WRONG = {
-    "a text": (
-        lambda state: "search",
-        NO_ACTION + r"the text 'search'; expected an action, such as Action\(",
+    "a text": (lambda state: "search", "TypeError: the agent returned the text 'search'; expected an action"),
+    "a dict": (lambda state: {"name": "stop"}, "the agent returned the dict {'name': 'stop'}; expected"),
+    "None": (lambda state: None, "the agent returned None; expected an action, such as Action("),
+    "a wrong field": (lambda state: Action(name=5), "ValidationError: 1 validation error for Action name"),
+    "no JSON": (
+        lambda state: Action(name="stop", arguments={"x": object()}),
+        "the agent returned an action that cannot be stored: Object of type object is not JSON",
     ),
-    "a dict": (
-        lambda state: {"name": "stop"},
-        NO_ACTION + r"the dict \{'name': 'stop'\}; expected an action",
-    ),
-    "nothing": (lambda state: None, NO_ACTION + "None; expected an action"),
-    "a class": (lambda state: Action, NO_ACTION + "a value of type ModelMetaclass; expected an action"),
-    "a long text": (lambda state: "x" * 500, NO_ACTION + r"the text 'x{70,80}\.\.\.; expected an action"),
-    "arguments that are a text": (
-        lambda state: Action(name="stop", arguments="now"),
-        r"task \S+: TypeError: Action, field arguments: found the text 'now'; expected a valid dictionary",
-    ),
-    "a name that is none": (
-        lambda state: Action(name=None),
-        r"task \S+: TypeError: Action, field name: found None; expected a valid string",
-    ),
-    "an error": (fails, r"task \S+: KeyError: 'brand'"),
-    "a memory that is a list": (
-        Forgets,
-        r"the agent's memory is the list \['.*'\]; expected a dict of plain",
-    ),
+    "it raises": (lambda state: {}[state.instruction], "KeyError: "),
+    "it ends the process": (lambda state: sys.exit(3), "SystemExit: 3"),
+    "memory": (Forgets, "the agent's memory is the list "),
+    "it changes the catalogue": (Writes, "TypeError: 'mappingproxy' object does not support item assignment"),
+    "it empties the catalogue": (Clears, "cannot be made: AttributeError: 'mappingproxy' object has no"),
+    "it cannot be made": (NoKey, "cannot be made: KeyError: 'API_KEY'"),
 }
 
 
-@pytest.mark.parametrize(("agent", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_no_action_is_one_clear_error_that_names_the_task(stage, tasks, agent, message):
-    with pytest.raises(RuntimeError, match=message) as raised:
-        play(own_agent(agent), tasks[:1], stage)
-    assert "\n" not in str(raised.value)
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
+def test_an_agent_with_a_mistake_is_told_in_one_line_after_three_tasks_with_nothing_stored(
+    study, benchmark, given, message
+):
+    before = dict(benchmark.products)
+    with pytest.raises(RuntimeError) as caught:
+        play(study, "multi_turn", given, "mine")
+    (line,) = str(caught.value).splitlines()
+    assert "agent mine" in line and message in line
+    assert "cannot be made" in line or "the first 3 tasks" in line
+    assert len(study.played) == (0 if "cannot be made" in line else 3)
+    assert caught.value.__cause__ is None or caught.value.__cause__.__traceback__
+    assert not (study.folder / "evaluate.jsonl").exists() and benchmark.products == before
 
 
-@pytest.mark.parametrize(
-    ("agent", "message"),
-    [
-        (5, "agent: found the int 5; expected a function from BeliefState"),
-        (int, "agent: found a value of type type; expected a function from BeliefState"),
-        (len, "agent len: found no source"),
-    ],
-)
-def test_what_is_no_agent_is_refused(agent, message):
-    with pytest.raises(SettingsError, match=message):
-        own_agent(agent)
+def test_an_error_on_some_tasks_loses_no_other_and_scores_0(study):
+    wrong = study.sample[4].instruction
+
+    def flawed(state):
+        return sys.exit("no") if state.instruction == wrong and state.session else search(state)
+
+    records = play(study, "multi_turn", flawed, "a").records
+    (failed,) = [r for r, task in zip(records, study.sample, strict=True) if task.instruction == wrong]
+    assert (failed.outcome, failed.trajectory.end) == ("scored", "error")
+    assert failed.trajectory.message.startswith("SystemExit: no (test_own_agent.py, line ")
+    assert len(failed.trajectory.steps) == 1 and failed.grade.function_accuracy == 0
+    assert all(r.trajectory.end == "steps" for r in records if r is not failed)
+
+
+class ClientError(Exception):
+    pass
+
+
+def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(study):
+    study.sample = study.sample[:3]
+
+    def down(state):
+        try:
+            raise ConnectionRefusedError("refused")
+        except OSError as error:
+            raise ClientError("no connection") from error
+
+    def refusing(state):
+        raise NotEvaluableError("content filter")
+
+    run = play(study, "multi_turn", down, "a")
+    assert {record.outcome for record in run.records} == {"infrastructure_error"}
+    assert "ClientError: no connection" in run.records[0].message
+    assert play(study, "multi_turn", down, "a").stored == 0
+    refused = play(study, "multi_turn", refusing, "b").records
+    assert {(r.outcome, r.trajectory.end, r.grade.result_final) for r in refused} == {
+        ("scored", "refused", 0)
+    }
+    assert refused[0].trajectory.message == "content filter"
+
+
+@pytest.mark.parametrize("given", [5, object(), object], ids=str)
+def test_what_is_no_agent_is_refused(given):
+    with pytest.raises(SettingsError, match="expected a function from BeliefState to Action"):
+        require_agent(given)

@@ -22,7 +22,7 @@ def roles(world, tmp_path):
 
 def test_offline_players_need_no_language_model(roles):
     made = roles()
-    assert made.models == {} and made.report() == "No language model was asked."
+    assert made.estimate().empty and made.report() == "No language model was asked."
     assert isinstance(made.profiler, OfflineProfiler) and made.updater is made.rules
 
 

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import results
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.paper import Setup
-from pwagents.evaluation.records import EpisodeRecord
 from pwagents.notebook.run import Run
 from pwagents.schema import Action, Observation, Step, Trajectory
 

@@ -10,7 +10,7 @@ from pwagents.benchmark.sessions import (
     plot_transitions,
     problem_counts,
 )
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.notebook.figures import write_figure
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 

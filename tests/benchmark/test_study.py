@@ -65,7 +65,7 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
         ]
 
     here = played()
-    monkeypatch.setattr(study, "_folder", tmp_path)
+    monkeypatch.setattr(study, "folder", tmp_path)
     ship()
     assert played() == here
 
@@ -88,11 +88,11 @@ def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, 
 
 def test_a_published_recommender_serves_the_published_protocol_alone(study, world, monkeypatch):
     task = study.tasks[0]
-    published = object()
+    published = replace(study.shops.of(task), recommender=object())
     monkeypatch.setattr(study.shops, "published", published)
     monkeypatch.setattr(study.shops, "_hashes", [CHECKPOINT])
-    assert study.shops.of(task, "as_published").recommender is published
-    assert study.shops.of(task).recommender is not published
+    assert study.shops.of(task, "as_published") is published
+    assert study.shops.of(task) is not published
     assert study.shops.params("as_published") == {"published": [CHECKPOINT]}
     assert study.shops.params("leak_free") == {}
 

@@ -13,7 +13,7 @@ from pwagents.evaluation.breakdowns import (
     trained_differences,
     with_breakdowns,
 )
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Observation, Step, Trajectory
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing import Process
 from pathlib import Path
 
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import run_episodes
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.store import ResponseStore

@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pwagents.evaluation.metrics import grade
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import records_frame
+from pwagents.evaluation.episodes import EpisodeRecord, records_frame
 from pwagents.notebook import report
 from pwagents.notebook.reference import (
     REFERENCE,
@@ -43,7 +41,6 @@ def record(task_id="t1", method="GRPO", result=1.0):
         seconds=0.5,
         type="search",
         trajectory=trajectory,
-        grade=grade(trajectory),
     )
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.metrics import grade
-from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.patterns import NOTHING, frequent_patterns, queries, query_pattern, questions, sameness
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater

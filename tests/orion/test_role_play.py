@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
-from pwagents.evaluation.store import Store
+from pwagents.evaluation.episodes import Store
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.orion.agent import orion_messages

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.store import Store
+from pwagents.evaluation.episodes import EpisodeRecord, Store
 from pwagents.orion.failures import cause_of, failure_causes
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (

@@ -4,7 +4,7 @@ import json
 import os
 import time
 
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import run_episodes
 from pwagents.persona2web.runs import WebEpisode
 from pwagents.persona2web.types import Goal, MemoryStep, WebStep, WebTask, WebTrajectory
 

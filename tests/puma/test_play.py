@@ -2,9 +2,8 @@
 
 import pytest
 
-from pwagents.agents.run import Stage
 from pwagents.embedding import Embedder
-from pwagents.puma.play import run_at_once, seconds_per_task
+from pwagents.puma.play import Stage, run_at_once, seconds_per_task
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
@@ -20,7 +19,7 @@ def tasks(benchmark):
 def stage(benchmark, tmp_path):
     shop = Shop(benchmark, build_search_engine(benchmark.products), None, Embedder())
     return Stage(
-        environment=lambda task, _: WebEnvironment(shop),
+        environment=lambda task: WebEnvironment(shop),
         history=lambda task: benchmark.history(task, "test"),
         store=tmp_path / "runs.jsonl",
         model="none",
@@ -45,7 +44,7 @@ class Searcher:
 
 def test_episodes_are_those_played_one_by_one(tasks, stage):
     records = run_at_once("search", lambda: Searcher().act, tasks, stage)
-    alone = [run_episode(stage.environment(t, False), t, stage.history(t), search) for t in tasks]
+    alone = [run_episode(stage.environment(t), t, stage.history(t), search) for t in tasks]
     assert [record.trajectory for record in records] == alone
 
 

@@ -2,7 +2,7 @@
 
 An agent is made by ``METHODS["ReAct"](setup)``, with a :class:`pwagents.agents.chat_agent.Setup`. A method of
 your own is a subclass of ``ChatAgent`` like those below: play it with
-:func:`pwagents.evaluation.runner.run_episodes`, or enter it here to play it beside the others. The longer
+:func:`pwagents.evaluation.episodes.run_episodes`, or enter it here to play it beside the others. The longer
 methods have modules of their own, ``react`` and ``interec``.
 """
 

@@ -7,6 +7,7 @@
 It plays what notebook 03 plays, leak-free: the same data, shop, user and grader.
 """
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ import pandas as pd
 
 from pwagents import engine, portable
 from pwagents.agents.methods import METHODS
-from pwagents.benchmark.own_agent import KINDS, Stage, own_agent, play
+from pwagents.benchmark import own_agent
 from pwagents.benchmark.references import with_references
 from pwagents.benchmark.results import MULTI_TURN, SINGLE_TURN, frame_of
 from pwagents.benchmark.sessions import COSTS, costs
@@ -27,34 +28,19 @@ from pwagents.benchmark.study import TRACKS, Study
 from pwagents.data import load_benchmark
 from pwagents.errors import SettingsError
 from pwagents.evaluation.breakdowns import by_task
+from pwagents.evaluation.episodes import EpisodeRecord, require_played
 from pwagents.evaluation.metrics import GRADER
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import count_outcomes, require_played
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.settings import model_folder, parse_player
 from pwagents.notebook.journal import Journal
 from pwagents.notebook.run import Run
 from pwagents.notebook.settings import load_settings
-from pwagents.project import code_hash, write_aside
+from pwagents.project import write_aside
 from pwagents.schema import Benchmark, Task, check_choice
 from pwagents.settings import plain
 from pwagents.web.environment import Track
 
 COST = "cost of a task"  # heading over the columns of costs, where a language model plays
-# The code that decides an episode of an agent of one's own.
-_PLAYED = (
-    "agents",
-    "web",
-    "users",
-    "llm",
-    "embedding",
-    "words",
-    "schema",
-    "seeds",
-    "benchmark/shops",
-    "benchmark/own_agent",
-)
-_OUTPUTS = "outputs/evaluate"
 _FUNCTION = "Function: the right one, with well-formed parameters."
 _COLUMNS = {
     "single_turn": f"{_FUNCTION} Result: result accuracy.",
@@ -111,13 +97,14 @@ def evaluate(
     tasks: int | None = None,
     output_dir: str | Path = "",
     name: str = "",
+    version: str = "",
     method: str = "Last memory",
     **changes: Any,
 ) -> Evaluation:
     """Let an agent play test tasks, beside references; what is stored already is not played again.
 
-    Stored episodes are known by the agent's name, its source and the numbers and texts it holds. Where
-    something else decides what it does (a file that it reads, a server), give each version a ``name``.
+    Stored episodes are known by the agent's name and by what it pickles to: its code, what it holds, and the
+    globals that it uses. What it reads elsewhere (a file, a server) is not seen: give another ``version``.
 
     Args:
         agent: see :mod:`pwagents.benchmark.own_agent`; also a chat model, as ``players.policy`` takes it
@@ -126,6 +113,7 @@ def evaluate(
         tasks: how many, drawn at random; 0 takes all test tasks, None as many as the preset's methods play.
         output_dir: of episodes, tables and the page; empty: ``outputs/evaluate/<preset>``.
         name: what tables call the agent; empty: its own name.
+        version: of the agent, in place of what it pickles to.
         method: how a chat model is prompted, one of :data:`pwagents.agents.methods.METHODS`. A model that
             was trained on prompts of its own (notebooks 04 to 06) does worse with these.
         changes: of the preset, as in notebook 03's parameters cell: ``seed=1``,
@@ -134,30 +122,42 @@ def evaluate(
     Raises:
         SettingsError: an argument is wrong; says what was found and what was expected.
         InfrastructureError: some episode could not be played (an endpoint is down). All others are stored.
-        RuntimeError: the agent raised, or returned something else than an action; names the task.
+        RuntimeError: the agent cannot be made, or its first three tasks end in the same error of its own.
     """
     require_track(track)
-    model = _chat_model(agent)
-    if model:
-        _require_method(method, track)
+    if model := _chat_model(agent):
+        if method not in TRACKS[track]:
+            why = ", which runs in the multi-turn track alone" if method in METHODS else ""
+            expected = ", ".join(TRACKS[track])
+            raise SettingsError(f"method: found {method!r}{why}; expected one of {expected}")
         changes = {**changes, "players": {**changes.get("players", {}), "policy": model}}
-    own = None if model else own_agent(agent, name)
+    else:
+        own_agent.require_agent(agent)
+    if name.startswith("Reference"):
+        raise SettingsError(f"name: found {name!r}; expected one that no reference has")
+
     settings = study_settings(preset, source, data_dir, tasks, output_dir, changes)
     if not settings.portable:
         portable.switch_off()
     engine.use(settings.engine)
-    folder = settings.output_dir
-    run = Run("evaluate", folder, Journal.start("evaluate", plain(settings), folder))
+    run = Run(
+        "evaluate", settings.output_dir, Journal.start("evaluate", plain(settings), settings.output_dir)
+    )
     benchmark, _ = load_benchmark(settings.data, settings.seed)
     study = Study(benchmark, settings, run)
-    if own is None:
-        name = name or f"{method}, {study.roles.name}"
+    if model:
+        name, stored = name or f"{method}, {study.roles.name}", ""
         records = study.play(method, track)
     else:
-        name = own.name
-        records = play(own, study.sample, _stage(study, track, folder))
+        name = name or own_agent.name_of(agent)
+        records, n, why_anew = own_agent.play(study, track, agent, name, str(version))
         require_played(records)
-    finished = _finish(run, study, track, name, records)
+        stored = f" {n:,} of {len(records):,} episodes were stored."
+        if why_anew:
+            stored += (
+                f" The agent cannot be pickled ({why_anew}), so each call plays it anew, or give its version."
+            )
+    finished = _finish(run, study, track, name, records, stored)
     run.finish(benchmark.content_hash)
     return finished
 
@@ -170,32 +170,26 @@ def require_track(track: str) -> None:
         raise SettingsError(error) from None
 
 
-def _require_method(method: str, track: Track) -> None:
-    if method not in TRACKS[track]:
-        why = ", which runs in the multi-turn track alone" if method in METHODS else ""
-        raise SettingsError(f"method: found {method!r}{why}; expected one of {', '.join(TRACKS[track])}")
-
-
 def _chat_model(agent: Any) -> str:
     """The chat model that an agent's text names; empty for other agents.
 
     Raises:
         SettingsError: a text that names no agent.
     """
-    if not isinstance(agent, str | Path) or str(agent).startswith(("http://", "https://")):
+    if not isinstance(agent, str | Path):
         return ""
     model = f"local:{agent}" if model_folder(str(agent)).is_dir() else str(agent)
     try:
         parse_player(model, ("offline",))
     except ValueError as error:
-        raise SettingsError(f"agent: {error}. An agent is {KINDS}") from None
+        raise SettingsError(f"agent: {error}. An agent is {own_agent.KINDS}") from None
     return model
 
 
 def study_settings(preset, source, data_dir, tasks, output_dir, changes) -> BenchmarkNotebook:
     """Notebook 03's, with as many tasks as are wanted, all of them played."""
     given = {"preset": preset, "source": source, "data_dir": data_dir, "stored_runs_only": False}
-    given["output_dir"] = str(output_dir) or f"{_OUTPUTS}/{preset}"
+    given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
     settings = load_settings("03_benchmark", BenchmarkNotebook, {**changes, **given})
     wanted = settings.play.method_tasks if tasks is None else tasks
     if not isinstance(wanted, int) or wanted < 0:
@@ -203,29 +197,9 @@ def study_settings(preset, source, data_dir, tasks, output_dir, changes) -> Benc
     return replace(settings, play=replace(settings.play, max_tasks=wanted, method_tasks=0))
 
 
-def _stage(study: Study, track: Track, folder: Path) -> Stage:
-    """Where an agent of one's own plays."""
-    settings = study.settings
-    params = {
-        "data": study.benchmark.content_hash,
-        "code": code_hash(*_PLAYED),
-        "shop": plain(settings.shop),
-        "seed": settings.seed,
-        "track": track,
-        "user": settings.players.user,
-        "base_url": settings.players.base_url,
-    }
-    return Stage(
-        products=study.benchmark.products,
-        environment=lambda task: study.environment(task, track),
-        history=study.history,
-        store=folder / "runs" / "evaluate.jsonl",
-        params=params,
-        workers=settings.players.workers,
-    )
-
-
-def _finish(run: Run, study: Study, track: Track, name: str, records: Sequence[EpisodeRecord]) -> Evaluation:
+def _finish(
+    run: Run, study: Study, track: Track, name: str, records: Sequence[EpisodeRecord], stored: str
+) -> Evaluation:
     """Table and page of the episodes."""
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
@@ -234,8 +208,12 @@ def _finish(run: Run, study: Study, track: Track, name: str, records: Sequence[E
         for column, value in spent.items():
             means[COST, column] = pd.Series({name: value})
             cells[COST, column] = pd.Series({name: format(value, COSTS[column])})
-    note = f"{_note(study, track)}{_outcomes(runs)}{_problem(records)}"
-    file = f"{re.sub(r'[^a-zA-Z0-9-]+', '_', name).strip('_') or 'agent'}_{track}"
+    note = f"{_note(study, track)}{stored}{_problems(records)}"
+    # Of names that are written alike each has files of its own; no file system takes 300 letters.
+    file = re.sub(r"[^a-zA-Z0-9-]+", "_", name)[:60].strip("_") or "agent"
+    if file != name:
+        file = f"{file}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    file = f"{file}_{track}"
     table = run.table(means, file, title=f"{name}, {track.replace('_', '-')} track", note=note, shown=cells)
     page = run.output_dir / "episodes" / f"{file}.html"
     _write_page(page, name, study, records)
@@ -253,20 +231,21 @@ def _note(study: Study, track: Track) -> str:
     )
 
 
-def _outcomes(runs: dict[str, Sequence[EpisodeRecord]]) -> str:
-    counts = count_outcomes(frame_of(runs)).iloc[0]
-    return f" {counts['not_evaluable']} tasks could not be scored." if counts["not_evaluable"] else ""
-
-
-def _problem(records: Sequence[EpisodeRecord]) -> str:
-    """How many calls could not be carried out, and why the first one; empty where all could."""
-    steps = [(r.task_id, step) for r in records if r.trajectory for step in r.trajectory.steps]
-    failed = [(task_id, step.error) for task_id, step in steps if step.error]
-    if not failed:
-        return ""
-    task_id, error = failed[0]
-    counted = f"{len(failed):,} of {len(steps):,} calls could not be carried out"
-    return f" {counted}, the first (task {task_id}): {error}."
+def _problems(records: Sequence[EpisodeRecord]) -> str:
+    """Say what could not be scored, what scored 0 for the agent's errors, and which calls were malformed."""
+    told, unscored = "", sum(record.outcome == "not_evaluable" for record in records)
+    if unscored:
+        told += f" {unscored} tasks could not be scored."
+    played = [record.trajectory for record in records if record.trajectory]
+    for end, what in {"error": "an error of the agent", "refused": "a refusal of its model"}.items():
+        if ended := [each for each in played if each.end == end]:
+            first = f"the first (task {ended[0].task_id}): {ended[0].message}"
+            told += f" {len(ended):,} of {len(played):,} tasks ended in {what} and count as 0, {first}."
+    steps = [(each.task_id, step) for each in played for step in each.steps]
+    if failed := [(task_id, step.error) for task_id, step in steps if step.error]:
+        counted = f"{len(failed):,} of {len(steps):,} calls could not be carried out"
+        told += f" {counted}, the first (task {failed[0][0]}): {failed[0][1]}."
+    return told
 
 
 def _write_page(path: Path, name: str, study: Study, records: Sequence[EpisodeRecord]) -> None:

@@ -3,157 +3,197 @@
 - A function from what an agent knows (:class:`pwagents.web.environment.BeliefState`) to its next call
   (:class:`pwagents.schema.Action`), or an object that is called like one.
 - A class of such objects: each episode gets a new one. A class that takes ``products`` is given the
-  catalogue. What an object holds in ``memory``, a dict of plain JSON values, goes from one task of a user to
-  the next, in the order of time, and to no other user.
-- The URL of an HTTP endpoint (:mod:`pwagents.agents.http_agent`).
+  catalogue, to be read alone. What an object holds in ``memory``, a dict of plain JSON values, goes from one
+  task of a user to the next, in the order of time, and to no other user.
 """
 
 import copy
-import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import json
+import traceback
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
-from pwagents.agents.http_agent import HttpAgent
-from pwagents.errors import SettingsError
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import run_episodes, run_user_episodes
-from pwagents.schema import Action, Behavior, Product, Task, Trajectory
-from pwagents.web.environment import Agent, BeliefState, WebEnvironment, run_episode
+from pwagents.benchmark.agent_key import agent_key, is_own_file
+from pwagents.benchmark.study import Study
+from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
+from pwagents.evaluation.episodes import EpisodeRecord, Store, chain_episodes, run_episodes
+from pwagents.project import code_hash
+from pwagents.schema import Action, Task, Trajectory
+from pwagents.web.environment import BeliefState, Track, run_episode
 
 EXPECTED = "Action(name='search_product_by_query', arguments={'query': '...'})"
 KINDS = (
-    "a function from BeliefState to Action, a class or an object that is called like one, the URL of an "
-    "HTTP endpoint, a chat model (openai:NAME, local:FOLDER, replay:NAME, offline) or the folder of a "
-    "trained model"
+    "a function from BeliefState to Action, a class or an object that is called like one, a chat model "
+    "(openai:NAME, local:FOLDER, replay:NAME, offline) or the folder of a trained model"
 )
+# The code that decides an episode of an agent of one's own.
+_PLAYED = ("agents", "web", "users", "llm", "embedding", "words", "schema", "seeds")
+_PLAYED += ("benchmark/study", "benchmark/own_agent")
+_AGAIN = "infrastructure_error"
+_TRIED = 3  # tasks after which an agent that meets the same error on each is given up
 
 
-class OwnAgent(NamedTuple):
-    """An agent and what stored episodes know it by.
+class AgentError(Exception):
+    """An agent raised, or returned something else than an action.
+
+    Attributes:
+        said: the error in one line.
+        place: where in the reader's code it was raised, as " (FILE, line N)"; else empty.
+        kind: its class and place: the same mistake on every task, whatever it says of each.
+    """
+
+    def __init__(self, error: BaseException):
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if is_own_file(each.filename)]
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+        self.said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"  # pydantic's take lines
+        self.kind, self.place = (type(error), place), place
+        super().__init__(self.said + place)
+
+
+class OwnRun(NamedTuple):
+    """The episodes of an agent of one's own, in the order of the tasks.
 
     Args:
-        given: an object that is called, or a class of them.
-        version: changes with the source of the agent and of its base classes, with the numbers and texts that
-            it holds, and with the ``name`` of a model that it holds; of an endpoint, with its address. Not
-            with code that it imports, nor with what a server does.
+        stored: how many of them were stored before.
+        why_anew: why the agent cannot be told from others, so that each call plays it anew; else empty.
     """
 
-    name: str
-    given: Any
-    version: str
-
-    def make(self, products: Mapping[str, Product]) -> Any:
-        """The agent that plays an episode."""
-        if not isinstance(self.given, type):
-            return copy.copy(self.given)
-        takes = inspect.signature(self.given).parameters
-        return self.given(products) if "products" in takes else self.given()
+    records: list[EpisodeRecord]
+    stored: int
+    why_anew: str
 
 
-class Stage(NamedTuple):
-    """Where episodes are played.
-
-    Args:
-        products: the catalogue.
-        environment: task -> an environment of its own.
-        history: task -> the past behaviours that an agent may see.
-        store: the file of episode records.
-        params: all that decides results besides the agent, for the keys of the records.
-    """
-
-    products: Mapping[str, Product]
-    environment: Callable[[Task], WebEnvironment]
-    history: Callable[[Task], tuple[Behavior, ...]]
-    store: Path
-    params: Mapping[str, Any]
-    workers: int = 1
-
-
-def own_agent(agent: Any, name: str = "") -> OwnAgent:
-    """What plays for ``agent``, and under which name.
-
-    Raises:
-        SettingsError: it is no agent, or its source cannot be read, so that stored episodes could not be told
-            from those of a changed agent.
-    """
-    if isinstance(agent, str):
-        url = urlsplit(agent)
-        place = url.netloc.rpartition("@")[2] + url.path  # user, password and query may be secret
-        query = hashlib.sha256(url.query.encode()).hexdigest()[:16] if url.query else ""
-        return OwnAgent(name or place, HttpAgent(agent), place + query)
+def require_agent(agent: Any) -> None:
+    """Refuse what is no agent with a SettingsError."""
     is_class = isinstance(agent, type)
     if not (any("__call__" in vars(each) for each in agent.__mro__) if is_class else callable(agent)):
-        raise SettingsError(f"agent: found {_told(agent)}; expected {KINDS}")
-    held = "" if is_class else _values(agent)
-    version = hashlib.sha256(f"{_source(agent)}\n{held}".encode()).hexdigest()[:16]
-    return OwnAgent(name or _name(agent), agent, version)
+        raise SettingsError(f"agent: found {_describe(agent)}; expected {KINDS}")
 
 
-def play(own: OwnAgent, tasks: Sequence[Task], stage: Stage) -> list[EpisodeRecord]:
-    """The agent's episodes, in the order of the tasks; stored ones are not played again.
+def name_of(agent: Any) -> str:
+    """Return what a function, class or object is called in its code."""
+    while isinstance(agent, partial):
+        agent = agent.func
+    return getattr(agent, "__name__", type(agent).__name__)
+
+
+def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -> OwnRun:
+    """Play an agent on a study's sample; what is stored of the same agent is not played again.
+
+    Args:
+        version: of the agent, in place of what it pickles to (:mod:`pwagents.benchmark.agent_key`).
 
     Raises:
-        RuntimeError: the agent raised, or returned something else than an action; names the task.
+        RuntimeError: the agent cannot be made, or its first tasks all end in the same error of its own.
     """
+    products = MappingProxyType(study.benchmark.products)
 
-    def episode(task: Task, agent: Agent) -> Trajectory:
-        return run_episode(stage.environment(task), task, stage.history(task), checked(agent))
+    def make() -> Any:
+        with _own_errors():
+            if not isinstance(agent, type):
+                return copy.copy(agent)
+            return agent(products) if "products" in inspect.signature(agent).parameters else agent()
 
-    def solve(task: Task) -> Trajectory:
-        return episode(task, own.make(stage.products))
-
-    def solve_next(task: Task, memory: dict[str, Any]) -> tuple[Trajectory, dict[str, Any]]:
-        agent = own.make(stage.products)
-        agent.memory = memory or copy.deepcopy(agent.memory)
-        trajectory = episode(task, agent)
-        if not isinstance(agent.memory, dict):
-            raise TypeError(
-                f"the agent's memory is {_told(agent.memory)}; expected a dict of plain JSON values"
-            )
-        return trajectory, agent.memory
-
-    options = {
-        "method": own.name,
-        "model": "own agent",
-        "params": {**stage.params, "agent": own.version},
-        "workers": stage.workers,
-    }
-    if hasattr(own.make(stage.products), "memory"):
-        return run_user_episodes(tasks, solve_next, stage.store, **options)
-    return run_episodes(tasks, solve, stage.store, **options)
-
-
-def checked(agent: Agent) -> Agent:
-    """The agent, with one clear error where it returns something else than an action.
-
-    Raises (from a call):
-        TypeError: says what was returned and what was expected.
-    """
-
-    def act(state: BeliefState) -> Action:
+    def attempt(task: Task, *memory: dict[str, Any]) -> tuple[Trajectory, Any, AgentError | None]:
+        """Play a task: the episode, the memory afterwards, the agent's error if there was one."""
+        environment, history = study.environment(task, track), study.history(task)
+        environment.reset(task, history)
         try:
-            returned = agent(state)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"]))
-            expected = first["msg"].removeprefix("Input should be ")
-            raise TypeError(
-                f"{error.title}, field {field}: found {_told(first['input'])}; expected {expected}"
-            ) from error
-        if not isinstance(returned, Action):
-            raise TypeError(f"the agent returned {_told(returned)}; expected an action, such as {EXPECTED}")
-        return returned
+            own = make()
+            for before in memory:
+                own.memory = before or copy.deepcopy(own.memory)
+            trajectory = run_episode(environment, task, history, partial(_act, own))
+            return trajectory, _memory_of(own) if memory else None, None
+        except AgentError as error:
+            ended = {"end": "error", "message": str(error)}
+            return environment.trajectory.model_copy(update=ended), *(memory or [None]), error
 
-    return act
+    # What tells its episodes from others.
+    try:
+        remembers = hasattr(make(), "memory")
+    except AgentError as error:
+        raise RuntimeError(f"agent {name} cannot be made: {error.said}") from error.__cause__
+    key, why_anew = f"version {version}", ""
+    if not version:
+        try:
+            key = agent_key(agent)
+        except Exception as error:  # whatever pickle meets in it
+            key, why_anew = uuid.uuid4().hex, AgentError(error).said
+    params = study.facts | {"code": code_hash(*_PLAYED), "track": track, "agent": key}
+    params |= {"user": study.settings.players.user, "base_url": study.settings.players.base_url}
+    fields = {"method": name, "model": "own agent", "params": params}
+    store, tasks = study.folder / "evaluate.jsonl", study.sample
+    keys = {key for chain in chain_episodes(tasks, **fields, by_user=remembers) for _, key in chain}
+    stored = {each.key for each in Store(store, EpisodeRecord).read(keys) if each.outcome != _AGAIN}
+
+    # An agent that meets the same error on each of its first tasks has a mistake: nothing is stored of it.
+    tried, errors = {}, []
+    for task in tasks[: 0 if stored else _TRIED]:
+        try:
+            *played, error = attempt(task, *([{}] if remembers else []))
+        except (NotEvaluableError, InfrastructureError, OSError):
+            break  # for the run to say
+        tried[task.task_id], errors = played, [*errors, error]
+        if error is None or error.kind != errors[0].kind:
+            break
+    else:
+        if errors:
+            counted = f"the first {len(errors)} tasks" if len(errors) > 1 else f"task {tasks[0].task_id}"
+            raise RuntimeError(f"agent {name}, {counted}: {errors[0].said}") from errors[0].__cause__
+
+    def solve(task: Task, *memory: dict[str, Any]) -> Any:
+        played = None if any(memory) else tried.pop(task.task_id, None)
+        trajectory, after = played or attempt(task, *memory)[:2]
+        return (trajectory, after) if memory else trajectory
+
+    options = {"workers": study.settings.players.workers, "memory": {} if remembers else None}
+    return OwnRun(run_episodes(tasks, solve, store, **fields, **options), len(stored), why_anew)
 
 
-def _told(value: Any) -> str:
+def _act(agent: Any, state: BeliefState) -> Action:
+    with _own_errors():
+        action = agent(state)
+        if not isinstance(action, Action):
+            raise TypeError(f"the agent returned {_describe(action)}; expected an action, such as {EXPECTED}")
+        try:
+            json.dumps(action.model_dump())
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"the agent returned an action that cannot be stored: {error}") from None
+    return action
+
+
+def _memory_of(agent: Any) -> dict[str, Any]:
+    with _own_errors():
+        if not isinstance(agent.memory, dict):
+            found = _describe(agent.memory)
+            raise TypeError(f"the agent's memory is {found}; expected a dict of plain JSON values")
+        json.dumps(agent.memory, allow_nan=False)
+    return agent.memory
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Tell an agent's errors from those of what it needs: an endpoint that is down, a model that refuses."""
+    try:
+        yield
+    except (InfrastructureError, NotEvaluableError, OSError):
+        raise
+    except (Exception, SystemExit) as error:
+        cause: BaseException = error
+        while cause.__cause__:
+            cause = cause.__cause__
+        if isinstance(cause, OSError):  # clients of endpoints raise errors of their own from it
+            raise InfrastructureError(str(AgentError(error))) from error
+        raise AgentError(error) from error
+
+
+def _describe(value: Any) -> str:
     """A value in a message: its kind, and of plain ones how they begin."""
     if value is None:
         return "None"
@@ -162,63 +202,3 @@ def _told(value: Any) -> str:
         return f"a value of type {kind}"
     text = repr(value)
     return f"the {kind} {text if len(text) <= 80 else text[:77] + '...'}"
-
-
-def _name(agent: Any) -> str:
-    while isinstance(agent, partial):
-        agent = agent.func
-    return getattr(agent, "__name__", type(agent).__name__)
-
-
-def _source(agent: Any) -> str:
-    """The files in which the code of an agent and of its base classes stands; in a notebook, their lines."""
-    while isinstance(agent, partial):
-        agent = agent.func
-    agent = getattr(agent, "__func__", agent)  # of a bound method
-    functions = [agent]
-    if not inspect.isfunction(agent):
-        classes = (agent if isinstance(agent, type) else type(agent)).__mro__
-        held = [value for each in classes for _, value in sorted(vars(each).items())]
-        functions = [value for value in held if inspect.isfunction(value)]
-    # Each once, in their order; methods that a dataclass is given have no source.
-    sources = list(dict.fromkeys(filter(None, map(_source_of, functions))))
-    if not sources:
-        raise SettingsError(
-            f"agent {_name(agent)}: found no source, which tells its episodes from those of another version; "
-            "expected Python in a file or a notebook's cell"
-        )
-    return "\n".join(sources)
-
-
-def _source_of(function: Callable[..., Any]) -> str:
-    """The function's file; its own lines where that is no file; empty where there is neither."""
-    file = Path(function.__code__.co_filename)
-    try:
-        return file.read_text("utf-8") if file.is_file() else inspect.getsource(function)
-    except OSError:
-        return ""
-
-
-def _values(agent: Any) -> str:
-    """Numbers and texts that an agent holds: as attributes, bound to it, or closed over by its function.
-
-    Objects are told by their type and ``name``, which a model has; what may grow while it plays (a cache, a
-    count of calls in a list) by its type alone.
-    """
-    if isinstance(agent, partial):
-        held = {**dict(enumerate(agent.args)), **agent.keywords, "func": _values(agent.func)}
-    elif inspect.isfunction(agent):
-        defaults = dict(enumerate(agent.__defaults__ or ()))
-        held = {**defaults, **(agent.__kwdefaults__ or {}), **inspect.getclosurevars(agent).nonlocals}
-    else:
-        held = getattr(getattr(agent, "__self__", agent), "__dict__", {})
-    return repr({name: _plain(value) for name, value in held.items()})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    if isinstance(value, str | int | float | None):
-        return value
-    name = getattr(value, "name", "")
-    return f"{type(value).__name__} {name}" if isinstance(name, str) else type(value).__name__

@@ -1,13 +1,17 @@
-"""Who plays the roles of notebook 02: statistics and rules, or language models with one store and budget."""
+"""Who plays the roles of notebooks 02 and 03: statistics and rules, or language models.
+
+The models of a notebook share one store of replies, so that what it holds is not asked again, and one budget.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from pwagents.benchmark.settings import ProfilePlayers
+from pwagents.agents.plain import OfflinePolicy
+from pwagents.benchmark.settings import MethodPlayers, ProfilePlayers
 from pwagents.embedding import Embedder
 from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
@@ -24,14 +28,19 @@ from pwagents.tasks.writers import (
     OfflineAmbiguousWriter,
     OfflineInstructionWriter,
 )
+from pwagents.users.llm import LlmUser
+from pwagents.users.rules import RuleUser
+from pwagents.web.environment import UserSimulator
+
+NO_MODEL = "No language model plays. To have one, set players.policy to openai:NAME or local:FOLDER."
 
 
 class ProfileRoles:
-    """The players of all roles.
+    """The players of notebook 02.
 
     Args:
         players: the model of each role, or "offline".
-        store: the file that language models' replies are kept in; what it holds is not asked again.
+        store: the file of language models' replies.
         seed: of the writers.
 
     Attributes:
@@ -54,48 +63,45 @@ class ProfileRoles:
 
     @cached_property
     def writers(self) -> tuple[InstructionWriter, InstructionWriter]:
-        """Of instructions from profiles, and of ambiguous ones. The offline writers step in where a reply of
-        the language model will not do."""
-        plain = OfflineInstructionWriter(self.seed)
+        """Writers of instructions from profiles and of ambiguous ones.
+
+        The offline ones step in where a reply of the language model will not do.
+        """
+        offline = OfflineInstructionWriter(self.seed)
         ambiguous = OfflineAmbiguousWriter(self.benchmark.products, self.seed)
         if self.players.writer == "offline":
-            return plain, ambiguous
+            return offline, ambiguous
         model = self._model(self.players.writer)
         return (
-            LlmInstructionWriter(model, plain, self.seed),
+            LlmInstructionWriter(model, offline, self.seed),
             LlmAmbiguousWriter(model, ambiguous, self.seed),
         )
 
-    @property
-    def models(self) -> dict[str, str]:
-        """Role -> its language model, for roles that have one."""
-        roles = ("profiler", "updater", "writer", "judge")
-        named = {role: getattr(self.players, role) for role in roles}
-        return {role: model for role, model in named.items() if model != "offline"}
-
     def estimate(self) -> pd.DataFrame:
-        """What the language models will be asked, and cost at most: a row a role. Tokens of a call are as
-        measured on this kind of data."""
-        tasks = self.benchmark.tasks
+        """Estimate what language models will be asked, and cost at most: a row for each role that one plays.
+
+        Tokens of a call are as measured on this kind of data.
+        """
+        players, tasks = self.players, self.benchmark.tasks
         users, instructions = len({task.user_id for task in tasks["test"]}), sum(map(len, tasks.values()))
-        loads = {  # tasks, calls a task, tokens of a prompt, tokens of a reply
-            "profiler": (users, 5, 1_200, 250),
-            "updater": (1, 10, 900, 150),
-            "writer": (2 * instructions, 1.1, 900, 40),
-            "judge": (users, 8, 2_500, 20),
+        loads = {  # model, tasks, calls a task, tokens of a prompt, tokens of a reply
+            "profiler": Load(players.profiler, users, 5, 1_200, 250),
+            "updater": Load(players.updater, 1, 10, 900, 150),
+            "writer": Load(players.writer, 2 * instructions, 1.1, 900, 40),
+            "judge": Load(players.judge, users, 8, 2_500, 20),
         }
-        return estimate({role: Load(model, *loads[role]) for role, model in self.models.items()})
+        return estimate(loads)
 
     def judge(
-        self, told: Mapping[str, ProfileTexts], questions: Sequence[Question], embedder: Embedder
+        self, texts: Mapping[str, ProfileTexts], questions: Sequence[Question], embedder: Embedder
     ) -> pd.DataFrame:
-        """The questions answered by the judge; ``embedder`` does it offline."""
+        """Let the judge answer the questions; ``embedder`` does it offline."""
         if self.players.judge == "offline":
-            return judge_by_embedding(told, questions, embedder)
-        return judge_by_model(told, questions, self._model(self.players.judge))
+            return judge_by_embedding(texts, questions, embedder)
+        return judge_by_model(texts, questions, self._model(self.players.judge))
 
     def report(self) -> str:
-        """How replies were taken, a line a role: what could not be read, strayed, or was repaired."""
+        """Say how replies were taken, a line a role: what could not be read, strayed, or was repaired."""
         counts: dict[str, Counter] = {}
         if isinstance(self.profiler, LlmProfiler):
             counts["profiler"] = self.profiler.failures
@@ -105,7 +111,63 @@ class ProfileRoles:
             if isinstance(writer, LlmInstructionWriter):
                 counts[role] = writer.counts
         lines = [
-            f"{role}: " + (", ".join(f"{what} {n:,}" for what, n in (+found).items()) or "nothing went wrong")
-            for role, found in counts.items()
+            f"{role}: "
+            + (", ".join(f"{what} {n:,}" for what, n in (+counted).items()) or "nothing went wrong")
+            for role, counted in counts.items()
         ]
         return "\n".join(lines) or "No language model was asked."
+
+
+class MethodRoles:
+    """The players of notebook 03: the policy of all prompting methods, and the user who answers it.
+
+    Args:
+        identify: instruction -> function, for the offline policy.
+        store: the file of language models' replies.
+
+    Attributes:
+        policy: a language model, or the offline policy in its place.
+        offline: whether it is the latter.
+        name: the policy's, for records and tables.
+        kind: what the titles of tables say of it.
+    """
+
+    def __init__(
+        self, players: MethodPlayers, benchmark: Benchmark, identify: Callable[[str], str], store: Path
+    ):
+        self.players, self.benchmark = players, benchmark
+        self._model, self._users = Models(players, store), {}
+        self.offline = players.policy == "offline"
+        self.policy = OfflinePolicy(identify) if self.offline else self._model(players.policy)
+        self.name = "offline policy" if self.offline else self.policy.name
+        self.kind = "Plumbing check, no language model" if self.offline else self.name
+
+    def user(self, seed: int) -> UserSimulator | None:
+        """Return who answers under a seed, with what they remember of the tasks; None for nobody."""
+        player, products, profiles = self.players.user, self.benchmark.products, self.benchmark.profiles
+        if seed not in self._users and player != "none":
+            self._users[seed] = (
+                RuleUser(products, profiles, seed)
+                if player == "rules"
+                else LlmUser(self._model(player), products, profiles, seed)
+            )
+        return self._users.get(seed)
+
+    def estimate(self, single_turn: int, multi_turn: int, hidden: int) -> pd.DataFrame:
+        """Estimate what language models will be asked, and cost at most: a row for each role that one plays.
+
+        Calls and tokens follow PersonalWAB's own numbers: a product is about 670 tokens there, and ten of
+        them and a memory fill a prompt.
+
+        Args:
+            single_turn, multi_turn: episodes of the tracks.
+            hidden: episodes with hidden instructions.
+        """
+        policy, user = self.players.policy, self.players.user
+        loads = {  # model, tasks, calls a task, tokens of a prompt, tokens of a reply
+            "policy, single-turn": Load(policy, single_turn, 1.2, 9_000, 60),
+            "policy, multi-turn": Load(policy, multi_turn, 4, 14_000, 60),
+            "policy, hidden instructions": Load(policy, hidden, 4, 2_000, 60),
+            "user": Load(user, multi_turn, 1.5, 1_200, 40),
+        }
+        return estimate(loads)

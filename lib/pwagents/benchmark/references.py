@@ -132,7 +132,7 @@ def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataF
     """Put the results below the references, and above the one that knows the answer.
 
     Args:
-        results: one row an episode, as of :func:`pwagents.evaluation.runner.records_frame`.
+        results: one row an episode, as of :func:`pwagents.evaluation.episodes.records_frame`.
         references: from this module.
     """
     named = references.assign(method="Reference: " + references["method"])

@@ -9,10 +9,9 @@ from typing import Any
 import pandas as pd
 
 from pwagents.evaluation.breakdowns import sort_by_type, with_breakdowns
+from pwagents.evaluation.episodes import EpisodeRecord, count_outcomes, records_frame
 from pwagents.evaluation.figures import plot_intervals
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import count_outcomes, records_frame
 from pwagents.evaluation.statistics import paired_gains, summarise
 from pwagents.notebook.run import Run
 from pwagents.schema import Benchmark, Task
@@ -31,7 +30,7 @@ PROTOCOLS = {"leak_free": "leak-free", "as_published": "as published"}  # as tab
 
 
 def frame_of(runs: Runs) -> pd.DataFrame:
-    """All episodes as of :func:`pwagents.evaluation.runner.records_frame`; ``method`` is the shown name."""
+    """All episodes as of :func:`pwagents.evaluation.episodes.records_frame`; ``method`` is the shown name."""
     return pd.concat([records_frame(records).assign(method=name) for name, records in runs.items()])
 
 

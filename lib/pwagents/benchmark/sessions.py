@@ -10,9 +10,9 @@ from itertools import pairwise
 import pandas as pd
 
 from pwagents.benchmark.results import Runs
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.figures import COLORS, NEUTRAL, escape_math, legend_above, use_style
 from pwagents.evaluation.metrics import attempts
-from pwagents.evaluation.records import EpisodeRecord
 from pwagents.schema import TASK_TYPES, Step, Usage
 
 START, END = "start", "end"

@@ -1,33 +1,38 @@
-"""Notebook 03's episodes: which tasks are played, where and by whom, and the record of each."""
+"""Notebook 03's episodes: which tasks are played, in which shop and by whom, and the record of each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pwagents.agents.chat_agent import Setup
+from pwagents.agents.interec import InteRecAgent, play_task
 from pwagents.agents.memory import Memory, Strategy, embed_behaviors
 from pwagents.agents.methods import METHODS
 from pwagents.agents.official_prompts import official_prompts
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.agents.run import Stage, run_method
 from pwagents.benchmark.adversarial import adversarial_cases
-from pwagents.benchmark.method_players import MethodRoles
+from pwagents.benchmark.players import MethodRoles
 from pwagents.benchmark.references import product_references, review_references
 from pwagents.benchmark.results import Runs, distinct, frame_of
 from pwagents.benchmark.settings import BenchmarkNotebook
-from pwagents.benchmark.shops import Shops
+from pwagents.data.settings import DataSettings
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import by_task, sample_tasks
+from pwagents.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents.evaluation.metrics import GRADER
 from pwagents.evaluation.paper import PERSONALWAB
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import require_played, run_episodes
 from pwagents.notebook.run import Run
-from pwagents.project import code_hash
+from pwagents.project import code_hash, file_hash
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import plain
 from pwagents.web.environment import Track, UserSimulator, WebEnvironment, run_episode
+from pwagents.web.functions import DETAILS_FUNCTION, Shop
+from pwagents.web.recommenders_by_time import RecommendersByTime
+from pwagents.web.search import build_search_engine
+from pwagents.web.settings import ShopSettings
 
 NO_MEMORY = "Plain, no memory"
 # The plain agent with each memory (PersonalWAB, 5.1 and 6), as tables call it.
@@ -45,8 +50,70 @@ TRACKS: dict[Track, tuple[str, ...]] = {
     "multi_turn": tuple(METHODS),
 }
 # The code that decides an episode of the plain agent, and of a prompting method.
-_PLAYED = ("agents", "web", "embedding", "schema", "seeds", "benchmark/shops", "benchmark/study")
+_PLAYED = ("agents", "web", "embedding", "schema", "seeds", "benchmark/study")
 _PROMPTED = (*_PLAYED, "users", "llm", "words")
+
+
+class Shops:
+    """A shop for each task: search engine and catalogue are shared, recommenders differ.
+
+    Leak-free, a user gets the latest recommender that knows nothing from their first test task on. As
+    published, everybody gets the recommender published with PersonalWAB, where its files are there: it has
+    seen all purchases.
+
+    Args:
+        data: where the published recommender may lie.
+        seed: of the recommenders' training.
+        cache_dir: keeps index, recommenders and embeddings between runs.
+
+    Attributes:
+        engine: the search engine.
+        embedder: scores reviews.
+        recommenders: by date, trained on strangers and on the benchmark's train periods.
+        published: the shop with the published recommender; None where there is none.
+    """
+
+    def __init__(
+        self, benchmark: Benchmark, settings: ShopSettings, data: DataSettings, seed: int, cache_dir: Path
+    ):
+        self.settings = settings
+        self.engine = build_search_engine(benchmark.products, settings.search_engine, cache_dir)
+        self.embedder = Embedder(cache_dir, max_tokens=512)  # as long as the published scorer reads a review
+        self.recommenders = RecommendersByTime.fit(
+            benchmark, settings.recommender, seed, settings.rec_dates, cache_dir
+        )
+        latest = Shop(
+            benchmark,
+            self.engine,
+            self.recommenders.at(float("inf")),
+            self.embedder,
+            settings.observation,
+        )
+        self._of_user = {
+            user: replace(latest, recommender=self.recommenders.at(benchmark.first_task(user)))
+            for user in {task.user_id for task in benchmark.tasks["test"]}
+        }
+        from pwagents.web.published_recommender import find_published, load_published  # loads torch
+
+        files = find_published(data.folder) if data.source == "personalwab" else None
+        self.published, self._hashes = None, []
+        if files is not None:
+            self.published = replace(latest, recommender=load_published(*files, products=benchmark.products))
+            self._hashes = [file_hash(file) for file in files]
+
+    def of(self, task: Task, protocol: Protocol = "leak_free") -> Shop:
+        """Return the shop that the task's user visits."""
+        return (protocol == "as_published" and self.published) or self._of_user[task.user_id]
+
+    def recommender_name(self, protocol: Protocol) -> str:
+        """Return what tables say of the recommender."""
+        if protocol == "leak_free":
+            return f"SASRec trained here, {self.settings.recommender.loss} loss"
+        return "the published checkpoint" if self.published else "as leak-free (no published checkpoint)"
+
+    def params(self, protocol: Protocol) -> dict[str, Any]:
+        """Return what tells runs with a published recommender from others, for the keys of records."""
+        return {"published": self._hashes} if self.published and protocol == "as_published" else {}
 
 
 class Study:
@@ -61,10 +128,11 @@ class Study:
         sample: those of them that the prompting methods play.
         shops: the shop of each task.
         roles: who plays the agent in the prompting methods, and who answers it.
+        facts: what decides every episode, for the keys of records.
     """
 
     def __init__(self, benchmark: Benchmark, settings: BenchmarkNotebook, run: Run):
-        self.benchmark, self.settings, self._folder = benchmark, settings, run.output_dir / "runs"
+        self.benchmark, self.settings, self.folder = benchmark, settings, run.output_dir / "runs"
         self.prompts = official_prompts(settings.play.official_repo)
         self.tasks = sample_tasks(benchmark.tasks["test"], settings.play.max_tasks, settings.seed)
         self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
@@ -73,9 +141,11 @@ class Study:
         self.memory_embedder = Embedder(run.cache_dir, settings.shop.max_tokens, batch_size=64)
         self.classifier = FunctionClassifier(benchmark.tasks["train"])
         self.roles = MethodRoles(settings.players, benchmark, self.classifier, run.store)
+        self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": settings.seed}
+        self._code = {"plain": code_hash(*_PLAYED), "prompted": code_hash(*_PROMPTED)}
 
     def __str__(self) -> str:
-        """What is played, and what the recommenders know, in a line each."""
+        """Say what is played, and what the recommenders know, in a line each."""
         users = {task.user_id for task in self.tasks}
         dates = [f"{pd.to_datetime(date, unit='ms'):%Y-%m-%d}" for date in self.shops.recommenders.dates]
         return (
@@ -94,25 +164,26 @@ class Study:
         details: bool = False,
         protocol: Protocol = "leak_free",
     ) -> WebEnvironment:
-        """An environment of its own for an episode on ``task``.
+        """Make an environment for one episode on ``task``.
 
         Args:
             user: answers in the multi-turn track; by default the one of the settings.
             details: offer RecMind's look-up of a product's details.
         """
-        answers = user or (self.user() if track == "multi_turn" else None)
-        return WebEnvironment(self.shops.of(task, protocol), track, answers, details)
+        if track == "multi_turn" and user is None:
+            user = self.user()
+        return WebEnvironment(self.shops.of(task, protocol), track, user, details)
 
     def history(self, task: Task, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
-        """The past behaviours that an agent may see."""
+        """Return the past behaviours that an agent may see."""
         return self.benchmark.history(task, "test", protocol)
 
     def user(self, seed: int | None = None) -> UserSimulator | None:
-        """Who answers the agent; the run's seed where none is given."""
+        """Return who answers the agent, under the run's seed where none is given."""
         return self.roles.user(self.settings.seed if seed is None else seed)
 
     def setup(self, track: Track, seed: int | None = None) -> Setup:
-        """What the prompting methods are made from."""
+        """Return what the prompting methods are made from."""
         return Setup(
             self.roles.policy,
             self.benchmark.products,
@@ -125,18 +196,38 @@ class Study:
     # What is played and recorded.
 
     def play_plain(self, protocol: Protocol) -> dict[str, list[EpisodeRecord]]:
-        """The plain agent with each memory of :data:`PLAIN` on all tasks, single-turn."""
-        if not self.settings.stored_runs_only:
+        """Play the plain agent with each memory of :data:`PLAIN` on all tasks, single-turn."""
+        settings, length, runs = self.settings, self.settings.play.memory_length, {}
+        if not settings.stored_runs_only:
             # In one go, so that no episode waits for the model.
             embed_behaviors(self.benchmark, self.memory_embedder, [task.instruction for task in self.tasks])
-        return {name: self._play_plain(name, strategy, protocol) for name, strategy in PLAIN.items()}
+        for name, strategy in PLAIN.items():
+            memory = Memory(strategy, self.benchmark.products, self.memory_embedder, length, settings.seed)
+            agent = PlainAgent(self.classifier, memory)
+
+            def solve(task: Task, agent: PlainAgent = agent) -> Trajectory:
+                environment = self.environment(task, protocol=protocol)
+                return run_episode(environment, task, self.history(task, protocol), agent)
+
+            params = {"track": "single_turn", "protocol": protocol, "memory_length": length}
+            runs[name] = run_episodes(
+                self.tasks,
+                solve,
+                self.folder / "03_single_turn.jsonl",
+                method=name,
+                model="none",
+                params=self.facts | {"code": self._code["plain"]} | params | self.shops.params(protocol),
+                workers=settings.players.workers,
+                stored_runs_only=settings.stored_runs_only,
+            )
+        return runs
 
     def play_all(self, track: Track) -> dict[str, list[EpisodeRecord]]:
-        """Every prompting method of the track on the sample."""
+        """Play every prompting method of the track on the sample."""
         return {method: self.play(method, track) for method in TRACKS[track]}
 
     def play(self, method: str, track: Track, seed: int | None = None) -> list[EpisodeRecord]:
-        """A method of :data:`pwagents.agents.methods.METHODS` on the sample, in its order.
+        """Play a method of :data:`pwagents.agents.methods.METHODS` on the sample, in its order.
 
         Args:
             seed: of the method and of the user who answers; the run's where none is given.
@@ -144,24 +235,38 @@ class Study:
         Raises:
             InfrastructureError: some episode could not be played. All others are stored.
         """
-        setup, user = self.setup(track, seed), self.user(seed)
-        stage = Stage(
-            environment=lambda task, details: self.environment(task, track, user=user, details=details),
-            history=self.history,
-            store=self._folder / f"03_methods_{track}.jsonl",
+        setup, players = self.setup(track, seed), self.settings.players
+        user = self.roles.user(setup.seed) if track == "multi_turn" else None
+        memory: dict[str, Any] | None = None
+        if METHODS[method] is InteRecAgent:
+            # Its memory goes from task to task, so it makes an agent for each.
+            memory = {}
+
+            def solve(task: Task, profile: dict[str, Any]) -> tuple[Trajectory, dict[str, Any]]:
+                environment = WebEnvironment(self.shops.of(task), track, user)
+                return play_task(setup, environment, task, self.benchmark.history(task, "test"), profile)
+        else:
+            agent = METHODS[method](setup)
+            details = DETAILS_FUNCTION in getattr(agent, "allowed", ())
+
+            def solve(task: Task) -> Trajectory:
+                environment = WebEnvironment(self.shops.of(task), track, user, details)
+                return run_episode(environment, task, self.benchmark.history(task, "test"), agent)
+
+        asked = {"user": players.user, "base_url": players.base_url, "prompts": self.prompts.origin}
+        records = run_episodes(
+            self.sample,
+            solve,
+            self.folder / f"03_methods_{track}.jsonl",
+            method=method,
             model=self.roles.name,
-            params=self._params(*_PROMPTED)
-            | {
-                "track": track,
-                "run_seed": setup.seed,
-                "user": self.settings.players.user,
-                "base_url": self.settings.players.base_url,
-                "prompts": self.prompts.origin,
-            },
-            workers=self.settings.players.workers,
+            params=self.facts
+            | {"code": self._code["prompted"], "track": track, "run_seed": setup.seed}
+            | asked,
+            workers=players.workers,
             stored_runs_only=self.settings.stored_runs_only,
+            memory=memory,
         )
-        records = run_method(method, self.sample, setup, stage)
         require_played(records)
         return records
 
@@ -217,7 +322,7 @@ class Study:
         )
 
     def estimate(self) -> pd.DataFrame:
-        """:meth:`pwagents.benchmark.method_players.MethodRoles.estimate` of all that the notebook plays."""
+        """:meth:`pwagents.benchmark.players.MethodRoles.estimate` of all that the notebook plays."""
         # The noise floor plays two methods under each seed; under the first they were played already.
         multi_turn = len(TRACKS["multi_turn"]) + 2 * (self.settings.play.noise_seeds - 1)
         n, hidden = len(self.sample), len(METHODS) * len(adversarial_cases())
@@ -228,34 +333,3 @@ class Study:
         products = product_references(self.benchmark, self.shops.engine, self.tasks, self.settings.seed)
         reviews = review_references(self.benchmark, self.shops.embedder, self.tasks, self.settings.seed)
         return pd.concat([products, reviews], ignore_index=True)
-
-    def _play_plain(self, name: str, strategy: Strategy, protocol: Protocol) -> list[EpisodeRecord]:
-        settings, products = self.settings, self.benchmark.products
-        length = settings.play.memory_length
-        memory = Memory(strategy, products, self.memory_embedder, length, settings.seed)
-        agent = PlainAgent(self.classifier, memory)
-
-        def solve(task: Task) -> Trajectory:
-            environment = self.environment(task, protocol=protocol)
-            return run_episode(environment, task, self.history(task, protocol), agent)
-
-        params = {"track": "single_turn", "protocol": protocol, "memory_length": length}
-        return run_episodes(
-            self.tasks,
-            solve,
-            self._folder / "03_single_turn.jsonl",
-            method=name,
-            model="none",
-            params=self._params(*_PLAYED) | params | self.shops.params(protocol),
-            workers=settings.players.workers,
-            stored_runs_only=settings.stored_runs_only,
-        )
-
-    def _params(self, *code: str) -> dict[str, Any]:
-        """What decides every episode, for the keys of the records."""
-        return {
-            "data": self.benchmark.content_hash,
-            "code": code_hash(*code),
-            "shop": plain(self.settings.shop),
-            "seed": self.settings.seed,
-        }

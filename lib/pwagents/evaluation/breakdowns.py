@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.statistics import PairedTest, paired_test, summarise
 from pwagents.evaluation.tables import format_intervals
 from pwagents.schema import TASK_TYPES, Benchmark, Task
@@ -52,7 +52,7 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     which stays empty for a method that was not scored on all of these types.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
+        frame: one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`.
         metrics: column of ``frame`` -> its name in the table.
 
     Returns:
@@ -85,7 +85,7 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
+        frame: one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`.
         metric: a column of it.
 
     Returns:
@@ -119,7 +119,7 @@ def trained_differences(
     There is no p: where a policy was trained once, tasks tell of this policy, not of how it was trained.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`.
+        frame: one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`.
         pairs: what is compared, in words -> the two methods, first minus second.
         seed_noise: how far two trainings of one method may differ by their seeds alone, by task type and
             "overall" (:func:`pwagents.evaluation.seeds.must_exceed`); None where that was not measured.

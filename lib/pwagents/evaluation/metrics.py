@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pwagents.schema import Record, Trajectory
 
-GRADER_VERSION = "1"  # raise it when grade() changes: stored runs are then graded anew
+GRADER_VERSION = "1"  # raise it when grade() changes, so that tables say so
 GRADER = f"pwagents {GRADER_VERSION}"  # its name in tables
 
 # Functions that are apt in every task as long as the call is valid.
@@ -29,10 +29,9 @@ class Grade(Record):
     result_final: float
     steps: int
     attempts: int
-    grader_version: str
 
 
-METRICS: tuple[str, ...] = tuple(name for name in Grade.model_fields if name != "grader_version")
+METRICS: tuple[str, ...] = tuple(Grade.model_fields)
 
 
 def rank_accuracy(products: Sequence[str], target: str) -> float:
@@ -77,7 +76,13 @@ def grade(trajectory: Trajectory) -> Grade:
     - ``result_official``: the best result accuracy among the attempts, as the published scorer takes it;
       ``result_final``: that of the last attempt. Both 0 without an attempt.
     - ``steps``: every call of the model, ``respond`` and ``stop`` included.
+
+    An episode that the policy's model refused to go on with, or in which the agent raised an error, is 0
+    throughout, whatever came before: it was not brought to its end.
     """
+    if trajectory.end in ("refused", "error"):
+        zero = dict.fromkeys(("function_accuracy", "step_accuracy", "result_official", "result_final"), 0.0)
+        return Grade(**zero, steps=len(trajectory.steps), attempts=0)
     results = attempts(trajectory)
     apt, attempted = 0, False
     for step in trajectory.steps:
@@ -93,5 +98,4 @@ def grade(trajectory: Trajectory) -> Grade:
         result_final=results[-1] if results else 0.0,
         steps=n_steps,
         attempts=len(results),
-        grader_version=GRADER_VERSION,
     )

@@ -106,7 +106,7 @@ def below_paper(
 
     Args:
         frame: the episodes of the methods to show, as from
-            :func:`pwagents.evaluation.runner.records_frame`; may be empty.
+            :func:`pwagents.evaluation.episodes.records_frame`; may be empty.
         paper: one of :data:`METRICS`.
         printed: the paper's rows to show; all where none are given.
 

@@ -5,7 +5,7 @@ However many tasks are played, a method that was trained once has not been compa
     means = means_by_seed(frame, "result_final")     once; most of the other functions read it
     table = by_seed(means)
 
-What is called ``frame`` has one row an episode, as from :func:`pwagents.evaluation.runner.records_frame`,
+What is called ``frame`` has one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`,
 with the ``seed`` of its training.
 """
 

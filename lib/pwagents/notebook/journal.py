@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents import portable
-from pwagents.evaluation.store import append_line
+from pwagents.evaluation.episodes import append_line
 from pwagents.project import ROOT
 
 # Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from pwagents.agents.conversation import transcript
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.orion.base_text import BaseText
 from pwagents.orion.played import Played

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.orion.study import Study
 from pwagents.schema import Step, Task
 from pwagents.users.facts import find_run

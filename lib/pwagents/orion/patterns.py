@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.rl.rollout import count_asks

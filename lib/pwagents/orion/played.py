@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
-from pwagents.evaluation.store import Keyed
+from pwagents.evaluation.episodes import Keyed
 from pwagents.profiles.types import ContextualProfile
 from pwagents.schema import Benchmark, Split, Task, Trajectory
 from pwagents.web.environment import BeliefState, Context

@@ -9,8 +9,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from pwagents.agents.plain import words
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.metrics import rank_accuracy
-from pwagents.evaluation.records import EpisodeRecord
 from pwagents.orion.agent import FUNCTIONS
 from pwagents.orion.players import told
 from pwagents.orion.runs import OrionRuns

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError, NotEvaluableError
-from pwagents.evaluation.store import Store
+from pwagents.evaluation.episodes import Store
 from pwagents.orion.played import Failure, Played
 from pwagents.orion.reward import Success, has_succeeded
 from pwagents.profiles.catalogue import spaced_words
@@ -80,7 +80,7 @@ def play_roles(
         teacher: number of the round (0 ...) -> the agent that plays it, such as
             ``lambda number: OfflineTeacher(..., seed=number)`` or
             :func:`pwagents.orion.teacher.llm_teachers`.
-        store: the file of what was played (:mod:`pwagents.evaluation.store`); other settings may share it.
+        store: the file of what was played (:mod:`pwagents.evaluation.episodes`); other settings may share it.
         success: what is kept.
         params: plain JSON values: all that decides the result beside data, tasks, seed and ``success`` (who
             plays the two sides, how profiles are made).

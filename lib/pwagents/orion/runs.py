@@ -15,8 +15,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.errors import NotEvaluableError
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import records_frame, require_played, run_episodes
+from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents.llm.local_model import Loaded, LocalModel, load
 from pwagents.orion.cards import POLICY
 from pwagents.orion.play import play_rollouts

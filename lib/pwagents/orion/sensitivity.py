@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
-from pwagents.evaluation.records import EpisodeRecord
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.orion.runs import OrionRuns, episodes_frame
 from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study

@@ -140,7 +140,7 @@ def success_by_rank(frame: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         frame: one row an episode with ``method``, ``type`` and ``result_final``
-            (:func:`pwagents.evaluation.runner.records_frame`); episodes that were not scored are left out.
+            (:func:`pwagents.evaluation.episodes.records_frame`); episodes that were not scored are left out.
 
     Returns:
         One row a method and type: "rank 1", "rank <= 3", "rank <= 10", and the number of episodes. A type

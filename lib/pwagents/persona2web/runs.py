@@ -16,8 +16,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.evaluation.records import Episode
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import Episode, run_episodes
 from pwagents.persona2web.agent import Brief
 from pwagents.persona2web.driver import Driver
 from pwagents.persona2web.episode import Agent, play_episode
@@ -133,7 +132,7 @@ def run_condition(
 
     Raises:
         ValueError: a driver is not the condition's.
-        DataError, RuntimeError: see :func:`pwagents.evaluation.runner.run_episodes`.
+        DataError, RuntimeError: see :func:`pwagents.evaluation.episodes.run_episodes`.
     """
     for driver in () if stored_runs_only else drivers:
         if driver.kind != condition.driver:

@@ -15,7 +15,7 @@ from itertools import product
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.evaluation.runner import require_played
+from pwagents.evaluation.episodes import require_played
 from pwagents.llm.make import Models
 from pwagents.notebook.run import Run
 from pwagents.persona2web.agent import ChatWebAgent

@@ -5,7 +5,7 @@ from functools import partial
 
 import pandas as pd
 
-from pwagents.evaluation.runner import records_frame, require_played
+from pwagents.evaluation.episodes import records_frame, require_played
 from pwagents.lm.launch import side_by_side
 from pwagents.puma.base import puma_base
 from pwagents.puma.labels import Example
@@ -39,7 +39,7 @@ def train_pipelines(
 
 def play_pipelines(study: PumaStudy, pipelines: Mapping[int, Mapping[str, Variant]]) -> pd.DataFrame:
     """The test tasks, played by all pipelines: one row an episode, with its ``seed``
-    (:func:`pwagents.evaluation.runner.records_frame`).
+    (:func:`pwagents.evaluation.episodes.records_frame`).
 
     Raises:
         InfrastructureError: some episode could not be played.

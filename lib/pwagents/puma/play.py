@@ -12,17 +12,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.agents.run import Stage
 from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.evaluation.records import EpisodeRecord
-from pwagents.evaluation.runner import run_episodes
+from pwagents.evaluation.episodes import EpisodeRecord, run_episodes
 from pwagents.llm.local_model import LocalModel
 from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import PumaTask, first_states
 from pwagents.puma.study import NO_MEMORY, NO_SFT, PumaStudy, with_memory
-from pwagents.schema import Action, Task
+from pwagents.schema import Action, Behavior, Task
 from pwagents.settings import plain
 from pwagents.web.environment import Agent, BeliefState, WebEnvironment, run_episode
 
@@ -39,6 +37,25 @@ class Variant(NamedTuple):
     identifier: Path
     writer: Path
     memory_tokens: int
+
+
+class Stage(NamedTuple):
+    """Where and how episodes are played.
+
+    Args:
+        environment: task -> an environment of its own.
+        history: task -> the past behaviours that an agent may see.
+        store: the file of episode records.
+        model: the name of the model, for the records.
+        params: all else that decides results, for the keys of the records.
+    """
+
+    environment: Callable[[Task], WebEnvironment]
+    history: Callable[[Task], tuple[Behavior, ...]]
+    store: Path
+    model: str
+    params: Mapping[str, Any]
+    stored_runs_only: bool = False
 
 
 def ablations(
@@ -111,7 +128,7 @@ def run_at_once(
             states = first_states(tasks, lambda task: _begin(task, stage))
             acted = act()([state for _, state in states])
             actions.update({begun.task_id: a for (begun, _), a in zip(states, acted, strict=True)})
-        environment = stage.environment(task, False)
+        environment = stage.environment(task)
         return run_episode(environment, task, stage.history(task), lambda _: actions[task.task_id])
 
     return run_episodes(
@@ -143,7 +160,7 @@ def seconds_per_task(agent: Agent, tasks: Sequence[Task], stage: Stage) -> list[
     seconds = []
     for task in progress(tasks, desc="time", unit="episode"):
         begin = time.perf_counter()
-        run_episode(stage.environment(task, False), task, stage.history(task), agent)
+        run_episode(stage.environment(task), task, stage.history(task), agent)
         seconds.append(time.perf_counter() - begin)
     return seconds
 
@@ -159,7 +176,7 @@ def _stage(study: PumaStudy, model: str, **more: Any) -> Stage:
         "seed": settings.seed,
     }
     return Stage(
-        environment=lambda task, _: WebEnvironment(study.shop_for(task)),
+        environment=lambda task: WebEnvironment(study.shop_for(task)),
         history=lambda task: tested.history(task, "test"),
         store=settings.output_dir / "runs" / "04_puma.jsonl",
         model=model,
@@ -169,6 +186,6 @@ def _stage(study: PumaStudy, model: str, **more: Any) -> Stage:
 
 
 def _begin(task: Task, stage: Stage) -> WebEnvironment:
-    environment = stage.environment(task, False)
+    environment = stage.environment(task)
     environment.reset(task, stage.history(task))
     return environment

@@ -1,0 +1,396 @@
+"""Run an agent on tasks and keep every episode as one JSON line, so that a run may be killed and goes on.
+
+    records = run_episodes(tasks, solve, "runs/03.jsonl", method="ReAct", model="gpt-4o", params={...})
+
+A file of episodes is only ever appended to, and several methods may share it. An episode is known by its key,
+SHA-256 of task id, method, model and params. Whatever decides the result must be in there, the data's hash
+(``Benchmark.content_hash``) included; the caller puts it in params. Grades are computed when they are read.
+
+Three outcomes are counted apart. *Scored*: what the agent did has a grade, its own errors included. *Not
+evaluable*: the task, the simulated user or a judge cannot score it, whoever acts. *Infrastructure error*: an
+endpoint is down or a disk is full; the next run tries the episode again.
+"""
+
+import errno
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+from pydantic import ValidationError
+
+from pwagents import engine
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
+from pwagents.evaluation.metrics import METRICS, Grade, grade
+from pwagents.progress import progress
+from pwagents.schema import Outcome, Record, TaskType, Trajectory
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+NUMBERS = (*METRICS, "tokens", "usd")  # of a scored episode; the last two are of the agent's model
+FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
+
+
+class Keyed(Record):
+    """What a :class:`Store` holds. Records with the same ``key`` are read together."""
+
+    key: str  # the first field, so that each line begins with it
+
+
+class Episode(Keyed):
+    """One episode of any kind of task. A subclass adds a field ``trajectory`` and what :meth:`details` gives.
+
+    Args:
+        message: why it was not scored; else empty.
+        seconds: wall time.
+        memory: what a method with memory across tasks remembers of the user afterwards; None for other
+            methods, and where the task must be tried again.
+    """
+
+    task_id: str
+    user_id: str
+    method: str
+    model: str
+    params: dict[str, Any]
+    outcome: Outcome
+    message: str = ""
+    seconds: float
+    memory: dict[str, Any] | None = None
+
+    @classmethod
+    def details(cls, task: Any, trajectory: Any) -> dict[str, Any]:
+        """Return the subclass's own fields; ``trajectory`` is None where the episode was not scored."""
+        return {"trajectory": trajectory}
+
+
+class EpisodeRecord(Episode):
+    """One episode of the shop."""
+
+    type: TaskType
+    trajectory: Trajectory | None = None
+
+    @classmethod
+    def details(cls, task: Any, trajectory: Trajectory | None) -> dict[str, Any]:
+        return {"type": task.type, "trajectory": trajectory}
+
+    @property
+    def grade(self) -> Grade | None:
+        """The metrics, computed from the trajectory; None where the episode was not scored."""
+        return grade(self.trajectory) if self.trajectory else None
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """:data:`NUMBERS` by name; empty where the episode was not scored."""
+        if self.trajectory is None:
+            return {}
+        usage = self.trajectory.usage
+        return self.grade.model_dump() | {"tokens": usage.tokens, "usd": usage.usd}
+
+
+class Store:
+    """Records of one class as JSON lines; the file need not exist before the first is appended."""
+
+    def __init__(self, path: Path | str, record: type[Keyed]):
+        self.path, self.record = Path(path), record
+
+    def read(self, keys: Container[str] | None = None) -> Iterator[Any]:
+        """Yield the records with these keys, or all, in the order in which they were appended.
+
+        Raises:
+            DataError: a line is corrupt; names file, line and field.
+        """
+        if not self.path.exists():
+            return
+        with open(self.path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if _is_torn(line):
+                    return
+                field = "(whole line)"
+                try:
+                    data = json.loads(line)
+                    if keys is None or data["key"] in keys:
+                        yield self.record.model_validate(data)
+                    continue
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    field, wrong = ".".join(map(str, first["loc"])) or field, first["msg"]
+                except (ValueError, KeyError, TypeError) as error:
+                    wrong = f"{type(error).__name__}: {error}"
+                raise DataError(self.path, f"line {number}", field, wrong, "one JSON record with its key")
+
+    @contextmanager
+    def appending(self) -> Iterator[Callable[[Any], Any]]:
+        """Lock the file, cut a torn line away, and give a function that appends a record for good.
+
+        It may be called from several threads. It returns the record as it is read from its line, so that a
+        fresh and a resumed run go on with equal ones.
+
+        Raises:
+            RuntimeError: another process is appending.
+            OSError: the disk refuses (from a call); nothing of the record stays.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                wrong = f"{self.path} is being written by another run"
+                raise RuntimeError(f"{wrong}; wait for it to end or name another file") from None
+            cut_torn_line(file)
+            lock = threading.Lock()  # a failed write is cut off, and must not take another's line with it
+
+            def append(record: Keyed) -> Keyed:
+                # ASCII: what a model wrote may hold lone surrogates, which have no UTF-8 form.
+                line = json.dumps(record.model_dump())
+                stored = self.record.model_validate(json.loads(line))
+                with lock:
+                    append_line(file, line.encode("ascii") + b"\n")
+                return stored
+
+            yield append
+
+
+def append_line(file: FileIO, line: bytes) -> None:
+    """Append a line for good (fsync) or, where the disk refuses (OSError), nothing of it."""
+    start = file.seek(0, os.SEEK_END)
+    try:
+        if file.write(line) < len(line):
+            raise OSError(errno.ENOSPC, "the record could not be written whole", file.name)
+        os.fsync(file.fileno())
+    except OSError as error:
+        file.truncate(start)
+        if error.errno:  # write() does not say where
+            error.filename = file.name
+        raise
+
+
+def cut_torn_line(file: FileIO) -> None:
+    """Cut away the last line of a file that is open for appending, where a kill fell into its writing."""
+    with open(file.name, "rb") as lines:
+        torn = sum(len(line) for line in lines if _is_torn(line))
+    if torn:
+        file.truncate(file.seek(0, os.SEEK_END) - torn)
+        print(f"{file.name}: the last line, which a killed run left unfinished, was cut away.")
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether it is the last line of a store, without its end; other files' ends are refused, not cut."""
+    start = b'{"key":'
+    return not line.endswith(b"\n") and start.startswith(line[: len(start)])
+
+
+def run_episodes(
+    tasks: Iterable[Any],
+    solve: Callable[..., Any],
+    store: Path | str,
+    *,
+    method: str,
+    model: str,
+    params: Mapping[str, Any],
+    workers: int = 1,
+    stored_runs_only: bool = False,
+    here: bool = False,
+    record: type[Episode] = EpisodeRecord,
+    memory: dict[str, Any] | None = None,
+) -> list[Any]:
+    """Play every task that ``store`` has no finished episode of, and return all records in task order.
+
+    Args:
+        solve: task -> trajectory: plays one episode. It runs in ``workers`` threads, never in the main one,
+            so with more than one worker it must be thread-safe; or on a cluster (:mod:`pwagents.engine`),
+            in processes that each have a copy of it and of all that it holds.
+        params: plain JSON values; all that decides the result besides task, method and model.
+        stored_runs_only: run nothing and write nothing; every episode must be in the store.
+        here: run in this process whatever the engine: ``solve`` computes several episodes at once, say.
+        record: what is kept of an episode.
+        memory: of a user at the first task, for a method that remembers: see :func:`run_user_episodes`.
+
+    Raises:
+        DataError: a line of the store is corrupt, two tasks share an id, params are not plain JSON values,
+            or, with ``stored_runs_only``, episodes are missing.
+        RuntimeError: another process is writing to the store, or ``solve`` failed; names the task.
+    """
+    tasks, fields = list(tasks), {"method": method, "model": model, "params": dict(params)}
+    chains = chain_episodes(tasks, **fields, by_user=memory is not None)
+    keys = {task.task_id: key for chain in chains for task, key in chain}
+    episodes = Store(store, record)
+    records = {each.key: each for each in episodes.read(set(keys.values()))}  # the last of a key counts
+    missing = [task_id for task_id, key in keys.items() if key not in records]
+    if stored_runs_only and missing:
+        counted = f"{len(missing):,} of {len(keys):,} missing (the first is task {missing[0]})"
+        expected = "all of them stored; run once with stored_runs_only=False, same params, same data"
+        raise DataError(store, f"method {method}, model {model}", "episodes", counted, expected)
+    done = {key: each.memory for key, each in records.items() if each.outcome != "infrastructure_error"}
+    unfinished = [chain for chain in chains if any(key not in done for _, key in chain)]
+    if stored_runs_only or not unfinished:
+        return [records[keys[task.task_id]] for task in tasks]
+
+    def play(chain: Sequence[tuple[Any, str]]) -> Iterator[Episode]:
+        """Yield a chain's missing episodes, each played when it is asked for."""
+        remembered, failed = memory, ""
+        for task, key in chain:
+            if key in done:
+                remembered = done[key]
+                continue
+            made = _play(task, solve, remembered, failed, {"key": key, **fields}, record)
+            yield made
+            failed = failed or (task.task_id if made.outcome == "infrastructure_error" else "")
+            remembered = made.memory
+
+    at_work = None if here else engine.remote(lambda chain: list(play(chain)))
+    with (
+        episodes.appending() as append,
+        progress(total=len(tasks), initial=len(done), desc=method, unit="episode") as bar,
+    ):
+        if at_work is not None:
+            # What a cluster plays in one round is stored once the round is over.
+            for of_chains in at_work(unfinished):
+                for made in itertools.chain.from_iterable(of_chains):
+                    records[made.key] = append(made)
+                    bar.update()
+            return [records[keys[task.task_id]] for task in tasks]
+
+        # Threads store their own records: an interrupt reaches the main thread alone, and so never falls
+        # into a write. After it, and after any exception, no episode begins, and those under way are stored.
+        stop, pool = threading.Event(), ThreadPoolExecutor(workers)
+
+        def finish(chain: Sequence[tuple[Any, str]]) -> list[Episode]:
+            stored = []
+            for made in play(chain):
+                stored.append(append(made))
+                if stop.is_set():
+                    break
+            return stored
+
+        try:
+            for ended in as_completed([pool.submit(finish, each) for each in unfinished]):
+                records |= {each.key: each for each in ended.result()}
+                bar.update(len(ended.result()))
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [records[keys[task.task_id]] for task in tasks]
+
+
+def run_user_episodes(
+    tasks: Iterable[Any], solve: Callable[..., Any], store: Path | str, **options: Any
+) -> list[EpisodeRecord]:
+    """:func:`run_episodes` for a method that remembers a user from one task to the next.
+
+    Each user's tasks run one after another in time order (at the same time: in the order given); users run in
+    parallel. A task that cannot be evaluated leaves the memory as it was. After an infrastructure error the
+    user's later tasks wait, as infrastructure errors too, for the next run. A task's result depends on the
+    tasks before it: with others before it, it is another episode and runs again.
+
+    Args:
+        solve: (task, memory) -> (trajectory, memory afterwards). The memory is a dict of plain JSON values,
+            empty at a user's first task; what ``solve`` does to the one it is given changes nothing.
+    """
+    return run_episodes(tasks, solve, store, **options, memory={})
+
+
+def chain_episodes(
+    tasks: Sequence[Any], *, method: str, model: str, params: Mapping[str, Any], by_user: bool = False
+) -> list[list[tuple[Any, str]]]:
+    """Return what is played one after another: chains of tasks, each with the key of its episode.
+
+    A chain is one task or, ``by_user``, those of a user in time order, where a key holds the one before it.
+    The order of ``params`` does not matter.
+
+    Raises:
+        DataError: two tasks share an id, or params are not plain JSON values.
+    """
+    together: dict[str, list[Any]] = {}
+    for task in tasks:
+        together.setdefault(task.user_id if by_user else task.task_id, []).append(task)
+    chains, ids = [], set()
+    for group in together.values():
+        chain, after = [], ["a user's tasks in time order"] if by_user else []
+        for task in sorted(group, key=lambda task: task.timestamp) if by_user else group:
+            if task.task_id in ids:
+                raise DataError("tasks", f"task {task.task_id}", "task_id", "the same id twice", "unique ids")
+            ids.add(task.task_id)
+            parts = [task.task_id, method, model, dict(params), *after]
+            try:
+                text = json.dumps(parts, sort_keys=True, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise DataError("params", f"method {method}", "params", error, "plain JSON values") from None
+            chain.append((task, key := hashlib.sha256(text.encode()).hexdigest()))
+            after = [key] if by_user else []
+        chains.append(chain)
+    return chains
+
+
+def _play(
+    task: Any,
+    solve: Callable[..., Any],
+    memory: dict[str, Any] | None,
+    failed: str,
+    fields: Mapping[str, Any],
+    record: type[Episode],
+) -> Episode:
+    """Play one episode and say how it ended. ``failed``: the user's earlier task that has to come first."""
+    start, trajectory, after = time.perf_counter(), None, memory
+    outcome, message = "scored", ""
+    try:
+        if failed:
+            raise InfrastructureError(f"waits for task {failed} of the same user")
+        if memory is None:
+            trajectory = solve(task)
+        else:
+            # As a resumed run reads it from the store.
+            trajectory, after = solve(task, json.loads(json.dumps(memory)))
+            json.dumps(after, allow_nan=False)
+        if trajectory.task_id != task.task_id:
+            raise ValueError(f"solve returned the trajectory of task {trajectory.task_id}")
+    except NotEvaluableError as error:
+        outcome, message = "not_evaluable", str(error)
+    except (InfrastructureError, OSError) as error:  # connection errors and time-outs are OSErrors
+        outcome, message, after = "infrastructure_error", f"{type(error).__name__}: {error}", None
+    except Exception as error:
+        raise RuntimeError(f"task {task.task_id}: {type(error).__name__}: {error}") from error
+    own = {"outcome": outcome, "message": message, "seconds": time.perf_counter() - start, "memory": after}
+    who = {"task_id": task.task_id, "user_id": task.user_id}
+    return record(**fields, **who, **own, **record.details(task, trajectory))
+
+
+def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Return one row an episode: :data:`FIELDS`, then :data:`NUMBERS`.
+
+    Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
+    are the same at every run.
+    """
+    rows = [{name: getattr(each, name) for name in FIELDS} | each.numbers for each in records]
+    return pd.DataFrame(rows, columns=[*FIELDS, *NUMBERS]).astype(dict.fromkeys(NUMBERS, float))
+
+
+def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:
+    """Count episodes by outcome, all three always there: the columns of ``by``, then one an outcome."""
+    counts = frame.groupby(list(by), sort=False)["outcome"].value_counts().unstack(fill_value=0)
+    return counts.reindex(columns=list(OUTCOMES), fill_value=0).rename_axis(columns=None).reset_index()
+
+
+def require_played(records: Sequence[Episode]) -> None:
+    """Stop before tables are made of a part of the episodes.
+
+    Raises:
+        InfrastructureError: some episode ended with an infrastructure error; says how many, why the first
+            did, and what to do. Finished episodes are stored.
+    """
+    failed = [each for each in records if each.outcome == "infrastructure_error"]
+    if failed:
+        first = failed[0]
+        raise InfrastructureError(
+            f"{len(failed):,} of {len(records):,} episodes could not be played, the first ({first.method}, "
+            f"task {first.task_id}) because of {first.message}. All others are stored: mend the cause and "
+            "run again to go on from there"
+        )

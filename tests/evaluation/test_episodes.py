@@ -1,0 +1,465 @@
+"""Runs of episodes: what is stored, resumed, counted apart and refused, and what a real kill leaves."""
+
+import fcntl
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
+from pwagents.evaluation.episodes import (
+    Keyed,
+    Store,
+    chain_episodes,
+    count_outcomes,
+    records_frame,
+    run_episodes,
+    run_user_episodes,
+)
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
+
+from ..processes import begin, kill
+
+NAMES = {"method": "m", "model": "none", "params": {"data": "h1", "memory": 20}}
+
+
+def make_tasks(n, users=3):
+    common = {"type": "search", "instruction": "a warm coat", "target": "B1", "review": Review(rating=5)}
+    return [Task(task_id=f"t{i}", user_id=f"u{i % users}", timestamp=1 + i, **common) for i in range(n)]
+
+
+def trajectory_of(task, *steps):
+    about = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type, "target": task.target}
+    return Trajectory(**about, steps=steps)
+
+
+def solve(task):
+    action = Action(name="search_product_by_query", arguments={"query": f"naïve <b>{task.task_id}</b>"})
+    seen = Observation(text="B1", products=("B9", "B8", "B7", "B6", "B5", "B1"))
+    return trajectory_of(task, Step(action=action, observation=seen))
+
+
+def never(task):
+    raise AssertionError(f"{task.task_id} ran again")
+
+
+class Flaky:
+    """Solves, but raises ``error`` on the tasks of ``bad``; notes every call."""
+
+    def __init__(self, error=None, bad=()):
+        self.error, self.bad, self.calls = error, bad, []
+
+    def __call__(self, task):
+        self.calls.append(task.task_id)
+        if task.task_id in self.bad:
+            raise self.error
+        return solve(task)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "runs" / "episodes.jsonl"
+
+
+def stored_ids(store):
+    return [json.loads(line)["task_id"] for line in store.open()]
+
+
+def test_a_second_run_repeats_nothing_and_returns_the_same_in_task_order(store):
+    tasks = make_tasks(5)
+    first = run_episodes(tasks, solve, store, **NAMES)
+    assert [record.task_id for record in first] == ["t0", "t1", "t2", "t3", "t4"]
+    assert first[2].trajectory == solve(tasks[2]) and first[2].grade.result_official == 0.5
+    before = store.read_bytes()
+    assert run_episodes(tasks, never, store, **NAMES) == first
+    assert run_episodes(tasks, never, store, **NAMES, stored_runs_only=True) == first
+    assert store.read_bytes() == before
+
+
+def test_grades_are_computed_when_read_and_never_stored(store, monkeypatch):
+    (record,) = run_episodes(make_tasks(1), solve, store, **NAMES)
+    assert "grade" not in json.loads(store.read_text()) and "0.5" not in store.read_text()
+    monkeypatch.setattr("pwagents.evaluation.episodes.grade", lambda trajectory: "another grader's")
+    assert record.grade == "another grader's"
+
+
+def test_more_tasks_are_only_appended(store):
+    run_episodes(make_tasks(3), solve, store, **NAMES)
+    before, inode, rest = store.read_bytes(), store.stat().st_ino, Flaky()
+    run_episodes(make_tasks(6), rest, store, **NAMES)
+    assert rest.calls == ["t3", "t4", "t5"]
+    assert store.read_bytes().startswith(before) and store.stat().st_ino == inode
+
+
+def test_parallel_equals_serial(tmp_path):
+    def slow_first(task):
+        time.sleep(0.02 if task.task_id == "t0" else 0)
+        return solve(task)
+
+    serial = run_episodes(make_tasks(20), slow_first, tmp_path / "a", **NAMES)
+    parallel = run_episodes(make_tasks(20), slow_first, tmp_path / "b", **NAMES, workers=4)
+    assert [r.model_copy(update={"seconds": 0}) for r in serial] == [
+        r.model_copy(update={"seconds": 0}) for r in parallel
+    ]
+
+
+def test_methods_models_and_params_share_a_store_without_mixing(store):
+    run_episodes(make_tasks(2), solve, store, **NAMES)
+    for changed in ({"method": "other"}, {"model": "other"}, {"params": {"data": "h2", "memory": 20}}):
+        fresh = Flaky()
+        records = run_episodes(make_tasks(2), fresh, store, **NAMES | changed)
+        assert fresh.calls == ["t0", "t1"] and len(records) == 2
+    assert len(run_episodes(make_tasks(2), never, store, **NAMES)) == 2
+    params = {"memory": 20, "data": "h1"}
+    assert chain_episodes(make_tasks(1), **NAMES) == chain_episodes(
+        make_tasks(1), **NAMES | {"params": params}
+    )
+
+
+@pytest.mark.parametrize("params", [{"a": object()}, {"a": float("nan")}, {"a": {1}}])
+def test_params_must_be_plain_json(store, params):
+    with pytest.raises(DataError, match="plain JSON"):
+        run_episodes(make_tasks(1), solve, store, **NAMES | {"params": params})
+
+
+def test_two_tasks_with_one_id_are_refused(store):
+    for run in (run_episodes, run_user_episodes):
+        with pytest.raises(DataError, match="t0"):
+            run(make_tasks(2) + make_tasks(1), never, store, **NAMES)
+
+
+# What a kill, another program or a mistake leaves in the file
+
+
+def test_a_torn_line_is_cut_away_with_one_line_and_its_episode_played_again(tmp_path, capsys):
+    whole, tasks = tmp_path / "whole", make_tasks(2)
+    expected = records_frame(run_episodes(tasks, solve, whole, **NAMES))
+    content = whole.read_bytes()
+    start = content.index(b"\n") + 1
+    for cut in [start + 1, start + 5, start + 12, len(content) // 2 + 90, len(content) - 1]:
+        store, again = tmp_path / f"cut{cut}", Flaky()
+        store.write_bytes(content[:cut])
+        run_episodes(tasks[:1], never, store, **NAMES, stored_runs_only=True)
+        assert store.read_bytes() == content[:cut], "reading alone changes nothing"
+        capsys.readouterr()
+        assert records_frame(run_episodes(tasks, again, store, **NAMES)).equals(expected)
+        (line,) = capsys.readouterr().out.splitlines()
+        assert str(store) in line and "was cut away" in line
+        assert again.calls == ["t1"] and stored_ids(store) == ["t0", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("my notes", "field '.whole line.': found JSONDecodeError"),
+        ("[1]", "field '.whole line.': found Input should be"),
+        ('{"key": "a', "field '.whole line.': found JSONDecodeError"),
+        ('{"number": 1}', "field 'key': found Field required"),
+        ('{"key": "a", "number": "many"}', "field 'number': found Input should be a valid integer"),
+        ('{"key": "a", "number": 1, "more": 1}', "field 'more'"),
+    ],
+)
+def test_a_corrupt_line_is_named(tmp_path, line, message):
+    class Note(Keyed):
+        number: int
+
+    file = tmp_path / "notes.jsonl"
+    file.write_text(f'{{"key": "a", "number": 1}}\n{line}\n{{"key": "a", "number": 1}}\n')
+    with pytest.raises(DataError, match=rf"notes.jsonl, record line 2, {message}"):
+        list(Store(file, Note).read())
+    file.write_text('{"key": "a", "number": 1}\n{"key": "b", "of another class": 1}\n')
+    assert len(list(Store(file, Note).read({"a"}))) == 1, "lines of others are their matter"
+
+
+def test_nothing_runs_on_a_corrupt_store_or_on_a_file_that_is_none(store):
+    run_episodes(make_tasks(3), solve, store, **NAMES)
+    lines = store.read_text().splitlines()
+    for content in ("\n".join([lines[0], lines[1][:40], lines[2], ""]), "my notes, without a line end"):
+        store.write_text(content)
+        for only in (False, True):
+            with pytest.raises(DataError, match=r"episodes\.jsonl, record line"):
+                run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=only)
+        assert store.read_text() == content
+
+
+def test_the_last_of_two_lines_of_one_key_counts(store):
+    run_episodes(make_tasks(1), solve, store, **NAMES)
+    line = store.read_text()
+    store.write_text(line + json.dumps(json.loads(line) | {"seconds": 77}) + "\n")
+    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds == 77
+
+
+def test_a_failed_write_leaves_no_half_line(store, monkeypatch):
+    run_episodes(make_tasks(1), solve, store, **NAMES)
+    before = store.read_bytes()
+
+    def disk_full(descriptor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", disk_full)
+    with pytest.raises(OSError, match="no space left"):
+        run_episodes(make_tasks(3), solve, store, **NAMES)
+    assert store.read_bytes() == before
+
+
+def test_two_writers_on_one_store_are_refused(store):
+    run_episodes(make_tasks(1), solve, store, **NAMES)
+    with open(store, "ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(RuntimeError, match="another run"):
+            run_episodes(make_tasks(2), never, store, **NAMES)
+        assert run_episodes(make_tasks(1), never, store, **NAMES)
+
+
+def test_missing_stored_runs_are_counted(store):
+    run_episodes(make_tasks(3), solve, store, **NAMES)
+    with pytest.raises(DataError, match=r"7 of 10 missing \(the first is task t3\).*stored_runs_only=False"):
+        run_episodes(make_tasks(10), never, store, **NAMES, stored_runs_only=True)
+    with pytest.raises(DataError, match="1 of 1 missing"):
+        run_episodes(make_tasks(1), never, store.parent / "none", **NAMES, stored_runs_only=True)
+    assert not (store.parent / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"\ud800": 1}, {"query": [float("nan")]}, "nested", 'line\u2028 "\n" \ud83d \x00 é']
+)
+def test_odd_texts_and_arguments_survive_the_store(store, odd):
+    nested = []
+    for _ in range(300):
+        nested = [nested]
+    arguments = {"nested": {"query": nested}}.get(odd, {"query": odd}) if isinstance(odd, str) else odd
+
+    def speak(task):
+        seen = Observation(text=odd if isinstance(odd, str) else "")
+        return trajectory_of(task, Step(action=Action(name="x", arguments=arguments), observation=seen))
+
+    (record,) = run_episodes(make_tasks(1), speak, store, **NAMES)
+    (again,) = run_episodes(make_tasks(1), never, store, **NAMES)
+    assert record.trajectory.steps[0].observation == again.trajectory.steps[0].observation
+    assert repr(again.trajectory.steps[0].action.arguments) == repr(arguments)
+
+
+# How an episode may end
+
+
+@pytest.mark.parametrize(
+    "error", [InfrastructureError("503"), ConnectionError("reset"), TimeoutError("slow"), OSError("disk")]
+)
+def test_infrastructure_errors_are_recorded_and_tried_again(store, error):
+    records = run_episodes(make_tasks(3), Flaky(error, ["t1"]), store, **NAMES)
+    assert [r.outcome for r in records] == ["scored", "infrastructure_error", "scored"]
+    assert str(error) in records[1].message and records[1].grade is None
+    assert run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=True) == records
+    again = Flaky()
+    assert {r.outcome for r in run_episodes(make_tasks(3), again, store, **NAMES)} == {"scored"}
+    assert again.calls == ["t1"]
+
+
+def test_not_evaluable_is_final(store):
+    records = run_episodes(make_tasks(2), Flaky(NotEvaluableError("no real review"), ["t0"]), store, **NAMES)
+    assert (records[0].outcome, records[0].message) == ("not_evaluable", "no real review")
+    assert run_episodes(make_tasks(2), never, store, **NAMES) == records
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_any_other_error_stops_the_run_names_the_task_and_keeps_what_is_finished(store, workers):
+    failing = Flaky(KeyError("price"), ["t5"])
+    with pytest.raises(RuntimeError, match="task t5: KeyError") as caught:
+        run_episodes(make_tasks(400), failing, store, **NAMES, workers=workers)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert set(stored_ids(store)) == set(failing.calls) - {"t5"} and len(stored_ids(store)) >= 5
+    assert len(run_episodes(make_tasks(7), solve, store, **NAMES)) == 7
+
+
+def test_solve_must_return_the_trajectory_of_its_task(store):
+    for wrong in (solve(make_tasks(2)[1]), None):
+        with pytest.raises(RuntimeError, match="task t0: "):
+            run_episodes(make_tasks(1), lambda task, wrong=wrong: wrong, store, **NAMES)
+
+
+def test_an_interrupt_leaves_a_clean_store(store):
+    def interrupted(task):
+        if task.task_id == "t3":
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.1)
+        return solve(task)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_episodes(make_tasks(200), interrupted, store, **NAMES)
+    stored = stored_ids(store)
+    assert stored == [f"t{i}" for i in range(len(stored))] and 4 <= len(stored) < 200
+    rest = Flaky()
+    run_episodes(make_tasks(200), rest, store, **NAMES)
+    assert not set(rest.calls) & set(stored)
+
+
+def test_frame_and_counts_keep_what_was_not_scored(store):
+    records = run_episodes(make_tasks(4), Flaky(NotEvaluableError("empty"), ["t2"]), store, **NAMES)
+    frame = records_frame(records)
+    assert frame["task_id"].tolist() == ["t0", "t1", "t2", "t3"]
+    assert np.isnan(frame.loc[2, ["function_accuracy", "steps", "tokens", "usd"]].astype(float)).all()
+    assert frame.loc[1, "result_official"] == 0.5
+    assert count_outcomes(frame).to_dict("records") == [
+        {"method": "m", "scored": 3, "infrastructure_error": 0, "not_evaluable": 1}
+    ]
+    empty = records_frame([])
+    assert len(empty) == 0 and "result_final" in empty
+    assert list(count_outcomes(empty)) == ["method", "scored", "infrastructure_error", "not_evaluable"]
+
+
+def test_a_frame_tells_what_the_agents_model_cost(store):
+    def spend(task):
+        usage = Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1)
+        step = solve(task).steps[0]
+        return trajectory_of(task, *2 * [step.model_copy(update={"action": Action(name="x", usage=usage)})])
+
+    frame = records_frame(run_episodes(make_tasks(1), spend, store, **NAMES))
+    assert frame.loc[0, ["tokens", "usd"]].tolist() == [10, 0.2]
+
+
+# Methods with memory across tasks
+
+
+class Rememberer:
+    """Remembers the user's tasks so far; raises ``error`` on the tasks of ``bad``."""
+
+    def __init__(self, error=None, bad=()):
+        self.error, self.bad, self.calls = error, bad, []
+
+    def __call__(self, task, memory):
+        self.calls.append(task.task_id)
+        memory.setdefault("seen", []).append(task.task_id)
+        if task.task_id in self.bad:
+            raise self.error
+        return solve(task), memory
+
+
+def seen(records):
+    return {record.task_id: (record.memory or {}).get("seen") for record in records}
+
+
+# Users u0, u1, u2 take turns; their tasks in time order are t0 t3 t6 ..., t1 t4 t7 ..., t2 t5 t8 ...
+ALL_SEEN = {f"t{i}": [f"t{j}" for j in range(i % 3, i + 1, 3)] for i in range(9)}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_users_tasks_run_in_time_order_and_pass_the_memory_on(store, workers):
+    solver = Rememberer()
+    records = run_user_episodes(reversed(make_tasks(9)), solver, store, **NAMES, workers=workers)
+    assert [record.task_id for record in records] == [f"t{i}" for i in reversed(range(9))]
+    assert seen(records) == ALL_SEEN
+    assert [int(name[1:]) for name in solver.calls if int(name[1:]) % 3 == 1] == [1, 4, 7]
+    assert run_user_episodes(reversed(make_tasks(9)), never, store, **NAMES, stored_runs_only=True) == records
+
+
+def test_a_resumed_run_takes_up_the_stored_memory(tmp_path):
+    whole = tmp_path / "whole"
+    expected = run_user_episodes(make_tasks(9), Rememberer(), whole, **NAMES)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    for cut in (0, 1, 4, 8, 9):
+        store, again = tmp_path / f"cut{cut}", Rememberer()
+        store.write_bytes(b"".join(lines[:cut]))
+        assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == seen(expected)
+        done = {json.loads(line)["task_id"] for line in lines[:cut]}
+        assert sorted(again.calls) == sorted(set(ALL_SEEN) - done)
+
+
+def test_after_an_infrastructure_error_the_users_later_tasks_wait_for_the_next_run(store):
+    failing = Rememberer(InfrastructureError("503"), ["t3"])
+    records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
+    messages = {r.task_id: r.message for r in records if r.outcome == "infrastructure_error"}
+    assert list(messages) == ["t3", "t6"] and "t6" not in failing.calls
+    assert messages["t6"] == "InfrastructureError: waits for task t3 of the same user"
+    again = Rememberer()
+    assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
+    assert again.calls == ["t3", "t6"]
+
+
+def test_a_task_that_cannot_be_evaluated_leaves_the_memory_as_it_was(store):
+    failing = Rememberer(NotEvaluableError("no real review"), ["t3"])
+    records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
+    assert records[3].outcome == "not_evaluable" and records[3].memory == {"seen": ["t0"]}
+    assert records[6].memory == {"seen": ["t0", "t6"]}
+    assert run_user_episodes(make_tasks(9), never, store, **NAMES) == records
+
+
+def test_an_episode_with_other_tasks_before_it_is_another_episode(store):
+    run_user_episodes(make_tasks(9)[6:], Rememberer(), store, **NAMES)
+    again = Rememberer()
+    assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
+    assert len(again.calls) == 9
+    without = run_episodes(make_tasks(9), solve, store, **NAMES)  # and one without memory is yet another
+    assert all(record.memory is None for record in without)
+
+
+def test_what_is_remembered_must_be_plain_json(store):
+    with pytest.raises(RuntimeError, match="task t0: TypeError: Object of type set is not JSON"):
+        run_user_episodes(make_tasks(1), lambda task, memory: (solve(task), {"a": {1}}), store, **NAMES)
+
+
+# A run that is killed for real, at random moments, and taken up again until it is done
+
+N_TASKS, WORKERS, KILLS = 300, 3, 3
+
+
+def play(of_users, store, calls):
+    """The run that is killed; ``calls`` gets a line an episode."""
+    called = os.open(calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    step = Step(action=Action(name="respond"), observation=Observation(text="x" * 20_000))
+
+    def solve(task):
+        os.write(called, f"{task.task_id}\n".encode())
+        time.sleep(0.002)
+        return trajectory_of(task, step)
+
+    def solve_next(task, memory):
+        return solve(task), {"seen": [*memory.get("seen", []), task.task_id]}
+
+    run, solver = (run_user_episodes, solve_next) if of_users else (run_episodes, solve)
+    options = {"method": "m", "model": "none", "params": {}, "workers": WORKERS}
+    run(make_tasks(N_TASKS, users=10), solver, store, **options)
+
+
+def whole_lines(store):
+    content = store.read_bytes() if store.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
+
+
+@pytest.mark.parametrize("of_users", [False, True], ids=["tasks", "users"])
+def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path, of_users):
+    store, calls, moments = tmp_path / "episodes.jsonl", tmp_path / "calls", random.Random(5)
+    for _ in range(KILLS):
+        process = begin(play, of_users, store, calls)
+        count = whole_lines(store).count(b"\n") + moments.randint(1, N_TASKS // (2 * KILLS))
+        deadline = time.monotonic() + 60
+        while whole_lines(store).count(b"\n") < count:
+            assert process.exitcode is None and time.monotonic() < deadline, "the run did not get so far"
+            time.sleep(0.001)
+        time.sleep(moments.random() * 0.004)
+        kill(process)
+
+        kept = whole_lines(store)
+        finished = {json.loads(line)["task_id"] for line in kept.splitlines()}
+        called = Counter(calls.read_text().split())
+        assert 0 < len(finished) < N_TASKS
+    last = begin(play, of_users, store, calls)
+    last.join(timeout=60)
+    assert last.exitcode == 0
+
+    lines = [json.loads(line) for line in store.read_bytes().splitlines()]
+    assert sorted(line["task_id"] for line in lines) == sorted(f"t{i}" for i in range(N_TASKS))
+    assert store.read_bytes().startswith(kept)
+    after = Counter(calls.read_text().split())
+    assert all(after[task_id] == called[task_id] for task_id in finished)
+    # Only episodes under way at a kill were begun twice: at most one for each thread.
+    assert sum(after.values()) - N_TASKS <= KILLS * WORKERS
+    if of_users:
+        for line in lines:
+            number = int(line["task_id"][1:])
+            assert line["memory"]["seen"] == [f"t{i}" for i in range(number % 10, number + 1, 10)]
