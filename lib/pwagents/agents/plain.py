@@ -138,10 +138,19 @@ class OfflinePolicy:
             entries: what the method's memory recalls.
             allowed: the functions the method may call.
         """
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
         possible = [function for function in FUNCTION_OF.values() if function in allowed]
         function = possible[0] if len(possible) == 1 else self.identify(state.instruction)
         tries = [i for i, step in enumerate(state.session) if step.action.name in possible]
-        answers = _new_words(state)
+
+        # Read the user's answers: the words that may describe a product, each with the step of its first use.
+        ignored = {*ENGLISH_STOP_WORDS, *words(_SAYS_NOTHING), *words(state.instruction)}
+        answers: dict[str, int] = {}
+        for i, step in enumerate(state.session):
+            for word in words(step.observation.text) if step.is_talk else ():
+                if word not in ignored:
+                    answers.setdefault(word, i)
 
         # Ask: before the first search what the instruction leaves open, after each try whether it is right.
         question = ""
@@ -167,20 +176,3 @@ class OfflinePolicy:
             entries = [entries[i] for i in order]
         instruction = " ".join([state.instruction, *answers])
         return Action(name=function, arguments=plain_arguments(function, instruction, entries))
-
-
-def _new_words(state: BeliefState) -> dict[str, int]:
-    """The words of the user's answers that may describe a product, in order: word -> step of its first use.
-
-    Words of the instruction, and those that say nothing, are left out.
-    """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    ignored = {*ENGLISH_STOP_WORDS, *words(_SAYS_NOTHING), *words(state.instruction)}
-    first: dict[str, int] = {}
-    for i, step in enumerate(state.session):
-        if step.is_talk:
-            for word in words(step.observation.text):
-                if word not in ignored:
-                    first.setdefault(word, i)
-    return first
