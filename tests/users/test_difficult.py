@@ -4,9 +4,8 @@ import pytest
 
 from pwagents.schema import TASK_TYPES
 from pwagents.users.difficult import DIFFICULT, ImpatientUser, TerseUser, VagueUser, WrongUser
-from pwagents.users.facts import find_run
 from pwagents.users.leaks import ordinary_questions
-from pwagents.users.rules import RuleUser
+from pwagents.users.rules import RuleUser, find_run
 
 from .conftest import LAMP, is_leak, lamp_task, results, talk
 

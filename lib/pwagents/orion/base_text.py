@@ -39,7 +39,7 @@ from pwagents.schema import (
     TaskType,
 )
 from pwagents.seeds import rng
-from pwagents.users.facts import Fact, phrases, sentences
+from pwagents.users.rules import Fact, phrases, sentences
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import compact_text, full_text
 from pwagents.words import content_words

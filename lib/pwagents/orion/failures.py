@@ -15,8 +15,7 @@ import pandas as pd
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.orion.study import Study
 from pwagents.schema import Step, Task
-from pwagents.users.facts import find_run
-from pwagents.users.rules import RuleUser
+from pwagents.users.rules import RuleUser, find_run
 from pwagents.web.search import SearchEngine
 
 Cause = Literal["agent", "simulator", "tool"]

@@ -10,8 +10,7 @@ import numpy as np
 
 from pwagents.schema import Step, Task
 from pwagents.seeds import rng
-from pwagents.users.facts import Fact, find_run, product_facts
-from pwagents.users.rules import RuleUser, is_result
+from pwagents.users.rules import Fact, RuleUser, find_run, is_result, product_facts
 from pwagents.web.documents import product_text
 
 VAGUE = 0.5  # of the answers that would tell something
