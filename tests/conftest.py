@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder, model_folder
+from pwagents.embedding import Embedder
 from pwagents.lm.small import make_small_model
 from pwagents.orion.base import base_tokenizer
 from pwagents.profiles.catalogue import Catalogue
@@ -75,7 +75,7 @@ def minilm_is_loaded_once():
     load, models = Embedder._load_model, {}
 
     def load_once(embedder):
-        key = embedder.max_tokens, model_folder()
+        key = embedder.max_tokens
         models[key] = models.get(key) or Remembering(load(embedder))
         return models[key]
 

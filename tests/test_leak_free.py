@@ -26,7 +26,7 @@ from pwagents.profiles.offline import OfflineProfiler
 from pwagents.schema import Benchmark
 from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
-from pwagents.web.recommenders_by_time import RecommendersByTime, training_sequences
+from pwagents.web.recommender import RecommendersByTime, training_sequences
 from pwagents.web.search import build_search_engine
 from pwagents.web.settings import SasRecSettings
 

@@ -148,34 +148,30 @@ class Benchmark:
     population: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
 
     def __post_init__(self):
+        def require(is_so: bool, record: str, field: str, value: Any, expected: str) -> None:
+            if not is_so:
+                raise DataError(self.name, record, field, value, expected)
+
+        known = "the id of a known product"
         for user, behaviors in self.behaviors.items():
-            previous = 0
-            for i, behavior in enumerate(behaviors):
-                where = (self.name, f"user {user}, behaviour {i}")
-                if behavior.parent_asin not in self.products:
-                    raise DataError(*where, "parent_asin", behavior.parent_asin, "the id of a known product")
-                if behavior.timestamp < previous:
-                    raise DataError(*where, "timestamp", behavior.timestamp, "behaviours oldest first")
-                previous = behavior.timestamp
-        seen = set()
+            for i, (before, behavior) in enumerate(zip((None, *behaviors), behaviors, strict=False)):
+                asin, where = behavior.parent_asin, f"user {user}, behaviour {i}"
+                require(asin in self.products, where, "parent_asin", asin, known)
+                in_order = before is None or before.timestamp <= behavior.timestamp
+                require(in_order, where, "timestamp", behavior.timestamp, "behaviours oldest first")
+        task_ids = set()
         for task in self.all_tasks():
-            where = (self.name, f"task {task.task_id}")
-            if task.user_id not in self.behaviors:
-                raise DataError(*where, "user_id", task.user_id, "a user with a history")
-            if task.target not in self.products:
-                raise DataError(*where, "target", task.target, "the id of a known product")
-            if task.task_id in seen:
-                raise DataError(*where, "task_id", "the same id twice", "unique ids")
-            seen.add(task.task_id)
+            where = f"task {task.task_id}"
+            require(task.user_id in self.behaviors, where, "user_id", task.user_id, "a user with a history")
+            require(task.target in self.products, where, "target", task.target, known)
+            require(task.task_id not in task_ids, where, "task_id", "the same id twice", "unique ids")
+            task_ids.add(task.task_id)
         for stranger, purchases in self.population.items():
-            where = (self.name, f"stranger {stranger}")
-            if stranger in self.behaviors:
-                raise DataError(*where, "user_id", stranger, "somebody who is no user of the benchmark")
-            if not purchases:
-                raise DataError(*where, "purchases", "none", "one at least")
+            where = f"stranger {stranger}"
+            require(stranger not in self.behaviors, where, "user_id", stranger, "no user of the benchmark")
+            require(bool(purchases), where, "purchases", "none", "one at least")
             for _, asin in purchases:
-                if asin not in self.products:
-                    raise DataError(*where, "parent_asin", asin, "the id of a known product")
+                require(asin in self.products, where, "parent_asin", asin, known)
 
     def all_tasks(self) -> Iterator[Task]:
         for tasks in self.tasks.values():

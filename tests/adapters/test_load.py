@@ -5,7 +5,7 @@ import pytest
 from pwagents.adapters.core import Session
 from pwagents.adapters.load import load_tasks
 from pwagents.errors import SettingsError
-from pwagents.web.recommenders_by_time import RecommendersByTime
+from pwagents.web.recommender import RecommendersByTime
 
 TINY = {
     "data": {"n_users": 12, "n_products": 300},

@@ -12,7 +12,7 @@ from pwagents.embedding import DIMENSION, Embedder
 from pwagents.errors import SettingsError
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.schema import Action, Usage
-from pwagents.web.recommenders_by_time import RecommendersByTime
+from pwagents.web.recommender import RecommendersByTime
 
 TINY = {
     "data": {"n_users": 12, "n_products": 300, "population": 0},

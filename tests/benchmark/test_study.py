@@ -15,7 +15,7 @@ from pwagents.errors import DataError
 from pwagents.notebook.run import Run
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
-from pwagents.web.published_recommender import CHECKPOINT
+from pwagents.web.published import CHECKPOINT
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pwagents.schema import Product
 from pwagents.tasks.ambiguity import WordIndex, ambiguity, content_terms
 from pwagents.tasks.writers import OfflineAmbiguousWriter, with_instructions
 from pwagents.web.analyzer import analyze
-from pwagents.web.documents import product_text
+from pwagents.web.search import product_text
 
 WORDS = ["lamp", "lamps", "red", "blue", "oak", "chair", "folding", "please", "find", "me", "the", "20"]
 

@@ -1,17 +1,21 @@
-"""The web environment: functions, tracks, ends, what agents see, and the traps of the published code."""
+"""The web environment: calls, ends, what agents see, and the profile that follows a session.
+
+What calls are worth, in which order results stand, and where an episode ends, is in ``test_grader.py``.
+"""
 
 import copy
-import threading
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 
 import pytest
 from pydantic import BaseModel
 
-from pwagents.errors import DataError, NotEvaluableError
+from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.metrics import attempts, grade
+from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.update import Update
 from pwagents.schema import FUNCTION_OF, Action, Task, Usage
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import MAX_STEPS, BeliefState, UserReply, WebEnvironment, run_episode
+from pwagents.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment, run_episode
 from pwagents.web.functions import DETAILS_FUNCTION, Shop, tool_schemas
 
 ASK = Action(name="respond", arguments={"content": "Which color?"})
@@ -28,11 +32,11 @@ def title_of(benchmark, task):
 
 @pytest.fixture
 def begin(shop, task_of):
-    """``begin("search", track, ...)``: an environment in which the task of the type has begun."""
+    """``begin("search", ...)``: an environment in which the task of the type has begun."""
 
-    def make(task_type="search", track="single_turn", shop=shop, **options):
-        environment = WebEnvironment(shop, track, **options)
-        environment.reset(task_of[task_type])
+    def make(task_type="search", track="multi_turn", shop=shop, user=None, **options):
+        environment = WebEnvironment(shop, track, user)
+        environment.reset(task_of[task_type], **options)
         return environment
 
     return make
@@ -45,83 +49,53 @@ def test_first_observation_shows_user_and_instruction_and_for_a_review_the_produ
         assert (title_of(benchmark, task) in text) == (task_type == "review")
 
 
-def test_search_for_the_title_finds_the_target_first(begin, benchmark, task_of):
-    environment = begin()
+def test_a_step_is_what_the_session_and_the_trajectory_hold(begin, benchmark, task_of):
+    environment = begin(track="single_turn")
     step = environment.step(search(title_of(benchmark, task_of["search"])))
-    assert step.observation.products[0] == task_of["search"].target and len(step.observation.products) == 10
-    assert step.error == "" and environment.end == "call"
     assert environment.state.session == environment.trajectory.steps == (step,)
+    assert environment.end == environment.trajectory.end == "call"
     assert attempts(environment.trajectory) == [1.0]
 
 
 def test_a_review_is_measured_when_it_is_published_and_only_in_a_review_task(begin, task_of):
     review = Action(name="add_product_review", arguments={"review": task_of["review"].review.text})
-    environment = begin("review", "multi_turn")
+    environment = begin("review")
     for action in (review, Action(name="add_product_review", arguments={"review": "zzz"}), search("mat")):
         environment.step(action)
     assert environment.trajectory.similarities == (1.0, 0.0)
-    assert attempts(environment.trajectory) == [1.0, 0.0]
-    environment = begin("search", "multi_turn")
+    environment = begin("search")
     environment.step(review)
     assert environment.trajectory.similarities == () and attempts(environment.trajectory) == []
-
-
-def test_wrong_function_is_no_attempt_even_if_it_shows_the_target(begin, benchmark, task_of):
-    environment = begin("recommend", "multi_turn")
-    step = environment.step(search(title_of(benchmark, task_of["recommend"])))
-    assert step.observation.products[0] == task_of["recommend"].target
-    assert not environment.done and attempts(environment.trajectory) == []
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
         ("search_product_by_query", {"query": 7}, "query: Input should be a valid string"),
-        ("search_product_by_query", {"query": "  "}, "at least 1 character"),
         ("search_product_by_query", {}, "query: Missing required argument"),
         ("search_product_by_query", {"query": "x", "a\nb": 1}, "a b: Unexpected keyword argument"),
         ("search_product_by_query", {"query": "x", "environment": None}, "environment: Got multiple values"),
-        ("get_recommendations_by_history", {"product_sequence": "B0"}, "valid list"),
-        ("get_recommendations_by_history", {"product_sequence": [1]}, "valid string"),
-        ("add_product_review", {"review": ""}, "at least 1 character"),
         ("buy", {}, "unknown function 'buy'"),
         (DETAILS_FUNCTION, {"asin": "x"}, "unknown function"),
-        ("stop", {"now": True}, "now: Unexpected keyword"),
         ("__init__", {}, "unknown function"),
     ],
 )
 def test_a_malformed_call_is_an_observation_of_one_line(begin, name, arguments, message):
-    environment = begin("search", "multi_turn")
+    environment = begin()
     step = environment.step(Action(name=name, arguments=arguments))
     assert message in step.error and step.observation.text == f"Error: {step.error}"
     assert "\n" not in step.error and step.error_kind in ("wrong_arguments", "unknown_function")
     assert not environment.done and grade(environment.trajectory).attempts == 0
 
 
-@pytest.mark.parametrize(("action", "end"), [(search("x"), "call"), (ASK, "call"), (STOP, "stop")])
-def test_single_turn_ends_with_the_first_call(begin, action, end):
-    environment = begin()
-    environment.step(action)
-    assert environment.end == environment.trajectory.end == end
-    with pytest.raises(RuntimeError, match="reset"):
-        environment.step(action)
-
-
-def test_looking_up_details_does_not_end_the_single_turn_track_but_is_limited(begin, task_of):
-    environment = begin(details=True)
-    look_up = Action(name=DETAILS_FUNCTION, arguments={"asin": task_of["search"].target})
-    ends = [environment.step(look_up) and environment.end for _ in range(MAX_STEPS)]
-    assert ends == [None] * (MAX_STEPS - 1) + ["steps"]
-
-
-def test_multi_turn_ends_at_stop_or_after_ten_steps_and_respond_reaches_the_user(begin, task_of):
+def test_respond_reaches_the_user_and_every_end_is_told(begin, task_of):
     heard = []
 
     def user(task, session, says):
         heard.append((task.task_id, len(session), says))
         return UserReply("Error: navy, please", Usage(calls=1))
 
-    environment = begin("search", "multi_turn", user=user)
+    environment = begin(user=user)
     environment.step(search("mat"))
     answer, lost = environment.step(ASK), environment.step(Action(name="respond", arguments={}))
     assert (answer.observation.text, answer.user_usage) == ("Error: navy, please", Usage(calls=1))
@@ -144,20 +118,27 @@ def test_run_episode_ends_where_the_policys_model_refuses_and_says_why(shop, tas
     trajectory = run_episode(WebEnvironment(shop, "multi_turn"), task_of["search"], (), refuses)
     assert (trajectory.end, trajectory.message, len(trajectory.steps)) == ("refused", "content filter", 1)
 
-    def unsuitable(task, session, says):
+    def user(task, session, says):
         raise NotEvaluableError("the user's model refuses")
 
     with pytest.raises(NotEvaluableError, match="the user's"):
-        run_episode(WebEnvironment(shop, "multi_turn", unsuitable), task_of["search"], (), lambda state: ASK)
+        run_episode(WebEnvironment(shop, "multi_turn", user), task_of["search"], (), lambda state: ASK)
+
+
+def test_a_refused_task_leaves_no_task_open(begin, task_of):
+    environment = begin()
+    empty = task_of["review"].review.model_copy(update={"text": " "})
+    with pytest.raises(NotEvaluableError, match=task_of["review"].task_id):
+        environment.reset(task_of["review"].model_copy(update={"review": empty}))
+    with pytest.raises(RuntimeError, match="no task is under way"):
+        environment.step(search("red"))
 
 
 def test_observation_full_or_compact(begin, shop):
-    texts = {
-        form: begin(shop=replace(shop, observation=form)).step(search("navy")).observation.text
-        for form in ("full", "compact")
-    }
-    assert len(texts["compact"].splitlines()) == 10
-    assert "Features:" in texts["full"] and len(texts["full"]) > 3 * len(texts["compact"])
+    forms = ("full", "compact")
+    full, compact = (begin(shop=replace(shop, observation=f)).step(search("navy")).observation for f in forms)
+    assert len(compact.text.splitlines()) == 10 and full.products == compact.products
+    assert "Features:" in full.text and len(full.text) > 3 * len(compact.text)
 
 
 def test_tool_schemas_come_from_the_signatures():
@@ -168,6 +149,41 @@ def test_tool_schemas_come_from_the_signatures():
     assert parameters["required"] == ["product_sequence"]
     assert all(function["description"] for function in schemas.values())
     assert not any("environment" in function["parameters"]["properties"] for function in schemas.values())
+
+
+def test_misspelt_settings_are_refused(shop):
+    with pytest.raises(ValueError, match="observation is 'Full'; expected one of full, compact"):
+        replace(shop, observation="Full")
+    with pytest.raises(ValueError, match="track is 'single'; expected one of single_turn"):
+        WebEnvironment(shop, "single")
+
+
+# Traps of the published code
+
+
+def test_nothing_is_copied_at_reset(shop, task_of):
+    class NeverCopied(dict):
+        def refuse(self, *_):
+            raise AssertionError("the data were copied")
+
+        __copy__ = __deepcopy__ = copy = __reduce_ex__ = refuse
+
+    products = NeverCopied(shop.benchmark.products)
+    environment = WebEnvironment(replace(shop, benchmark=replace(shop.benchmark, products=products)))
+    for task in task_of.values():
+        environment.reset(task)
+        environment.step(search("navy"))
+    with pytest.raises(AssertionError, match="copied"):
+        copy.deepcopy(products)
+
+
+def test_what_breaks_inside_the_shop_is_no_malformed_call(begin, shop):
+    class Broken:
+        def search(self, query, k=10):
+            raise ValueError("the index is corrupt")
+
+    with pytest.raises(ValueError, match="the index is corrupt"):
+        begin(shop=replace(shop, search_engine=Broken())).step(search("navy"))
 
 
 # What agents see
@@ -203,8 +219,8 @@ def test_from_its_state_an_agent_reaches_neither_grade_nor_target_nor_what_leads
             environment.step(action)
         objects = {}
         reachable(environment.state, objects)
-        for found in objects.values():
-            assert not isinstance(found, WebEnvironment | Task | Shop | RuleUser) and not callable(found)
+        for value in objects.values():
+            assert not isinstance(value, WebEnvironment | Task | Shop | RuleUser) and not callable(value)
         names = {name for o in objects.values() if is_dataclass(o) for name in vars(o)}
         names |= {name for o in objects.values() if isinstance(o, BaseModel) for name in type(o).model_fields}
         assert not names & {"attempt", "result_accuracy", "grade", "reward", "target", "similarities", "type"}
@@ -218,129 +234,85 @@ def test_from_its_state_an_agent_reaches_neither_grade_nor_target_nor_what_leads
 def test_another_target_leaves_the_state_as_it_is(shop, benchmark, task_of):
     """Whatever an agent could read off its state, it does not tell the target."""
     for task in (task_of["search"], task_of["recommend"]):
-        states, results = [], []
+        states, results = [], set()
         for target in [task.target, *list(benchmark.products)[:20]]:
             environment = WebEnvironment(shop, "multi_turn")
             environment.reset(task.model_copy(update={"target": target}))
-            for query in [search(title_of(benchmark, task)), *map(search, ("mat", "lamp", "headphones"))]:
-                environment.step(query)
+            for action in [search(title_of(benchmark, task)), *map(search, ("mat", "lamp", "headphones"))]:
+                environment.step(action)
             states.append(environment.state)
-            results.append(grade(environment.trajectory))
+            results.add(grade(environment.trajectory).result_official)
         assert all(state == states[0] for state in states)
-        assert task.type != "search" or len({result.result_official for result in results}) > 1
+        assert task.type != "search" or len(results) > 1
 
 
-def test_agent_sees_neither_the_tasks_type_nor_its_target():
-    assert {field.name for field in fields(BeliefState)} == {
-        "user_id", "instruction", "observation", "product", "history", "session", "profile", "context",
-    }  # fmt: skip
+# The contextual profile (Orion, 4.2)
+
+BEFORE = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))
+COST = Usage(calls=1, prompt_tokens=30, completion_tokens=4)
 
 
-def test_history_never_shows_answers_of_the_split(benchmark):
-    for task in benchmark.tasks["test"]:
-        answers = {t.timestamp for t in benchmark.tasks["test"] if t.user_id == task.user_id}
-        assert not answers & {b.timestamp for b in benchmark.history(task, "test")}
-        published = benchmark.history(task, "test", "as_published")
-        assert all(b.timestamp < task.timestamp for b in published)
-        assert len(published) >= len(benchmark.history(task, "test"))
+class Hears:
+    """Takes down what the user answers; notes what it is given."""
+
+    def __init__(self):
+        self.given = []
+
+    def __call__(self, profile, instruction, session):
+        self.given.append((profile, instruction, tuple(session)))
+        if session[-1].action.name == "respond":
+            line = ProfileLine.of(session[-1].observation.text, True, "stated")
+            profile = ContextualProfile(lines=(line, *profile.lines))
+        return Update(profile, COST)
 
 
-# The traps of the published code
+def cotton(*_):
+    return UserReply("material: cotton")
 
 
-def test_nothing_is_copied_at_reset(shop, task_of):
-    class NeverCopied(dict):
-        def refuse(self, *_):
-            raise AssertionError("the data were copied")
-
-        __copy__ = __deepcopy__ = copy = __reduce_ex__ = refuse
-
-    products = NeverCopied(shop.benchmark.products)
-    environment = WebEnvironment(replace(shop, benchmark=replace(shop.benchmark, products=products)))
-    for task in task_of.values():
-        environment.reset(task)
-        environment.step(search("navy"))
-    with pytest.raises(AssertionError, match="copied"):
-        copy.deepcopy(products)
+def test_an_answer_changes_the_profile_and_is_told_with_its_observation(begin):
+    update, context = Hears(), Context(BEFORE, ("B0OLD",))
+    environment = begin(user=cotton, context=context, update=update)
+    first = environment.state
+    assert (first.profile, first.context, first.session) == (BEFORE, context, ())
+    step, state = environment.step(ASK), environment.state
+    assert [line.text for line in state.profile.lines] == ["material: cotton", "color: navy"]
+    assert step == state.session[-1] and step.profile == state.profile.describe()
+    assert state.context.profile == BEFORE and first.profile == BEFORE, "P_ctx,0 stays what it was"
+    ((profile, instruction, session),) = update.given
+    assert (profile, instruction) == (BEFORE, state.instruction)
+    assert [(s.action, s.observation.text) for s in session] == [(ASK, "material: cotton")]
 
 
-class Finds:
-    """A search engine that gives the same answer to every query."""
-
-    def __init__(self, *asins):
-        self.asins = asins
-
-    def search(self, query, k=10):
-        if not self.asins:
-            raise ValueError("the index is corrupt")
-        return [(asin, 1.0) for asin in self.asins]
-
-
-def test_what_breaks_inside_the_shop_is_no_malformed_call(begin, shop):
-    with pytest.raises(ValueError, match="the index is corrupt"):
-        begin(shop=replace(shop, search_engine=Finds())).step(search("navy"))
-    with pytest.raises(DataError, match="found B0ELSEWHERE; expected products of the benchmark"):
-        begin(shop=replace(shop, search_engine=Finds("B0ELSEWHERE"))).step(search("red"))
+def test_a_step_that_changes_nothing_tells_no_profile_and_costs_all_the_same(begin):
+    update = Hears()
+    environment = begin(user=cotton, context=Context(BEFORE), update=update)
+    lost = environment.step(Action(problem="two calls", problem_kind="malformed_json"))
+    assert update.given[0][2][-1].error == "two calls" and lost.profile == ""
+    environment.step(ASK)
+    after = environment.state.profile
+    environment.step(search("mat"))
+    assert environment.state.profile == after == update.given[2][0]
+    steps = environment.trajectory.steps
+    assert [bool(step.profile) for step in steps] == [False, True, False]
+    assert [step.update_usage for step in steps] == [COST] * 3
 
 
-def test_misspelt_settings_are_refused_and_a_shop_is_immutable(shop):
-    with pytest.raises(ValueError, match="observation is 'Full'; expected one of full, compact"):
-        replace(shop, observation="Full")
-    with pytest.raises(ValueError, match="track is 'single'; expected one of single_turn"):
-        WebEnvironment(shop, "single")
-    with pytest.raises(AttributeError):
-        shop.observation = "compact"
+@pytest.mark.parametrize("context", [None, Context(BEFORE)])
+def test_without_an_update_the_profile_stays_and_without_a_profile_there_is_no_update(begin, context):
+    update = None if context else Hears()
+    environment = begin(user=cotton, context=context, update=update)
+    environment.step(ASK)
+    environment.step(search("mat"))
+    assert environment.state.profile == (context.profile if context else None)
+    assert not any(step.profile for step in environment.state.session)
+    assert update is None or not update.given
 
 
-def test_target_id_inside_another_products_text_is_no_hit(begin, shop, benchmark, task_of):
-    target = task_of["search"].target
-    other = next(a for a in benchmark.products if a != target)
-    decoy = benchmark.products[other].model_copy(update={"description": (f"Goes well with {target}.",)})
-    benchmark = replace(benchmark, products={**benchmark.products, other: decoy})
-    environment = begin(
-        shop=replace(shop, benchmark=benchmark, search_engine=Finds(other), observation="full")
-    )
-    step = environment.step(search("x"))
-    assert target in step.observation.text and attempts(environment.trajectory) == [0.0]
-
-
-def test_order_of_recommended_and_of_given_ids_is_kept(begin, shop, benchmark):
-    given = []
-
-    class Echo:
-        def recommend(self, product_sequence, k=10):
-            given.append(list(product_sequence))
-            return list(product_sequence)[::-1][:k]
-
-    ids = sorted(benchmark.products)[:12]
-    call = Action(name="get_recommendations_by_history", arguments={"product_sequence": ids})
-    step = begin("recommend", shop=replace(shop, recommender=Echo())).step(call)
-    assert given == [ids] and list(step.observation.products) == ids[::-1][:10]
-
-
-def test_one_shop_serves_many_threads(shop, benchmark):
-    tasks = [t for t in benchmark.tasks["test"] if t.type == "search"][:20]
-
-    def run(task):
-        history = benchmark.history(task, "test")
-        return run_episode(WebEnvironment(shop), task, history, lambda state: search(state.instruction))
-
-    alone = [run(task) for task in tasks]
-    together = [None] * len(tasks)
-    threads = [
-        threading.Thread(target=lambda i=i: together.__setitem__(i, run(tasks[i]))) for i in range(len(tasks))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert together == alone
-
-
-def test_a_refused_task_leaves_no_task_open(begin, task_of):
-    environment = begin()
-    empty = task_of["review"].review.model_copy(update={"text": " "})
-    with pytest.raises(NotEvaluableError, match=task_of["review"].task_id):
-        environment.reset(task_of["review"].model_copy(update={"review": empty}))
-    with pytest.raises(RuntimeError, match="no task is under way"):
-        environment.step(search("red"))
+def test_the_profiles_of_two_episodes_do_not_mix(begin):
+    """They share one update: what one user says is not held of the other."""
+    update = Hears()
+    first, second = (begin(user=cotton, context=Context(BEFORE), update=update) for _ in range(2))
+    first.step(ASK)
+    second.step(search("mat"))
+    assert second.state.profile == BEFORE

@@ -15,8 +15,8 @@ from pwagents.evaluation.metrics import GRADER as OURS
 from pwagents.evaluation.metrics import attempts
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Task, TaskType
 from pwagents.web.environment import Agent, WebEnvironment, run_episode
-from pwagents.web.published_scorer import GRADER as PUBLISHED
-from pwagents.web.published_scorer import Score, published_score
+from pwagents.web.published import GRADER as PUBLISHED
+from pwagents.web.published import Score, published_score
 
 if TYPE_CHECKING:
     import pandas as pd

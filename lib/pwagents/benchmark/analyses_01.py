@@ -19,8 +19,7 @@ from pwagents.evaluation.paper import paper_table
 from pwagents.evaluation.statistics import paired_test
 from pwagents.profiles.catalogue import section
 from pwagents.schema import TASK_TYPES, Benchmark, Task
-from pwagents.web.documents import product_text
-from pwagents.web.search import SearchEngine, build_search_engine
+from pwagents.web.search import SearchEngine, build_search_engine, product_text
 
 _YEAR = 365 * 24 * 3600 * 1000  # milliseconds
 NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'

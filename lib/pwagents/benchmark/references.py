@@ -17,9 +17,8 @@ from pwagents.evaluation.breakdowns import sort_by_type
 from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
-from pwagents.web.content_words import content_words
 from pwagents.web.functions import RESULTS
-from pwagents.web.search import SearchEngine
+from pwagents.web.search import SearchEngine, content_query
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]
 
@@ -32,7 +31,7 @@ def product_references(
     - random: ten products at random; - popularity: the ten most bought;
     - repeat: the user's own last ten products (recommend);
     - instruction alone: the instruction as the query (search);
-    - content words alone: those of the instruction (:mod:`pwagents.web.content_words`) as the query (search);
+    - content words alone: those of the instruction as the query (search);
     - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
       before: a recommender that learns from purchases can know no other product.
 
@@ -54,7 +53,7 @@ def product_references(
         if task.type == "search":
             queries = {
                 "instruction alone": task.instruction,
-                "content words alone": content_words(task.instruction),
+                "content words alone": content_query(task.instruction),
                 "oracle": benchmark.products[task.target].title,
             }
             for method, query in queries.items():

@@ -30,7 +30,7 @@ from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import plain
 from pwagents.web.environment import Track, UserSimulator, WebEnvironment, run_episode
 from pwagents.web.functions import DETAILS_FUNCTION, Shop
-from pwagents.web.recommenders_by_time import RecommendersByTime
+from pwagents.web.recommender import RecommendersByTime
 from pwagents.web.search import build_search_engine
 from pwagents.web.settings import ShopSettings
 
@@ -93,7 +93,7 @@ class Shops:
             user: replace(latest, recommender=self.recommenders.at(benchmark.first_task(user)))
             for user in {task.user_id for task in benchmark.tasks["test"]}
         }
-        from pwagents.web.published_recommender import find_published, load_published  # loads torch
+        from pwagents.web.published import find_published, load_published  # loads torch
 
         files = find_published(data.folder) if data.source == "personalwab" else None
         self.published, self._hashes = None, []

@@ -19,8 +19,8 @@ from pwagents.orion.wishes import has_result
 from pwagents.profiles.catalogue import Catalogue, attribute_of_word
 from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
-from pwagents.web.content_words import content_words
 from pwagents.web.environment import Agent, BeliefState
+from pwagents.web.search import content_query
 
 RANDOM, TEACHER, ORACLE = "Random", "Teacher", "Oracle"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
@@ -91,7 +91,7 @@ def search_instruction(state: BeliefState) -> Action:
 
 def search_content_words(state: BeliefState) -> Action:
     """:func:`search_instruction` with the instruction's content words."""
-    return _search_for(content_words(state.instruction), state)
+    return _search_for(content_query(state.instruction), state)
 
 
 def _search_for(text: str, state: BeliefState) -> Action:

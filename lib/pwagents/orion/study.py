@@ -38,7 +38,7 @@ from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
 if TYPE_CHECKING:
-    from pwagents.web.recommenders_by_time import RecommendersByTime
+    from pwagents.web.recommender import RecommendersByTime
 
 # Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
 # their content hash is in each key.
@@ -87,7 +87,7 @@ class Study:
     """
 
     def __init__(self, settings: OrionSettings):
-        from pwagents.web.recommenders_by_time import NothingKnown
+        from pwagents.web.recommender import NoRecommender
 
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
         self.benchmark, self.truth = load_world(settings)
@@ -114,7 +114,7 @@ class Study:
         self._user = self._cast.user(self.benchmark, self.seed)
         self._update = self._cast.updater(self.offline_updater)
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
-        self._shop = Shop(self.benchmark, self.engine, NothingKnown(), reviews, settings.shop.observation)
+        self._shop = Shop(self.benchmark, self.engine, NoRecommender(), reviews, settings.shop.observation)
 
         train, test = self._make_part(self._trained, "train"), self._make_part(self.held_out, "test")
         # task_id -> the part that it belongs to
@@ -217,7 +217,7 @@ class Study:
         """Trained on these users and strangers; tasks of the split must not be foreseen."""
         if "recommend" not in self.settings.study.task_types:
             return None
-        from pwagents.web.recommenders_by_time import RecommendersByTime
+        from pwagents.web.recommender import RecommendersByTime
 
         part, shop = benchmark_of(self.benchmark, users), self.settings.shop
         as_tested = replace(part, tasks={"test": part.tasks[split]})

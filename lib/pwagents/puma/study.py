@@ -130,8 +130,10 @@ class PumaStudy:
     """
 
     def __init__(self, worlds: Worlds, models: PumaModels):
-        from pwagents.web.recommender import Recommender  # these import torch
-        from pwagents.web.recommenders_by_time import RecommendersByTime
+        from pwagents.web.recommender import (
+            Recommender,  # these import torch
+            RecommendersByTime,
+        )
 
         self.worlds, self.models, self.settings = worlds, models, models.settings
         shop, seed, cache = self.settings.shop, self.settings.seed, self.settings.output_dir / "cache"
@@ -255,7 +257,7 @@ def with_memory(tokens: int) -> str:
 
 def _learned_from(world: Benchmark, date: int) -> dict[str, list[str]]:
     """Buyer -> the ids of what they bought before ``date`` and, as users, their first train task."""
-    from pwagents.web.recommenders_by_time import purchases_of_strangers
+    from pwagents.web.recommender import purchases_of_strangers
 
     first = {task.user_id: world.first_task(task.user_id, "train") for task in world.tasks["train"]}
     users = {

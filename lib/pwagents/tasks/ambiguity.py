@@ -20,7 +20,7 @@ import pandas as pd
 from pwagents.progress import progress
 from pwagents.schema import Benchmark, Product, Split
 from pwagents.web.analyzer import analyze
-from pwagents.web.documents import product_text
+from pwagents.web.search import product_text
 
 # What people say to a shop whatever they want, beside English function words.
 _ASKING = """
@@ -34,7 +34,7 @@ usual usually want wish words worth would write don't i'd i'll i'm i've it's tha
 
 
 class WordIndex:
-    """Which products hold which word: index terms of :func:`pwagents.web.documents.product_text`. Built once.
+    """Which products hold which word: index terms of :func:`pwagents.web.search.product_text`. Built once.
 
     Args:
         products: the catalogue.

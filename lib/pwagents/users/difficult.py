@@ -11,7 +11,7 @@ import numpy as np
 from pwagents.schema import Step, Task
 from pwagents.seeds import rng
 from pwagents.users.rules import Fact, RuleUser, find_run, is_result, product_facts
-from pwagents.web.documents import product_text
+from pwagents.web.search import product_text
 
 VAGUE = 0.5  # of the answers that would tell something
 WRONG = 0.1  # likewise

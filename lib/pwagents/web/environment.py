@@ -147,7 +147,7 @@ class WebEnvironment:
         return self.end is not None
 
     def step(self, action: Action) -> Step:
-        """Carry out one call: the step that the session gains, which :attr:`state` then holds.
+        """Carry out one call; :attr:`state` then holds the step that is returned.
 
         A malformed call is no exception: its error is the observation, which the agent can learn from.
 
@@ -191,7 +191,7 @@ class WebEnvironment:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The episode so far. Where the task has not ended, whoever drives it is held to have broken off."""
+        """The episode so far; where the task has not ended, as one that was cut off."""
         return Trajectory(
             task_id=self.task.task_id,
             user_id=self.task.user_id,

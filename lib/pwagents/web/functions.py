@@ -5,13 +5,13 @@ The others are the agent's.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
 
 from pydantic import ConfigDict, StringConstraints, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.errors import DataError
 from pwagents.schema import Action, Benchmark, Observation, ProblemKind, Product, check_choice
 from pwagents.web.search import SearchEngine
 
@@ -44,27 +44,23 @@ class Shop:
         check_choice("observation", self.observation, ObservationForm)
 
     def show(self, asins: list[str]) -> Observation:
-        """The products as an observation, in the given order."""
+        """Make an observation of products, in the given order."""
         if not asins:
             return Observation(text="No product was found.")
-        for asin in asins:
-            if asin not in self.benchmark.products:
-                expected = "products of the benchmark alone, from search and recommender"
-                raise DataError(self.benchmark.name, "shop", "parent_asin", asin, expected)
         form = full_text if self.observation == "full" else compact_text
         lines = [f"{i}. {form(self.benchmark.products[asin])}" for i, asin in enumerate(asins, start=1)]
         return Observation(text="\n".join(lines), products=tuple(asins))
 
 
 def compact_text(product: Product) -> str:
-    """One line: id, title, price, rating."""
+    """Tell a product in one line: id, title, price, rating."""
     price = "no price" if product.price is None else f"${product.price:.2f}"
     rating = "unrated" if product.average_rating is None else f"{product.average_rating:g} stars"
     return f"{product.parent_asin} {product.title} ({price}, {rating})"
 
 
 def full_text(product: Product) -> str:
-    """All fields of a product, one a line."""
+    """Tell all fields of a product, one a line."""
     shown = {
         "Title": product.title,
         "Id": product.parent_asin,
@@ -81,10 +77,16 @@ def full_text(product: Product) -> str:
 
 
 NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_checked = validate_call(config=ConfigDict(strict=True))
+FUNCTIONS: dict[str, Callable[..., Observation]] = {}  # by name
 
 
-@_checked
+def web_function(function: Callable[..., Observation]) -> Callable[..., Observation]:
+    """Let agents call ``function``, with arguments of just the types that it names."""
+    FUNCTIONS[function.__name__] = validate_call(config=ConfigDict(strict=True))(function)
+    return FUNCTIONS[function.__name__]
+
+
+@web_function
 def search_product_by_query(environment, query: NonEmpty) -> Observation:
     """Search all products of the shop. Shows the ten that match best.
 
@@ -95,7 +97,7 @@ def search_product_by_query(environment, query: NonEmpty) -> Observation:
     return shop.show([asin for asin, _ in shop.search_engine.search(query, RESULTS)])
 
 
-@_checked
+@web_function
 def get_recommendations_by_history(environment, product_sequence: list[str]) -> Observation:
     """Recommend ten products to somebody who bought the given ones.
 
@@ -106,7 +108,7 @@ def get_recommendations_by_history(environment, product_sequence: list[str]) -> 
     return shop.show(shop.recommender.recommend(product_sequence, RESULTS))
 
 
-@_checked
+@web_function
 def add_product_review(environment, review: NonEmpty) -> Observation:
     """Publish a review of the product that the user bought.
 
@@ -119,7 +121,7 @@ def add_product_review(environment, review: NonEmpty) -> Observation:
     return Observation(text="The review is published.")
 
 
-@_checked
+@web_function
 def get_product_details_by_asin(environment, asin: str) -> Observation:
     """Look up one product.
 
@@ -132,7 +134,7 @@ def get_product_details_by_asin(environment, asin: str) -> Observation:
     return Observation(text=full_text(product), products=(asin,))
 
 
-@_checked
+@web_function
 def respond(environment, content: NonEmpty) -> Observation:
     """Say something to the user, for instance ask what is missing.
 
@@ -146,24 +148,11 @@ def respond(environment, content: NonEmpty) -> Observation:
     return Observation(text=reply.text)
 
 
-@_checked
+@web_function
 def stop(environment) -> Observation:
     """End the task."""
     environment.end = "stop"
     return Observation(text="The task has ended.")
-
-
-FUNCTIONS = {
-    function.__name__: function
-    for function in (
-        search_product_by_query,
-        get_recommendations_by_history,
-        add_product_review,
-        get_product_details_by_asin,
-        respond,
-        stop,
-    )
-}
 
 
 class MalformedCallError(ValueError):
@@ -202,7 +191,7 @@ def call(environment, action: Action) -> Observation:
 
 
 def tool_schemas(names: tuple[str, ...]) -> list[dict]:
-    """The functions as OpenAI tools: JSON schemas made from their signatures and docstrings."""
+    """Describe functions as OpenAI tools: JSON schemas made from their signatures and docstrings."""
     from transformers.utils import get_json_schema
 
     # Bound to anything, a function has the signature that agents see: without the environment.

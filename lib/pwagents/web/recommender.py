@@ -1,24 +1,29 @@
-"""The service behind ``get_recommendations_by_history``: SASRec over product ids, trained once and cached."""
+"""The service behind ``get_recommendations_by_history``: SASRec over product ids, which knows no future.
 
-import hashlib
-import json
-import os
+Where users shop at different times, as in real data, what one user bought before their test tasks may lie
+after another user's test tasks. A recommender trained on all of it would tell the second user of a future. So
+several are trained, each on what lies before its date, and a user gets the latest one whose date is not after
+their first test task (:class:`RecommendersByTime`).
+"""
+
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
+from pwagents.cache import cached, hash_of
 from pwagents.errors import DataError
-from pwagents.web import sasrec
-from pwagents.web.sasrec import SasRec, pad, train_sasrec
+from pwagents.project import code_hash
+from pwagents.schema import Benchmark
+from pwagents.web.functions import RESULTS, ProductRecommender
 from pwagents.web.settings import SasRecSettings
 
-BATCH = 256  # sequences scored at once: bounds memory, changes no result
+if TYPE_CHECKING:
+    from pwagents.web.sasrec import SasRec
 
 
 class Recommender:
@@ -26,33 +31,24 @@ class Recommender:
 
     Args:
         model: a trained SasRec.
-        index: product id -> the model's item number. PersonalWAB's checkpoint comes with such a map.
+        index: product id -> the model's item number.
         candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
 
     Raises:
-        DataError: an item number the model does not have, or no candidate is known.
+        DataError: no candidate is in ``index``.
     """
 
-    def __init__(
-        self,
-        model: SasRec,
-        index: Mapping[str, int],
-        candidates: Iterable[str] | None = None,
-    ):
-        n_items = model.item_emb.num_embeddings - 1
-        for product, item in index.items():
-            if not 1 <= item <= n_items:
-                raise DataError("recommender", product, "index", item, f"a number from 1 to {n_items}")
-        chosen = index.keys() if candidates is None else index.keys() & set(candidates)
-        if not chosen:
-            raise DataError(
-                "recommender", "all", "candidates", "no known product", "products seen in training"
-            )
-        self.model = model.eval()
-        self.index = dict(index)
-        self._candidates = sorted(chosen)  # so that equal scores are ordered by id
+    def __init__(self, model: "SasRec", index: Mapping[str, int], candidates: Iterable[str] | None = None):
+        import torch
+
+        self.model, self.index = model.eval(), dict(index)
+        # In order, so that equal scores are ordered by id.
+        self._candidates = sorted(index if candidates is None else index.keys() & set(candidates))
+        if not self._candidates:
+            expected = "products seen in training"
+            raise DataError("recommender", "all", "candidates", "none that it knows", expected)
         with torch.inference_mode():
-            self._embeddings = model.item_emb(torch.tensor([self.index[i] for i in self._candidates]))
+            self._embeddings = model.item_emb(torch.tensor([index[asin] for asin in self._candidates]))
 
     @classmethod
     def fit(
@@ -61,96 +57,126 @@ class Recommender:
         config: SasRecSettings,
         seed: int,
         cache_dir: Path | None = None,
-        candidates: Iterable[str] | None = None,
     ) -> "Recommender":
-        """Train on user -> product ids, oldest first, or load the same training's weights from ``cache_dir``.
+        """Train on user -> product ids, oldest first; the order of the users does not matter.
 
-        Candidates are by default all products of ``sequences``. The order of the users does not matter.
+        With ``cache_dir`` the weights are kept there, and the same training never runs twice.
 
         Raises:
-            DataError: an id that is not a text, fewer than two products, or no sequence of two.
+            DataError: fewer than two products, or no sequence of two.
         """
-        ordered = [sequences[user] for user in sorted(sequences)]
-        index = number_items(ordered)
-        rows = [[index[item] for item in sequence] for sequence in ordered]
-        model = load_or_train(rows, len(index), config, seed, cache_dir)
-        return cls(model, index, candidates)
+        from safetensors.torch import load_file, save_file
 
-    def recommend(self, product_sequence: Sequence[str], k: int = 10) -> list[str]:
-        """The ``k`` products most likely to follow, best first; ties go to the lower id.
+        from pwagents.web.sasrec import sasrec_from, train_sasrec
+
+        index = {
+            asin: i for i, asin in enumerate(sorted({a for s in sequences.values() for a in s}), start=1)
+        }
+        rows = [[index[asin] for asin in sequences[user]] for user in sorted(sequences)]
+        if cache_dir is None:
+            return cls(train_sasrec(rows, len(index), config, seed), index)
+
+        def make(folder: Path) -> None:
+            trained = train_sasrec(rows, len(index), config, seed)
+            save_file(trained.state_dict(), folder / "model.safetensors")
+
+        parts = {"sequences": hash_of(rows), "settings": asdict(config), "seed": seed}
+        folder = cached(cache_dir, "sasrec", parts | {"code": code_hash("web/sasrec")}, make)
+        return cls(sasrec_from(load_file(folder / "model.safetensors"), config), index)
+
+    def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
+        """Rank the ``k`` products most likely to follow, best first; ties go to the lower id.
 
         ``product_sequence`` is oldest first; its last ``max_length`` (30) known ids count, unknown ones are
         ignored, and no known id gives an empty list. Products of the sequence itself may be recommended
         again, as published: people do buy things twice.
         """
-        known = self._known(product_sequence)
-        if not known:
+        import torch
+
+        from pwagents.web.sasrec import pad
+
+        items = [self.index[a] for a in product_sequence if isinstance(a, str) and a in self.index]
+        if not items or k < 1:
             return []
         with torch.inference_mode():
-            last = self.model(pad([known], self.model.max_length))[:, -1]
+            last = self.model(pad([items], self.model.max_length))[:, -1]
             (scores,) = (last @ self._embeddings.T).numpy()
-        return [self._candidates[i] for i in top_k(scores, k)]
-
-    def _known(self, product_sequence: Sequence[str]) -> list[int]:
-        return [self.index[p] for p in product_sequence if isinstance(p, str) and p in self.index]
-
-
-def top_k(scores: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the ``k`` highest scores, highest first, ties by index: (n,) -> (min(k, n),)."""
-    k = min(k, len(scores))
-    if k < 1:
-        return np.empty(0, dtype=int)
-    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-    contenders = np.flatnonzero(scores >= threshold)
-    return contenders[np.argsort(-scores[contenders], kind="stable")][:k]
+        # Only what reaches the k-th highest score is sorted.
+        k = min(k, len(scores))
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        best = np.flatnonzero(scores >= threshold)
+        return [self._candidates[i] for i in best[np.argsort(-scores[best], kind="stable")][:k]]
 
 
-def number_items(sequences: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Every id that occurs -> 1, 2, ... in the ids' order, whatever the order of the sequences."""
-    for row, sequence in enumerate(sequences):
-        for item in sequence:
-            if not isinstance(item, str) or not item:
-                raise DataError(
-                    "training sequences", row, "product id", repr(item), "a text that is not empty"
-                )
-    return {item: i for i, item in enumerate(sorted({i for s in sequences for i in s}), start=1)}
+class NoRecommender:
+    """Before anybody has bought anything there is nothing to recommend."""
+
+    def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
+        """Recommend nothing."""
+        return []
 
 
-def load_or_train(
-    rows: Sequence[Sequence[int]],
-    n_items: int,
-    config: SasRecSettings,
-    seed: int,
-    cache_dir: Path | None,
-) -> SasRec:
-    """:func:`train_sasrec`, its weights kept in ``cache_dir`` under the hash of all that they follow from.
+class RecommendersByTime:
+    """Recommenders in the order of their dates.
 
-    A cached file that cannot be read is replaced.
+    Args:
+        dates: milliseconds, ascending.
+        recommenders: one a date, trained on purchases strictly before it.
     """
-    if cache_dir is None:
-        return train_sasrec(rows, n_items, config, seed)
-    path = Path(cache_dir) / f"sasrec-{training_hash(rows, n_items, config, seed)}.safetensors"
-    if path.exists():
-        with suppress(SafetensorError, RuntimeError):  # damaged, or not the weights of this shape
-            return load_sasrec(path, n_items, config)
-    model = train_sasrec(rows, n_items, config, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.part")
-    save_file(model.state_dict(), aside)
-    os.replace(aside, path)
-    return model
+
+    def __init__(self, dates: Sequence[int], recommenders: Sequence[ProductRecommender]):
+        self.dates, self.recommenders = list(dates), list(recommenders)
+
+    @classmethod
+    def fit(
+        cls,
+        benchmark: Benchmark,
+        config: SasRecSettings,
+        seed: int,
+        n_dates: int,
+        cache_dir: Path | None = None,
+    ) -> "RecommendersByTime":
+        """Train on :func:`training_sequences`, at ``n_dates`` dates that part the users evenly.
+
+        Dates before which the same purchases lie share one training. Where, as in the embedded world, all
+        that is learned from lies before the first test task of all, that is every date: one recommender is
+        trained.
+        """
+        # Users are parted evenly by the date of their first test task: each date is some user's.
+        starts = sorted(benchmark.first_task(user) for user in {t.user_id for t in benchmark.tasks["test"]})
+        candidates = sorted({starts[len(starts) * i // n_dates] for i in range(n_dates)})
+        sequences = {date: training_sequences(benchmark, date) for date in candidates}
+
+        def can_learn(date: int) -> bool:
+            products = {product for sequence in sequences[date].values() for product in sequence}
+            return len(products) > 1 and any(len(sequence) > 1 for sequence in sequences[date].values())
+
+        # Where nothing was bought between two dates that is learned from, the later one adds nothing.
+        dates = [date for date in candidates if can_learn(date)]
+        dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
+        return cls(dates, [Recommender.fit(sequences[date], config, seed, cache_dir) for date in dates])
+
+    def at(self, timestamp: int) -> ProductRecommender:
+        """Return the latest recommender that knows nothing from ``timestamp`` on."""
+        i = bisect_right(self.dates, timestamp)
+        return self.recommenders[i - 1] if i else NoRecommender()
 
 
-def load_sasrec(path: Path, n_items: int, config: SasRecSettings) -> SasRec:
-    """The model whose weights lie at ``path``, in evaluation mode."""
-    with torch.random.fork_rng(devices=[]):  # building the model draws initial weights
-        model = SasRec(n_items, config)
-    model.load_state_dict(load_file(path))
-    return model.eval()
+def training_sequences(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
+    """Collect buyer -> the products bought before ``date``, oldest first.
+
+    Buyers are strangers, and the benchmark's users in their train periods.
+    """
+    users = {
+        user: [b.parent_asin for b in benchmark.train_period(user) if b.timestamp < date]
+        for user in benchmark.behaviors
+    }
+    return users | purchases_of_strangers(benchmark, date)
 
 
-def training_hash(rows: Sequence[Sequence[int]], n_items: int, config: SasRecSettings, seed: int) -> str:
-    """16 hex digits over data, configuration, seed, torch's version and the source of the model."""
-    source = Path(sasrec.__file__).read_bytes()
-    facts = [list(map(list, rows)), n_items, asdict(config), seed, torch.__version__]
-    return hashlib.sha256(json.dumps(facts).encode() + source).hexdigest()[:16]
+def purchases_of_strangers(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
+    """Collect stranger -> the products bought before ``date``, oldest first."""
+    return {
+        stranger: [asin for timestamp, asin in bought if timestamp < date]
+        for stranger, bought in benchmark.population.items()
+    }

@@ -10,7 +10,7 @@ Where our training departs from the published one: a sequence longer than ``max_
 instead of losing its beginning, and an epoch visits each window once instead of drawing users at random.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ class FeedForward(nn.Module):
 
 
 def position_wise(convolution: nn.Conv1d, x: Tensor) -> Tensor:
-    """A 1x1 convolution as the linear layer it is, which is faster and needs no transposing."""
+    """Apply a 1x1 convolution as the linear layer it is, which is faster and needs no transposing."""
     return F.linear(x, convolution.weight.squeeze(-1), convolution.bias)
 
 
@@ -61,9 +61,6 @@ class SasRec(nn.Module):
         self.forward_layernorms = nn.ModuleList(nn.LayerNorm(hidden, eps=1e-8) for _ in blocks)
         self.forward_layers = nn.ModuleList(FeedForward(hidden, config.dropout) for _ in blocks)
         self.last_layernorm = nn.LayerNorm(hidden, eps=1e-8)
-        self._initialise()
-
-    def _initialise(self) -> None:
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_normal_(parameter)
@@ -72,7 +69,7 @@ class SasRec(nn.Module):
             self.pos_emb.weight[0] = 0
 
     def forward(self, sequences: Tensor) -> Tensor:
-        """What comes next at every position: (batch, length) items -> (batch, length, hidden)."""
+        """Tell what comes next at every position: (batch, length) items -> (batch, length, hidden)."""
         length = sequences.shape[1]
         positions = torch.arange(1, length + 1, device=sequences.device) * (sequences != PADDING)
         # Scaled as in the Transformer (Vaswani et al. 2017, 3.4).
@@ -91,19 +88,27 @@ class SasRec(nn.Module):
             x = feed_forward(norm_2(query + attended))
         return self.last_layernorm(x)
 
-    def score(self, sequences: Tensor, items: Tensor) -> Tensor:
-        """How well items continue sequences, higher is better: (batch, length), (n,) -> (batch, n)."""
-        return self(sequences)[:, -1] @ self.item_emb(items).T
+
+def sasrec_from(weights: Mapping[str, Tensor], config: SasRecSettings) -> SasRec:
+    """Make the model of these weights, in evaluation mode.
+
+    Raises:
+        RuntimeError, KeyError, TypeError: names or shapes are not those of ``config``.
+    """
+    with torch.random.fork_rng(devices=[]):  # building the model draws initial weights
+        model = SasRec(len(weights["item_emb.weight"]) - 1, config)
+    model.load_state_dict(weights)
+    return model.eval()
 
 
 def pad(sequences: Sequence[Sequence[int]], length: int) -> Tensor:
-    """The last ``length`` items of each sequence, zeros in front: (len(sequences), length)."""
+    """Take the last ``length`` items of each sequence, zeros in front: (len(sequences), length)."""
     rows = [[PADDING] * (length - len(s)) + list(s[-length:]) for s in sequences]
     return torch.tensor(rows, dtype=torch.long).reshape(len(rows), length)
 
 
 def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Tensor:
-    """Windows of ``max_length`` inputs and their targets: (n, max_length + 1), zeros in front.
+    """Cut windows of ``max_length`` inputs and their targets: (n, max_length + 1), zeros in front.
 
     Windows of one sequence share one item, so that each item but the first is a target exactly once.
     """
@@ -115,7 +120,7 @@ def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Ten
 
 
 def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
-    """Uniform items that are not in the window: (batch, length + 1) -> (batch, length, n).
+    """Draw uniform items that are not in the window: (batch, length + 1) -> (batch, length, n).
 
     As published, a draw that hits the sequence is drawn again; unlike there, ten times at most, so that
     training also ends where somebody has bought nearly everything.
@@ -132,20 +137,14 @@ def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     return drawn
 
 
-def sample_others(targets: Tensor, n: int, n_items: int) -> Tensor:
-    """Uniform items other than the target, as gBCE takes them: (positions,) -> (positions, n)."""
-    drawn = torch.randint(1, n_items, (*targets.shape, n))
-    return drawn + (drawn >= targets.unsqueeze(-1))
-
-
 def gbce_beta(n_items: int, negatives: int, t: float) -> float:
-    """The exponent of the positive's probability (Petrov & Macdonald 2023)."""
+    """Compute the exponent of the positive's probability (Petrov & Macdonald 2023)."""
     rate = negatives / (n_items - 1)
     return rate * (t * (1 - 1 / rate) + 1 / rate)
 
 
 def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Tensor:
-    """Mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
+    """Compute the mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
     inputs, targets = windows[:, :-1], windows[:, 1:]
     real = inputs != PADDING
     states, positives = model(inputs)[real], targets[real]  # (positions, hidden), (positions,)
@@ -154,7 +153,9 @@ def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Ten
     n_items, beta = model.item_emb.num_embeddings - 1, 1.0
     if config.loss == "gbce":
         beta = gbce_beta(n_items, config.negatives, config.gbce_t)
-        negatives = sample_others(positives, config.negatives, n_items)  # (positions, negatives)
+        # All items but the target, as gBCE takes them: (positions, negatives).
+        negatives = torch.randint(1, n_items, (len(positives), config.negatives))
+        negatives = negatives + (negatives >= positives.unsqueeze(-1))
     else:
         negatives = sample_unowned(windows, config.negatives, n_items)[real]
     positive_scores = (states * model.item_emb(positives)).sum(-1)
@@ -162,33 +163,21 @@ def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Ten
     return (beta * F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
 
 
-def check_sequences(sequences: Sequence[Sequence[int]], n_items: int) -> None:
-    """Do nothing where ``sequences`` can be learned from; for the errors see :func:`train_sasrec`."""
-    for row, sequence in enumerate(sequences):
-        for item in sequence:
-            if not 1 <= item <= n_items:
-                raise DataError("training sequences", row, "item", item, f"a number from 1 to {n_items}")
-    if n_items < 2 or not any(len(sequence) > 1 for sequence in sequences):
-        found, expected = "nothing to tell apart", "two products, and one sequence of two or more"
-        raise DataError("training sequences", "all", "item", found, expected)
-
-
 def train_sasrec(
-    sequences: Sequence[Sequence[int]],
-    n_items: int,
-    config: SasRecSettings,
-    seed: int,
+    sequences: Sequence[Sequence[int]], n_items: int, config: SasRecSettings, seed: int
 ) -> SasRec:
-    """A SASRec in evaluation mode, trained to foretell the next item of ``sequences`` (oldest first).
+    """Train a SASRec to foretell the next item of ``sequences`` (oldest first), items 1 to ``n_items``.
 
     The same sequences, configuration and seed give the same weights on the same machine: the training runs
     on one core, as sums over several depend on their number. Torch's random state and number of threads
     are left as they were found; both are the whole process's, so train one model at a time.
 
     Raises:
-        DataError: an item outside 1..n_items, fewer than two items, or no sequence of two.
+        DataError: fewer than two items, or no sequence of two.
     """
-    check_sequences(sequences, n_items)
+    if n_items < 2 or not any(len(sequence) > 1 for sequence in sequences):
+        found, expected = "nothing to tell apart", "two products, and one sequence of two or more"
+        raise DataError("training sequences", "all", "item", found, expected)
     windows = training_windows(sequences, config.max_length)
     with torch.random.fork_rng(devices=[]), one_core():
         torch.manual_seed(seed)
@@ -196,18 +185,12 @@ def train_sasrec(
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
         epochs = progress(range(config.epochs), desc="SASRec", unit="epoch")
         for _ in epochs:
-            loss = train_epoch(model, optimizer, windows, config)
-            epochs.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            losses = []
+            for rows in torch.randperm(len(windows)).split(config.batch_size):
+                loss = sequence_loss(model, windows[rows], config)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            epochs.set_postfix(loss=f"{sum(losses) / len(losses):.3f}", refresh=False)
     return model.eval()
-
-
-def train_epoch(model: SasRec, optimizer, windows: Tensor, config: SasRecSettings) -> float:
-    """One pass over the windows in random order; returns the mean loss of its batches."""
-    losses = []
-    for rows in torch.randperm(len(windows)).split(config.batch_size):
-        loss = sequence_loss(model, windows[rows], config)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return sum(losses) / len(losses)

@@ -6,26 +6,31 @@ is Pyserini itself behind the same interface.
 """
 
 import hashlib
-import os
-import zipfile
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csr_array
 
+from pwagents.cache import cached
 from pwagents.progress import progress
+from pwagents.project import code_hash
 from pwagents.schema import Product
-from pwagents.web import analyzer
-from pwagents.web.documents import Hit, content_key, product_text
+from pwagents.web.analyzer import analyze, tokenize
 
 K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's; Lucene computes impacts in single precision, too
 PROBE = 256  # so many rows of a query's strongest term tell what score the best hits have at least
+Hit = tuple[str, float]  # id of a document, and its score
+
+# What people wrap a wish into, besides scikit-learn's stop words: greetings, thanks, verbs of asking.
+_ASKING = (
+    "buy hello help hi like look looking love need recommend search searching thank thanks try trying want"
+)
 
 
 class SearchEngine(Protocol):
@@ -39,22 +44,51 @@ def build_search_engine(
     engine: Literal["bm25", "pyserini"] = "bm25",
     cache_dir: Path | None = None,
 ) -> SearchEngine:
-    """A search engine over ``products`` (parent_asin -> Product).
-
-    With ``cache_dir`` the index is kept there under a name made from its content, and read the next time.
+    """Index ``products`` (parent_asin -> Product). With ``cache_dir`` an index is built once and kept there.
 
     Raises:
         InfrastructureError: "pyserini" is asked for and there is no Java 21 or no Pyserini.
-        ValueError: there is no engine of that name.
     """
-    if engine not in ("bm25", "pyserini"):
-        raise ValueError(f"search engine {engine!r}; expected 'bm25' or 'pyserini'")
     documents = {asin: product_text(product) for asin, product in products.items()}
     if engine == "pyserini":
         from pwagents.web.pyserini_search import PyseriniEngine
 
         return PyseriniEngine(documents, cache_dir)
     return Bm25Engine(documents, cache_dir)
+
+
+def product_text(product: Product) -> str:
+    """Join the searchable text of a product, in the order of PersonalWAB's index.
+
+    Title, parent asin, average rating, rating number, price, store, features, description, details
+    ("name: value") and category, separated by spaces; what is missing is left out. There are no labels
+    ("Title:"): a word that every document holds tells none apart and only lengthens all of them.
+    """
+    fields = [
+        *(product.title, product.parent_asin, product.average_rating, product.rating_number, product.price),
+        *(product.store, *product.features, *product.description),
+        *(f"{name}: {value}" for name, value in product.details.items()),
+        product.category,
+    ]
+    return " ".join(str(field) for field in fields if field is not None)
+
+
+def content_query(instruction: str) -> str:
+    """Take the instruction without stop words, as a query that needs no model and no history.
+
+    The engines drop 33 stop words themselves. What people wrap a wish into ("could you help me find") stays,
+    and misleads BM25 wherever products share such words. Order and spelling are the instruction's; where
+    nothing else is left, it is the whole instruction.
+    """
+    words = [word for word in tokenize(instruction) if word.lower().partition("'")[0] not in _stop_words()]
+    return " ".join(words) or instruction
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import
+
+    return ENGLISH_STOP_WORDS | frozenset(_ASKING.split())
 
 
 class Bm25Engine:
@@ -71,23 +105,30 @@ class Bm25Engine:
 
     def __init__(self, documents: Mapping[str, str], cache_dir: Path | None = None):
         self._ids = sorted(documents)  # row = rank of the id, so that lower rows win ties
-        file = cache_dir and Path(cache_dir) / f"bm25-{_code_key()}-{content_key(documents)}.npz"
-        index = _read(file) if file else None
-        if index is None:
-            index = _build([documents[docid] for docid in self._ids])
-            if file:
-                _write(file, *index)
-        terms, starts, rows, impacts = index
+        texts = [documents[docid] for docid in self._ids]
+        if cache_dir is None:
+            index = _build_index(texts)
+        else:
+            parts = {"documents": documents_hash(documents), "code": code_hash("web/search", "web/analyzer")}
+            folder = cached(
+                cache_dir, "bm25", parts, lambda new: np.savez(new / "index", **_build_index(texts))
+            )
+            with np.load(folder / "index.npz") as stored:
+                index = dict(stored)
+        terms = index["terms"].tobytes().decode().split("\n")
         # Wider than they need to be: np.add.at is several times faster on 64 bits than with a cast.
-        self._rows, self._impacts = rows.astype(np.intp), impacts.astype(np.float64)
+        self._rows, self._impacts = index["rows"].astype(np.intp), index["impacts"].astype(np.float64)
         # Numbers, not one slice object a term: the garbage collector visits objects again and again.
-        self._terms, self._starts = dict(zip(terms, range(len(terms)), strict=True)), starts.tolist()
+        self._terms = {term: number for number, term in enumerate(terms)}
+        self._starts = index["starts"].tolist()
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
-        """At most ``k`` (id, score), best first; documents without any term of the query are left out."""
+        """Find at most ``k`` (id, score), best first; documents without a term of the query are left out."""
         scores = np.zeros(len(self._ids))  # Lucene, too, adds in double precision
         probe, strongest = self._rows[:0], 0.0
-        for term, times in Counter(query_terms(query)).items():
+        # A space ends a token in any case, so words between spaces are analysed, and remembered, one by one.
+        terms = (term for word in query.split(" ") for term in _analyze_word(word))
+        for term, times in Counter(terms).items():
             if (number := self._terms.get(term)) is not None:
                 postings = slice(self._starts[number], self._starts[number + 1])
                 rows, weights = self._rows[postings], self._impacts[postings]
@@ -100,19 +141,11 @@ class Bm25Engine:
         return [(self._ids[row], score) for row, score in zip(rows.tolist(), best.tolist(), strict=True)]
 
 
-def lossy_length(length: np.ndarray) -> np.ndarray:
-    """Document lengths as Lucene keeps them in one byte (``SmallFloat.intToByte4``), as float32.
-
-    Exact below 40; above, the four highest binary digits of length - 24, and 24. Most products' texts are
-    longer, so nearly all lengths are rounded, and with exact ones the ranking would be another than Lucene's.
-    """
-    rest = np.maximum(length - 24, 0)
-    dropped = np.maximum(np.frexp(rest)[1] - 4, 0)  # frexp's exponent: the number of binary digits
-    return np.where(length < 24, length, 24 + (rest >> dropped << dropped)).astype(np.float32)
+_analyze_word = lru_cache(maxsize=50_000)(analyze)
 
 
 def top_rows(scores: np.ndarray, k: int, probe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and float32 values of the ``k`` highest ``scores`` (float64) above zero, best first, ties by row.
+    """Rank the ``k`` highest ``scores`` (float64) above zero, ties by row: rows and float32 values.
 
     ``probe``: different rows, of which many should be among the best. The k-th highest score of any rows is
     a lower bound of the k-th highest of all; few rows reach it, and only these are sorted. With fewer than
@@ -130,70 +163,64 @@ def top_rows(scores: np.ndarray, k: int, probe: np.ndarray) -> tuple[np.ndarray,
     return rows[order], values[order]
 
 
-@lru_cache(maxsize=50_000)
-def _word_terms(word: str) -> tuple[str, ...]:
-    return tuple(analyzer.analyze(word))
+def lossy_length(length: np.ndarray) -> np.ndarray:
+    """Round document lengths as Lucene keeps them in one byte (``SmallFloat.intToByte4``), to float32.
 
-
-def query_terms(query: str) -> list[str]:
-    """The index terms of a query.
-
-    A space ends a token in any case, so the words between spaces can be analysed one by one, and those that
-    occur again and again are remembered.
+    Exact below 40; above, the four highest binary digits of length - 24, and 24. Most products' texts are
+    longer, so nearly all lengths are rounded, and with exact ones the ranking would be another than Lucene's.
     """
-    return [term for word in query.split(" ") for term in _word_terms(word)]
+    rest = np.maximum(length - 24, 0)
+    dropped = np.maximum(np.frexp(rest)[1] - 4, 0)  # frexp's exponent: the number of binary digits
+    return np.where(length < 24, length, 24 + (rest >> dropped << dropped)).astype(np.float32)
 
 
-Index = tuple[list[str], np.ndarray, np.ndarray, np.ndarray]  # terms, starts of postings, rows, impacts
+def _build_index(texts: Sequence[str]) -> dict[str, Any]:
+    """Compute the postings of all terms.
 
-
-def _build(texts: Sequence[str]) -> Index:
-    frequency, terms = _count_terms(texts)
-    length = np.asarray(frequency.sum(axis=1))
-    n_documents = max(int(np.count_nonzero(length)), 1)  # Lucene counts documents that have a term
-    mean_length = np.float32(length.sum() / n_documents)  # of the exact lengths, in Lucene as well
-    one = np.float32(1)
-    norm = one / (K1 * ((one - B) + B * lossy_length(length) / max(mean_length, one)))
-    document_frequency = np.diff(frequency.indptr)
-    # Lucene's idf, with one added within the logarithm: a word in most documents never counts against one.
-    idf = np.log(1 + (n_documents - document_frequency + 0.5) / (document_frequency + 0.5))
-    rows, starts = frequency.indices.astype(np.int32), frequency.indptr.astype(np.int64)
-    impacts = _impacts(np.repeat(idf.astype(np.float32), document_frequency), frequency.data, norm[rows])
-    for term in np.flatnonzero(document_frequency > 1).tolist():
-        postings = slice(starts[term], starts[term + 1])
-        # Stable: equal impacts stay in the order of the rows.
-        highest_first = (-impacts[postings]).argsort(kind="stable")
-        rows[postings], impacts[postings] = rows[postings][highest_first], impacts[postings][highest_first]
-    return terms, starts, rows, impacts
-
-
-def _impacts(weight: np.ndarray, frequency: np.ndarray, norm: np.ndarray) -> np.ndarray:
-    """weight - weight / (1 + frequency * norm) in float32, in one array: they are large."""
-    impacts = np.multiply(frequency, norm, dtype=np.float32)
-    impacts += 1
-    np.divide(weight, impacts, out=impacts)
-    return np.subtract(weight, impacts, out=impacts)
-
-
-def _count_terms(texts: Sequence[str]) -> tuple[csc_array, list[str]]:
-    """How often each term (column) occurs in each text (row), and the terms.
-
-    A chunk between two spaces is analysed once, however often it occurs: (texts x chunks) times
-    (chunks x terms) is (texts x terms).
+    Returns:
+        ``terms``, one a line, as bytes; ``starts`` (terms + 1,) of each term's postings in ``rows`` and
+        ``impacts`` (postings,).
     """
+    # A chunk between two spaces is analysed once, however often it occurs: (texts x chunks) times
+    # (chunks x terms) is (texts x terms).
     chunk_ids: dict[str, int] = defaultdict(count().__next__)
     term_ids: dict[str, int] = defaultdict(count().__next__)
     split_texts = (text.split(" ") for text in progress(texts, "search index: texts"))
-    in_texts = _occurrences(split_texts, chunk_ids)
-    analyzed = (analyzer.analyze(chunk) for chunk in progress(chunk_ids, "search index: words"))
-    in_chunks = _occurrences(analyzed, term_ids)
+    in_texts = _count_occurrences(split_texts, chunk_ids)
+    analyzed = (analyze(chunk) for chunk in progress(chunk_ids, "search index: words"))
+    in_chunks = _count_occurrences(analyzed, term_ids)
     in_texts.resize(len(texts), len(chunk_ids))
     in_chunks.resize(len(chunk_ids), len(term_ids))
-    return (in_texts @ in_chunks).tocsc(), list(term_ids)
+    frequency = (in_texts @ in_chunks).tocsc()
+
+    # Lucene counts documents that have a term, and takes the mean of the exact lengths.
+    length = np.asarray(frequency.sum(axis=1))
+    n_documents = max(int(np.count_nonzero(length)), 1)
+    mean_length, one = np.float32(length.sum() / n_documents), np.float32(1)
+    norm = one / (K1 * ((one - B) + B * lossy_length(length) / max(mean_length, one)))
+    # Its idf has one added within the logarithm: a word in most documents never counts against one.
+    document_frequency = np.diff(frequency.indptr)
+    idf = np.log(1 + (n_documents - document_frequency + 0.5) / (document_frequency + 0.5))
+
+    # weight - weight / (1 + frequency * norm), in one array, since postings are many.
+    rows, starts = frequency.indices.astype(np.int32), frequency.indptr.astype(np.int64)
+    weight = np.repeat(idf.astype(np.float32), document_frequency)
+    impacts = np.multiply(frequency.data, norm[rows], dtype=np.float32)
+    impacts += 1
+    np.divide(weight, impacts, out=impacts)
+    np.subtract(weight, impacts, out=impacts)
+
+    # The highest first; equal impacts stay in the order of the rows.
+    for term in np.flatnonzero(document_frequency > 1).tolist():
+        postings = slice(starts[term], starts[term + 1])
+        highest_first = (-impacts[postings]).argsort(kind="stable")
+        rows[postings], impacts[postings] = rows[postings][highest_first], impacts[postings][highest_first]
+    terms = np.frombuffer("\n".join(term_ids).encode(), dtype=np.uint8)  # no term holds a line break
+    return {"terms": terms, "starts": starts, "rows": rows, "impacts": impacts}
 
 
-def _occurrences(lists, ids: dict[str, int]) -> csr_array:
-    """One row a list, one column an id, one entry for each element; new elements get the next id."""
+def _count_occurrences(lists: Iterable[Sequence[str]], ids: dict[str, int]) -> csr_array:
+    """Make one row a list, one column an id, one entry an element; new elements get the next id."""
     columns, ends = array("i"), array("i", [0])  # 32 bits each, or scipy computes with 64
     for elements in lists:
         columns.fromlist([ids[element] for element in elements])
@@ -203,26 +230,10 @@ def _occurrences(lists, ids: dict[str, int]) -> csr_array:
     return csr_array((np.ones(len(columns), dtype=np.int32), columns, ends), shape=shape)
 
 
-def _code_key() -> str:
-    """Changes when the code that makes an index changes."""
-    code = Path(__file__).read_bytes() + Path(analyzer.__file__).read_bytes()
-    return hashlib.sha256(code).hexdigest()[:8]
-
-
-def _write(file: Path, terms: list[str], starts: np.ndarray, rows: np.ndarray, impacts: np.ndarray) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(f".{os.getpid()}.npz")
-    text = np.frombuffer("\n".join(terms).encode(), dtype=np.uint8)  # no term holds a line break
-    np.savez(aside, terms=text, starts=starts, rows=rows, impacts=impacts)
-    os.replace(aside, file)
-
-
-def _read(file: Path) -> Index | None:
-    """The index in ``file``; None where there is none or it is damaged, so that it is built anew."""
-    try:
-        with np.load(file) as stored:
-            text = stored["terms"].tobytes().decode()
-            terms = text.split("\n") if text else []
-            return terms, stored["starts"], stored["rows"], stored["impacts"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
+def documents_hash(documents: Mapping[str, str]) -> str:
+    """Return 16 hex digits over ids and texts, whatever their order, for the keys of indexes."""
+    digest = hashlib.sha256()
+    for docid in sorted(documents):
+        text = documents[docid]
+        digest.update(f"{len(docid)} {len(text)} {docid}{text}".encode(errors="replace"))
+    return digest.hexdigest()[:16]
