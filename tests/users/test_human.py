@@ -1,4 +1,4 @@
-"""The user at the notebook: through the widget's objects, through input(), and in a real kernel."""
+"""The user at the notebook: through the widget's objects, and in a real kernel."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,6 @@ from jupyter_client.manager import start_new_kernel
 
 from pwagents.errors import InfrastructureError
 from pwagents.schema import Action
-from pwagents.users import human
 from pwagents.users.human import LETTERS_ARRIVE_S, HumanUser
 from pwagents.web.environment import WebEnvironment
 
@@ -39,18 +38,11 @@ def answer(user: HumanUser, text: str) -> None:
 
 
 @pytest.fixture
-def make_user(monkeypatch, shop):
-    """A human in a notebook."""
-    monkeypatch.setattr(human, "in_notebook", lambda: True)
-    return lambda timeout_s=600: HumanUser(shop.benchmark.products, timeout_s)
-
-
-@pytest.fixture
-def play(shop, task_of, make_user):
+def play(shop, task_of):
     """Let an agent do this, one action a step, with a human; returns the human and the episode's future."""
 
     def begin(*actions, timeout_s=600):
-        user = make_user(timeout_s)
+        user = HumanUser(shop.benchmark.products, timeout_s)
         environment = WebEnvironment(shop, "multi_turn", user)
         return user, user.play(environment, task_of["search"], (), lambda state: actions[len(state.session)])
 
@@ -99,8 +91,8 @@ def test_nobody_waits_for_ever(play):
     assert "The session has ended: nobody answered" in user.page.value
 
 
-def test_two_conversations_take_turns_and_a_late_answer_is_none(make_user, task_of):
-    user, task = make_user(), task_of["review"]
+def test_two_conversations_take_turns_and_a_late_answer_is_none(shop, task_of):
+    user, task = HumanUser(shop.benchmark.products), task_of["review"]
     user.box.value = "late"
     user.button.click()
     with ThreadPoolExecutor(2) as threads:
@@ -112,16 +104,9 @@ def test_two_conversations_take_turns_and_a_late_answer_is_none(make_user, task_
     assert task.review.text[:20] in user.page.value and "Published: Just fine." in user.page.value
 
 
-def test_a_cell_that_would_wait_for_itself_says_so(make_user, task_of):
+def test_a_cell_that_would_wait_for_itself_says_so(shop, task_of):
     with pytest.raises(RuntimeError, match=r"play\(\.\.\.\)"):
-        make_user()(task_of["search"], (), "Hello?")
-
-
-def test_outside_a_notebook_the_terminal_asks(monkeypatch, world_benchmark, task_of):
-    prompts = []
-    monkeypatch.setattr("builtins.input", lambda prompt: prompts.append(prompt) or " navy ")
-    reply = HumanUser(world_benchmark.products)(task_of["search"], (), "Which \x1b[31mcolor?")
-    assert reply.text == "navy" and "Which [31mcolor?\nYou: " in prompts[0] and "\x1b" not in prompts[0]
+        HumanUser(shop.benchmark.products)(task_of["search"], (), "Hello?")
 
 
 CELL = """

@@ -19,7 +19,7 @@ LETTERS_ARRIVE_S = 0.3
 
 
 class HumanUser:
-    """Shows what the agent says and waits for an answer: a box in a notebook, ``input()`` elsewhere.
+    """Shows what the agent says in a notebook, and waits for an answer in a box.
 
     A notebook cannot hear the box while a cell runs. :meth:`play` lets the episode run beside it::
 
@@ -57,14 +57,10 @@ class HumanUser:
             InfrastructureError: nobody answered in time.
             RuntimeError: called from the notebook's own thread, where no answer could arrive.
         """
+        if threading.current_thread() is threading.main_thread():
+            raise RuntimeError("the cell would wait for itself; run the episode with HumanUser.play(...)")
         with self._turn:
             lines = [*self._lines(task, session), f"Agent: {says}"]
-            if not in_notebook():
-                prompt = "\n".join([*lines, "You: "])
-                printable = "".join(c for c in prompt if c.isprintable() or c == "\n")  # commands no terminal
-                return UserReply(input(printable).strip() or "...")
-            if threading.current_thread() is threading.main_thread():
-                raise RuntimeError("the cell would wait for itself; run the episode with HumanUser.play(...)")
             self._show(lines)
             self._answers = queue.Queue()  # what came too late for the last question is no answer to this one
             self.box.disabled = self.button.disabled = False
@@ -147,10 +143,3 @@ class HumanUser:
             elif is_result(step) and step.action.name != "stop":
                 products = [compact_text(self.products[asin]) for asin in step.observation.products]
                 yield from ["The shop shows:", *(f"  {line}" for line in products or ["nothing"])]
-
-
-def in_notebook() -> bool:
-    """Whether this process is a Jupyter kernel."""
-    from IPython import get_ipython
-
-    return getattr(get_ipython(), "kernel", None) is not None
