@@ -32,6 +32,7 @@ def main() -> int:
     add("--tasks", type=int, help="how many, drawn at random; 0: all; default: the preset's")
     add("--output-dir", default="", help="default: outputs/evaluate/PRESET")
     add("--name", default="", help="what tables call the agent; default: its own name")
+    add("--version", default="", help="of the agent, in place of what its code says")
     add("--method", default="Last memory", help="how a chat model is prompted")
     add("-y", "--changes", default="{}", metavar="YAML", help="of the preset: '{players: {workers: 8}}'")
     given = vars(parser.parse_args())

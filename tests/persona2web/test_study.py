@@ -11,7 +11,7 @@ from pwagents.persona2web.asked_user import answers_of
 from pwagents.persona2web.browser import find_chromium
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.costs import costs, reading
-from pwagents.persona2web.episode import play_episode
+from pwagents.persona2web.episode import run_episode
 from pwagents.persona2web.history import make_histories
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.offline_agent import Oracle
@@ -58,7 +58,7 @@ def test_what_is_stored_is_not_played_again(study, monkeypatch):
         raise AssertionError("an episode was played again")
 
     monkeypatch.setattr(module, "run_condition", module.run_condition)
-    monkeypatch.setattr("pwagents.persona2web.runs.play_episode", never)
+    monkeypatch.setattr("pwagents.persona2web.runs.run_episode", never)
     assert study.level(1).equals(first)
 
 
@@ -137,7 +137,7 @@ def test_the_oracle_succeeds_where_only_one_item_can_be_compared():
     driver = HtmlDriver(web)
     for task in compared:
         agent = Oracle(truth, "indexed", "on_demand").for_task(task, 2)
-        played = play_episode(task, 2, agent, None, web, driver, "indexed", "on_demand")
+        played = run_episode(task, 2, agent, None, web, driver, "indexed", "on_demand")
         assert played.reached and played.intended, task.task_id
     assert len(compared) > 3
 

@@ -14,7 +14,7 @@ from pwagents.seeds import derive_seed
 Agent = Callable[[Brief, Driver], Played]
 
 
-def play_episode(
+def run_episode(
     task: WebTask,
     level: Level,
     agent: Agent,

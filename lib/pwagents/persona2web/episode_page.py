@@ -11,7 +11,7 @@ from pwagents.persona2web.actions import Visit
 from pwagents.persona2web.agent import Brief
 from pwagents.persona2web.browser import ChromiumDriver, find_chromium
 from pwagents.persona2web.driver import Driver
-from pwagents.persona2web.episode import play_episode
+from pwagents.persona2web.episode import run_episode
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.memory import recall_of
 from pwagents.persona2web.observe import observe
@@ -39,7 +39,7 @@ def recorded(study: Study, task: WebTask, folder: Path) -> tuple[WebTrajectory, 
     brief, agent = Brief(task.texts[2], recall), study.agent(OFFLINE, condition, world)(task)
 
     def play(driver: Driver) -> WebTrajectory:
-        return play_episode(task, 2, agent, brief, world.web, driver, "indexed", "on_demand")
+        return run_episode(task, 2, agent, brief, world.web, driver, "indexed", "on_demand")
 
     if find_chromium() is None:
         return play(HtmlDriver(world.web)), None

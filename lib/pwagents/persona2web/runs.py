@@ -19,7 +19,7 @@ from pwagents.embedding import Embedder
 from pwagents.evaluation.episodes import Episode, run_episodes
 from pwagents.persona2web.agent import Brief
 from pwagents.persona2web.driver import Driver
-from pwagents.persona2web.episode import Agent, play_episode
+from pwagents.persona2web.episode import Agent, run_episode
 from pwagents.persona2web.history import History
 from pwagents.persona2web.judge import Scores, Truth, judge
 from pwagents.persona2web.memory import Memory, profile_preferences, recall_of
@@ -153,7 +153,7 @@ def run_condition(
         )
         driver = free.get()
         try:
-            return play_episode(
+            return run_episode(
                 task,
                 condition.level,
                 agent_of(task),
