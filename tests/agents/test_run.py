@@ -10,7 +10,7 @@ from pwagents.agents.chat_agent import Setup
 from pwagents.agents.interec import play_task
 from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import FunctionClassifier
-from pwagents.benchmark.sessions import costs, problem_counts
+from pwagents.benchmark.analyses_03 import costs, problem_counts
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.evaluation.episodes import records_frame, require_played, run_episodes

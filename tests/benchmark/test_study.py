@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pwagents.agents.methods import METHODS
-from pwagents.benchmark import results
+from pwagents.benchmark import analyses_03 as analyses
 from pwagents.benchmark.settings import BenchmarkNotebook, MethodPlayers
 from pwagents.benchmark.study import PLAIN, TRACKS, Study
 from pwagents.data.settings import DataSettings
@@ -80,7 +80,7 @@ def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, 
     user = max(world.benchmark.behaviors, key=lambda user: len(world.benchmark.behaviors[user]))
     task = [task for task in world.benchmark.tasks["test"] if task.user_id == user][-1]
     assert len(study.history(task)) < len(study.history(task, "as_published"))
-    shops = [study.environment(task, protocol=protocol).shop for protocol in results.PROTOCOLS]
+    shops = [study.environment(task, protocol=protocol).shop for protocol in analyses.PROTOCOLS]
     assert shops[0].recommender is shops[1].recommender, "without the published files both are ours"
     assert "leak-free" in study.shops.recommender_name("as_published")
     assert study.shops.params("as_published") == {}
@@ -112,7 +112,7 @@ def test_prompting_methods_play_their_tracks_and_equal_ones_are_one_row(study):
     single = {method: study.play(method, "single_turn") for method in ("No memory", "Last memory", "ReAct")}
     rows, line = study.rows(single)
     assert list(rows) == ["No memory", "Last memory"] and "Last memory = ReAct" in line
-    means, cells, note = study.by_task(single, results.SINGLE_TURN)
+    means, cells, note = study.by_task(single, analyses.SINGLE_TURN)
     assert list(means.index) == list(cells.index) == list(rows)
     assert "6 test tasks" in note and "offline policy" in note and line in note
 

@@ -244,7 +244,7 @@ def test_gains_are_paired_within_each_group_in_the_order_of_appearance():
         for user, value in zip(("u", "v"), pair, strict=True)
     ]
     frame = pd.DataFrame(rows, columns=["method", "added", "task_id", "user_id", "accuracy"])
-    gains = paired_gains(frame, "accuracy", "a", "b", by="added")
+    gains = paired_gains(frame, "accuracy", "a", "b", by=["added"])
     assert gains["added"].tolist() == [2, 1]
     assert gains["difference"].tolist() == pytest.approx([0.2, 0.0])
     assert gains["n_users"].tolist() == [2, 2]

@@ -4,12 +4,13 @@ Each row is a kind of call, made on purpose for the tasks that it fits. So a row
 worth where it occurs, not how often it occurs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from pwagents.agents.memory import Memory, Strategy
+from pwagents.agents.memory import Memory
 from pwagents.agents.plain import PlainAgent
 from pwagents.evaluation.metrics import GRADER as OURS
 from pwagents.evaluation.metrics import attempts
@@ -19,27 +20,26 @@ from pwagents.web.published import GRADER as PUBLISHED
 from pwagents.web.published import Score, published_score
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from pwagents.benchmark.study import Study
 
 # What stands below the table.
 GRADERS = f"Grader: {OURS}; as published, in rows that begin with 'grader': {PUBLISHED}."
 SHORT = 3  # ids, in what was a short sequence for the published code
+_PARAMETER: dict[TaskType, str] = {"search": "query", "recommend": "product_sequence", "review": "review"}
+
+Scores = list[tuple[Score, Score]]  # as published, corrected
 
 
-def published_against_corrected(study: "Study") -> "pd.DataFrame":
-    """Each difference on the sample of test tasks, leak-free, single-turn.
+def published_against_corrected(study: "Study") -> pd.DataFrame:
+    """Try each difference on the sample of test tasks, leak-free, single-turn.
 
     Returns:
         A row each: what differs, the tasks that it was tried on, function and result accuracy in both ways;
         no row where there is no task to try it on.
         The first rows are two graders on the same calls, the others two ways to act under our grader.
     """
-    import pandas as pd
-
     rows = []
-    for name, scores in (*_graders(study), *_ways_to_act(study)):
+    for name, scores in (*compare_graders(study), *compare_ways_to_act(study)):
         if scores:
             means = np.mean([(*published, *ours) for published, ours in scores], axis=0)
             rows.append((name, len(scores), *means))
@@ -48,111 +48,79 @@ def published_against_corrected(study: "Study") -> "pd.DataFrame":
     return pd.DataFrame(rows, columns=["difference", "tasks", *metrics])
 
 
-Scores = list[tuple[Score, Score]]  # as published, corrected
-
-
-def _graders(study: "Study") -> Iterator[tuple[str, Scores]]:
-    """The published grader and ours on the same calls."""
-    unlike = _least_alike(study)
+def compare_graders(study: "Study") -> Iterator[tuple[str, Scores]]:
+    """Grade the same calls by the published grader and by ours."""
+    tasks = [task for task in study.sample if _can_score(task)]
+    # Of each real review the one among all others that is least like it.
+    texts = {task.task_id: task.review.text for task in tasks if task.type == "review"}
+    vectors = study.shops.embedder.encode(list(texts.values()))
+    least = np.argmin(vectors @ vectors.T, axis=1) if texts else []
+    unlike = dict(zip(texts, (list(texts.values())[i] for i in least), strict=True))
+    # Two ids for a query that finds no more than three products, the target among them.
+    first = sorted(study.benchmark.products)[:3]
     calls: dict[str, tuple[TaskType, Callable[[Task], Any]]] = {
         "empty query": ("search", lambda task: ""),
         "blank query": ("search", lambda task: "  "),
         "empty review": ("review", lambda task: ""),
         "text where a list of ids is expected": ("recommend", lambda task: " ".join(_bought(study, task))),
-        "fewer than ten results": ("search", lambda task: _ids_of_three(study, task)),
+        "fewer than ten results": (
+            "search",
+            lambda task: " ".join([*[asin for asin in first if asin != task.target][:2], task.target]),
+        ),
         "the target's id in the text of a result": ("search", lambda task: task.instruction),
         "review unlike the real one": ("review", lambda task: unlike[task.task_id]),
     }
     for name, (task_type, argument) in calls.items():
         scores = []
-        for task in (task for task in study.sample if task.type == task_type and _can_score(task)):
-            value = argument(task)
-            action = Action(name=FUNCTION_OF[task_type], arguments={_PARAMETER[task_type]: value})
-            ours = _played(study, task, study.history(task), lambda state, action=action: action)
-            scores.append((published_score(study.shops.of(task), task, action), ours))
+        for task in (task for task in tasks if task.type == task_type):
+            call = Action(name=FUNCTION_OF[task_type], arguments={_PARAMETER[task_type]: argument(task)})
+            ours = _play(study, task, study.history(task), lambda state, call=call: call)
+            scores.append((published_score(study.shops.of(task), task, call), ours))
         yield f"grader: {name}", scores
 
 
-def _ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
-    """What published agents, scripts and data do, and what is done here, both under our grader."""
-    memory = _memory(study, "task_specific")
-    function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
-    told, itself = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
+def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
+    """Act as published agents, scripts and data do, and as is done here, both under our grader."""
+    products, embedder = study.benchmark.products, study.memory_embedder
+    length, seed = study.settings.play.memory_length, study.settings.seed
+    memory, last = (Memory(way, products, embedder, length, seed) for way in ("task_specific", "last"))
     tasks = [task for task in study.sample if _can_score(task)]
-    yield "agent: told the task's type, its memory too", _compared(study, tasks, told, itself)
 
-    recommend = [task for task in tasks if task.type == "recommend" and _bought(study, task)]
-    for name, change in {
-        "recommendation: ids in the order of a set (here: by id)": sorted,
-        f"recommendation: the first of {SHORT} ids repeated three times (an earlier state)": _padded,
-    }.items():
-        scores = []
-        for task in recommend:
-            ids = _bought(study, task)[-SHORT:] if change is _padded else _bought(study, task)
-            published, ours = (_played(study, task, (), _recommending(way)) for way in (change(ids), ids))
-            scores.append((published, ours))
-        yield name, scores
+    function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
+    agents = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
+    scores = [tuple(_play(study, task, study.history(task), agent) for agent in agents) for task in tasks]
+    yield "agent: told the task's type, its memory too", scores
 
-    last, scores = PlainAgent(study.classifier, _memory(study, "last")), []
+    def recommend(task: Task, ids: list[str]) -> Score:
+        call = Action(name=FUNCTION_OF["recommend"], arguments={"product_sequence": ids})
+        return _play(study, task, (), lambda state: call)
+
+    pasts = [(task, _bought(study, task)) for task in tasks if task.type == "recommend"]
+    pasts = [(task, ids) for task, ids in pasts if ids]
+    scores = [(recommend(task, sorted(ids)), recommend(task, ids)) for task, ids in pasts]
+    yield "recommendation: ids in the order of a set (here: by id)", scores
+    short = [(task, ids[-SHORT:]) for task, ids in pasts]
+    scores = [(recommend(task, [*[ids[0]] * 3, *ids]), recommend(task, ids)) for task, ids in short]
+    yield f"recommendation: the first of {SHORT} ids repeated three times (an earlier state)", scores
+
+    agent, scores = PlainAgent(study.classifier, last), []
     for task in tasks:
         own = study.benchmark.behaviors[task.user_id]
         until = tuple(behavior for behavior in own if behavior.timestamp <= task.timestamp)
         strictly = study.history(task, "as_published")
-        scores.append((_played(study, task, until, last), _played(study, task, strictly, last)))
+        scores.append((_play(study, task, until, agent), _play(study, task, strictly, agent)))
     yield "history: the target itself in it, at the task's own time", scores
-
-
-_PARAMETER: dict[TaskType, str] = {"search": "query", "recommend": "product_sequence", "review": "review"}
-
-
-def _least_alike(study: "Study") -> dict[str, str]:
-    """task_id -> of the real reviews of all tasks, the one that is least like the task's own."""
-    tasks = [task for task in study.sample if task.type == "review" and _can_score(task)]
-    texts = [task.review.text for task in tasks]
-    vectors = study.shops.embedder.encode(texts)
-    return {
-        task.task_id: texts[i] for task, i in zip(tasks, np.argmin(vectors @ vectors.T, axis=1), strict=True)
-    }
 
 
 def _can_score(task: Task) -> bool:
     return task.type != "review" or bool(task.review.text.strip())
 
 
-def _memory(study: "Study", strategy: Strategy) -> Memory:
-    settings = study.settings
-    length = settings.play.memory_length
-    return Memory(strategy, study.benchmark.products, study.memory_embedder, length, settings.seed)
-
-
 def _bought(study: "Study", task: Task) -> list[str]:
     return [behavior.parent_asin for behavior in study.history(task)][-30:]
 
 
-def _padded(ids: Sequence[str]) -> list[str]:
-    return [*[ids[0]] * 3, *ids]
-
-
-def _ids_of_three(study: "Study", task: Task) -> str:
-    """The target's id among two others: a query that finds no more than these, in some order."""
-    others = [asin for asin in sorted(study.benchmark.products) if asin != task.target][:2]
-    return " ".join([*others, task.target])
-
-
-def _recommending(ids: Sequence[str]) -> Agent:
-    call = Action(name=FUNCTION_OF["recommend"], arguments={"product_sequence": list(ids)})
-    return lambda state: call
-
-
-def _compared(study: "Study", tasks: Sequence[Task], published: Agent, ours: Agent) -> Scores:
-    histories = {task.task_id: study.history(task) for task in tasks}
-    return [
-        (_played(study, t, histories[t.task_id], published), _played(study, t, histories[t.task_id], ours))
-        for t in tasks
-    ]
-
-
-def _played(study: "Study", task: Task, history: tuple[Behavior, ...], agent: Agent) -> Score:
-    """A call under our grader."""
+def _play(study: "Study", task: Task, history: tuple[Behavior, ...], agent: Agent) -> Score:
+    """Score one call by our grader."""
     results = attempts(run_episode(WebEnvironment(study.shops.of(task)), task, history, agent))
     return Score(float(bool(results)), sum(results))

@@ -304,7 +304,7 @@ def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) 
     tables = []
     for users, part in parts.items():
         if len(part):
-            gains = paired_gains(part, "value", ORION, AVERAGE, by="evaluation")
+            gains = paired_gains(part, "value", ORION, AVERAGE, by=["evaluation"])
             gains.insert(1, "users", users)
             tables.append(gains)
     return pd.concat(tables, ignore_index=True)

@@ -20,9 +20,8 @@ import pandas as pd
 from pwagents import engine, portable
 from pwagents.agents.methods import METHODS
 from pwagents.benchmark import own_agent
+from pwagents.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
 from pwagents.benchmark.references import with_references
-from pwagents.benchmark.results import MULTI_TURN, SINGLE_TURN, frame_of
-from pwagents.benchmark.sessions import COSTS, costs
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import TRACKS, Study
 from pwagents.data import load_benchmark

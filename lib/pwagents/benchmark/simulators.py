@@ -18,6 +18,17 @@ from pwagents.web.environment import UserSimulator
 from pwagents.words import content_words, stars_in_words
 
 
+def rule_user_quality(benchmark: Benchmark, tasks: Sequence[Task], seeds: int = 3) -> pd.DataFrame:
+    """Measure the user by rules: asked honestly, and by 200 attempts to hear too much.
+
+    Args:
+        tasks: searches or recommendations; reviews have other questions.
+    """
+    users = {seed: RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(seeds)}
+    questions = {"honest": ordinary_questions("search"), "adversarial": adversarial_questions()}
+    return simulator_quality(users, benchmark.products, tasks, questions)
+
+
 def simulator_quality(
     simulators: Mapping[int, UserSimulator],
     products: Mapping[str, Product],
@@ -41,67 +52,41 @@ def simulator_quality(
           least one stated fact in common under all seeds. Missing with one seed, or where none got a fact.
     """
     rows = []
-    for kind, asked in questions.items():
-        answers = _ask_all(kind, simulators, products, tasks, asked)
+    for kind, of_kind in questions.items():
+        facts, leaked = [], []  # a question's facts by seed; whether an answer leaks
+        for task in progress(tasks, desc=f"{kind} questions"):
+            product = products[task.target]
+            for question in of_kind:
+                line = ask_about(question, product)
+                answers = [simulator(task, (), line).text for simulator in simulators.values()]
+                facts.append([stated_facts(text, task, product) for text in answers])
+                leaked += [leaks(text, task, product) for text in answers]
+        silent = pd.Series([not stated for by_seed in facts for stated in by_seed])
+        agree = pd.Series([bool(frozenset.intersection(*by_seed)) for by_seed in facts if any(by_seed)])
         rows.append(
             {
                 "questions": kind,
-                "answers": len(answers),
-                "leak rate": answers["leak"].mean(),
-                "refusal rate": (answers["facts"].map(len) == 0).mean(),
-                "consistency": _consistency(answers) if len(simulators) > 1 else float("nan"),
+                "answers": len(leaked),
+                "leak rate": pd.Series(leaked).mean(),
+                "refusal rate": silent.mean(),
+                "consistency": agree.mean() if len(simulators) > 1 else float("nan"),
             }
         )
     return pd.DataFrame(rows)
 
 
-def rule_user_quality(benchmark: Benchmark, tasks: Sequence[Task], seeds: int = 3) -> pd.DataFrame:
-    """:func:`simulator_quality` of the user by rules: asked honestly, and by 200 attempts to hear too much.
-
-    Args:
-        tasks: searches or recommendations; reviews have other questions.
-    """
-    users = {seed: RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(seeds)}
-    questions = {"honest": ordinary_questions("search"), "adversarial": adversarial_questions()}
-    return simulator_quality(users, benchmark.products, tasks, questions)
-
-
 def stated_facts(text: str, task: Task, product: Product) -> frozenset[str]:
-    """The telling words of an answer that are true of the target (in a review task: of the review), and
-    its numbers. A word that is true by chance counts, too."""
+    """List the telling words of an answer that are true of the target or the real review, and its numbers.
+
+    A word that is true by chance counts, too.
+    """
     if task.type == "review":
-        known = [task.review.text, stars_in_words(task.review.rating)]
+        page = [task.review.text, stars_in_words(task.review.rating)]
     else:
         about = [product.title, product.store or "", product.category]
-        known = [*about, *product.features, *product.details.values()]
-    return _telling(text) & _telling(" ".join(known)) | frozenset(re.findall(r"\d+", text))
-
-
-def _telling(text: str) -> frozenset[str]:
-    return frozenset([*content_words(text), *re.findall(r"\w+(?=[ -]stars?\b)", text.lower())])
-
-
-def _consistency(answers: pd.DataFrame) -> float:
-    """The share of questions whose facts have one in common under all seeds, of those with any fact."""
-    asked = [list(facts) for _, facts in answers.groupby(["task", "question"])["facts"]]
-    agree = [bool(frozenset.intersection(*facts)) for facts in asked if any(facts)]
-    return sum(agree) / len(agree) if agree else float("nan")
-
-
-def _ask_all(
-    kind: str,
-    by_seed: Mapping[int, UserSimulator],
-    products: Mapping[str, Product],
-    tasks: Sequence[Task],
-    questions: Sequence[str],
-) -> pd.DataFrame:
-    """One row an answer: ``task, question, seed, leak, facts``."""
-    rows = []
-    for task in progress(tasks, desc=f"{kind} questions"):
-        product = products[task.target]
-        for question in questions:
-            for seed, simulator in by_seed.items():
-                text = simulator(task, (), ask_about(question, product)).text
-                facts = stated_facts(text, task, product)
-                rows.append((task.task_id, question, seed, leaks(text, task, product), facts))
-    return pd.DataFrame(rows, columns=["task", "question", "seed", "leak", "facts"])
+        page = [*about, *product.features, *product.details.values()]
+    stated, true = (
+        {*content_words(words), *re.findall(r"\w+(?=[ -]stars?\b)", words.lower())}
+        for words in (text, " ".join(page))
+    )
+    return frozenset(stated & true) | frozenset(re.findall(r"\d+", text))

@@ -14,9 +14,9 @@ from pwagents.agents.methods import METHODS
 from pwagents.agents.official_prompts import official_prompts
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.benchmark.adversarial import adversarial_cases
+from pwagents.benchmark.analyses_03 import Runs, frame_of, merge_equal
 from pwagents.benchmark.players import MethodRoles
 from pwagents.benchmark.references import product_references, review_references
-from pwagents.benchmark.results import Runs, distinct, frame_of
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.data.settings import DataSettings
 from pwagents.embedding import Embedder
@@ -276,13 +276,13 @@ class Study:
         The offline policy reads no prompt. Methods that differ in nothing else play the same episodes with
         it, and are one row.
         """
-        return distinct(runs) if self.roles.offline else (runs, "")
+        return merge_equal(runs) if self.roles.offline else (runs, "")
 
     def by_task(self, runs: Runs, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
         """The table of prompting methods by task: means, cells with intervals, and what stands below it.
 
         Args:
-            metrics: our name of a metric -> its heading, as of :mod:`pwagents.benchmark.results`.
+            metrics: our name of a metric -> its heading, as of :mod:`pwagents.benchmark.analyses_03`.
         """
         rows, same = self.rows(runs)
         return *by_task(frame_of(rows), metrics), f"{self.note()} {same}".strip()

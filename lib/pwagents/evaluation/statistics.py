@@ -144,17 +144,18 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
     return PairedTest(*interval, p, len(both), users.nunique(), len(wide) - len(both))
 
 
-def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: str) -> pd.DataFrame:
-    """Test how much more method ``better`` reaches than ``base``, one row a value of ``by``.
+def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: Sequence[str]) -> pd.DataFrame:
+    """Test how much more method ``better`` reaches than ``base``, one row a group of ``by``.
 
     Args:
-        frame: one row a method and task, with ``method, task_id, user_id``, ``by`` and ``metric``.
+        frame: one row a method and task, with ``method, task_id, user_id``, ``metric`` and the columns of
+            ``by``. Groups keep the order of first appearance.
 
     Returns:
-        The value of ``by``, then ``difference, low, high, p, n_tasks, n_users``.
+        The columns of ``by``, then ``difference, low, high, p, n_tasks, n_users``.
     """
     rows = [
-        {by: value, **paired_test(part, metric, better, base)._asdict()}
-        for value, part in frame.groupby(by, sort=False)
+        {**dict(zip(by, values, strict=True)), **paired_test(part, metric, better, base)._asdict()}
+        for values, part in frame.groupby(list(by), sort=False)
     ]
     return pd.DataFrame(rows).drop(columns="n_left_out")

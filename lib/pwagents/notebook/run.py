@@ -8,7 +8,7 @@ run.figure(plot_year, "year", frame)         # figures/01_year.png, .svg, .csv; 
 run.finish(data_hash=benchmark.content_hash)                        # last cell
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pwagents import engine, portable
 from pwagents.evaluation import tables
+from pwagents.evaluation.episodes import count_outcomes
 from pwagents.llm.settings import Players
 from pwagents.notebook.figures import save_figure
 from pwagents.notebook.journal import Journal
@@ -62,6 +63,21 @@ class Run:
         if self.journal:  # for `make check`, which misses it where it is gone
             self.journal.row.setdefault("tables", []).append(name)
         return tables.save_table(data, name, title=title, output_dir=self.output_dir, **options)
+
+    def show(self, data: pd.DataFrame, name: str, *, otherwise: str, **options: Any) -> None:
+        """Save a table and display it; where it has no row, save nothing and print ``otherwise``."""
+        if len(data):
+            _display(self.table(data, name, **options))
+        else:
+            print(otherwise)
+
+    def show_outcomes(self, episodes: pd.DataFrame, name: str, by: Sequence[str]) -> None:
+        """Show how episodes ended, counted by the columns ``by``; in a line where every one was scored."""
+        counts = count_outcomes(episodes, by).rename(columns=lambda column: column.replace("_", " "))
+        if (episodes["outcome"] == "scored").all():
+            counts = counts.iloc[:0]
+        otherwise = f"All {len(episodes):,} episodes were scored."
+        self.show(counts, name, title="How the episodes ended", otherwise=otherwise)
 
     def cost(self, estimate: pd.DataFrame, players: Players) -> None:
         """Show what language models will be asked, before it is paid for, as the table "estimate"; one line

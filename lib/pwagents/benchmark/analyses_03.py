@@ -1,0 +1,428 @@
+"""Analyses of notebook 03: what methods reach and gain, what happens in episodes, what SASRec is worth.
+
+Runs are given by the name that tables show: name of the method -> its episodes, in the order of the tasks.
+What happened within episodes is read off those that were scored.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pwagents.benchmark.references import popular_products
+from pwagents.data.synthetic import Truth
+from pwagents.embedding import Embedder
+from pwagents.evaluation.breakdowns import sort_by_type, with_breakdowns
+from pwagents.evaluation.episodes import EpisodeRecord, records_frame
+from pwagents.evaluation.figures import COLORS, NEUTRAL, escape_math, legend_above, plot_intervals, use_style
+from pwagents.evaluation.metrics import attempts, rank_accuracy
+from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
+from pwagents.evaluation.statistics import PairedTest, paired_gains, paired_test, summarise
+from pwagents.profiles.global_micro import adaptive_clusters, embed_items
+from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Task, Usage
+from pwagents.web.functions import ProductRecommender
+
+Runs = Mapping[str, Sequence[EpisodeRecord]]
+
+# Metrics as the tables of each track call them.
+SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
+MULTI_TURN = {
+    "function_accuracy": "function",
+    "result_official": "official",
+    "result_final": "final",
+    "steps": "steps",
+}
+PROTOCOLS = {"leak_free": "leak-free", "as_published": "as published"}  # as tables call them
+# Short names of the functions, as figures and tables show them, in their order.
+ACTIONS = {
+    "start": "start",
+    "search_product_by_query": "search",
+    "get_recommendations_by_history": "recommend",
+    "add_product_review": "review",
+    "get_product_details_by_asin": "details",
+    "respond": "respond",
+    "malformed": "malformed",
+    "stop": "stop",
+    "end": "end",
+}
+# Kinds of problems (pwagents.schema.ProblemKind), as the table shows them.
+PROBLEMS = {
+    "malformed_json": "malformed JSON",
+    "unknown_function": "unknown function",
+    "wrong_arguments": "wrong arguments",
+    "empty": "empty",
+    "cut_off": "cut off",
+}
+COST_NOTE = "Replies that came from the store count as what they cost when they were made."
+# What a task costs, and the format of each column.
+COSTS = {
+    "calls": ".2f",
+    "prompt tokens": ",.0f",
+    "reply tokens": ",.0f",
+    "US dollars": ".5f",
+    "user's tokens": ",.0f",
+    "user's US dollars": ".5f",
+}
+# What recommend tasks are answered by: rules that learn nothing, and the recommender given parts of the past.
+POPULAR, AGAIN = "rule: the most popular", "rule: own latest purchases"
+AGAIN_RIGHT = "rule: own latest of the right interest"
+WHOLE, CLOSEST, CLUSTER = "whole history", "ten closest to the instruction", "nearest cluster"
+RIGHT, RIGHT_TYPE = "right interest", "right interest and type"
+COMPARED = [(WHOLE, POPULAR), (WHOLE, AGAIN), (CLUSTER, WHOLE), (CLUSTER, AGAIN), (RIGHT, AGAIN_RIGHT)]
+
+
+def frame_of(runs: Runs) -> pd.DataFrame:
+    """Put all episodes into one frame, one row each; ``method`` is the shown name."""
+    return pd.concat([records_frame(records).assign(method=name) for name, records in runs.items()])
+
+
+def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
+    """Keep the first of each set of methods that played the very same episodes; with a line on which."""
+    same: dict[str, list[str]] = {}
+    for name, records in runs.items():
+        episodes = [record.trajectory for record in records]
+        first = next((other for other in same if [r.trajectory for r in runs[other]] == episodes), name)
+        same.setdefault(first, []).append(name)
+    sets = "; ".join(" = ".join(names) for names in same.values() if len(names) > 1)
+    line = f"One row for methods that played the same episodes, as the policy reads no prompt: {sets}."
+    return {name: runs[name] for name in same}, line if sets else ""
+
+
+def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Setup) -> list[dict[str, Any]]:
+    """Put ours below the papers' tables of prompting methods; each as arguments of ``run.table``.
+
+    Args:
+        single, multi: one row an episode of each track.
+    """
+    prompted = paper_table("Orion", "Table 1").index[:-3]  # the last ones are trained: notebooks 05 and 06
+    alone, talking = (frame[frame["method"].isin(PERSONALWAB)] for frame in (single, multi))
+    orion = below_paper(multi[multi["method"].isin(ORION)], "Orion", "Table 1", here, prompted)
+    return [
+        {
+            "data": below_paper(alone, "PersonalWAB", "Table 3", here),
+            "name": "table_3",
+            "title": "PersonalWAB, Table 3: prompting methods, single-turn",
+        },
+        {
+            "data": below_paper(talking, "PersonalWAB", "Table 4", here),
+            "name": "table_4",
+            "title": "PersonalWAB, Table 4: prompting methods, multi-turn",
+        },
+        {
+            "data": orion,
+            "name": "orion_table_1",
+            "title": "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)",
+            "formats": IN_PERCENT,
+        },
+    ]
+
+
+def break_down(frame: pd.DataFrame, benchmark: Benchmark, by: str) -> pd.DataFrame:
+    """Average result accuracy by task type and target's ``category``, or band of the ``history``'s length."""
+    summary = summarise(with_breakdowns(frame, benchmark), by=["type", by], metrics=["result_official"])
+    return summary.sort_values(by, kind="stable") if by == "history" else summary
+
+
+def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):
+    """Draw result accuracy by task type, a line of the figure for each value of ``by``.
+
+    Args:
+        rows: means and intervals, as of :func:`pwagents.evaluation.statistics.summarise`.
+        of: the method at hand, where it is a single one.
+    """
+    xlabel = f"result accuracy{of and f', {of}'} (95% interval)"
+    figure = plot_intervals(rows, by, hue="type", xlabel=xlabel, xlim=(0, 1))
+    if by == "history":
+        figure.axes[0].set_ylabel("behaviours in the history")
+    return figure
+
+
+def gains_of_memory(results: pd.DataFrame, without: str) -> pd.DataFrame:
+    """Test result accuracy of each method minus that of the method ``without`` memory, by task type.
+
+    Args:
+        results: one row an episode, all under one protocol.
+
+    Returns:
+        ``method, task, difference, low, high, p, n_tasks, n_users``, paired by task, clustered by user.
+    """
+    ordered = sort_by_type(results)
+    pairs = [
+        ordered[ordered["method"].isin([method, without])].assign(of=method)
+        for method in ordered["method"].unique()
+        if method != without
+    ]
+    both = pd.concat(pairs)
+    both["method"] = np.where(both["method"] == without, "without", "with")
+    gains = paired_gains(both, "result_official", "with", "without", by=["of", "type"])
+    return gains.rename(columns={"of": "method", "type": "task"})
+
+
+def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Test result accuracy as published minus leak-free, by method and task type.
+
+    Args:
+        outcomes: one row an episode, with its ``protocol``.
+
+    Returns:
+        As of :func:`gains_of_memory`.
+    """
+    both = sort_by_type(outcomes).rename(columns={"method": "of", "protocol": "method"})
+    gains = paired_gains(both, "result_official", "as_published", "leak_free", by=["of", "type"])
+    return gains.rename(columns={"of": "method", "type": "task"})
+
+
+def seconds_per_task(runs: Runs, tasks: Sequence[Task]) -> pd.DataFrame:
+    """List the wall-clock of the episodes on some tasks: ``method, seconds, user_id, task_id``."""
+    wanted = {task.task_id for task in tasks}
+    rows = [
+        {"method": name, "seconds": r.seconds, "user_id": r.user_id, "task_id": r.task_id}
+        for name, records in runs.items()
+        for r in records
+        if r.task_id in wanted
+    ]
+    return pd.DataFrame(rows)
+
+
+def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Count which action follows which (PersonalWAB, Figure 8): ``type, from, to, count, share``.
+
+    ``share`` is that of all that follows ``from`` within the task type. An episode begins at "start" and ends
+    at "end"; a call with an error is "malformed", whatever it meant to call.
+    """
+    rows = []
+    for record in records:
+        if record.outcome == "scored":
+            steps = ["malformed" if step.error else step.action.name for step in record.trajectory.steps]
+            path = [ACTIONS[name] for name in ("start", *steps, "end")]
+            rows += [(record.type, *pair) for pair in pairwise(path)]
+    order = list(ACTIONS.values())  # of the types, too
+    pairs = pd.DataFrame(rows, columns=["type", "from", "to"]).astype(pd.CategoricalDtype(order))
+    counts = pairs.groupby(["type", "from", "to"], observed=True).size().rename("count").reset_index()
+    counts = counts.astype({"type": str, "from": str, "to": str})
+    counts["share"] = counts["count"] / counts.groupby(["type", "from"])["count"].transform("sum")
+    return counts
+
+
+def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """Average attempts, the first, the second and so on (PersonalWAB, Figure 9): a row a type and number.
+
+    ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
+    over them; ``best_so_far``: mean over all scored episodes of the type of the best of their attempts up to
+    it (0 for an episode without any).
+    """
+    results: dict[str, list[list[float]]] = {}
+    for record in records:
+        if record.outcome == "scored":
+            results.setdefault(record.type, []).append(attempts(record.trajectory))
+    rows = []
+    for task_type, of_type in results.items():
+        # A row an episode, a column an attempt.
+        by_number = pd.DataFrame([dict(enumerate(of_episode)) for of_episode in of_type])
+        best = by_number.cummax(axis=1).ffill(axis=1).fillna(0.0)
+        for i in by_number:
+            reached = by_number[i].dropna()
+            rows.append((task_type, i + 1, len(reached), reached.mean(), best[i].mean()))
+    return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
+
+
+def problem_counts(runs: Runs) -> pd.DataFrame:
+    """Count replies that could not be carried out: ``method, steps``, then a column a kind.
+
+    No row where everything could be carried out.
+    """
+    rows = []
+    for name, records in runs.items():
+        steps = [step for r in records if r.outcome == "scored" for step in r.trajectory.steps]
+        counts = Counter(step.error_kind for step in steps)
+        rows.append((name, len(steps), *(counts[kind] for kind in PROBLEMS)))
+    frame = pd.DataFrame(rows, columns=["method", "steps", *PROBLEMS.values()])
+    return frame if frame[[*PROBLEMS.values()]].to_numpy().any() else frame.iloc[:0]
+
+
+def costs(runs: Runs) -> pd.DataFrame:
+    """Average what a task costs by method: calls, tokens and US dollars of the model, and of the user's.
+
+    Replies that came from the store count as what they cost when they were made.
+
+    Returns:
+        ``method, tasks`` and the columns of :data:`COSTS`. No row where no model was asked.
+    """
+    rows = []
+    for name, records in runs.items():
+        spent = []
+        for record in records:
+            if record.outcome == "scored":
+                agent = record.trajectory.usage
+                user = sum((step.user_usage or Usage() for step in record.trajectory.steps), Usage())
+                tokens = (agent.calls, agent.prompt_tokens, agent.completion_tokens)
+                spent.append((*tokens, agent.usd, user.tokens, user.usd))
+        if spent:
+            rows.append((name, len(spent), *np.mean(spent, axis=0)))
+    frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
+    return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]
+
+
+def plot_transitions(transitions: pd.DataFrame):
+    """Draw :func:`action_transitions`, one panel a task type: shares of what follows each action.
+
+    PersonalWAB draws this as a chord diagram (Figure 8); a grid of shares can be read off.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(transitions["type"])]
+    if not types:
+        return _plot_nothing("no episode was scored")
+    present = {*transitions["from"], *transitions["to"]}
+    names = [name for name in ACTIONS.values() if name in present]
+    height = 1.8 + 0.55 * len(names)
+    size = (3.5 + 0.75 * height * len(types), height)
+    fig, axes = plt.subplots(1, len(types), figsize=size, sharey=True, squeeze=False)
+    for ax, task_type in zip(axes[0], types, strict=True):
+        part = transitions[transitions["type"] == task_type]
+        grid = part.pivot(index="from", columns="to", values="share")
+        grid = grid.reindex(
+            index=[n for n in names if n != "end"], columns=[n for n in names if n != "start"]
+        )
+        sns.heatmap(
+            grid, ax=ax, vmin=0, vmax=1, cmap="Blues", annot=True, fmt=".2f", cbar=False, square=True,
+            linewidths=1, annot_kws={"size": 12},
+        )  # fmt: skip
+        ax.grid(visible=False)
+        ax.set_facecolor("#f4f4f4")  # what never happened
+        ax.set(
+            title=escape_math(task_type), xlabel="next action", ylabel="action" if ax is axes[0, 0] else ""
+        )
+        ax.tick_params(axis="x", rotation=45)
+        ax.tick_params(axis="y", rotation=0)
+    fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
+    return fig
+
+
+def plot_attempts(numbers: pd.DataFrame):
+    """Draw :func:`attempts_by_number`: how many tasks get there (bars), and how well they fare (lines)."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    use_style()
+    types = [name for name in TASK_TYPES if name in set(numbers["type"])]
+    if not types:
+        return _plot_nothing("no attempt was made")
+    shared = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1, 1.6)}
+    fig, axes = plt.subplots(2, len(types), figsize=(4.2 * len(types), 6.5), **shared)
+    for (upper, lower), task_type in zip(axes.T, types, strict=True):
+        part = numbers[numbers["type"] == task_type]
+        sns.barplot(part, x="attempt", y="tasks", color="0.65", saturation=1, native_scale=True, ax=upper)
+        upper.set(title=escape_math(task_type), ylabel="")
+        upper.grid(axis="x", visible=False)
+        look = {"color": COLORS[task_type], "ax": lower, "markeredgecolor": COLORS[task_type]}
+        sns.lineplot(part, x="attempt", y="result_accuracy", marker="o", label="this attempt", **look)
+        dashed = {"marker": "s", "linestyle": "--", "label": "best so far, all tasks"}
+        sns.lineplot(part, x="attempt", y="best_so_far", **dashed, **look)
+        lower.get_legend().remove()
+        lower.set(xticks=range(1, numbers["attempt"].max() + 1), ylim=(-0.03, 1.03), ylabel="")
+    axes[0, 0].set_ylabel("tasks that get there")
+    axes[1, 0].set_ylabel("result accuracy")
+    legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
+    for line in legend.get_lines():  # the colours are of the types
+        line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
+    return fig
+
+
+def _plot_nothing(why: str):
+    """A figure that says why there is nothing to be seen."""
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(6, 1.5))
+    ax.axis("off")
+    ax.text(0.5, 0.5, why, ha="center", va="center")
+    return fig
+
+
+def answer_by_input(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    recommender_of: Callable[[Task], ProductRecommender],
+    embedder: Embedder,
+    truth: Truth | None,
+) -> pd.DataFrame:
+    """Answer recommend tasks from parts of the user's past, one row a task and method.
+
+    The right interest, and in it the products of the target's type (all of the interest where there is none),
+    are known in the embedded world alone.
+
+    Args:
+        recommender_of: task -> a recommender that knows no future of its user's.
+        embedder: of products and instructions.
+        truth: of the embedded world; None of other sources.
+
+    Returns:
+        ``method, task_id, user_id, type, result_accuracy, hit`` (the target among the ten) and
+        ``bought_before`` (whether the target stands in the past).
+    """
+    tasks = [task for task in tasks if task.type == "recommend"]
+    popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
+    histories = {task.user_id: benchmark.history(task, "test") for task in tasks}
+    vectors = embed_items(histories.values(), benchmark.products, embedder)
+    instructions = embedder.encode([task.instruction for task in tasks])
+
+    def latest(behaviors: Sequence[Behavior]) -> list[str]:
+        # What was bought will be bought again: the ten last products, latest first.
+        return list(dict.fromkeys(b.parent_asin for b in reversed(behaviors)))[:10]
+
+    rows = []
+    for task, instruction in zip(tasks, instructions, strict=True):
+        history = histories[task.user_id]
+        # Cosines are rounded, so that the last bits of an embedding cannot decide a tie.
+        cosines = np.round([vectors[b.parent_asin] @ instruction for b in history], 6)
+        closest = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))[:10]
+        # The cluster whose centre is nearest to the instruction (Orion, 4.1); none of too short a history.
+        clusters = adaptive_clusters(history, benchmark.products, vectors)
+        nearest = max(clusters, key=lambda c: round(float(c.centre @ instruction), 6), default=None)
+        parts = {
+            WHOLE: history,
+            CLOSEST: [history[i] for i in sorted(closest)],
+            CLUSTER: [history[i] for i in nearest.members] if nearest else [],
+        }
+        lists = {POPULAR: popular[benchmark.first_task(task.user_id)], AGAIN: latest(history)}
+        if truth:
+            target, items = truth.items[task.target], truth.items
+            interest = [b for b in history if items[b.parent_asin].domain.name == target.domain.name]
+            same_type = [b for b in interest if items[b.parent_asin].type == target.type]
+            parts |= {RIGHT: interest, RIGHT_TYPE: same_type or interest}
+            lists[AGAIN_RIGHT] = latest(interest)
+
+        recommender = recommender_of(task)
+        lists |= {name: recommender.recommend([b.parent_asin for b in part]) for name, part in parts.items()}
+        again = any(behavior.parent_asin == task.target for behavior in history)
+        for method, ranking in lists.items():
+            accuracy, hit = rank_accuracy(ranking, task.target), task.target in ranking
+            rows.append((method, task.task_id, task.user_id, task.type, accuracy, float(hit), again))
+    columns = ["method", "task_id", "user_id", "type", "result_accuracy", "hit", "bought_before"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def worth_of_inputs(answers: pd.DataFrame) -> pd.DataFrame:
+    """Average :func:`answer_by_input` by method; HR@10 also by whether the target was bought before."""
+    kinds = answers["bought_before"].map({True: "HR@10, bought before", False: "HR@10, new"})
+    by_kind = answers.pivot_table(index="method", columns=kinds, values="hit", sort=False)
+    means = answers.groupby("method", sort=False)[["result_accuracy", "hit"]].mean()
+    means.columns = ["result accuracy", "HR@10"]
+    return means.join(by_kind.sort_index(axis=1))
+
+
+def input_differences(answers: pd.DataFrame) -> pd.DataFrame:
+    """Test differences in HR@10 and result accuracy: the recommender minus rules, input minus input."""
+    rows = [
+        {"metric": name, "comparison": f"{a} - {b}", **paired_test(answers, metric, a, b)._asdict()}
+        for metric, name in (("hit", "HR@10"), ("result_accuracy", "result accuracy"))
+        for a, b in COMPARED
+        if {a, b} <= set(answers["method"])
+    ]
+    columns = ["metric", "comparison", *PairedTest._fields]
+    return pd.DataFrame(rows, columns=columns).drop(columns="n_left_out")

@@ -1,0 +1,195 @@
+"""Notebook 03's analyses by hand: rows, gains, transitions, attempts, problems, costs, SASRec's inputs."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from pwagents.benchmark import analyses_03 as analyses
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.evaluation.episodes import EpisodeRecord
+from pwagents.evaluation.paper import Setup
+from pwagents.notebook.run import Run
+from pwagents.schema import Action, Observation, Step, Trajectory, Usage
+
+SEARCH, ASK, STOP = "search_product_by_query", "respond", "stop"
+
+
+def step(name=SEARCH, result=0.0, query="mug", error_kind="", usage=None, user_usage=None):
+    """A step whose result has the target at the rank that is worth ``result``."""
+    products = [f"B{i}" for i in range(round(10 * (1 - result)))] + ["the target"]
+    return Step(
+        action=Action(name=name, arguments={"query": query}, usage=usage),
+        observation=Observation(text="", products=products),
+        error="wrong" if error_kind else "",
+        error_kind=error_kind,
+        user_usage=user_usage,
+    )
+
+
+def record(task_id, *steps, task_type="search", method="m", outcome="scored", seconds=0.0):
+    fields = {"task_id": task_id, "user_id": "u", "type": task_type}
+    trajectory = Trajectory(**fields, target="the target", steps=steps, similarities=(0.7,))
+    return EpisodeRecord(
+        key=task_id, method=method, model="none", params={}, outcome=outcome, seconds=seconds, **fields,
+        trajectory=trajectory if outcome == "scored" else None,
+    )  # fmt: skip
+
+
+def test_methods_with_the_same_episodes_are_one_row_and_the_note_names_them():
+    mug, cup = step(), step(query="cup")
+    runs = {"A": [record("1", mug), record("2", mug)], "B": [record("1", mug), record("2", cup)]}
+    runs |= {
+        "C": [record("1", mug, seconds=9.0), record("2", mug)],
+        "D": [record("1", cup), record("2", mug)],
+    }
+    rows, line = analyses.merge_equal(runs)
+    assert list(rows) == ["A", "B", "D"] and rows["A"] is runs["A"]
+    assert "A = C." in line and "B" not in line
+    assert analyses.merge_equal(rows) == (rows, "")
+
+
+def test_gains_are_paired_by_task():
+    reached = {"without": (0.25, 0.25), "with": (0.5, 0.75)}  # only "with" gains by hindsight
+    rows = [
+        (method, f"t{user}", f"u{user}", "search", values[protocol == "as_published"], protocol)
+        for method, values in reached.items()
+        for user in range(3)
+        for protocol in analyses.PROTOCOLS
+    ]
+    columns = ["method", "task_id", "user_id", "type", "result_official", "protocol"]
+    outcomes = pd.DataFrame(rows, columns=columns)
+    (gain,) = analyses.gains_of_memory(outcomes.query("protocol == 'leak_free'"), "without").to_dict(
+        "records"
+    )
+    assert (gain["method"], gain["task"], gain["difference"], gain["n_users"]) == ("with", "search", 0.25, 3)
+    hindsight = analyses.gains_of_hindsight(outcomes).set_index("method")["difference"]
+    assert hindsight.to_dict() == {"without": 0.0, "with": 0.25}
+
+
+def test_prompting_tables_have_ours_in_rows_of_their_own():
+    frame = analyses.frame_of({"No memory": [record("1", step())], "ChatShop": [record("1", step())]})
+    tables = analyses.prompting_tables(frame, frame, Setup("gpt-4o", "embedded world"))
+    data = {table["name"]: table["data"] for table in tables}
+    ours = {name: list(each.loc[each["source"] == "here", "row"]) for name, each in data.items()}
+    assert ours["table_3"] == ours["table_4"] == ["gpt-4o (No memory)"]
+    assert ours["orion_table_1"] == ["gpt-4o (No memory)", "gpt-4o (ChatShop)"]
+    assert [len(data[name]) for name in ours] == [8 + 1, 9 + 1, 15 + 2]
+
+
+def test_outcomes_are_a_table_where_something_was_not_scored_and_else_a_line(tmp_path, capsys):
+    run, scored = Run("03", tmp_path, None), [record("1", step()), record("2", step())]
+    run.show_outcomes(analyses.frame_of({"A": scored}), "outcomes", by=["method"])
+    assert capsys.readouterr().out == "All 2 episodes were scored.\n" and not list(tmp_path.iterdir())
+    partly = [*scored, record("3", outcome="not_evaluable")]
+    run.show_outcomes(analyses.frame_of({"A": partly}), "outcomes", by=["method"])
+    (saved,) = pd.read_csv(tmp_path / "tables" / "03_outcomes.csv").to_dict("records")
+    assert (saved["scored"], saved["infrastructure error"], saved["not evaluable"]) == (2, 0, 1)
+
+
+@pytest.fixture
+def records():
+    cost = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
+    return [
+        record("a", step(result=0.2, usage=cost), step(ASK, user_usage=cost), step(result=0.8), step(STOP)),
+        record("b", step("buy", error_kind="unknown_function"), step(result=0.5, usage=cost), step(STOP)),
+        record("c", step(STOP)),
+        record("d", outcome="infrastructure_error"),
+        record("e", step("add_product_review"), task_type="review"),
+    ]
+
+
+def test_transitions_count_from_start_to_end(records):
+    frame = analyses.action_transitions(records).set_index(["type", "from", "to"])
+    assert frame.loc[("search", "start", "search"), "count"] == 1
+    assert frame.loc[("search", "start", "malformed"), "share"] == pytest.approx(1 / 3)
+    assert frame.loc[("search", "search", "stop"), "share"] == pytest.approx(2 / 3)
+    assert frame.loc[("search", "stop", "end"), "count"] == 3
+    assert frame.loc[("review", "review", "end"), "share"] == 1.0
+    assert frame.groupby(level=["type", "from"])["share"].sum().tolist() == pytest.approx([1.0] * 7)
+
+
+def test_attempts_fare_one_by_one_and_at_best(records):
+    frame = analyses.attempts_by_number(records).set_index(["type", "attempt"])
+    assert frame.loc[("search", 1)].tolist() == pytest.approx([2, 0.35, 0.7 / 3])
+    assert frame.loc[("search", 2)].tolist() == pytest.approx([1, 0.8, 1.3 / 3])
+    assert frame.loc[("review", 1)].tolist() == pytest.approx([1, 0.7, 0.7])
+
+
+def test_problems_are_counted_by_kind_and_costs_are_means_of_a_scored_task(records):
+    (problems,) = analyses.problem_counts({"m": records}).to_dict("records")
+    assert (problems["steps"], problems["unknown function"], problems["empty"]) == (9, 1, 0)
+    (row,) = analyses.costs({"m": records}).to_dict("records")
+    assert (row["tasks"], row["calls"], row["US dollars"]) == (4, 0.5, 0.25)
+    assert (row["prompt tokens"], row["user's tokens"], row["user's US dollars"]) == (50.0, 27.5, 0.125)
+    seconds = analyses.seconds_per_task({"m": [record("1", seconds=2.0), record("2")]}, [record("1")])
+    assert seconds["seconds"].tolist() == [2.0]
+
+
+def test_nothing_makes_no_table_and_figures_that_say_so(records):
+    runs = {"m": [record("a", step(result=0.2), step(STOP))]}  # no call went wrong, no model was asked
+    assert analyses.problem_counts(runs).empty and analyses.costs(runs).empty
+    nothing = [record("d", outcome="not_evaluable")]
+    for plot, table in (
+        (analyses.plot_attempts, analyses.attempts_by_number),
+        (analyses.plot_transitions, analyses.action_transitions),
+    ):
+        assert len(plot(table(records)).axes) >= 3
+        (text,) = plot(table(nothing)).axes[0].texts
+        assert text.get_text().startswith("no ")
+
+
+class Echo:
+    """Recommends what it was given, latest first."""
+
+    def recommend(self, product_sequence, k=10):
+        return list(dict.fromkeys(reversed(product_sequence)))[:k]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return make_world(WorldConfig(n_users=12, n_products=300), seed=0)
+
+
+@pytest.fixture(scope="module")
+def answer(small):
+    embedder = Embedder(max_tokens=16, batch_size=64)
+
+    def run(benchmark=small.benchmark, truth=small.truth):
+        return analyses.answer_by_input(benchmark, benchmark.tasks["test"], lambda _: Echo(), embedder, truth)
+
+    return run
+
+
+def test_a_recommender_that_repeats_is_worth_the_rule_that_repeats(answer):
+    answers = answer()
+    wide = answers.pivot(index="task_id", columns="method", values="result_accuracy")
+    assert wide.shape[1] == 8 and wide.notna().all(axis=None)
+    assert (wide[analyses.WHOLE] == wide[analyses.AGAIN]).all()
+    assert (wide[analyses.RIGHT] == wide[analyses.AGAIN_RIGHT]).all()
+    new = answers[~answers["bought_before"] & (answers["method"] != analyses.POPULAR)]
+    assert len(new) and not new["hit"].any()  # who only repeats finds nothing new
+    known = wide.loc[answers.loc[answers["bought_before"], "task_id"].unique()]
+    assert (known[analyses.RIGHT_TYPE] > 0).all()  # ten of a type are more than anybody has
+    table, again = analyses.worth_of_inputs(answers), answers.groupby("method")["bought_before"].mean()
+    parts = again * table["HR@10, bought before"] + (1 - again) * table["HR@10, new"]
+    pd.testing.assert_series_equal(parts[table.index], table["HR@10"], check_names=False)
+
+
+def test_differences_are_paired_and_without_a_truth_some_are_missing(answer):
+    differences = analyses.input_differences(answer())
+    assert len(differences) == 2 * len(analyses.COMPARED)
+    same = differences[differences["comparison"] == f"{analyses.WHOLE} - {analyses.AGAIN}"]
+    assert (same["difference"] == 0).all()
+    bare = analyses.input_differences(answer(truth=None))
+    assert len(bare) == 2 * (len(analyses.COMPARED) - 1)
+
+
+def test_who_has_bought_nothing_is_answered_too(small, answer):
+    benchmark = small.benchmark
+    task = next(task for task in benchmark.tasks["test"] if task.type == "recommend")
+    later = tuple(b for b in benchmark.behaviors[task.user_id] if b.timestamp >= task.timestamp)
+    behaviors = {**benchmark.behaviors, task.user_id: later}
+    answers = answer(replace(benchmark, behaviors=behaviors, tasks={"test": (task,)}))
+    assert not answers.loc[answers["method"] != analyses.POPULAR, "hit"].any()

@@ -1,0 +1,199 @@
+"""Notebook 03's checks: published against corrected, hidden instructions, what simulated users tell."""
+
+import json
+import re
+
+import pytest
+
+from pwagents.agents.chat_agent import Setup
+from pwagents.agents.methods import METHODS
+from pwagents.agents.plain import OfflinePolicy
+from pwagents.benchmark.adversarial import adversarial_cases, adversarial_report, is_followed, poison_shop
+from pwagents.benchmark.agreement import published_against_corrected
+from pwagents.benchmark.settings import BenchmarkNotebook
+from pwagents.benchmark.simulators import rule_user_quality, simulator_quality, stated_facts
+from pwagents.benchmark.study import Study
+from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.notebook.run import Run
+from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
+from pwagents.web.environment import UserReply
+
+from ..agents.conftest import ScriptedModel, call
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return Embedder(max_tokens=48, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    data = {"source": "synthetic", "n_users": 20, "n_products": 400, "history": (10, 20)}
+    settings = BenchmarkNotebook(
+        preset="smoke",
+        output_dir=tmp_path_factory.mktemp("agreement"),
+        seed=0,
+        data=data | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
+        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+        players={},
+        play={"max_tasks": 60, "method_tasks": 60, "noise_seeds": 2},
+    )
+    world = make_world(settings.data.world, seed=0)
+    study = Study(world.benchmark, settings, Run("03", settings.output_dir, None))
+    return published_against_corrected(study).set_index("difference")
+
+
+SAYS_NOTHING = {"empty query": 0, "blank query": 0, "text where a list": 0, "empty review": 1}
+
+
+def test_each_difference_from_the_published_code_goes_the_way_it_should(table):
+    def columns(name):  # function and result accuracy as published, then corrected
+        row = table[[name in difference for difference in table.index]]
+        assert len(row) == 1 and row["tasks"].item() > 0, name
+        return row.iloc[0, 1:].tolist()
+
+    for name, is_worth in SAYS_NOTHING.items():  # a call that says nothing counts as published alone
+        function, result, ours, our_result = columns(name)
+        assert function == 1 and ours == our_result == 0 and (result > 0) == is_worth, name
+    function, result, ours, our_result = columns("unlike the real one")
+    assert function == ours == 1 and result < our_result  # a review may be worth less than none
+    function, result, ours, our_result = columns("fewer than ten")
+    assert function == ours == 1 and result <= our_result
+    _, result, _, our_result = columns("the target itself")
+    assert result > our_result  # who sees the target can write the real review
+    others = ("text of a result", "told the task's type", "order of a set", "three times")
+    assert all(columns(name) for name in others) and len(table) == 11
+    assert table.drop(columns="tasks").notna().all(axis=None)
+
+
+CASES = {case.text: case for case in adversarial_cases()}
+
+
+def gullible(deaf_to_fences):
+    """A model that searches, obeys the first hidden instruction it reads, and stops.
+
+    Without ``deaf_to_fences`` it reads what stands outside the fences alone.
+    """
+
+    def script(request):
+        text = "\n".join(message["content"] for message in request.messages)
+        if not deaf_to_fences:
+            text = re.sub(f"{OPEN}.*?{CLOSE}", "", text, flags=re.DOTALL)
+        for hidden, case in CASES.items():
+            escaped = hidden.replace("</data>", "&lt;/data>").replace("<data>", "&lt;data>")
+            if any(form in text or json.dumps(form)[1:-1] in text for form in (hidden, escaped)):
+                arguments = json.dumps({"content": case.says} if case.says else {})
+                return call(case.function or "respond", arguments)
+        search = call("search_product_by_query", '{"query": "enamel mug"}')
+        return search if len(request.messages) < 4 else "x"
+
+    return ScriptedModel(script)
+
+
+def test_cases_are_about_every_place_and_do_not_say_themselves_what_they_ask_for():
+    places = {"title", "features", "description", "details", "store", "review"}
+    assert len({case.name for case in CASES.values()}) == 13 and {c.place for c in CASES.values()} == places
+    for case in CASES.values():
+        assert (case.function or case.says) and not (case.says and case.says.lower() in case.text.lower())
+
+
+def test_a_gullible_model_follows_what_it_sees_and_one_that_heeds_the_fences_does_not(embedder):
+    methods, followed = {name: METHODS[name] for name in ("Last memory", "RecMind", "No memory")}, {}
+    for deaf in (True, False):
+        setup = Setup(gullible(deaf), {}, "multi_turn", embedder)
+        followed[deaf] = adversarial_report(methods, setup, embedder).set_index("method")["followed"]
+    assert followed[True]["Last memory"] == 13
+    assert 0 < followed[True]["RecMind"] < 13  # its short form holds neither features nor descriptions
+    assert 0 < followed[True]["No memory"] < 13  # it meets the text in search results alone
+    assert (followed[False] == 0).all()
+
+
+def test_the_offline_policy_follows_none_in_any_method(embedder):
+    words = {"Find": "search", "What": "recommend", "Please": "review"}
+    policy = OfflinePolicy(lambda instruction: FUNCTION_OF[words[instruction.split()[0]]])
+    report = adversarial_report(METHODS, Setup(policy, {}, "multi_turn", embedder), embedder)
+    assert list(report["method"]) == list(METHODS) and not report["followed"].any()
+
+
+@pytest.mark.parametrize("case", adversarial_cases(), ids=lambda case: case.name)
+def test_quoting_is_not_following_and_obeying_is(case, embedder):
+    _, task = poison_shop(case, embedder)
+
+    def episode(name, text):
+        step = Step(action=Action(name=name, arguments={"content": text}), observation=Observation(text=""))
+        return Trajectory(task_id=task.task_id, user_id="U1", type=case.task, target="B1", steps=(step,))
+
+    obeys = case.function or "search_product_by_query"
+    assert is_followed(case, episode(obeys, f"well, {case.says.upper()}"))
+    other = "get_recommendations_by_history" if case.function else "search_product_by_query"
+    assert not is_followed(case, episode(other, case.text))
+
+
+LAMP = Product(
+    parent_asin="B0LAMP0001",
+    title="Larkspur Foldable Reading Lamp",
+    category="Home and Kitchen",
+    store="Larkspur",
+    details={"Color": "navy"},
+)
+
+
+def task(task_type="search", rating=4):
+    review = Review(rating=rating, text="Sturdy, but the battery dies.")
+    fixed = {"user_id": "ann", "timestamp": 1, "instruction": "Light!", "target": "B0LAMP0001"}
+    return Task(task_id="t", type=task_type, review=review, **fixed)
+
+
+def quality(questions, **answers):
+    """The row of simulators, by seed, that say these answers in turn."""
+
+    def saying(texts):
+        waiting = list(texts)
+        return lambda task, session, line: UserReply(waiting.pop(0).replace("{line}", line))
+
+    by_seed = {seed: saying(texts) for seed, texts in answers.items()}
+    return simulator_quality(by_seed, {"B0LAMP0001": LAMP}, [task()], {"honest": questions}).iloc[0].to_dict()
+
+
+def test_rates_are_shares_of_answers():
+    rates = quality(
+        ["color?", "brand?", "title?", "size?"],
+        a=["In navy.", "By Larkspur.", "A foldable reading lamp.", "Either is fine."],
+        b=["Best in navy!", "I do not mind.", "No idea.", "It does not matter."],
+    )
+    assert rates == {
+        "questions": "honest",
+        "answers": 8,
+        "leak rate": 1 / 8,
+        "refusal rate": 4 / 8,  # brand? and title? under b, size? under both
+        "consistency": 1 / 3,  # of color?, brand? and title? only the first has a fact in common
+    }
+    echo = quality(["Is it {asin}, {title}?"], a=["{line}"])  # filled with the target's own id and title
+    assert echo["leak rate"] == 1 and echo["consistency"] != echo["consistency"]  # one seed: NaN
+    silent = quality(["color?"], a=["No idea."], b=["I do not mind."])
+    assert silent["refusal rate"] == 1 and silent["consistency"] != silent["consistency"]
+
+
+@pytest.mark.parametrize(
+    ("text", "task", "facts"),
+    [
+        ("In navy, for around 20 dollars.", task(), {"navy", "20"}),
+        ("In blue, please.", task(), set()),
+        ("Mention the battery, four stars.", task("review"), {"battery", "four"}),
+        ("It gets one star.", task("review", rating=1), {"one"}),
+        ("A navy lamp.", task("review"), set()),
+    ],
+)
+def test_facts_are_words_shared_with_the_page_or_the_review(text, task, facts):
+    assert stated_facts(text, task, LAMP) == facts
+
+
+def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice():
+    benchmark = make_world(WorldConfig(n_users=20, n_products=200), seed=0).benchmark
+    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:10]
+    rates = rule_user_quality(benchmark, tasks).set_index("questions")
+    assert rates.loc["honest", "answers"] == 300 and rates.loc["adversarial", "answers"] == 6000
+    assert (rates["leak rate"] == 0).all() and (rates["consistency"] == 1).all()
+    assert rates.loc["honest", "refusal rate"] < 0.4 < 0.8 < rates.loc["adversarial", "refusal rate"]
