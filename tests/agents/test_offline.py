@@ -78,7 +78,7 @@ def test_it_asks_acts_shows_and_tries_again_as_long_as_it_learns(searcher):
         return action.arguments
 
     assert acts("Oh, I'd prefer Kestrel please, in navy!") == {"content": "Which brand would you like?"}
-    assert acts() == {"query": "Need a mug. kestrel navy red ridgeway"}
+    assert acts("1. A walnut chair") == {"query": "Need a mug. kestrel navy red ridgeway"}
     assert acts("No, not that. Best in oak.") == {"content": "Is this what you had in mind?"}
     assert acts() == {"query": "Need a mug. kestrel navy oak red ridgeway"}
     assert acts("Yes, that is right, you can stop here.") == {"content": "Is this what you had in mind?"}

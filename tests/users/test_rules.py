@@ -161,6 +161,12 @@ def test_one_user_serves_many_threads(world_benchmark):
     assert together == [ask(task) for task in tasks]
 
 
+def test_a_wording_that_leaks_gives_way_to_one_that_does_not():
+    product = LAMP.model_copy(update={"title": "Best in Navy Shade for Lamps"})
+    texts = {answer("Which color?", seed=seed, product=product) for seed in range(20)}
+    assert texts == {"It would look good in navy.", "I picture it in navy."}
+
+
 WORDS = st.sampled_from(["Larkspur", "lamp", "not", "I", "that", "the", "stop", "around", "20", "navy"])
 TEXTS = st.lists(WORDS, min_size=1, max_size=8).map(" ".join) | st.text(min_size=1, max_size=30)
 PRODUCTS = st.builds(

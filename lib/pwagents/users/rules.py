@@ -7,6 +7,7 @@ the latent truth of the embedded world, not other products. Words and phrases st
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import product as pairs
 from typing import NamedTuple
@@ -40,6 +41,7 @@ class Fact(NamedTuple):
     value: str
 
 
+@dataclass(eq=False)
 class RuleUser:
     """Answers what it is asked, with one fact at a time, and otherwise says what it thinks of the results.
 
@@ -59,14 +61,10 @@ class RuleUser:
         seed: chooses the wording; which fact is told does not depend on it.
     """
 
-    def __init__(
-        self,
-        products: Mapping[str, Product],
-        profiles: Mapping[str, UserProfile] | None = None,
-        seed: int = 0,
-    ):
-        self.products, self.profiles, self.seed = products, profiles or {}, seed
-        self._facts: dict[Task, tuple[Fact, ...]] = {}  # read from the pages once
+    products: Mapping[str, Product]
+    profiles: Mapping[str, UserProfile] | None = None
+    seed: int = 0
+    _facts: dict[Task, tuple[Fact, ...]] = field(default_factory=dict, init=False)  # read from the pages once
 
     def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Answer the agent. Costs nothing."""
@@ -78,7 +76,7 @@ class RuleUser:
     def facts(self, task: Task) -> tuple[Fact, ...]:
         """List all that the user can tell of a task without a leak; no value twice."""
         if task not in self._facts:
-            product, profile = self.products[task.target], self.profiles.get(task.user_id)
+            product, profile = self.products[task.target], (self.profiles or {}).get(task.user_id)
             facts = review_facts(task.review) if task.type == "review" else product_facts(product, profile)
             first: dict[str, Fact] = {}
             for fact in facts:
