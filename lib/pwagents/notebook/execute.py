@@ -69,10 +69,13 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
         options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
         execute_notebook(notebook, partial, parameters, coalesce_streams=True, **options)
     except PapermillExecutionError as error:
-        reason = f"{error.ename}: {error.evalue}" if error.ename in TOLD_WHOLE else "\n".join(error.traceback)
+        frames = () if error.ename in TOLD_WHOLE else error.traceback
+        reason = "\n".join(frames) or f"{error.ename}: {error.evalue}"
         problem = f"failed in cell In [{error.exec_count}]\n{reason}"
     except DeadKernelError:
         problem = "the kernel died (killed, or out of memory)"
+    except RuntimeError as error:  # it did not start, or not in time
+        problem = str(error)
     executed = nbformat.reads(without_passwords(partial.read_text("utf-8")), as_version=4)
     for cell in executed.cells:
         if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
