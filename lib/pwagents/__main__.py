@@ -77,13 +77,14 @@ def load_agent(text: str) -> Any:
 
 
 def _place(error: BaseException | None) -> str:
-    """Where code outside the library raised, as " (FILE, line N)"; empty where none did."""
+    """Where the reader's code raised, as " (FILE, line N)"; empty where it did not."""
+    from pwagents.benchmark.agent_key import is_own_file
+
     while error and error.__cause__:
         error = error.__cause__
-    own = re.escape(str(Path(__file__).parent))
     frames = traceback.extract_tb(error.__traceback__) if error else []
-    others = [frame for frame in frames if not re.match(rf"{own}|<frozen|.*site-packages", frame.filename)]
-    return f" ({others[-1].filename}, line {others[-1].lineno})" if others else ""
+    own = [frame for frame in frames if is_own_file(frame.filename)]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
 if __name__ == "__main__":
