@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any, get_args
@@ -96,11 +98,12 @@ class EpisodeRecord(Episode):
         return self.grade.model_dump() | {"tokens": usage.tokens, "usd": usage.usd}
 
 
+@dataclass(frozen=True)
 class Store:
     """Records of one class as JSON lines; the file need not exist before the first is appended."""
 
-    def __init__(self, path: Path | str, record: type[Keyed]):
-        self.path, self.record = Path(path), record
+    path: Path
+    record: type[Keyed]
 
     def read(self, keys: Container[str] | None = None) -> Iterator[Any]:
         """Yield the records with these keys, or all, in the order in which they were appended.
@@ -145,7 +148,11 @@ class Store:
             except BlockingIOError:
                 wrong = f"{self.path} is being written by another run"
                 raise RuntimeError(f"{wrong}; wait for it to end or name another file") from None
-            cut_torn_line(file)
+            with open(self.path, "rb") as lines:
+                torn = sum(len(line) for line in lines if _is_torn(line))
+            if torn:
+                file.truncate(file.seek(0, os.SEEK_END) - torn)
+                print(f"{self.path}: the last line, which a killed run left unfinished, was cut away.")
             lock = threading.Lock()  # a failed write is cut off, and must not take another's line with it
 
             def append(record: Keyed) -> Keyed:
@@ -171,15 +178,6 @@ def append_line(file: FileIO, line: bytes) -> None:
         if error.errno:  # write() does not say where
             error.filename = file.name
         raise
-
-
-def cut_torn_line(file: FileIO) -> None:
-    """Cut away the last line of a file that is open for appending, where a kill fell into its writing."""
-    with open(file.name, "rb") as lines:
-        torn = sum(len(line) for line in lines if _is_torn(line))
-    if torn:
-        file.truncate(file.seek(0, os.SEEK_END) - torn)
-        print(f"{file.name}: the last line, which a killed run left unfinished, was cut away.")
 
 
 def _is_torn(line: bytes) -> bool:
@@ -222,7 +220,7 @@ def run_episodes(
     tasks, fields = list(tasks), {"method": method, "model": model, "params": dict(params)}
     chains = chain_episodes(tasks, **fields, by_user=memory is not None)
     keys = {task.task_id: key for chain in chains for task, key in chain}
-    episodes = Store(store, record)
+    episodes = Store(Path(store), record)
     records = {each.key: each for each in episodes.read(set(keys.values()))}  # the last of a key counts
     missing = [task_id for task_id, key in keys.items() if key not in records]
     if stored_runs_only and missing:
@@ -234,45 +232,40 @@ def run_episodes(
     if stored_runs_only or not unfinished:
         return [records[keys[task.task_id]] for task in tasks]
 
-    def play(chain: Sequence[tuple[Any, str]]) -> Iterator[Episode]:
-        """Yield a chain's missing episodes, each played when it is asked for."""
-        remembered, failed = memory, ""
+    stop = threading.Event()
+
+    def play(chain: Sequence[tuple[Any, str]], keep: Callable[[Episode], Episode] | None) -> list[Episode]:
+        """Play a chain's missing episodes; each is kept once it is over."""
+        played, remembered, failed = [], memory, ""
         for task, key in chain:
             if key in done:
                 remembered = done[key]
                 continue
             made = _play(task, solve, remembered, failed, {"key": key, **fields}, record)
-            yield made
+            played.append(keep(made) if keep else made)
             failed = failed or (task.task_id if made.outcome == "infrastructure_error" else "")
             remembered = made.memory
+            if stop.is_set():
+                break
+        return played
 
-    at_work = None if here else engine.remote(lambda chain: list(play(chain)))
+    at_work = None if here else engine.remote(partial(play, keep=None))
     with (
         episodes.appending() as append,
         progress(total=len(tasks), initial=len(done), desc=method, unit="episode") as bar,
     ):
         if at_work is not None:
-            # What a cluster plays in one round is stored once the round is over.
-            for of_chains in at_work(unfinished):
-                for made in itertools.chain.from_iterable(of_chains):
-                    records[made.key] = append(made)
-                    bar.update()
+            # What a cluster plays in one round is kept once the round is over.
+            for made in itertools.chain.from_iterable(itertools.chain.from_iterable(at_work(unfinished))):
+                records[made.key] = append(made)
+                bar.update()
             return [records[keys[task.task_id]] for task in tasks]
 
-        # Threads store their own records: an interrupt reaches the main thread alone, and so never falls
-        # into a write. After it, and after any exception, no episode begins, and those under way are stored.
-        stop, pool = threading.Event(), ThreadPoolExecutor(workers)
-
-        def finish(chain: Sequence[tuple[Any, str]]) -> list[Episode]:
-            stored = []
-            for made in play(chain):
-                stored.append(append(made))
-                if stop.is_set():
-                    break
-            return stored
-
+        # Threads keep their own records: an interrupt reaches the main thread alone, and so never falls into
+        # a write. After it, and after any exception, no episode begins, and those under way are kept.
+        pool = ThreadPoolExecutor(workers)
         try:
-            for ended in as_completed([pool.submit(finish, each) for each in unfinished]):
+            for ended in as_completed([pool.submit(play, chain, append) for chain in unfinished]):
                 records |= {each.key: each for each in ended.result()}
                 bar.update(len(ended.result()))
         finally:

@@ -76,15 +76,6 @@ def tokenize(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
-def _without_possessive(token: str) -> str:
-    return token[:-2] if token.endswith(_POSSESSIVES) else token
-
-
-def _lower(token: str) -> str:
-    """Lower case character by character, as Java does (Python also knows rules for whole words)."""
-    return token.lower() if token.isascii() else "".join(c.lower()[0] for c in token)
-
-
 _HAS_SYLLABLE = regex.compile("[aeiou][^aeiou]|[^aeiou]y[^aeiou]")  # Porter's m > 0
 
 
@@ -111,6 +102,12 @@ def _porter(word: str) -> str:
 
 
 def analyze(text: str) -> list[str]:
-    """Index terms of ``text`` in order, repeated as often as they occur."""
-    words = (_lower(_without_possessive(token)) for token in tokenize(text))
-    return [_porter(word) for word in words if word and word not in STOP_WORDS]
+    """Split a text into index terms, in order and as often as they occur."""
+    terms = []
+    for token in tokenize(text):
+        word = token[:-2] if token.endswith(_POSSESSIVES) else token
+        # Lower case character by character, as in Java: Python also knows rules for whole words.
+        word = word.lower() if word.isascii() else "".join(c.lower()[0] for c in word)
+        if word and word not in STOP_WORDS:
+            terms.append(_porter(word))
+    return terms

@@ -219,7 +219,7 @@ def run_episode(
         NotEvaluableError: the task, the user or the profile's update cannot be evaluated.
     """
     environment.reset(task, history, context, update)
-    while not environment.done:
+    while environment.end is None:
         try:
             action = agent(environment.state)
         except NotEvaluableError as refusal:
