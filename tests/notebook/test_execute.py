@@ -1,9 +1,11 @@
 """How a failed notebook is told: errors whose message says all without a traceback, others with one."""
 
+from pathlib import Path
+
 import nbformat
 import pytest
 
-from pwagents.notebook.execute import TOLD_WHOLE, run
+from pwagents.notebook.execute import run
 
 RAISES = """
 class {name}(RuntimeError):
@@ -34,15 +36,11 @@ def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path
     assert not (tmp_path / "outputs" / "notebooks" / "fails.ipynb").exists()
 
 
-def test_errors_told_whole_are_errors_of_the_library():
-    import builtins
-
-    from pwagents import errors
-    from pwagents.llm import budget, failures
-    from pwagents.lm import fit, launch
-
-    modules = (builtins, errors, budget, failures, fit, launch)
-    assert all(any(hasattr(module, name) for module in modules) for name in TOLD_WHOLE)
+@pytest.mark.parametrize("folder", ["", "."])
+def test_a_notebook_does_not_replace_itself(folder, tmp_path, monkeypatch):
+    write_notebook(tmp_path, monkeypatch, "1 + 1")
+    with pytest.raises(SystemExit, match="expected another"):
+        run("fails", "smoke", Path(folder))
 
 
 @pytest.mark.parametrize("end", ["print(url)", "raise ValueError(url)"])

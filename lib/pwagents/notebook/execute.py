@@ -33,11 +33,13 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
         SettingsError: ``changes`` is no YAML of names and values.
         OSError: the disk is full, say.
     """
+    if output_dir.resolve() == Path.cwd():  # an empty one, too: the notebook would replace itself
+        sys.exit(f"[{name}] the results' folder is the project's; expected another one")
     if not OmegaConf.select(OmegaConf.load(PARAMS / f"{preset}.yaml"), "all.portable", default=True):
         portable.switch_off()  # before the kernel, which inherits the variables, loads numpy
     start = time.time()
     parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}
-    partial = output_dir / "notebooks" / ".partial" / f"{name}.ipynb"
+    finished, partial = (output_dir / "notebooks" / f"{place}{name}.ipynb" for place in ("", ".partial/"))
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(partial.with_suffix(".lock"), "w") as lock:
         try:
@@ -49,9 +51,9 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
         if problem:
             sys.exit(f"[{name}] {problem}\n[{name}] the notebook as far as it came: {partial}")
         os.utime(partial, (start, start))  # so that what was edited during the run makes it run again
-        os.replace(partial, output_dir / "notebooks" / f"{name}.ipynb")
+        os.replace(partial, finished)
     minutes, seconds = divmod(round(time.time() - start), 60)
-    print(f"[{name}] done in {minutes} min {seconds:02d} s: {output_dir}/notebooks/{name}.ipynb", flush=True)
+    print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
 
 
 def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
@@ -61,12 +63,11 @@ def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
-    problem = ""
     # The kernel python3 is this environment's, whichever others the variable names.
     os.environ["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
-    try:
-        # Of each progress bar the last state stays (coalesce_streams).
-        options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
+    options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
+    problem = ""
+    try:  # of each progress bar the last state stays (coalesce_streams)
         execute_notebook(notebook, partial, parameters, coalesce_streams=True, **options)
     except PapermillExecutionError as error:
         frames = () if error.ename in TOLD_WHOLE else error.traceback
