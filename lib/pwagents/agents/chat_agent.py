@@ -90,7 +90,8 @@ search or a recommendation is the better the higher the product that the custome
 results; a review, the closer it comes to what the customer would have written. Use only what you were told or
 shown. Once the customer is content, or you cannot do better, call stop.""",
 )
-
+RULES: Mapping[Track, Prompt] = {"single_turn": RULES_SINGLE, "multi_turn": RULES_MULTI}
+ONLY_MULTI_TURN: Mapping[Track, Prompt] = {"multi_turn": RULES_MULTI}
 
 MEMORY_HEADINGS: dict[Strategy, str] = {
     "random": "Some of what this customer bought and wrote before:",
@@ -98,9 +99,6 @@ MEMORY_HEADINGS: dict[Strategy, str] = {
     "relevant": "What this customer bought and wrote before, closest to the request first:",
     "task_specific": "What this customer's past says on this request:",
 }
-
-RULES: Mapping[Track, Prompt] = {"single_turn": RULES_SINGLE, "multi_turn": RULES_MULTI}
-ONLY_MULTI_TURN: Mapping[Track, Prompt] = {"multi_turn": RULES_MULTI}
 
 
 class ChatAgent:

@@ -48,17 +48,17 @@ def read_react(reply: Reply) -> Action:
     What follows the first action is the model talking to itself and left out. The arguments of ``respond``
     may be plain text.
     """
-    found = _REACT.match(reply.text)
-    if not found:
+    match = _REACT.match(reply.text)
+    if not match:
         return problem_of(reply, reply.text, "malformed_json" if reply.text.strip() else "empty", _NOT_REACT)
-    name, written = found["name"].strip(), found["arguments"].strip().removesuffix("```").strip()
-    arguments, mistake = parse_arguments(written)
-    plain_text = name == "respond" and written and not written.startswith("{")
-    if mistake and plain_text and reply.finish_reason != "length":
-        arguments, mistake = {"content": written}, ""
+    name, text = match["name"].strip(), match["arguments"].strip().removesuffix("```").strip()
+    arguments, mistake = parse_arguments(text)
+    is_plain_text = name == "respond" and text and not text.startswith("{")
+    if mistake and is_plain_text and reply.finish_reason != "length":
+        arguments, mistake = {"content": text}, ""
     if mistake:
         return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
-    return Action(name=name, arguments=arguments, thought=found["thought"].strip(), usage=reply.usage)
+    return Action(name=name, arguments=arguments, thought=match["thought"].strip(), usage=reply.usage)
 
 
 _THOUGHT = re.compile(r"<think>.*?(</think>|\Z)\s*", re.DOTALL)

@@ -64,7 +64,7 @@ class ImpatientUser(RuleUser):
         last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
         answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
         has_answered = any(
-            find_run(known.value, text) is not None for known in self.facts(task) for text in answers
+            find_run(each.value, text) is not None for each in self.facts(task) for text in answers
         )
         return ("impatient", None) if manner == "tell" and has_answered else (manner, fact)
 

@@ -174,8 +174,8 @@ def product_facts(product: Product, profile: UserProfile | None = None) -> Itera
             stated.append(value)
 
     # Single words of the title that tell more: looks, and others that do not stand side by side.
-    known = " ".join(stated).lower().split()
-    words = [word for word in content_words(product.title) if word not in known]
+    stated_words = " ".join(stated).lower().split()
+    words = [word for word in content_words(product.title) if word not in stated_words]
     looks = [Fact(slot, word) for word in words for slot in _LOOKS if word in slots[slot]["values"].split()]
     yield from looks
     words = [word for word in words if word not in {fact.value for fact in looks}]
