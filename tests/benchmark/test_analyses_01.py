@@ -1,7 +1,6 @@
 """Notebook 01: statistics below the paper's, one user to be read, and what each kind of knowledge pays."""
 
 import matplotlib
-import pandas as pd
 import pytest
 
 from pwagents.benchmark import analyses_01 as analyses
@@ -19,12 +18,6 @@ def test_statistics_count_what_an_agent_may_see(world):
     instructions = analyses.instruction_statistics(benchmark).set_index("task")
     assert instructions["instructions"].sum() == len(list(benchmark.all_tasks()))
     assert instructions["mean_tokens"].idxmin() == "recommend"
-
-
-def test_history_table_ends_with_the_latest_behaviour(world):
-    user = next(iter(world.benchmark.behaviors))
-    table = analyses.history_table(world.benchmark, user, 3)
-    assert list(table["review"]) == [b.review.text for b in world.benchmark.train_period(user)[-3:]]
 
 
 def test_the_last_year_holds_purchases_and_the_tasks_about_them(world):
@@ -47,22 +40,6 @@ def test_statistics_stand_below_the_papers_in_rows_of_their_own(world):
     assert here.loc["test", "Users"] == len({t.user_id for t in world.benchmark.tasks["test"]})
     assert here["Avg. profile tokens"].isna().all() and paper["Avg. profile tokens"].notna().all()
     assert paper["Products that are a target"].isna().all()
-
-
-def test_bars_of_instructions_hold_their_number():
-    statistics = pd.DataFrame(
-        [("search", 1200, 18.0), ("review", 90, 20.0)], columns=["task", "instructions", "mean_tokens"]
-    )
-    ax = analyses.plot_instructions(statistics).axes[0]
-    assert [bar.get_height() for bar in ax.patches] == [18, 20]
-    assert [text.get_text() for text in ax.texts] == ["n = 1,200", "n = 90"]
-
-
-def test_the_benchmark_at_hand_is_a_row_of_table_1():
-    table = analyses.comparison_table("amazon")
-    assert list(table.index[-3:]) == ["PersonalWAB", "Persona2Web", "here (amazon)"]
-    assert table.notna().all(axis=None)
-    assert (table["source of the row"] == "PersonalWAB, Table 1").sum() == len(table) - 2
 
 
 def test_tasks_of_a_user_tell_what_instructions_leave_out_where_that_is_known(world):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from pwagents.benchmark import analyses_02 as analyses
@@ -119,30 +118,3 @@ def test_a_contextual_profile_is_shorter_than_a_memory(world, embedder):
     cost = analyses.measure_retrieval(benchmark, profiles, tasks, embedder).set_index("retrieval")
     assert 5 * cost.loc["contextual profile", "tokens"] < cost.loc["PUMA memory", "tokens"]
     assert (cost["median (ms)"] <= cost["99th percentile (ms)"]).all()
-
-
-def test_every_make_has_a_text_of_every_user_and_only_the_world_knows_true_preferences(world):
-    benchmark = world.benchmark
-    histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:4]}
-    profiles = {user: UserProfiles(user, GlobalProfile(facts=FACTS)) for user in histories}
-    known, unknown = (
-        analyses.profile_texts(histories, profiles, benchmark.products, truth)
-        for truth in (world.truth, None)
-    )
-    (true,) = set(known) - set(unknown)
-    assert all(set(texts) == set(histories) and all(texts.values()) for texts in known.values())
-    user = next(iter(histories))
-    assert len(known[true][user]) == len(world.truth.people[user].interests)
-
-
-def test_gains_over_all_users_and_over_those_with_long_histories():
-    rows = [
-        (method, "top-1", f"{user}-behavior", user, value)
-        for method, values in ((analyses.ORION, (1.0, 1.0, 0.0)), (analyses.AVERAGE, (0.0, 1.0, 0.0)))
-        for user, value in zip("abc", values, strict=True)
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "evaluation", "task_id", "user_id", "value"])
-    gains = analyses.agreement_gains(frame, {"a", "b"}, 15)
-    assert gains["users"].tolist() == ["all", "more than 15 behaviours"]
-    assert gains["difference"].tolist() == pytest.approx([1 / 3, 1 / 2])
-    assert gains["n_users"].tolist() == [3, 2]

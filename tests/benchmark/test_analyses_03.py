@@ -9,7 +9,6 @@ from pwagents.benchmark import analyses_03 as analyses
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.evaluation.paper import Setup
 from pwagents.notebook.run import Run
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
 
@@ -66,16 +65,6 @@ def test_gains_are_paired_by_task():
     assert (gain["method"], gain["task"], gain["difference"], gain["n_users"]) == ("with", "search", 0.25, 3)
     hindsight = analyses.gains_of_hindsight(outcomes).set_index("method")["difference"]
     assert hindsight.to_dict() == {"without": 0.0, "with": 0.25}
-
-
-def test_prompting_tables_have_ours_in_rows_of_their_own():
-    frame = analyses.frame_of({"No memory": [record("1", step())], "ChatShop": [record("1", step())]})
-    tables = analyses.prompting_tables(frame, frame, Setup("gpt-4o", "embedded world"))
-    data = {table["name"]: table["data"] for table in tables}
-    ours = {name: list(each.loc[each["source"] == "here", "row"]) for name, each in data.items()}
-    assert ours["table_3"] == ours["table_4"] == ["gpt-4o (No memory)"]
-    assert ours["orion_table_1"] == ["gpt-4o (No memory)", "gpt-4o (ChatShop)"]
-    assert [len(data[name]) for name in ours] == [8 + 1, 9 + 1, 15 + 2]
 
 
 def test_outcomes_are_a_table_where_something_was_not_scored_and_else_a_line(tmp_path, capsys):

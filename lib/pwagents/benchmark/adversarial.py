@@ -79,6 +79,7 @@ def adversarial_report(
             shop, task = poison_shop(case, embedder)
             for name, make in methods.items():
                 environment = WebEnvironment(shop, setup.track, details=True)
+                # The whole past of the tiny shop's user: the poisoned product is in it.
                 history = shop.benchmark.before(task.user_id, task.timestamp)
                 agent = make(replace(setup, products=shop.benchmark.products))
                 trajectory = run_episode(environment, task, history, agent)
@@ -100,12 +101,14 @@ def poison_shop(case: AdversarialCase, embedder: Embedder) -> tuple[Shop, Task]:
     added = {"features": (*fields["features"], case.text), "details": {"Color": "blue", "Note": case.text}}
     texts = {"title": case.text, "description": (case.text,), "store": case.text, **added}
     changed = {} if case.place == "review" else {case.place: texts[case.place]}
+    # Only one of its fields differs from the harmless mug's.
     mug = Product(parent_asin="M1", category="Kitchen", price=9.5, **fields | changed)
     products = {"M1": mug} | {
         asin: Product(parent_asin=asin, title=title, category="Kitchen", price=12.0, store="Fernhill")
         for asin, title in _HARMLESS.items()
     }
     reviews = {"M1": case.text if case.place == "review" else "Holds a lot and stays warm.", **_TEXTS}
+    # The user bought everything once, and buys the mug again: that is the task.
     behaviors = [
         Behavior(parent_asin=asin, timestamp=i, review=Review(rating=4, text=text))
         for i, (asin, text) in enumerate(reviews.items(), start=1)

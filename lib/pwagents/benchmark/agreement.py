@@ -86,6 +86,7 @@ def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
     memory, last = (Memory(way, products, embedder, length, seed) for way in ("task_specific", "last"))
     tasks = [task for task in study.sample if _can_score(task)]
 
+    # Some published agents read the gold type of the task; ours has to tell it from the instruction.
     function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
     agents = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
     scores = [tuple(_play(study, task, study.history(task), agent) for agent in agents) for task in tasks]
@@ -95,6 +96,7 @@ def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
         call = Action(name=FUNCTION_OF["recommend"], arguments={"product_sequence": ids})
         return _play(study, task, (), lambda state: call)
 
+    # Some published scripts lose the order of ids in a set, an earlier one repeated the first of few.
     pasts = [(task, _bought(study, task)) for task in tasks if task.type == "recommend"]
     pasts = [(task, ids) for task, ids in pasts if ids]
     scores = [(recommend(task, sorted(ids)), recommend(task, ids)) for task, ids in pasts]
@@ -103,6 +105,7 @@ def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
     scores = [(recommend(task, [*[ids[0]] * 3, *ids]), recommend(task, ids)) for task, ids in short]
     yield f"recommendation: the first of {SHORT} ids repeated three times (an earlier state)", scores
 
+    # In some published files the history holds the target itself.
     agent, scores = PlainAgent(study.classifier, last), []
     for task in tasks:
         own = study.benchmark.behaviors[task.user_id]

@@ -64,6 +64,7 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
     for split, tasks in benchmark.tasks.items():
         histories = [benchmark.history(task, split) for task in {t.user_id: t for t in tasks}.values()]
         behaviors = [b for history in histories for b in history]
+        # Of a behaviour: the product's text was counted above, once for all who bought it.
         tokens = sum(count_tokens([f"{b.review.title} {b.review.text}" for b in behaviors]))
         tokens += sum(product_tokens[b.parent_asin] for b in behaviors)
         columns[split] = {
@@ -234,6 +235,7 @@ def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], see
             "+ right interest, up to date": (interest.current, [meaning.interest]),
             "+ the user's answers": (meaning.wants, []),
         }
+        # What the instruction states is in each query already.
         for rung, (preferences, departments) in queries.items():
             left_out = [value for slot, value in preferences.items() if slot not in meaning.stated]
             query = " ".join([task.instruction, *left_out, *departments])

@@ -1,23 +1,21 @@
-"""Analyses of notebook 02: whether profiles are true, what they are worth, cost, and agree with.
+"""Analyses of notebook 02: whether profiles are true, what searches gain by them, and what they cost.
 
 The truth of the embedded world judges profiles; they are made without it.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from pwagents.agents.conversation import TASK_SPECIFIC, tell_entries
 from pwagents.agents.memory import Memory, embed_behaviors
-from pwagents.data.synthetic import Truth, World
+from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.embedding import Embedder, count_tokens
 from pwagents.evaluation.metrics import rank_accuracy
-from pwagents.evaluation.statistics import paired_gains
-from pwagents.profiles import consistency
 from pwagents.profiles.global_micro import (
     adaptive_clusters,
     category_clusters,
@@ -46,7 +44,6 @@ HEADINGS = {  # of :func:`by_length`, to be read
     "avoid_precision": "precision of avoidances",
 }
 AVERAGED, RETRIEVED, HEARD = "global profile (averaged)", "micro, retrieved", "micro, instruction heard"
-AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
 MEMORY = 50  # behaviours that PUMA's memory keeps, single-turn
 _SLOT = {"price": "tier"}  # attributes that the world calls otherwise
 
@@ -157,6 +154,7 @@ def by_length(quality: pd.DataFrame) -> pd.DataFrame:
     bins = pd.cut(quality["behaviors"], [0, *LENGTHS.values()], labels=list(LENGTHS))
     groups = quality.groupby(bins, observed=True)
     table = groups[["clusters", "nearest", "holds", "known"]].mean()
+    # Shares of lines, not means of shares: a task with many lines counts more.
     sums = groups[["lines", "right", "preferences", "found", "avoid", "avoid_right"]].sum()
     table.insert(0, "tasks", groups.size())
     table["precision"] = sums["right"] / sums["lines"]
@@ -186,11 +184,13 @@ def profile_values(
     near = nearest_clusters([task.instruction for task in tasks], users, embedder)
     retrieved = contextual_profiles(users, near)
     heard = [hear(profile, task.instruction) for profile, task in zip(retrieved, tasks, strict=True)]
+    # The averaged profile is the same for all tasks of a user.
     values = {
         AVERAGED: [
             [ProfileLine.of(text, True, "history").value for text in user.whole.positive] for user in users
         ]
     }
+    # Lines that the instruction stated are in the query already: only those of the history are added.
     for name, contexts in {RETRIEVED: retrieved, HEARD: heard}.items():
         values[name] = [
             [line.value for line in profile.lines if line.positive and line.provenance == "history"]
@@ -218,6 +218,7 @@ def search_with_profiles(
     for method, values_of_tasks in values.items():
         for task, own in zip(tasks, values_of_tasks, strict=True):
             if task.type == "search":
+                # What the instruction says needs no saying twice: it would only weigh more.
                 new = [value for value in own if value.lower() not in task.instruction.lower()]
                 for n in added:
                     query = " ".join([task.instruction, *new[:n]])
@@ -254,7 +255,7 @@ def measure_retrieval(
     for name, retrieve in (("PUMA memory", from_memory), ("contextual profile", from_profiles)):
         seconds, texts = [], []
         for task in tasks:
-            history = benchmark.history(task, "test")
+            history = benchmark.history(task, "test")  # not part of a retrieval: outside of the clock
             start = time.perf_counter()
             texts.append(retrieve(task, history))
             seconds.append(time.perf_counter() - start)
@@ -262,49 +263,3 @@ def measure_retrieval(
         times = {"median (ms)": median, "99th percentile (ms)": slowest}
         rows.append({"retrieval": name, **times, "tokens": np.mean(count_tokens(texts))})
     return pd.DataFrame(rows)
-
-
-def profile_texts(
-    histories: Mapping[str, Sequence[Behavior]],
-    profiles: Mapping[str, UserProfiles],
-    products: Mapping[str, Product],
-    truth: Truth | None,
-) -> dict[str, consistency.ProfileTexts]:
-    """Describe the profiles of every make, by its name; with the truth, also what each person prefers."""
-    facts = {user: own.whole.facts for user, own in profiles.items()}
-    texts = {
-        AVERAGE: consistency.describe_average(histories, products),
-        "Apollonion (stand-in)": consistency.describe_keywords(histories),
-        "facts (PersonalWAB)": consistency.describe_facts(facts),
-        ORION: consistency.describe_profiles(profiles),
-        "raw history": consistency.describe_history(histories, products),
-    }
-    if truth:
-        texts["true preferences (reference)"] = {
-            user: [
-                f"{interest.domain.name}. {', '.join(interest.current.values())}"
-                for interest in truth.people[user].interests
-            ]
-            for user in histories
-        }
-    return texts
-
-
-def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) -> pd.DataFrame:
-    """Compare global and micro-profiles with one averaged profile, over all users and those with clusters.
-
-    Args:
-        agreement: from :mod:`pwagents.profiles.consistency`.
-        long: the users with more than ``alpha`` behaviours.
-
-    Returns:
-        ``evaluation, users, difference, low, high, p, n_tasks, n_users``, paired by user.
-    """
-    parts = {"all": agreement, f"more than {alpha} behaviours": agreement[agreement["user_id"].isin(long)]}
-    tables = []
-    for users, part in parts.items():
-        if len(part):
-            gains = paired_gains(part, "value", ORION, AVERAGE, by=["evaluation"])
-            gains.insert(1, "users", users)
-            tables.append(gains)
-    return pd.concat(tables, ignore_index=True)

@@ -202,7 +202,7 @@ def _finish(
     """Table and page of the episodes."""
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
-    means, cells = by_task(with_references(frame_of(runs), study.bounds()), metrics)
+    means, cells = by_task(with_references(frame_of(runs), study.references()), metrics)
     for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
         for column, value in spent.items():
             means[COST, column] = pd.Series({name: value})

@@ -48,6 +48,7 @@ def product_references(
         # "bounds" is part of the draw: another word would draw other products.
         generator = rng(seed, "bounds", task.task_id)
         picks = generator.choice(len(catalogue), size=min(RESULTS, len(catalogue)), replace=False)
+        # Nobody knows more than what lies before the user's first test task.
         start = benchmark.first_task(task.user_id)
         rankings = {"random": [catalogue[i] for i in picks], "popularity": popular[start]}
         if task.type == "search":
@@ -100,7 +101,7 @@ def review_references(
     by_product = defaultdict(list)
     for review in reviews:
         by_product[review[2].parent_asin].append(review)
-    pairs = []
+    pairs = []  # method, task, the text in the place of the agent's review
     for task in tasks:
         if task.type != "review" or not task.review.text.strip():
             continue

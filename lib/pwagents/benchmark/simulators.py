@@ -62,6 +62,7 @@ def simulator_quality(
                 facts.append([stated_facts(text, task, product) for text in answers])
                 leaked += [leaks(text, task, product) for text in answers]
         silent = pd.Series([not stated for by_seed in facts for stated in by_seed])
+        # Over questions that got a fact under some seed: do all seeds name one in common?
         agree = pd.Series([bool(frozenset.intersection(*by_seed)) for by_seed in facts if any(by_seed)])
         rows.append(
             {
@@ -85,6 +86,7 @@ def stated_facts(text: str, task: Task, product: Product) -> frozenset[str]:
     else:
         about = [product.title, product.store or "", product.category]
         page = [*about, *product.features, *product.details.values()]
+    # Stars are told in words, beside the words of the text itself.
     stated, true = (
         {*content_words(words), *re.findall(r"\w+(?=[ -]stars?\b)", words.lower())}
         for words in (text, " ".join(page))

@@ -296,9 +296,9 @@ class Study:
             frames.append(frame_of(runs).assign(seed=seed))
         return pd.concat(frames)
 
-    def plain_note(self, protocol: Protocol, bounds: pd.DataFrame) -> str:
-        """What stands below a table of the plain agent and its :meth:`bounds`."""
-        covered = bounds.loc[bounds["type"] == "review", "method"].value_counts()
+    def plain_note(self, protocol: Protocol, references: pd.DataFrame) -> str:
+        """What stands below a table of the plain agent and its :meth:`references`."""
+        covered = references.loc[references["type"] == "review", "method"].value_counts()
         note = (
             f"Means, 95% intervals clustered by user. Source {self.settings.data.source}, "
             f"{len(self.tasks):,} test tasks, no language model. 'Same product' covers the "
@@ -328,7 +328,7 @@ class Study:
         n, hidden = len(self.sample), len(METHODS) * len(adversarial_cases())
         return self.roles.estimate(len(TRACKS["single_turn"]) * n, multi_turn * n, hidden)
 
-    def bounds(self) -> pd.DataFrame:
+    def references(self) -> pd.DataFrame:
         """What random, popular, repeated and perfect answers reach, one row a task and kind of answer."""
         products = product_references(self.benchmark, self.shops.engine, self.tasks, self.settings.seed)
         reviews = review_references(self.benchmark, self.shops.embedder, self.tasks, self.settings.seed)

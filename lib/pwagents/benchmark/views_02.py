@@ -1,15 +1,25 @@
-"""Notebook 02, to be looked at: who users are and how they shop, what profiles of one user say, figures."""
+"""Notebook 02, to be looked at: who users are, what profiles of one say, and whom profiles agree with."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.errors import SettingsError
 from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, use_style
-from pwagents.profiles.consistency import chance
+from pwagents.evaluation.statistics import paired_gains
+from pwagents.profiles.consistency import (
+    ProfileTexts,
+    chance,
+    describe_average,
+    describe_facts,
+    describe_history,
+    describe_keywords,
+    describe_profiles,
+)
 from pwagents.profiles.global_micro import embed_items
 from pwagents.profiles.llm import options
 from pwagents.profiles.types import ContextualProfile, GlobalProfile, UserProfiles
@@ -18,6 +28,7 @@ from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Task, Traj
 
 PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
+AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
 SHOWN = 3  # clusters of a user that are shown; a user with so many is worth looking at
 _RARE = 0.01  # a value of fewer users than this share has no bar of its own
 _FEW = 8  # a field of fewer options shows all of them, in their order
@@ -217,6 +228,7 @@ def follow_updates(
     rows, profile = [], start
     for i, step in enumerate(trajectory.steps, start=1):
         before, profile = profile, updater(profile, instruction, trajectory.steps[:i]).profile
+        # What the agent asked or searched for; other calls have no such text.
         text = step.action.arguments.get("content") or step.action.arguments.get("query") or ""
         rows.append(
             {
@@ -237,6 +249,52 @@ def wording_table(wordings: Mapping[str, Benchmark], n: int = 6) -> pd.DataFrame
     own = [i for i, task in enumerate(first) if task.user_id == first[0].user_id][:n]
     rows = [(first[i].type, name, tasks[name][i].instruction) for i in own for name in tasks]
     return pd.DataFrame(rows, columns=["task", "written", "instruction"])
+
+
+def profile_texts(
+    histories: Mapping[str, Sequence[Behavior]],
+    profiles: Mapping[str, UserProfiles],
+    products: Mapping[str, Product],
+    truth: Truth | None,
+) -> dict[str, ProfileTexts]:
+    """Describe the profiles of every make, by its name; with the truth, also what each person prefers."""
+    facts = {user: own.whole.facts for user, own in profiles.items()}
+    texts = {
+        AVERAGE: describe_average(histories, products),
+        "Apollonion (stand-in)": describe_keywords(histories),
+        "facts (PersonalWAB)": describe_facts(facts),
+        ORION: describe_profiles(profiles),
+        "raw history": describe_history(histories, products),
+    }
+    if truth:
+        texts["true preferences (reference)"] = {
+            user: [
+                f"{interest.domain.name}. {', '.join(interest.current.values())}"
+                for interest in truth.people[user].interests
+            ]
+            for user in histories
+        }
+    return texts
+
+
+def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) -> pd.DataFrame:
+    """Compare global and micro-profiles with one averaged profile, over all users and those with clusters.
+
+    Args:
+        agreement: from :mod:`pwagents.profiles.consistency`.
+        long: the users with more than ``alpha`` behaviours.
+
+    Returns:
+        ``evaluation, users, difference, low, high, p, n_tasks, n_users``, paired by user.
+    """
+    parts = {"all": agreement, f"more than {alpha} behaviours": agreement[agreement["user_id"].isin(long)]}
+    tables = []
+    for users, part in parts.items():
+        if len(part):
+            gains = paired_gains(part, "value", ORION, AVERAGE, by=["evaluation"])
+            gains.insert(1, "users", users)
+            tables.append(gains)
+    return pd.concat(tables, ignore_index=True)
 
 
 def plot_consistency(summary: pd.DataFrame):
@@ -304,7 +362,7 @@ def plot_ambiguity(frame: pd.DataFrame):
                 ax=ax,
             )
         ax.set(title=escape_math(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
-        ax.set_xlim(0.8, 1.3 * frame["fitting"].max())
+        ax.set_xlim(0.8, 1.3 * frame["fitting"].max())  # the same in all panels
         ax.xaxis.set_major_formatter("{x:,.0f}")
     axes[0, 0].set_ylabel("share of instructions that\nso many products fit, or fewer")
     legend_above(fig, *axes[0, 0].get_legend_handles_labels(), columns=3)
