@@ -198,12 +198,12 @@ def test_product_and_user_listed_twice_count_where_they_are_first(personalwab_fi
     }
 
 
-def test_missing_profile_is_counted_and_an_empty_one_is_none(personalwab_files):
+def test_a_missing_and_an_empty_profile_are_counted(personalwab_files):
     personalwab_files.put("profiles.UANN", {"user_profile": {}})
     personalwab_files.put("profiles.UBOB", ...)
     benchmark = load_personalwab(personalwab_files.write())
     assert not benchmark.profiles
-    assert dict(benchmark.repairs) == {"user without a published profile": 1}
+    assert dict(benchmark.repairs) == {"user without a published profile": 2}
 
 
 # A part of the users and products

@@ -125,7 +125,15 @@ def load_amazon(
                     return db.execute(sql, values).fetchall()
 
                 _scan_ids(query, reviews, metas)
-                _keep_categories(query, data_dir, categories)
+                if categories is not None:
+                    raws = [raw for (raw,) in query("SELECT DISTINCT main_category FROM items")]
+                    names = {raw: name_category(raw) for raw in raws}
+                    known = sorted(set(names.values()))
+                    if absent := sorted(set(categories) - set(known)):
+                        found, expected = f"no product of {absent}", f"categories among {known}"
+                        raise DataError(data_dir, "-", "main_category", found, expected)
+                    others = [raw for raw, name in names.items() if name not in categories]
+                    query("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", others)
                 _choose_users(query, data_dir, n_users, min_behaviors, seed, repairs)
                 _choose_products(query, max_products, seed, repairs)
                 strangers = _read_population(query, population, seed)
@@ -204,17 +212,6 @@ def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
         SELECT parent_asin, min(place) AS place, count(*) AS listed,
             arg_min(coalesce(main_category, ''), place) AS main_category
         FROM listings GROUP BY parent_asin""")
-
-
-def _keep_categories(query: Query, data_dir: Path, categories: Sequence[str] | None) -> None:
-    if categories is None:
-        return
-    names = {raw: name_category(raw) for (raw,) in query("SELECT DISTINCT main_category FROM items")}
-    if absent := sorted(set(categories) - set(names.values())):
-        expected = f"categories among {sorted(set(names.values()))}"
-        raise DataError(data_dir, "-", "main_category", f"no product of {absent}", expected)
-    unwanted = [raw for raw, name in names.items() if name not in categories]
-    query("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", unwanted)
 
 
 def _choose_users(

@@ -79,9 +79,8 @@ def load_personalwab(
         _read_histories(path, products, behaviors, repairs)
     behaviors = {user: behaviors[user] for user in sorted(behaviors)}
     tasks = _choose_tasks(task_file, _read_tasks(task_file, products, repairs), behaviors, repairs)
-    profiles = _read_profiles(profile_file)
+    profiles = read_profiles(profile_file)
     repairs["user without a published profile"] += len(behaviors.keys() - profiles.keys())
-    profiles = {user: profile for user, profile in profiles.items() if profile}
     repaired = dict(sorted((+repairs).items()))
     whole = Benchmark("personalwab", products, behaviors, tasks, profiles, repaired)
     return _take_part(whole, n_users, n_products, seed)
@@ -109,7 +108,15 @@ def read_profiles(path: Path) -> dict[str, UserProfile]:
     Raises:
         DataError: the file cannot be read, or a profile lacks a field.
     """
-    return {user: profile for user, profile in _read_profiles(Path(path)).items() if profile}
+    profiles = {}
+    known = {field.alias for field in UserProfile.model_fields.values()}
+    with _reading(path, Counter()) as (entries, at):
+        for user, record in entries.items():
+            at.record = f"user {user}"
+            if record not in ({}, {"user_profile": {}}):
+                fields = record["user_profile"].items()
+                profiles[user] = UserProfile(**{name: text for name, text in fields if name in known})
+    return profiles
 
 
 @contextmanager
@@ -252,19 +259,6 @@ def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> d
                     )
                 )
     return tasks
-
-
-def _read_profiles(path: Path) -> dict[str, UserProfile | None]:
-    """user_id -> profile; None where the file has an empty one."""
-    profiles: dict[str, UserProfile | None] = {}
-    known = {field.alias for field in UserProfile.model_fields.values()}
-    with _reading(path, Counter()) as (entries, at):
-        for user, record in entries.items():
-            at.record, profiles[user] = f"user {user}", None
-            if record not in ({}, {"user_profile": {}}):
-                fields = record["user_profile"].items()
-                profiles[user] = UserProfile(**{name: text for name, text in fields if name in known})
-    return profiles
 
 
 def _choose_tasks(

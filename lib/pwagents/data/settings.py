@@ -7,7 +7,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from pwagents.data.synthetic.world import History, Interests, WorldConfig
 from pwagents.project import project_path
-from pwagents.settings import Names, Share, settings
+from pwagents.settings import Names, Share, settings, values_of
 
 Source = Literal["synthetic", "amazon", "personalwab"]
 
@@ -62,19 +62,12 @@ class DataSettings:
     @property
     def world(self) -> WorldConfig:
         """Size and difficulty of the embedded world."""
-        return WorldConfig(
-            n_users=self.n_users,
-            n_products=self.n_products,
-            history=self.history,
-            interests=self.interests,
-            drift=self.drift,
-            completeness=self.completeness,
-        )
+        return WorldConfig(**values_of(WorldConfig, self))
 
     @property
     def folder(self) -> Path:
         """Where the source's files are."""
-        return project_path(Path(self.data_dir).expanduser())
+        return project_path(self.data_dir)
 
     def require_files(self) -> None:
         """Do nothing where the source's files are there (none is opened), or where it needs none.

@@ -1,6 +1,5 @@
 """The embedded data source: a seeded world with known truth, ready without any download."""
 
-from pwagents.data.synthetic.population import make_population
-from pwagents.data.synthetic.world import Truth, World, WorldConfig, make_world
+from pwagents.data.synthetic.world import Truth, World, WorldConfig, make_population, make_world
 
 __all__ = ["Truth", "World", "WorldConfig", "make_population", "make_world"]

@@ -41,7 +41,7 @@ class Person:
     drift_at: float  # share of the history after which the current preferences hold
 
     def preferences(self, interest: Interest, progress: float) -> dict[str, str]:
-        """What the user prefers in ``interest`` after a share ``progress`` (0 to 1) of all purchases."""
+        """Say what the user prefers in ``interest`` after a share ``progress`` (0 to 1) of all purchases."""
         return interest.current if progress >= self.drift_at else interest.initial
 
     @property
@@ -63,7 +63,7 @@ def make_person(user_id: str, n_interests: int, drift: float, generator: np.rand
         drift: the probability that the preferences of an interest drift; then half of its slots change.
     """
     chosen = generator.choice(len(domains()), size=n_interests, replace=False)
-    dislikes = _draw_dislikes(generator)
+    dislikes = frozenset(map(str, generator.choice(_shared_values(), size=3, replace=False)))
     weights = generator.dirichlet(np.full(n_interests, 2.0))  # uneven, yet hardly any interest near zero
     # Frugal here, premium there: interests start with the tiers in turns, so that one profile for two or more
     # interests is wrong in one of them. Other slots differ by chance.
@@ -90,10 +90,6 @@ def make_person(user_id: str, n_interests: int, drift: float, generator: np.rand
         # about what holds now. With five purchases in all (60%), it may come one later.
         drift_at=float(generator.uniform(0.35, 0.65)),
     )
-
-
-def _draw_dislikes(generator: np.random.Generator) -> frozenset[str]:
-    return frozenset(map(str, generator.choice(_shared_values(), size=3, replace=False)))
 
 
 @cache
@@ -145,34 +141,29 @@ class Shopper:
         self.liked: dict[str, str] = {}  # domain -> the last liked product
 
     def buy(self, progress: float) -> Purchase:
-        """The next purchase, after a share ``progress`` of all purchases."""
-        interest = self._next_mood()
-        preferences = self.person.preferences(interest, progress)
-        asin = self._rebuy(interest) or self._choose(interest, preferences)
-        rating = self._rate(self.items[asin], preferences)
-        if rating >= 4:
-            self.liked[interest.domain.name] = asin
-        return Purchase(asin, interest, preferences, rating)
-
-    def _next_mood(self) -> Interest:
+        """Make the next purchase, after a share ``progress`` of all purchases."""
         if self.mood is None or self.generator.random() >= self.same_mood:
             weights = [interest.weight for interest in self.person.interests]
             self.mood = self.person.interests[self.generator.choice(len(weights), p=weights)]
-        return self.mood
+        domain = self.mood.domain
+        preferences = self.person.preferences(self.mood, progress)
+        asin = None
+        if domain.consumable and self.generator.random() < self.rebuy:
+            asin = self.liked.get(domain.name)
+        asin = asin or self._choose(domain, preferences)
+        rating = self._rate(self.items[asin], preferences)
+        if rating >= 4:
+            self.liked[domain.name] = asin
+        return Purchase(asin, self.mood, preferences, rating)
 
-    def _rebuy(self, interest: Interest) -> str | None:
-        if interest.domain.consumable and self.generator.random() < self.rebuy:
-            return self.liked.get(interest.domain.name)
-        return None
-
-    def _choose(self, interest: Interest, preferences: dict[str, str]) -> str:
-        values = interest.domain.values
-        types = list(interest.domain.types)
+    def _choose(self, domain: Domain, preferences: dict[str, str]) -> str:
+        types = list(domain.types)
         shelf = self.shelves[types[self.generator.integers(len(types))]]
-        wish = {
-            slot: values[slot][self.generator.integers(len(values[slot]))] if self._has_whim() else value
-            for slot, value in preferences.items()
-        }
+        wish = {}
+        for slot, preferred in preferences.items():
+            has_whim = self.generator.random() < self.whim
+            values = domain.values[slot]
+            wish[slot] = values[self.generator.integers(len(values))] if has_whim else preferred
         # A random utility model (multinomial logit): the best of scores with Gumbel noise of scale s is a
         # draw from softmax(score / s). With s = 0.3, a product is taken with a probability in proportion to
         # its popularity times exp(matches / 0.3): a match more is worth a factor of 28. A disliked value
@@ -181,9 +172,6 @@ class Shopper:
         scores = shelf.matches(wish) - dislike_cost * shelf.disliked(self.person.dislikes)
         noise = self.generator.gumbel(0.0, 0.3, len(shelf.asins))
         return shelf.asins[int(np.argmax(scores + 0.3 * shelf.log_popularity + noise))]
-
-    def _has_whim(self) -> bool:
-        return self.generator.random() < self.whim
 
     def _rate(self, item: Item, preferences: dict[str, str]) -> int:
         """1 or 2 stars with something disliked, else 3 to 5 by what fits: stars agree with the truth."""

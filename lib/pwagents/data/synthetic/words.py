@@ -77,7 +77,19 @@ def write_request(
         completeness: the probability that an attribute is named; at 1 every request is complete.
             Below 1 recommendations name no attribute: they are requests to explore.
     """
-    kind, stated = _plan(task_type, item, completeness, generator)
+    # Shares are chosen so that searches of all three incomplete kinds are frequent enough to compare.
+    stated = [slot for slot in item.values if generator.random() < completeness]
+    if len(stated) == len(item.values):
+        kind = "complete"
+    elif task_type == "recommend":
+        kind, stated = "open", []
+    elif (draw := generator.random()) < 0.15:
+        # "something for slow mornings": with many attributes it would be no open request
+        kind, stated = "open", stated[:1]
+    else:
+        kind = "ambiguous" if draw < 0.7 and item.head in shared_heads() else "incomplete"
+
+    # What is left out, an agent finds in the history, or has to ask for.
     wants = item.values | {"type": item.type}
     current = purchase.interest.current
     left_out = [slot for slot in item.values if slot not in stated]
@@ -91,35 +103,13 @@ def write_request(
         in_history=tuple(found),
         in_head=tuple(s for s in left_out if s not in found) + (() if type_is_stated else ("type",)),
     )
-    template = language()["tones"][person.tone]["ask" if task_type == "search" else "recommend"]
-    return _pick(template, generator).format(want=_want(task_type, kind, item, stated)), truth
-
-
-def _plan(task_type: TaskType, item: Item, completeness: float, generator) -> tuple[str, list[str]]:
-    """The kind of the request and the slots it names.
-
-    Shares are chosen so that searches of all three incomplete kinds are frequent enough to compare.
-    """
-    named = [slot for slot in item.values if generator.random() < completeness]
-    if len(named) == len(item.values):
-        return "complete", named
-    if task_type == "recommend":
-        return "open", []
-    draw = generator.random()
-    if draw < 0.15:  # "something for slow mornings": with many attributes it would be no open request
-        return "open", named[:1]
-    if draw < 0.7 and item.head in shared_heads():
-        return "ambiguous", named
-    return "incomplete", named
-
-
-def _want(task_type: TaskType, kind: str, item: Item, stated: list[str]) -> str:
     if kind == "open":
         noun = item.domain.scenario if task_type == "recommend" else f"something for {item.domain.scenario}"
     else:
         noun = with_article(item.head if kind == "ambiguous" else item.type)
-    named = [language()["wishes"][slot].format(v=item.values[slot]) for slot in stated]
-    return " ".join([noun, ", ".join(named)]).strip()
+    named = ", ".join(language()["wishes"][slot].format(v=item.values[slot]) for slot in stated)
+    template = language()["tones"][person.tone]["ask" if task_type == "search" else "recommend"]
+    return _pick(template, generator).format(want=f"{noun} {named}".strip()), truth
 
 
 def with_article(noun: str) -> str:

@@ -9,8 +9,8 @@ The numbers in this folder (rates, spreads, weights) are ours; no paper gives an
 belongs to the world: one draw more or less changes all that the same generator draws after it.
 """
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Annotated
 
 import numpy as np
@@ -86,7 +86,12 @@ def make_world(config: WorldConfig, seed: int) -> World:
     Raises:
         ValueError: the shop has too few domains or products for the configuration, or too many.
     """
-    _check_shop(config)
+    if config.interests[1] > len(domains()):
+        raise ValueError(f"interests goes to {config.interests[1]}; the shop has {len(domains())} domains")
+    if config.n_products < (least := sum(len(domain.types) for domain in domains())):
+        raise ValueError(
+            f"n_products is {config.n_products}; the shop needs one of each type, {least} in all"
+        )
     items = make_items(config.n_products, seed)
     shelves = make_shelves(items)
     pages = rng(seed, "synthetic", "pages")  # apart from the items: a page decides nothing about a purchase
@@ -121,15 +126,6 @@ def make_world(config: WorldConfig, seed: int) -> World:
                     truths |= {task.task_id: truth for task, truth in made if truth}
     benchmark = Benchmark("synthetic", products, behaviors, {s: tuple(ts) for s, ts in tasks.items()})
     return World(benchmark, Truth(items, people, truths))
-
-
-def _check_shop(config: WorldConfig) -> None:
-    if config.interests[1] > len(domains()):
-        raise ValueError(f"interests goes to {config.interests[1]}; the shop has {len(domains())} domains")
-    if config.n_products < (least := sum(len(domain.types) for domain in domains())):
-        raise ValueError(
-            f"n_products is {config.n_products}; the shop needs one of each type, {least} in all"
-        )
 
 
 def make_user(user_id: str, config: WorldConfig, generator: np.random.Generator) -> tuple[Person, int]:
@@ -183,3 +179,33 @@ def _make_tasks(
         )
         made.append((task, truth))
     return made
+
+
+def make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Make what ``n`` strangers to the benchmark bought in the window that users' histories lie in.
+
+    Nothing of it lies in the time of train or test tasks. A stranger is the same however many users or other
+    strangers there are.
+
+    Returns:
+        Stranger's id -> (milliseconds, parent_asin), oldest first.
+    """
+    # What decides nothing about strangers is taken out, so that worlds that differ in it share them.
+    return dict(_make_population(replace(config, n_users=1, completeness=0.0), n, seed))
+
+
+@cache
+def _make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
+    items = make_items(config.n_products, seed)
+    shelves = make_shelves(items)
+    population = {}
+    for i in range(n):
+        stranger = f"P{i + 1:05d}"
+        generator = rng(seed, "synthetic", stranger)
+        person, length = make_user(stranger, config, generator)
+        shopper = Shopper(person, items, shelves, generator)
+        n_history, _, _ = chronological_split(length)
+        bought = [shopper.buy(i / length).asin for i in range(n_history)]
+        times, _ = make_timeline(length, generator)
+        population[stranger] = tuple(zip(times, bought, strict=False))
+    return population
