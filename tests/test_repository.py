@@ -15,9 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
 HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
-ASIDE = {
-    f"pwagents.web.{name}" for name in ("sasrec", "recommender", "leave_one_out", "published_recommender")
-}
+ASIDE = {"pwagents.web.sasrec"}
 ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task", "verifiers_taskset")}
 ASIDE |= {"pwagents.rl.grpo_trainer"}
 
