@@ -67,7 +67,7 @@ def test_no_question_makes_a_user_give_the_target_away(simulator, source, fifty_
                 leaking.append((task.task_id, question, text))
     assert leaking == []
     if simulator == "llm":
-        assert user.leaks_stopped == 2 * 50 * 200
+        assert next(user.model.turns) == 2 * 50 * 200  # each of its replies was stopped
 
 
 @pytest.mark.parametrize(

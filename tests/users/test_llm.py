@@ -88,28 +88,26 @@ def test_the_conversation_is_told_from_the_users_side():
 
 def test_a_leak_is_asked_for_again_once_with_the_next_sample():
     model = Recorder("A foldable reading lamp, please.", "One to\nread in bed.")
-    user = LlmUser(model, PRODUCTS, seed=3)
-    reply = user(lamp_task(), (), "What is it?")
+    reply = LlmUser(model, PRODUCTS, seed=3)(lamp_task(), (), "What is it?")
     assert reply.text == "One to read in bed." and reply.usage == COST + COST
     assert [request.sample for request in model.requests] == [6, 7]  # seeds never share one
     assert model.requests[0].messages == model.requests[1].messages
-    assert user.leaks_stopped == 1
 
 
-@pytest.mark.parametrize(("text", "stopped"), [("B0LAMP0001", 2), ("reading lamp clip", 2), (" \n ", 0)])
-def test_then_a_refusal_takes_its_place(text, stopped):
+@pytest.mark.parametrize("text", ["B0LAMP0001", "reading lamp clip", " \n "])
+def test_then_a_refusal_takes_its_place(text):
     model = Recorder(text)
-    user = LlmUser(model, PRODUCTS)
-    reply = user(lamp_task(), (), "What is it?")
+    reply = LlmUser(model, PRODUCTS)(lamp_task(), (), "What is it?")
     assert reply.text == "I'd rather not say." and len(model.requests) == 2 and reply.usage == COST + COST
-    assert user.leaks_stopped == stopped
 
 
 def test_a_quote_of_the_real_review_is_a_leak_in_review_tasks_alone():
-    for task_type, stopped in (("review", 2), ("search", 0)):
+    for task_type, answer in (
+        ("review", "I'd rather not say."),
+        ("search", "It is bright enough to read by."),
+    ):
         user = LlmUser(Recorder("It is bright enough to read by."), PRODUCTS)
-        user(lamp_task(task_type, review=BRIGHT), (), "How was it?")
-        assert user.leaks_stopped == stopped
+        assert user(lamp_task(task_type, review=BRIGHT), (), "How was it?").text == answer
 
 
 def test_in_the_environment_the_usage_of_the_user_is_reported(shop, task_of):

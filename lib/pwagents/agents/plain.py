@@ -8,6 +8,7 @@ Both take a call's parameters from the same simple rules (:func:`plain_arguments
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -42,6 +43,7 @@ class FunctionClassifier:
         return self._answers[instruction]
 
 
+@dataclass(frozen=True)
 class PlainAgent:
     """One call a task: the function by a classifier, its parameters by :func:`plain_arguments`.
 
@@ -52,8 +54,8 @@ class PlainAgent:
         memory: recalls what the parameters are made from.
     """
 
-    def __init__(self, identify: FunctionClassifier, memory: Memory):
-        self.identify, self.memory = identify, memory
+    identify: Callable[[str], str]
+    memory: Memory
 
     def __call__(self, state: BeliefState) -> Action:
         if state.session:
@@ -112,6 +114,7 @@ usually want way wish worth yes yet
 """
 
 
+@dataclass(frozen=True)
 class OfflinePolicy:
     """Takes a language model's place in any method: acts by :func:`plain_arguments` and talks where it may.
 
@@ -128,8 +131,7 @@ class OfflinePolicy:
         identify: instruction -> the function it asks for. Not asked where the method allows only one.
     """
 
-    def __init__(self, identify: Callable[[str], str]):
-        self.identify = identify
+    identify: Callable[[str], str]
 
     def act(self, state: BeliefState, entries: list[Entry], allowed: tuple[str, ...]) -> Action:
         """Choose the next call.

@@ -5,8 +5,8 @@ is among it, because the rules ask for dissatisfaction; foreign text is fenced; 
 reaches the agent.
 """
 
-import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
@@ -35,6 +35,7 @@ How you speak:
 - When it is what you want, say so, and that the assistant can stop."""
 
 
+@dataclass(frozen=True)
 class LlmUser:
     """Lets a language model answer for the user.
 
@@ -46,21 +47,12 @@ class LlmUser:
         products: the catalogue.
         profiles: user_id -> profile, where the benchmark has them.
         seed: chooses among the model's possible replies.
-
-    Attributes:
-        leaks_stopped: how many leaking replies were kept from agents so far, first and second ones.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        products: Mapping[str, Product],
-        profiles: Mapping[str, UserProfile] | None = None,
-        seed: int = 0,
-    ):
-        self.model, self.products, self.profiles, self.seed = model, products, profiles or {}, seed
-        self.leaks_stopped = 0
-        self._lock = threading.Lock()
+    model: ChatModel
+    products: Mapping[str, Product]
+    profiles: Mapping[str, UserProfile] | None = None
+    seed: int = 0
 
     def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Answer the agent; the usage is that of all calls it took.
@@ -74,10 +66,7 @@ class LlmUser:
             reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
             text = " ".join(reply.text.split())
-            if leaks(text, task, product):
-                with self._lock:
-                    self.leaks_stopped += 1
-            elif text:
+            if text and not leaks(text, task, product):
                 return UserReply(text, usage)
         return UserReply(first_safe([], task, product), usage)
 
@@ -86,7 +75,7 @@ class LlmUser:
         # Role, what the user knows, and how it speaks.
         target, review = full_text(self.products[task.target]), task.review
         parts = [_ROLE]
-        if profile := self.profiles.get(task.user_id):
+        if profile := (self.profiles or {}).get(task.user_id):
             parts.append(f"Who you are:\n{fence(profile.model_dump_json(indent=0))}")
         if task.type == "review":
             opinion = fence(f"{review.rating:g} of 5 stars. {review.text}")
