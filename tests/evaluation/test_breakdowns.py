@@ -1,4 +1,4 @@
-"""Results by task type and by what tasks are like, and methods compared."""
+"""Results by task type and by what tasks are like, whole or in part, and methods compared."""
 
 import pandas as pd
 import pytest
@@ -13,22 +13,54 @@ from pwagents.evaluation.breakdowns import (
     trained_differences,
     with_breakdowns,
 )
-from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Observation, Step, Trajectory
+from pwagents.evaluation.tables import save_table
+from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 
 
 def frame_of(rows):
     return pd.DataFrame(rows, columns=["method", "type", "user_id", "task_id", "m"])
 
 
+def of_types(method, values, n=4):
+    """``n`` tasks of each type, each of another user, with the type's value; None: not scored."""
+    return [(method, t, f"u{i}", f"{t}{i}", v) for t, v in values.items() for i in range(n)]
+
+
 def test_by_task_has_a_column_for_each_task_that_was_played_and_overall_of_several():
     rows = [("a", "search", "u1", "1", 1.0), ("a", "search", "u2", "2", 0.0), ("a", "review", "u1", "3", 0.5)]
-    values, cells = by_task(frame_of(rows), {"m": "metric"})
+    values, cells = by_task(frame_of([*rows, ("b", "search", "u", "1", 1.0)]), {"m": "metric"})
     assert values.loc["a", ("search", "metric")] == 0.5 and values.loc["a", ("overall", "metric")] == 0.5
-    assert list(values.columns.get_level_values(0).unique()) == ["search", "review", "overall"]
+    assert list(values.columns) == [(t, "metric") for t in ("search", "review", "overall")]
     assert cells.loc["a", ("search", "metric")].startswith("0.500 ±")
+    assert pd.isna(values.loc["b", ("overall", "metric")]), "a method that played fewer types has no overall"
     alone, _ = by_task(frame_of(rows[:2]), {"m": "metric"})
     assert list(alone.columns.get_level_values(0).unique()) == ["search"]
+
+
+def test_a_mean_over_part_of_its_tasks_says_so_in_csv_html_and_latex(tmp_path):
+    rows = of_types("whole", {"search": 0.9, "recommend": 0.2, "review": 0.5})
+    rows += of_types("half", {"search": 0.9, "recommend": None, "review": None})
+    most = of_types("most", {"search": 0.9, "recommend": 0.2, "review": 0.5})
+    frame = frame_of([*rows, (*most[0][:4], None), *most[1:]])
+    frame["never"] = None  # a metric that nobody has says nothing of what was scored
+    means, cells = by_task(frame, {"m": "metric", "never": "steps"})
+    assert means["search", "scored"].dropna().to_dict() == {"most": "3 of 4"}
+    assert means["review", "scored"].dropna().to_dict() == {"half": "0 of 4"}
+    assert means["overall", "scored"].dropna().to_dict() == {"half": "4 of 12", "most": "11 of 12"}
+    assert pd.isna(means.loc["half", ("overall", "metric")]), "no plain mean above a complete method's"
+    assert means.loc["whole", ("overall", "metric")] == pytest.approx(1.6 / 3)
+    save_table(means, "t", title="T", output_dir=tmp_path, shown=cells)
+    csv, html, tex = ((tmp_path / "tables" / f"t.{kind}").read_text() for kind in ("csv", "html", "tex"))
+    assert "search: scored" in csv and all("3 of 4" in text for text in (csv, html, tex))
+    assert all("0.900 ±0.000, 1 not scored" in text for text in (html, tex))
+
+    table = by_type_and_mean(frame, "m").set_index(["method", "type"])
+    assert ("half", "mean") not in table.index and table.loc[("most", "mean"), "n_missing"] == 1
+    assert table.loc[("whole", "mean"), "n_missing"] == 0
+    nobody = frame[frame["method"] == "half"].query("type != 'recommend'")
+    assert by_type_and_mean(nobody, "m")["type"].tolist() == ["search", "review"], "no mean of one type"
+    (row, *_) = trained_differences(frame, {"a - b": ("whole", "most")}, "m").to_dict("records")
+    assert (row["n_tasks"], row["n_left_out"]) == (3, 1)
 
 
 def test_the_mean_of_the_types_weighs_each_type_alike():
@@ -39,8 +71,7 @@ def test_the_mean_of_the_types_weighs_each_type_alike():
         for task in values
         for i, (user, value) in enumerate(zip(users[task], values[task], strict=True))
     ]
-    few = ("b", "search", "u", "search 0", 1.0)
-    table = by_type_and_mean(frame_of([*rows, few]), "m")
+    table = by_type_and_mean(frame_of([*rows, ("b", "search", "u", "search 0", 1.0)]), "m")
     assert list(zip(table["method"], table["type"], strict=True)) == [
         ("a", "search"), ("a", "review"), ("a", "mean"), ("b", "search"),
     ]  # fmt: skip
@@ -50,49 +81,25 @@ def test_the_mean_of_the_types_weighs_each_type_alike():
     shares = {"u": 0.4 / 8 - 0.2 / 4, "v": (-0.6 - 0.1) / 8, "w": 0.3 / 8 + 0.2 / 4}
     error = (3 / 2 * sum(share**2 for share in shares.values())) ** 0.5
     assert mean["high"] - mean["mean"] == pytest.approx(4.302653 * error, rel=1e-5)  # Student's t, 2 degrees
-    alone = by_type_and_mean(frame_of([row for row in rows if row[1] == "search"]), "m")
-    assert list(alone["type"]) == ["search"]
 
 
-def test_no_overall_for_a_method_that_covers_fewer_tasks():
-    rows = [("a", "search", "u", "1", 1.0), ("a", "review", "u", "2", 0.0), ("b", "search", "u", "1", 1.0)]
-    values, _ = by_task(frame_of(rows), {"m": "metric"})
-    assert values.loc["a", ("overall", "metric")] == 0.5 and pd.isna(values.loc["b", ("overall", "metric")])
-
-
-def test_comparisons_are_paired_by_type_and_overall():
-    rows = [("a", t, u, f"{u}{t}", 1.0) for t in TASK_TYPES for u in ("u", "v")]
-    rows += [("b", t, u, f"{u}{t}", 0.5) for t in TASK_TYPES for u in ("u", "v")]
-    table = trained_differences(frame_of(rows), {"a - b": ("a", "b")}, "m")
-    assert list(table["task"]) == ["search", "recommend", "review", "overall"]
-    by_type = table.set_index("task")
-    assert by_type.loc["search", "difference"] == pytest.approx(0.5)
-    assert list(by_type["n_tasks"]) == [2, 2, 2, 6]
-    assert "p" not in table, "tasks tell of these policies, not of how they were trained"
-
-
-def test_a_difference_is_set_against_what_seeds_alone_may_make():
-    rows = [(m, t, u, u + t, v) for m, v in (("a", 0.6), ("b", 0.5)) for t in TASK_TYPES for u in ("u", "v")]
-    noise = {"search": 0.14, "recommend": 0.03, "review": 0.1, "overall": 0.05}
-    told = trained_differences(frame_of(rows), {"b - a": ("b", "a")}, "m", noise).set_index("task")[BEYOND]
-    assert told.to_dict() == {"search": "no", "recommend": "yes", "review": "no", "overall": "yes"}
-    pairs = {"a - b": ("a", "b")}
+def test_comparisons_are_paired_by_type_and_set_against_what_seeds_alone_may_make():
+    rows = of_types("a", dict.fromkeys(TASK_TYPES, 0.6)) + of_types("b", dict.fromkeys(TASK_TYPES, 0.5))
+    pairs = {"b - a": ("b", "a")}
+    noise = {"search": 0.14, "recommend": 0.03, "review": 0.1001, "overall": 0.05}
+    table = trained_differences(frame_of(rows), pairs, "m", noise).set_index("task")
+    assert table["difference"].to_dict() == pytest.approx(dict.fromkeys([*TASK_TYPES, "overall"], -0.1))
+    assert table["n_tasks"].tolist() == [4, 4, 4, 12] and not {"p", "n_left_out"} & {*table}
+    assert table[BEYOND].tolist() == ["no", "yes", "no", "yes"]
     partly = trained_differences(frame_of(rows), pairs, "m", {"search": 0.05})[BEYOND].tolist()
     assert partly == ["yes", *["not measured"] * 3]
-    assert BEYOND not in trained_differences(frame_of(rows), pairs, "m")
+    searches = trained_differences(frame_of(rows).query("type == 'search'"), pairs, "m")
+    assert searches["task"].tolist() == ["search"] and BEYOND not in searches
 
 
-def test_comparisons_name_no_task_that_was_not_played():
-    rows = [("a", "search", "u", "s", 1.0), ("a", "search", "v", "t", 1.0)]
-    rows += [("b", "search", "u", "s", 0.5), ("b", "search", "v", "t", 0.5)]
-    (row,) = trained_differences(frame_of(rows), {"a - b": ("a", "b")}, "m").to_dict("records")
-    assert (row["comparison"], row["task"], row["difference"], row["n_tasks"]) == ("a - b", "search", 0.5, 2)
-
-
-def test_in_order_keeps_methods_and_sorts_tasks():
+def test_sort_by_type_keeps_methods_and_sorts_tasks():
     rows = [("b", "review", "u", "1", 0), ("a", "search", "u", "2", 0), ("b", "search", "u", "3", 0)]
-    ordered = sort_by_type(frame_of(rows))
-    assert list(ordered["task_id"]) == ["3", "1", "2"]
+    assert list(sort_by_type(frame_of(rows))["task_id"]) == ["3", "1", "2"]
 
 
 def test_sample_tasks_is_seeded_and_keeps_order(benchmark):
@@ -105,27 +112,21 @@ def test_sample_tasks_is_seeded_and_keeps_order(benchmark):
         assert sample_tasks(tasks, all_of_them, seed=1) == list(tasks)
 
 
+class Record:
+    """What :func:`target_ranks` reads of a stored episode."""
+
+    def __init__(self, task, name, products):
+        self.method, self.outcome, self.type = "m", "scored", task.type
+        step = Step(action=Action(name=name), observation=Observation(text="", products=products))
+        ids = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type, "target": task.target}
+        self.trajectory = Trajectory(**ids, steps=(step,))
+
+
 def test_breakdowns_and_ranks(benchmark):
     tasks = {task.type: task for task in benchmark.tasks["test"]}
-
-    def record(task, products):
-        name = FUNCTION_OF[task.type]
-        shown = Observation(text="", products=products)
-        step = Step(action=Action(name=name), observation=shown)
-        fields = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
-        trajectory = Trajectory(**fields, target=task.target, steps=(step,))
-        run = {
-            "key": task.task_id,
-            "method": "m",
-            "model": "none",
-            "params": {},
-            "outcome": "scored",
-            "seconds": 0,
-        }
-        return EpisodeRecord(**fields, **run, trajectory=trajectory)
-
-    records = [record(tasks["search"], ("x", tasks["search"].target)), record(tasks["recommend"], ("x",))]
-    ranks = target_ranks(records).set_index(["type", "rank"])["share"]
+    found = Record(tasks["search"], "search_product_by_query", ("x", tasks["search"].target))
+    missed = Record(tasks["recommend"], "get_recommendations_by_history", ("x",))
+    ranks = target_ranks([found, missed]).set_index(["type", "rank"])["share"]
     assert ranks["search", "2"] == 1 and ranks["recommend", "not shown"] == 1 and ranks.sum() == 2
 
     frame = frame_of([("m", t, tasks[t].user_id, tasks[t].task_id, 1.0) for t in TASK_TYPES])

@@ -10,15 +10,8 @@ PRODUCTS = {
     "B1": Product(parent_asin="B1", title=f"Stool {EVIL}", category="Home"),
     "B2": Product(parent_asin="B2", title="Table {{ 7 * 7 }}", category="Home"),
 }
-TASK = Task(
-    task_id="t",
-    user_id="u",
-    type="search",
-    timestamp=1,
-    instruction=f"a stool {EVIL}",
-    target="B1",
-    review=Review(rating=5),
-)
+IDS = {"task_id": "t", "user_id": "u", "type": "search", "target": "B1"}
+TASK = Task(**IDS, timestamp=1, instruction=f"a stool {EVIL}", review=Review(rating=5))
 STEPS = (
     Step(
         action=Action(problem="no JSON", problem_kind="malformed_json"),
@@ -36,11 +29,11 @@ STEPS = (
     ),
     Step(action=Action(name="stop"), observation=Observation(text="x" * 5000)),
 )
-EPISODE = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=STEPS)
+EPISODE = Trajectory(**IDS, steps=STEPS, end="stop")
 
 
 def test_shows_the_whole_conversation():
-    page = show_episodes(TASK, {"ReAct": EPISODE}, PRODUCTS, {"ReAct": "likes oak"}).data
+    page = show_episodes(TASK, {"ReAct": EPISODE, "Other": EPISODE}, PRODUCTS, {"ReAct": "likes oak"}).data
     parts = [
         "ReAct",
         "likes oak",
@@ -49,24 +42,26 @@ def test_shows_the_whole_conversation():
         "Brown, please.",
         "search_product_by_query",
         "0.90",
-        "Table {{ 7 * 7 }}",
-        "the target",
-        "4 steps, 1 attempts",
     ]
+    parts += ["Table {{ 7 * 7 }}", "the target", "4 steps, 1 attempts", "search task of user u"]
     assert [part for part in parts if part not in page] == []
-    assert page.count("the target") == 1
-    assert page.index("Table") < page.index("the target")
+    assert page.count("the target") == page.count("search task of user u") == 2
+    assert page.index("Table") < page.index("the target") and page.count("contextual profile") == 1
     assert "x" * (MAX_TEXT - 1) in page and "x" * MAX_TEXT not in page
+
+
+@pytest.mark.parametrize(
+    ("end", "words"), [("refused", "refused by its model"), ("error", "the agent's error")]
+)
+def test_it_says_why_an_episode_counts_0(end, words):
+    episode = EPISODE.model_copy(update={"end": end, "message": f"too long {EVIL}"})
+    page = show_episodes(TASK, {"ReAct": episode}, PRODUCTS).data.replace("&#39;", "'")
+    assert f"{words} (too long &lt;script&gt;" in page
 
 
 def test_nothing_it_shows_is_html():
     page = show_episodes(TASK, {EVIL: EPISODE}, PRODUCTS, {EVIL: EVIL}).data
     assert "<script" not in page and page.count("&lt;script&gt;") >= 7
-
-
-def test_methods_stand_side_by_side():
-    page = show_episodes(TASK, {"A method": EPISODE, "Another": EPISODE}, PRODUCTS).data
-    assert page.count("search task of user u") == 2 and "contextual profile" not in page
 
 
 def test_an_episode_of_another_task_is_refused():

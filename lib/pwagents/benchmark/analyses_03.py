@@ -20,7 +20,7 @@ from pwagents.evaluation.episodes import EpisodeRecord, records_frame
 from pwagents.evaluation.figures import COLORS, NEUTRAL, escape_math, legend_above, plot_intervals, use_style
 from pwagents.evaluation.metrics import attempts, rank_accuracy
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
-from pwagents.evaluation.statistics import PairedTest, paired_gains, paired_test, summarise
+from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_gains, paired_test, summarise
 from pwagents.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Task, Usage
 from pwagents.web.functions import ProductRecommender
@@ -425,4 +425,4 @@ def input_differences(answers: pd.DataFrame) -> pd.DataFrame:
         if {a, b} <= set(answers["method"])
     ]
     columns = ["metric", "comparison", *PairedTest._fields]
-    return pd.DataFrame(rows, columns=columns).drop(columns="n_left_out")
+    return name_left_out(pd.DataFrame(rows, columns=columns))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.evaluation.statistics import PairedTest, paired_test, summarise
+from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_test, summarise
 from pwagents.evaluation.tables import format_intervals
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
@@ -136,8 +136,7 @@ def trained_differences(
             rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
     table = pd.DataFrame(rows, columns=["comparison", "task", *PairedTest._fields]).drop(columns="p")
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
-    if not table["n_left_out"].any():
-        table = table.drop(columns="n_left_out")
+    table = name_left_out(table)
     if seed_noise is None:
         return table
     noise = table["task"].map(dict(seed_noise))

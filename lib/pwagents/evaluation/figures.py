@@ -122,10 +122,11 @@ def plot_intervals(
 
 def draw_points(
     ax, data: pd.DataFrame, mean: str, places: pd.Series, *, low: str, high: str, orient: str = "y", **look
-) -> None:
+):
     """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
 
-    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them.
+    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them, which
+    is returned.
     """
     import seaborn as sns
 
@@ -136,7 +137,9 @@ def draw_points(
     look = {"markeredgecolor": look["color"], "legend": False} | look
     axes = {orient: "_at", across: "_value", "orient": orient, "ax": ax}
     points = pd.concat(rows).sort_index(kind="stable").dropna(subset="_value")  # in the order of the line
+    n_lines = len(ax.lines)
     sns.lineplot(points, estimator="median", sort=False, **axes, **bars, **look)
+    return ax.lines[n_lines]
 
 
 def plot_lines(
@@ -196,7 +199,8 @@ def plot_lines(
                 ax.plot(places, line[faint], color=look["color"], alpha=0.25, linewidth=1)
             if not line.empty:
                 marker = look["marker"] if len(line) <= _MARKED else None
-                draw_points(ax, line, y, places, low=low, high=high, orient="x", **look | {"marker": marker})
+                look = {"low": low, "high": high, "orient": "x", **look, "marker": marker}
+                draw_points(ax, line, y, places, **look).set_label(escape_math(name))
                 drawn.add(name)
         ax.set(title=escape_math(title), xlabel="", ylabel=ylabel)
     for ax in axes.flat[len(panels) :]:

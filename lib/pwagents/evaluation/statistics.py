@@ -152,10 +152,16 @@ def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: S
             ``by``. Groups keep the order of first appearance.
 
     Returns:
-        The columns of ``by``, then ``difference, low, high, p, n_tasks, n_users``.
+        The columns of ``by``, then ``difference, low, high, p, n_tasks, n_users``; ``n_left_out`` where
+        tasks are left out.
     """
     rows = [
         {**dict(zip(by, values, strict=True)), **paired_test(part, metric, better, base)._asdict()}
         for values, part in frame.groupby(list(by), sort=False)
     ]
-    return pd.DataFrame(rows).drop(columns="n_left_out")
+    return name_left_out(pd.DataFrame(rows))
+
+
+def name_left_out(table: pd.DataFrame) -> pd.DataFrame:
+    """Drop the column ``n_left_out`` of paired tests where both methods were scored on all tasks."""
+    return table if table["n_left_out"].any() else table.drop(columns="n_left_out")
