@@ -122,9 +122,8 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
 
     Args:
         frame: one row per episode with ``method``, ``task_id``, ``user_id`` and ``metric``. Several rows of
-        one
-            method on one task, as from several seeds, are averaged first. Rows without the metric are left
-            out.
+            one method on one task, as from several seeds, are averaged first. Rows without the metric are
+            left out.
     """
     scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
     wide = scored.groupby(["user_id", "task_id", "method"])[metric].mean().unstack("method")
