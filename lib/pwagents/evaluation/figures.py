@@ -125,8 +125,8 @@ def draw_points(
 ):
     """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
 
-    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them, which
-    is returned.
+    Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them,
+    which is returned.
     """
     import seaborn as sns
 
