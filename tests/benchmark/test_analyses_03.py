@@ -75,6 +75,11 @@ def test_outcomes_are_a_table_where_something_was_not_scored_and_else_a_line(tmp
     run.show_outcomes(analyses.frame_of({"A": partly}), "outcomes", by=["method"])
     (saved,) = pd.read_csv(tmp_path / "tables" / "03_outcomes.csv").to_dict("records")
     assert (saved["scored"], saved["infrastructure error"], saved["not evaluable"]) == (2, 0, 1)
+    ended = {"end": "refused", "message": "no"}  # scored, yet 0 for a reason that the table must tell
+    refused = scored[0].model_copy(update={"trajectory": scored[0].trajectory.model_copy(update=ended)})
+    run.show_outcomes(analyses.frame_of({"A": [refused], "B": scored}), "outcomes", by=["method"])
+    saved = pd.read_csv(tmp_path / "tables" / "03_outcomes.csv").set_index("method")
+    assert saved["scored"].tolist() == [1, 2] and saved["of these refused by its model"].tolist() == [1, 0]
 
 
 @pytest.fixture

@@ -357,13 +357,16 @@ def _play(
 
 
 def records_frame(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """Return one row an episode: :data:`FIELDS`, then :data:`NUMBERS`.
+    """Return one row an episode: :data:`FIELDS`, then :data:`NUMBERS`, then why it ended (``end``).
 
     Episodes that were not scored stay, with NaN metrics. Wall time is left out: tables made from this frame
     are the same at every run.
     """
-    rows = [{name: getattr(each, name) for name in FIELDS} | each.numbers for each in records]
-    return pd.DataFrame(rows, columns=[*FIELDS, *NUMBERS]).astype(dict.fromkeys(NUMBERS, float))
+    rows = []
+    for each in records:
+        end = each.trajectory.end if each.trajectory else ""
+        rows.append({name: getattr(each, name) for name in FIELDS} | each.numbers | {"end": end})
+    return pd.DataFrame(rows, columns=[*FIELDS, *NUMBERS, "end"]).astype(dict.fromkeys(NUMBERS, float))
 
 
 def count_outcomes(frame: pd.DataFrame, by: Sequence[str] = ("method",)) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from pwagents import engine, portable
 from pwagents.evaluation import tables
 from pwagents.evaluation.episodes import count_outcomes
+from pwagents.evaluation.viewer import FAILURES
 from pwagents.llm.settings import Players
 from pwagents.notebook.figures import save_figure
 from pwagents.notebook.journal import Journal
@@ -72,10 +73,19 @@ class Run:
             print(otherwise)
 
     def show_outcomes(self, episodes: pd.DataFrame, name: str, by: Sequence[str]) -> None:
-        """Show how episodes ended, counted by the columns ``by``; in a line where every one was scored."""
+        """Show how episodes ended, counted by the columns ``by``; in a line where nothing went wrong.
+
+        Among the scored are those that count 0 because the policy's model refused or the agent failed
+        (``end``): each kind has a column where there are any.
+        """
         counts = count_outcomes(episodes, by).rename(columns=lambda column: column.replace("_", " "))
-        if (episodes["outcome"] == "scored").all():
-            counts = counts.iloc[:0]
+        went_wrong = (episodes["outcome"] != "scored").any()
+        for end, what in FAILURES.items():
+            failed = episodes["end"] == end if "end" in episodes else pd.Series(dtype=bool)
+            if failed.any():
+                sums = failed.groupby([episodes[column] for column in by]).sum().rename(f"of these {what}")
+                counts, went_wrong = counts.join(sums, on=list(by)), True
+        counts = counts if went_wrong else counts.iloc[:0]
         otherwise = f"All {len(episodes):,} episodes were scored."
         self.show(counts, name, title="How the episodes ended", otherwise=otherwise)
 
