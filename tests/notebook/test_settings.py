@@ -3,8 +3,7 @@
 import ast
 import subprocess
 import sys
-from dataclasses import fields, is_dataclass
-from typing import get_args, get_type_hints
+from functools import reduce
 
 import nbformat
 import pytest
@@ -14,9 +13,17 @@ from pwagents.errors import SettingsError
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook import settings as module
 from pwagents.notebook.run import settings_table
-from pwagents.notebook.settings import NotebookSettings, changes, load_settings, parameters_of, read_changes
+from pwagents.notebook.settings import (
+    NotebookSettings,
+    changes,
+    load_settings,
+    parameters_of,
+    preset_values,
+    read_changes,
+    rows,
+)
 from pwagents.project import PARAMS
-from pwagents.settings import meaning, plain, settings
+from pwagents.settings import plain, settings
 from pwagents.web.settings import ShopSettings
 
 from . import notebooks
@@ -201,23 +208,16 @@ def test_no_cell_after_the_settings_reads_a_parameter_instead_of_them(notebook):
     assert not read & ({*notebooks.parameters_of(notebook)} - {"preset"}) - assigned
 
 
-def groups_of(kind):
-    """A class of settings and those within it."""
-    yield kind
-    for hint in get_type_hints(kind).values():
-        for group in (hint, *get_args(hint)):
-            if is_dataclass(group):
-                yield from groups_of(group)
-
-
-def test_every_setting_has_a_meaning_and_something_reads_it():
+def test_every_setting_has_a_meaning_a_reader_and_a_line_in_laptop():
     sources = [path.read_text("utf-8") for path in (ROOT / "lib").rglob("*.py")]
     sources += ["\n".join(cell.source for cell in notebooks.cells_of(notebook)) for notebook in NOTEBOOKS]
     text = "\n".join(sources)
-    for group in {group for notebook in NOTEBOOKS for group in groups_of(kind_of(notebook))}:
-        for field in fields(group):
-            assert meaning(group, field.name) or is_dataclass(get_type_hints(group)[field.name]), field.name
-            assert f".{field.name}" in text or f'"{field.name}"' in text, f"{group.__name__}.{field.name}"
+    for notebook in NOTEBOOKS:
+        file = preset_values(notebook, kind_of(notebook), "laptop")
+        for group, name, _, what in rows(load_settings(notebook, kind_of(notebook), {})):
+            values = reduce(dict.get, group.split("."), file) if group else file
+            assert what and (f".{name}" in text or f'"{name}"' in text), f"{notebook}, {group}.{name}"
+            assert name in {*values, "preset", "output_dir", "stored_runs_only"}, f"{group}.{name}"
 
 
 def keys(values, path=()):
@@ -227,24 +227,14 @@ def keys(values, path=()):
         yield from keys(value, (*path, name)) if isinstance(value, dict) else ()
 
 
-@pytest.mark.parametrize("preset", ["smoke", "paper"])
-def test_a_preset_sets_what_laptop_sets_in_sections_that_are_read(preset):
-    laptop, own = (OmegaConf.to_container(OmegaConf.load(PARAMS / f"{p}.yaml")) for p in ("laptop", preset))
-    assert {*own} <= {*laptop} == {"all", "orion", *NOTEBOOKS} - {"10_summary"}
-    for notebook in {*own} - {"all", "orion"}:
-        wing = laptop["orion"] if "05" <= notebook[:2] <= "08" else {}
-        known = {*keys(laptop["all"]), *keys(wing), *keys(laptop[notebook])}
-        assert {*keys(own[notebook])} <= known
-    assert {*keys(own["all"])} <= {*keys(laptop["all"])}
-    assert {*keys(own["orion"])} <= {*keys(laptop["orion"]), *keys(laptop["all"])}
-
-
-def test_no_shared_setting_is_without_a_notebook():
+@pytest.mark.parametrize("preset", ["laptop", "smoke", "paper"])
+def test_a_file_sets_nothing_that_nobody_reads(preset):
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
-    file = OmegaConf.to_container(OmegaConf.load(PARAMS / "laptop.yaml"))
-    for section, wanted in (("all", NOTEBOOKS), ("orion", [n for n in NOTEBOOKS if "05" <= n[:2] <= "08"])):
-        kinds = [get_type_hints(kind_of(notebook)) for notebook in wanted]
-        for group, values in file[section].items():
-            assert any(group in kind for kind in kinds), group
-            for name in values if isinstance(values, dict) else ():
-                assert any(name in get_type_hints(kind[group]) for kind in kinds if group in kind), name
+    file = OmegaConf.to_container(OmegaConf.load(PARAMS / f"{preset}.yaml"))
+    assert {*file} <= {"all", "orion", *NOTEBOOKS}
+    for section, values in file.items():
+        readers = [
+            name for name in NOTEBOOKS if section in ("all", name, kind_of(name).__module__.split(".")[1])
+        ]
+        settings = [plain(load_settings(name, kind_of(name), {})) for name in readers]
+        assert {*keys(values)} <= {key for each in settings for key in keys(each)}, section
