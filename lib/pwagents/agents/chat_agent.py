@@ -133,6 +133,7 @@ class ChatAgent:
         strategy = setup.strategy or self.strategy
         if strategy == "task_specific" and not self.function:
             raise ValueError(f"{type(self).__name__} does not know the function that its memory would serve")
+        # The setup's length counts before the method's own, which counts before the track's; 0 is one, too.
         lengths = (setup.length, self.length, MEMORY_LENGTH[setup.track])
         length = next(length for length in lengths if length is not None)
         self.setup = setup
@@ -150,6 +151,7 @@ class ChatAgent:
 
     def messages(self, state: BeliefState) -> list[Message]:
         """Tell the conversation so far, in OpenAI's format: rules and memory, the task, and each step."""
+        # What is told at one step is told alike at the next: providers charge less for a known beginning.
         rules = fill(self.rules[self.setup.track].among(self.setup.prompts), {"<NUM>": str(MAX_STEPS)})
         memory = self.tell_memory(self.memory.recall(state, self.function))
         system = "\n\n".join(filter(None, [rules.strip(), self.advice, FENCE_NOTE, memory]))

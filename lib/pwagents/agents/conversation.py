@@ -133,6 +133,7 @@ def call_messages(i: int, step: Step) -> list[Message]:
     reply that held no call is shown as it was written, and what was wrong with it as the answer.
     """
     action, answer = step.action, answer_text(step)
+    # No call was made, so none may be shown: providers refuse a tool's answer without one.
     if action.problem:
         return [assistant(action.thought or "(nothing)"), user(answer)]
     if step.is_talk:

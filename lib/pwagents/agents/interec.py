@@ -76,6 +76,7 @@ def play_task(
     profile, after = update(agent, environment.state)
     if setup.offline or not trajectory.steps:
         return trajectory, profile
+    # Calls about the profile belong to no step; the last one bears them, so that totals are right.
     *earlier, last = trajectory.steps
     action = last.action.model_copy(update={"usage": before + after + (last.action.usage or Usage())})
     steps = (*earlier, last.model_copy(update={"action": action}))
@@ -130,6 +131,7 @@ def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
         news, mistake = parse_arguments(reply.text[start:end])
     except (ValueError, RecursionError):
         news, mistake = {}, "no JSON"
+    # Each part is a list of texts, or left out.
     lists = [news.get(part, []) for part in _PARTS]
     are_lists = all(isinstance(items, list) and all(isinstance(i, str) for i in items) for items in lists)
     if mistake or not are_lists:

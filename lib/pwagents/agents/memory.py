@@ -66,6 +66,7 @@ class Memory:
         elif self.strategy == "random":
             order = rng(self.seed, "memory", state.user_id, state.instruction).permutation(len(history))
         else:
+            # By cosine of unit vectors.
             texts = [behavior_text(behavior, self.products[behavior.parent_asin]) for behavior in history]
             vectors = self.embedder.encode([state.instruction, *texts])
             cosines = np.round(vectors[1:] @ vectors[0], 6)  # so that batch sizes cannot decide a tie

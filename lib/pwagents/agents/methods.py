@@ -117,11 +117,12 @@ class PumaPrompting:
         self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
 
     def __call__(self, state: BeliefState) -> Action:
-        # The function is known from the classifier, or from the note of an earlier step.
+        # Step 2 alone, where the function is known from the classifier or the note of an earlier step.
         noted = [step.action.notes["function"] for step in state.session if "function" in step.action.notes]
         function = self.identify(state.instruction) if self.identify else "".join(noted[:1])
         if function:
             return self.step_two[function](state)
+        # Step 1, and step 2 in the same turn: naming a function is no call of the shop.
         earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]
         request = user(f"{IDENTIFY}\n\n{FENCE_NOTE}\n\nThe request: {task_text(state)}")
         reply = self.setup.reply([request, *earlier])

@@ -56,6 +56,7 @@ class ReAct(ChatAgent):
         action, answer = step.action, answer_text(step)
         if action.problem:
             return [assistant(action.thought or "(nothing)"), user(answer)]
+        # What the user says is no result of a function.
         call = f"Action:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
         answer = answer if step.is_talk else f"Result:\n{answer}"
         return [assistant(f"Thought:\n{action.thought}\n{call}"), user(answer)]
@@ -98,6 +99,7 @@ class Reflection(ReAct):
             "<ACTIONS>": transcript(messages[1:-1]),
             "<FEEDBACK>": answer_text(state.session[-1]),
         }
+        # The reflection stands below the answer in this call, and by its note in all later ones.
         prompt = fill(REFLECT.among(self.setup.prompts), values)
         reflection = self.setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
         action = self.ask([*messages[:-1], _below(messages[-1], reflection.text)])

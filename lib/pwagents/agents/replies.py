@@ -89,6 +89,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
 
     No text at all is a call without arguments. Half a surrogate pair, which no file can hold, becomes "?".
     """
+    # Brackets are counted first: what is nested too deep would overflow the parser's stack.
     if text.count("[") + text.count("{") > MOST_BRACKETS:
         return {}, f"more than {MOST_BRACKETS} opening brackets"
     try:
@@ -99,6 +100,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
         arguments = {}
     if not isinstance(arguments, dict):
         return {}, "they must be a JSON object"
+    # UTF-8 and back: half a surrogate pair may stand in any key or value.
     whole = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
     return json.loads(whole), ""
 

@@ -61,6 +61,7 @@ class ImpatientUser(RuleUser):
 
     def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
         manner, fact = super().react(task, session, says)
+        # Only answers since the last result count: who has seen something answers once more.
         last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
         answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
         has_answered = any(

@@ -57,6 +57,7 @@ class HumanUser:
             InfrastructureError: nobody answered in time.
             RuntimeError: called from the notebook's own thread, where no answer could arrive.
         """
+        # The main thread hears the box; while it waits here, it would hear nothing.
         if threading.current_thread() is threading.main_thread():
             raise RuntimeError("the cell would wait for itself; run the episode with HumanUser.play(...)")
         with self._turn:
@@ -107,6 +108,7 @@ class HumanUser:
             self._show([*self._lines(task, trajectory.steps), "", score])
             future.set_result(trajectory)
 
+        # A daemon: a notebook that runs from end to end must not wait for somebody who is not there.
         threading.Thread(target=run, daemon=True).start()
         return future
 
