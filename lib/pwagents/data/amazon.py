@@ -21,17 +21,8 @@ from typing import Any
 
 import duckdb
 
+from pwagents.data import mend
 from pwagents.data.instructions import write_instruction
-from pwagents.data.mend import (
-    FIRST_TIME,
-    LAST_TIME,
-    TIMES,
-    clean_text,
-    join_values,
-    keep_in_range,
-    parse_count,
-    parse_price,
-)
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task
@@ -41,7 +32,6 @@ Query = Callable[..., list[tuple]]  # runs SQL with values for its question mark
 
 LIKED = 4  # stars from which a purchase counts as what the user wanted
 STARS = "rating IN (1, 2, 3, 4, 5)"  # the ratings that Amazon knows, in SQL
-_ID = "regexp_full_match({0}, '[!-~]+')"
 
 # Fields and their SQL types. A value that cannot be cast to its type stops DuckDB, which names file and line.
 REVIEW = {"user_id": "TEXT", "parent_asin": "TEXT", "timestamp": "BIGINT", "rating": "DOUBLE",
@@ -50,15 +40,12 @@ PRODUCT = {"parent_asin": "TEXT", "main_category": "TEXT", "title": "TEXT", "sto
            "average_rating": "DOUBLE", "rating_number": "DOUBLE",
            # numbers or texts, lists or texts, objects or texts of JSON: Python tells them apart
            "price": "JSON", "features": "JSON", "description": "JSON", "details": "JSON"}  # fmt: skip
-# What no record can do without: table -> field -> condition, and the words for it.
+# What no record can do without: field -> condition in SQL, and the words for it.
 NEEDED = {
-    "listings": {"parent_asin": (_ID, "an id without spaces")},
-    "reviews": {
-        "user_id": (_ID, "an id without spaces"),
-        "parent_asin": (_ID, "an id without spaces"),
-        "timestamp": (f"{{0}} BETWEEN {FIRST_TIME} AND {LAST_TIME - 1}", TIMES),
-        "rating": ("{0} IS NOT NULL", "a number"),
-    },
+    "user_id": ("regexp_full_match(user_id, '[!-~]+')", "an id without spaces"),
+    "parent_asin": ("regexp_full_match(parent_asin, '[!-~]+')", "an id without spaces"),
+    "timestamp": (f"timestamp BETWEEN {mend.FIRST_TIME} AND {mend.LAST_TIME - 1}", mend.TIMES),
+    "rating": ("rating IS NOT NULL", "a number"),
 }
 
 # Raw main_category -> the category names that PersonalWAB uses (section 3.2.1). Others keep their raw name.
@@ -135,11 +122,16 @@ def load_amazon(
                     others = [raw for raw, name in names.items() if name not in categories]
                     query("DELETE FROM items WHERE list_contains(?::TEXT[], main_category)", others)
                 _choose_users(query, data_dir, n_users, min_behaviors, seed, repairs)
-                _choose_products(query, max_products, seed, repairs)
-                strangers = _read_population(query, population, seed)
+                strangers = _choose_products(query, max_products, population, seed, repairs)
                 behaviors = defaultdict(list)
                 for record in _read(db, "reviews", REVIEW, "user_id, timestamp, parent_asin"):
-                    behaviors[record["user_id"]].append(_make_behavior(record, repairs))
+                    rating, asin = record["rating"], record["parent_asin"]
+                    title = mend.clean_text(record["title"], "review title", repairs)
+                    text = mend.clean_text(record["text"], "review text", repairs)
+                    repairs["review without text kept (no review task made)"] += not text
+                    review = Review(rating=rating, title=title, text=text)
+                    behavior = Behavior(parent_asin=asin, timestamp=record["timestamp"], review=review)
+                    behaviors[record["user_id"]].append(behavior)
                 products = {
                     record["parent_asin"]: _make_product(data_dir, record, repairs)
                     for record in _read(db, "listings", PRODUCT, "parent_asin")
@@ -159,11 +151,8 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
     """Find the review files and the metadata files below a folder, each in the order of their paths.
 
     Raises:
-        DataError: there is no such folder, or no file of one kind in it.
+        DataError: there is no file of one kind, or no such folder.
     """
-    if not data_dir.is_dir():
-        expected = "a folder with review and metadata files, .jsonl or .jsonl.gz"
-        raise DataError(data_dir.absolute(), "-", "data_dir", "no such folder", expected)
     files = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
     metas = [path for path in files if path.name.startswith("meta")]
     reviews = [path for path in files if not path.name.startswith("meta")]
@@ -179,15 +168,15 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
 
 def name_category(main_category: str | None) -> str:
     """Give a raw ``main_category`` its name: PersonalWAB's where one fits; "Other" for null."""
-    raw = clean_text(main_category, "main_category", Counter())
+    raw = mend.clean_text(main_category, "main_category", Counter())
     return _PAPER_NAMES.get(raw, raw) or "Other"
 
 
 def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
     """First pass: keep place, ids, time and rating of all records in narrow tables, and check them."""
-    for table, paths, fields, columns in (
-        ("reviews", reviews, REVIEW, "user_id, parent_asin, timestamp, rating"),
-        ("listings", metas, PRODUCT, "parent_asin, main_category"),
+    for table, paths, fields, kept in (
+        ("reviews", reviews, REVIEW, ("user_id", "parent_asin", "timestamp", "rating")),
+        ("listings", metas, PRODUCT, ("parent_asin", "main_category")),
     ):
         # A record's place in all files, by which the second pass finds it again: row_number() without an
         # order counts in the order of the files, whatever DuckDB's threads do.
@@ -195,18 +184,14 @@ def _scan_ids(query: Query, reviews: list[Path], metas: list[Path]) -> None:
             CREATE VIEW {table}_files AS SELECT *, row_number() OVER () AS place FROM read_json(
                 {[str(path) for path in paths]}, format = 'newline_delimited', columns = {fields},
                 filename = true)""")
-        query(f"CREATE TABLE {table} AS SELECT place, {columns} FROM {table}_files")
-        for field, (condition, expected) in NEEDED[table].items():
-            sound = condition.format(field)
-            wrong = query(
-                f"SELECT {field}, place FROM {table} WHERE ({sound}) IS NOT TRUE ORDER BY place LIMIT 1"
-            )
-            for value, place in wrong:
+        query(f"CREATE TABLE {table} AS SELECT place, {', '.join(kept)} FROM {table}_files")
+        for field in [name for name in kept if name in NEEDED]:
+            sound, expected = NEEDED[field]
+            wrong = f"SELECT {field}, place FROM {table} WHERE ({sound}) IS NOT TRUE ORDER BY place LIMIT 1"
+            for value, place in query(wrong):
                 line = "1 + place - min(place) OVER (PARTITION BY filename)"
-                ((file, record),) = query(
-                    f"SELECT filename, {line} FROM {table}_files QUALIFY place = ?", place
-                )
-                raise DataError(file, record, field, json.dumps(value), expected)
+                where = f"SELECT filename, {line} FROM {table}_files QUALIFY place = ?"
+                raise DataError(*query(where, place)[0], field, json.dumps(value), expected)
     query("""
         CREATE TABLE items AS  -- of a product listed more than once, the first listing counts
         SELECT parent_asin, min(place) AS place, count(*) AS listed,
@@ -228,12 +213,15 @@ def _choose_users(
         "CREATE TABLE users AS SELECT user_id FROM counts WHERE n >= ? ORDER BY sha256(? || user_id) LIMIT ?",
         *(min_behaviors, str(derive_seed(seed, "users")), n_users),
     )
+
     ((n_chosen, longest),) = query("SELECT (SELECT count(*) FROM users), coalesce(max(n), 0) FROM counts")
     if n_chosen == 0:
         advice = "lower min_behaviors (the least history) or take more categories or files"
         found, expected = f"at most {longest} behaviours of one user", f"users with {min_behaviors}; {advice}"
         raise DataError(data_dir, "-", "user_id", found, expected)
     query("CREATE TABLE chosen_reviews AS FROM behaviors SEMI JOIN users USING (user_id)")
+
+    # Reviews of the chosen users that are no behaviours are counted.
     query("CREATE TABLE theirs AS FROM reviews SEMI JOIN users USING (user_id)")
     ((n_unknown,),) = query("SELECT count(*) FROM theirs ANTI JOIN listings USING (parent_asin)")
     ((n_all, n_rated),) = query(
@@ -247,8 +235,11 @@ def _choose_users(
     repairs["second review of a product by the same user at the same time dropped"] = n_rated - n_kept
 
 
-def _choose_products(query: Query, max_products: int, seed: int, repairs: Counter) -> None:
-    """Choose the products that the users bought; then others, in the order of a seeded hash."""
+def _choose_products(
+    query: Query, max_products: int, population: int, seed: int, repairs: Counter
+) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Choose a catalogue, and strangers with what they bought of it."""
+    # The products that the users bought; then others, in the order of a seeded hash.
     query("CREATE TABLE bought AS SELECT DISTINCT parent_asin, true AS is_bought FROM chosen_reviews")
     ((n_bought,),) = query("SELECT count(*) FROM bought")
     query(
@@ -261,9 +252,7 @@ def _choose_products(query: Query, max_products: int, seed: int, repairs: Counte
     ((n_again,),) = query("SELECT coalesce(sum(listed - 1), 0)::BIGINT FROM chosen_listings")
     repairs["product listed again dropped (the first is kept)"] = n_again
 
-
-def _read_population(query: Query, n_strangers: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
-    """Read what users who were not chosen bought of the catalogue; who, the seeded hash says."""
+    # Strangers are the first users by the hash who were not chosen.
     purchases = query(
         """
         WITH sold AS (
@@ -272,7 +261,7 @@ def _read_population(query: Query, n_strangers: int, seed: int) -> dict[str, tup
             SELECT user_id FROM sold GROUP BY user_id HAVING count(*) > 1
             ORDER BY sha256(? || user_id) LIMIT ?)
         SELECT user_id, timestamp, parent_asin FROM sold SEMI JOIN strangers USING (user_id) ORDER BY ALL""",
-        *(str(derive_seed(seed, "users")), n_strangers),
+        *(str(derive_seed(seed, "users")), population),
     )
     by_stranger = groupby(purchases, key=itemgetter(0))
     return {user: tuple((time, asin) for _, time, asin in bought) for user, bought in by_stranger}
@@ -287,71 +276,54 @@ def _read(db, table: str, fields: dict[str, str], order: str) -> Iterator[dict[s
             yield dict(zip(fields, row, strict=True))
 
 
-def _make_behavior(record: dict[str, Any], repairs: Counter) -> Behavior:
-    review = Review(
-        rating=record["rating"],
-        title=clean_text(record["title"], "review title", repairs),
-        text=clean_text(record["text"], "review text", repairs),
-    )
-    repairs["review without text kept (no review task made)"] += not review.text
-    return Behavior(parent_asin=record["parent_asin"], timestamp=record["timestamp"], review=review)
-
-
 def _make_product(data_dir: Path, record: dict[str, Any], repairs: Counter) -> Product:
     """Make a Product of a metadata record; what was mended is counted in ``repairs``.
 
     Raises:
         DataError: a field is of a kind that cannot be mended, nested too deep or no JSON.
     """
-    title = clean_text(record["title"], "product title", repairs)
-    repairs['product without title called "Untitled"'] += not title
 
-    def texts(field: str) -> tuple[str, ...]:
-        value = loose[field] or []
-        parts = [value] if isinstance(value, str) else value
-        if not isinstance(parts, list):
-            raise ValueError(f"{field} is {record[field]}; expected a list of texts")
-        cleaned = (clean_text(join_values(part), f"product {field}", repairs) for part in parts)
-        return tuple(text for text in cleaned if text)
+    def clean(value: Any, field: str) -> str:
+        return mend.clean_text(mend.join_values(value), f"product {field}", repairs)
 
     try:
         loose = {name: json.loads(record[name] or "null") for name, kind in PRODUCT.items() if kind == "JSON"}
+        # A text in the place of a list is its one part.
+        texts = {}
+        for field in ("features", "description"):
+            parts = [loose[field]] if isinstance(loose[field], str) else loose[field] or []
+            if not isinstance(parts, list):
+                raise ValueError(f"{field} is {record[field]}; expected a list of texts")
+            texts[field] = tuple(text for part in parts if (text := clean(part, field)))
+        # Details are an object, or an object written as JSON text; their values become text.
+        details = loose["details"]
+        if isinstance(details, str):
+            try:
+                details = json.loads(details or "null")
+            except (ValueError, RecursionError):
+                details = details.strip() or None
+            if not isinstance(details, dict | None):
+                repairs["details that are no JSON object taken as missing"] += 1
+                details = None
+        if not isinstance(details, dict | None):
+            raise ValueError(f"details is {record['details']}; expected an object")
+        pairs = ((clean(key, "details"), clean(part, "details")) for key, part in (details or {}).items())
+        title = clean(record["title"], "title")
+        repairs['product without title called "Untitled"'] += not title
         return Product(
             parent_asin=record["parent_asin"],
             title=title or "Untitled",
             category=name_category(record["main_category"]),
-            price=parse_price(loose["price"], repairs),
-            store=clean_text(record["store"], "product store", repairs) or None,
-            average_rating=keep_in_range(record["average_rating"], 5, "average_rating", repairs),
-            rating_number=parse_count(record["rating_number"], repairs),
-            features=texts("features"),
-            description=texts("description"),
-            details=_make_details(loose["details"], repairs),
+            price=mend.parse_price(loose["price"], repairs),
+            store=clean(record["store"], "store") or None,
+            average_rating=mend.keep_in_range(record["average_rating"], 5, "average_rating", repairs),
+            rating_number=mend.parse_count(record["rating_number"], repairs),
+            details={key: text for key, text in pairs if text},
+            **texts,
         )
     except (ValueError, RecursionError) as error:
-        found = str(error).partition("\n")[0]
-        raise DataError(
-            data_dir, f"product {record['parent_asin']}", "(record)", found, "sound values"
-        ) from None
-
-
-def _make_details(value: Any, repairs: Counter) -> dict[str, str]:
-    """Details are an object, or an object written as JSON text; their values become text."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = value.strip() or None
-        if value is not None and not isinstance(value, dict):
-            repairs["details that are no JSON object taken as missing"] += 1
-            value = None
-    if not isinstance(value, dict | None):
-        raise ValueError(f"details is {value}; expected an object")
-    pairs = (
-        (key, clean_text(join_values(part), "product details", repairs))
-        for key, part in (value or {}).items()
-    )
-    return {clean_text(key, "product details", repairs): text for key, text in pairs if text}
+        found, asin = str(error).partition("\n")[0], record["parent_asin"]
+        raise DataError(data_dir, f"product {asin}", "(record)", found, "sound values") from None
 
 
 def _make_tasks(

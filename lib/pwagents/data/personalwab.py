@@ -18,14 +18,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from pwagents.data.mend import (
-    check_time,
-    join_values,
-    keep_in_range,
-    parse_count,
-    parse_price,
-    shorten,
-)
+from pwagents.data import mend
 from pwagents.errors import DataError
 from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
 from pwagents.seeds import derive_seed
@@ -137,7 +130,7 @@ def _reading(path: Path, repairs: Counter) -> Iterator[tuple[dict[str, Any], Sim
     try:
         entries = json.loads(path.read_text("utf-8"), parse_constant=as_null)
         if not isinstance(entries, dict):
-            raise ValueError(f"{shorten(entries)}, which is no JSON object")
+            raise ValueError(f"{mend.shorten(entries)}, which is no JSON object")
         "".join(entries).encode()  # fails on an id with half a surrogate pair, which nothing can hash
         where, expected = "(record)", "PersonalWAB's layout"
         yield entries, at
@@ -146,7 +139,7 @@ def _reading(path: Path, repairs: Counter) -> Iterator[tuple[dict[str, Any], Sim
         raise
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where, found = ".".join(map(str, first["loc"])), shorten(first["input"])
+        where, found = ".".join(map(str, first["loc"])), mend.shorten(first["input"])
         expected = first["msg"].removeprefix("Input should be ")
     except KeyError as error:
         where, found, expected = error.args[0], "no such field", "this field in every record"
@@ -170,20 +163,20 @@ def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
         if isinstance(info[field], str):
             repairs[f"{field} given as one text taken as a list"] += 1
             return [value] if value else []
-        return [join_values(part) for part in value] if isinstance(value, list) else value
+        return [mend.join_values(part) for part in value] if isinstance(value, list) else value
 
     details = info["details"] or {}
     return Product(
         parent_asin=info["parent_asin"],
         title=name_of("title", "Untitled"),
         category=name_of("main_category", "Other"),
-        price=parse_price(info["price"], repairs),
+        price=mend.parse_price(info["price"], repairs),
         store=info["store"],
-        average_rating=keep_in_range(info["average_rating"], 5, "average_rating", repairs),
-        rating_number=parse_count(info["rating_number"], repairs),
+        average_rating=mend.keep_in_range(info["average_rating"], 5, "average_rating", repairs),
+        rating_number=mend.parse_count(info["rating_number"], repairs),
         features=texts("features"),
         description=texts("description"),
-        details={key: join_values(part) for key, part in details.items()}
+        details={key: mend.join_values(part) for key, part in details.items()}
         if isinstance(details, dict)
         else details,
     )
@@ -224,7 +217,7 @@ def _read_histories(
                 at.record = f"user {user}, history {i}"
                 review = record["review"]
                 asin = _add_product(record["product_info"], products, repairs)
-                time = check_time(review["timestamp"])
+                time = mend.check_time(review["timestamp"])
                 made = _make_review(review, repairs)
                 history.append(Behavior(parent_asin=asin, timestamp=time, review=made))
             repairs["user with an empty history"] += not history
@@ -252,7 +245,7 @@ def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> d
                         task_id=task_id,
                         user_id=record["user_id"],
                         type=record["type"],
-                        timestamp=check_time(record["timestamp"]),
+                        timestamp=mend.check_time(record["timestamp"]),
                         instruction=record["task"],
                         target=asin,
                         review=_make_review(target["review"], repairs),

@@ -142,7 +142,12 @@ def make_items(n_products: int, seed: int) -> dict[str, Item]:
             f"n_products is {n_products}; the shop has at most {len(kinds) * capacity} different ones"
         )
     generator = rng(seed, "synthetic", "items")
-    asins = _ids(n_products, generator)
+    # Words of three syllables ("B0KATOMI") in no order: a few tokens each, and none tells of its product.
+    base = len(SYLLABLES)
+    numbers = generator.choice(base**3, size=n_products, replace=False)
+    asins = [
+        "B0" + SYLLABLES[x // base**2] + SYLLABLES[x // base % base] + SYLLABLES[x % base] for x in numbers
+    ]
     popularity = generator.lognormal(0.0, 1.0, n_products) / np.exp(0.5)  # exp(1/2) is this law's mean
     seen = set()
     items = {}
@@ -159,15 +164,6 @@ def make_items(n_products: int, seed: int) -> dict[str, Item]:
 def _draw_values(domain: Domain, generator: np.random.Generator) -> dict[str, str]:
     picks = generator.integers(0, [len(values) for values in domain.values.values()])
     return {slot: values[i] for (slot, values), i in zip(domain.values.items(), picks, strict=True)}
-
-
-def _ids(n: int, generator: np.random.Generator) -> list[str]:
-    """Words of three syllables ("B0KATOMI") in no order: a few tokens each, and none tells of its product."""
-    base = len(SYLLABLES)
-    numbers = generator.choice(base**3, size=n, replace=False)
-    return [
-        "B0" + SYLLABLES[x // base**2] + SYLLABLES[x // base % base] + SYLLABLES[x % base] for x in numbers
-    ]
 
 
 def made_up_id(pick: Callable[[str], str]) -> str:
