@@ -33,7 +33,7 @@ from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import full_text
 
 # ruff: noqa: F811 (a fixture is imported by name, and given by name)
-from ..agents.conftest import benchmark, scripted  # noqa: F401
+from ..agents.conftest import ScriptedModel, benchmark  # noqa: F401
 
 PROFILE = ContextualProfile(
     lines=(
@@ -184,8 +184,8 @@ def test_a_turn_told_again_is_the_turn_that_was_written():
     assert f"{turn['content']}<tool_call>{call}</tool_call>" == written(GOOD).text
 
 
-def test_the_agent_asks_its_model_with_tools_and_its_own_sampling(scripted):
-    model = scripted([written(GOOD)])
+def test_the_agent_asks_its_model_with_tools_and_its_own_sampling():
+    model = ScriptedModel([written(GOOD)])
     action = OrionAgent(model, shown=2, sampling={"temperature": 0.6})(state_of((SEARCHED,)))
     (request,) = model.requests
     assert action.name == "respond" and action.usage.calls == 1

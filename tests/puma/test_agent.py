@@ -27,7 +27,16 @@ from pwagents.puma.agent import (
 )
 
 # ruff: noqa: F811 (a fixture is imported by name, and given by name)
-from ..agents.conftest import benchmark, brand_user, embedder, play, scripted, shop, state_of, task_of  # noqa: F401
+from ..agents.conftest import (  # noqa: F401
+    ScriptedModel,
+    benchmark,
+    embedder,
+    environment_of,
+    play,
+    shop,
+    state_of,
+    task_of,
+)
 
 FUNCTIONS = (SEARCH, RECOMMEND, REVIEW)
 
@@ -155,30 +164,30 @@ def test_a_call_is_told_in_the_form_that_is_read(arguments):
     assert text == "" and call.name == SEARCH and json.loads(call.arguments) == arguments
 
 
-def test_the_agent_names_the_function_then_calls_it(scripted, memory_of, play, task_of):
-    model = scripted(answers)
-    episode = play(PumaAgent(model, model, memory_of(60)), task_of["search"], "single_turn")
-    (step,) = episode.trajectory.steps
+def test_the_agent_names_the_function_then_calls_it(memory_of, play, task_of):
+    model = ScriptedModel(answers)
+    trajectory = play(PumaAgent(model, model, memory_of(60)), task_of["search"], "single_turn")
+    (step,) = trajectory.steps
     assert not step.error and step.action.arguments == {"query": "a mug"}
     assert step.action.usage.calls == 2
     assert [len(request.tools) for request in model.requests] == [0, 1]
 
 
-def test_many_at_once_are_answered_as_one_by_one(scripted, memory_of, state_of, benchmark):
+def test_many_at_once_are_answered_as_one_by_one(memory_of, state_of, benchmark):
     states = [state_of(task) for task in benchmark.tasks["test"][:12]]
-    agent = PumaAgent(scripted(answers), scripted(answers), memory_of(60))
+    agent = PumaAgent(ScriptedModel(answers), ScriptedModel(answers), memory_of(60))
     assert agent.act(states) == [agent(state) for state in states]
 
 
 @pytest.mark.parametrize("said", ["", "buy", f"{SEARCH} {REVIEW}"])
-def test_no_function_named_is_a_step_lost_and_costs_one_call(scripted, memory_of, state_of, task_of, said):
-    model = scripted(lambda request: said)
+def test_no_function_named_is_a_step_lost_and_costs_one_call(memory_of, state_of, task_of, said):
+    model = ScriptedModel(lambda request: said)
     action = PumaAgent(model, model, memory_of(60))(state_of(task_of["search"]))
     assert action.problem_kind == "unknown_function" and len(model.requests) == 1
 
 
-def test_talk_in_place_of_a_call_is_a_step_lost(scripted, memory_of, state_of, task_of):
-    model = scripted(lambda request: "I cannot" if request.tools else SEARCH)
+def test_talk_in_place_of_a_call_is_a_step_lost(memory_of, state_of, task_of):
+    model = ScriptedModel(lambda request: "I cannot" if request.tools else SEARCH)
     action = PumaAgent(model, model, memory_of(60))(state_of(task_of["search"]))
     assert action.problem_kind == "malformed_json" and action.usage.calls == 2
 
