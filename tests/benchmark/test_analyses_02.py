@@ -17,9 +17,8 @@ from pwagents.schema import Product, Review, Task, UserProfile
 from pwagents.web.search import Bm25Engine
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
-COLORS = [f"{color} chair" for color in ("red", "blue") * 3]
 TITLES = {"B1": "red oak stool", "B2": "blue oak stool", "B3": "steel kettle"}
-TITLES |= {f"C{i}": title for i, title in enumerate(COLORS)}
+TITLES |= {f"C{i}": f"{color} chair" for i, color in enumerate(("red", "blue") * 3)}
 TASK = Task(
     task_id="t", user_id="u", type="search", timestamp=1, instruction="a blue stool", target="B2",
     review=Review(rating=5),
@@ -33,15 +32,15 @@ def embedder():
 
 @pytest.fixture(scope="module")
 def judge(embedder):
-    """``judge(**options)``: the quality of the offline profiles of all test tasks."""
+    """``judge(alpha=...)``: the quality of the offline profiles of all test tasks."""
     world = make_world(WorldConfig(n_users=30, n_products=400, history=(10, 60)), seed=0)
     benchmark, tasks = world.benchmark, world.benchmark.tasks["test"]
     histories = {task.user_id: benchmark.history(task, "test") for task in tasks}
     profiler = OfflineProfiler(Catalogue(benchmark.products))
 
-    def run(m=1, **options):
+    def run(**options):
         profiles = profile_users(histories, benchmark.products, embedder, profiler, 0, **options)
-        return analyses.profile_quality(world, profiles, histories, tasks, embedder, m)
+        return analyses.profile_quality(world, profiles, histories, tasks, embedder)
 
     return run
 
@@ -62,23 +61,6 @@ def test_micro_profiles_say_more_that_is_true_than_the_global_profile(judge):
     for truth, base in (("right", "lines"), ("found", "preferences")):
         share = micro.loc[long, truth].sum() / micro.loc[long, base].sum()
         assert share > whole.loc[long, truth].sum() / whole.loc[long, base].sum()
-
-
-def test_more_clusters_find_more_and_are_less_precise(judge):
-    one, three = judge(), judge(m=3)
-    assert three["found"].sum() > one["found"].sum()
-    assert three["right"].sum() / three["lines"].sum() < one["right"].sum() / one["lines"].sum()
-
-
-def test_clusters_share_out_the_behaviours_in_every_bucketing(world, embedder):
-    benchmark = world.benchmark
-    histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:6]}
-    long = {user: history for user, history in histories.items() if len(history) > 15}
-    frame = analyses.cluster_sizes(long, benchmark.products, embedder).set_index("bucketing")
-    assert list(frame.index) == ["adaptive", "category", "k-means"]
-    assert frame.loc["adaptive", "smallest"] >= 2
-    assert frame.loc["adaptive", "clusters of a user"] == frame.loc["k-means", "clusters of a user"]
-    assert analyses.cluster_sizes({}, {}, embedder).empty
 
 
 def test_a_value_that_matters_pays_and_one_that_the_instruction_has_is_not_added():

@@ -1,7 +1,5 @@
 """Notebook 03's analyses by hand: rows, gains, transitions, attempts, problems, costs, SASRec's inputs."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
@@ -178,12 +176,3 @@ def test_differences_are_paired_and_without_a_truth_some_are_missing(answer):
     assert (same["difference"] == 0).all()
     bare = analyses.input_differences(answer(truth=None))
     assert len(bare) == 2 * (len(analyses.COMPARED) - 1)
-
-
-def test_who_has_bought_nothing_is_answered_too(small, answer):
-    benchmark = small.benchmark
-    task = next(task for task in benchmark.tasks["test"] if task.type == "recommend")
-    later = tuple(b for b in benchmark.behaviors[task.user_id] if b.timestamp >= task.timestamp)
-    behaviors = {**benchmark.behaviors, task.user_id: later}
-    answers = answer(replace(benchmark, behaviors=behaviors, tasks={"test": (task,)}))
-    assert not answers.loc[answers["method"] != analyses.POPULAR, "hit"].any()
