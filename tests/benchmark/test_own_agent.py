@@ -209,7 +209,7 @@ def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(study):
     assert refused[0].trajectory.message == "content filter"
 
 
-@pytest.mark.parametrize("given", [5, object(), object], ids=str)
+@pytest.mark.parametrize("given", [5, object(), object], ids=["number", "object", "class"])
 def test_what_is_no_agent_is_refused(given):
     with pytest.raises(SettingsError, match="expected a function from BeliefState to Action"):
         require_agent(given)
