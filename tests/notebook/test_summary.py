@@ -1,16 +1,19 @@
-"""The summary: lines of what notebooks stored, none of what they did not."""
+"""The summary: lines of what notebooks stored, none of what they did not; and the papers' whole tables."""
 
 import pandas as pd
 import pytest
 
 from pwagents.errors import DataError
 from pwagents.evaluation.figures import plot_intervals
+from pwagents.evaluation.paper import Setup, below_paper, paper_table
 from pwagents.notebook import summary
 from pwagents.notebook.figures import save_figure
+from pwagents.notebook.reference import REFERENCE
+
+NO_LINES = pd.DataFrame(columns=summary.COLUMNS)
 
 
-def store(folder, figure, rows, backbone=""):
-    columns = ["method", "type", "mean", "low", "high", "n_tasks"]
+def store(folder, figure, rows, backbone="", columns=("method", "type", "mean", "low", "high", "n_tasks")):
     stamp = f"{figure} · preset: laptop" + (f" · backbone: {backbone}" if backbone else "")
     frame = pd.DataFrame(rows, columns=columns)
     save_figure(plot_intervals, figure, frame, output_dir=folder, stamp=stamp, label="method")
@@ -40,27 +43,39 @@ def test_a_line_a_number_in_the_order_of_methods_and_tasks(folder):
     assert second == "instruction,search,0.123457,0.1,0.2,5,1,04"
 
 
-@pytest.mark.parametrize(("n_seeds", "told"), [(1, []), (5, [[5, 9]])])
+@pytest.mark.parametrize(("n_seeds", "counts"), [(1, []), (5, [[5, 9]])])
 @pytest.mark.parametrize(
     ("notebook", "method", "name"), [("04", "PUMA", "puma"), ("07", "GRPO", "orion_grpo")]
 )
 def test_where_several_pipelines_were_trained_a_line_says_how_many(
-    folder, notebook, method, name, n_seeds, told
+    folder, notebook, method, name, n_seeds, counts
 ):
-    row = {"method": method, "type": "search", "mean": 0.7, "low": 0.6, "high": 0.8, "n_tasks": 9}
-    frame, stamp = pd.DataFrame([{**row, "n_seeds": n_seeds}]), f"{notebook}_pipelines"
-    save_figure(plot_intervals, stamp, frame, output_dir=folder, stamp=stamp, label="method")
+    columns = ("method", "type", "mean", "low", "high", "n_tasks", "n_seeds")
+    row = (method, "search", 0.7, 0.6, 0.8, 9, n_seeds)
+    store(folder, f"{notebook}_pipelines", [row], columns=columns)
     lines = summary.read_summary(folder)
     made = lines[lines["name"] == f"{name}_pipelines"]
-    assert made[["n_seeds", "n_tasks"]].to_numpy().tolist() == told and set(made["notebook"]) <= {notebook}
+    assert made[["n_seeds", "n_tasks"]].to_numpy().tolist() == counts and set(made["notebook"]) <= {notebook}
     assert lines.loc[lines["name"] == name, "n_seeds"].unique().tolist() == [1]
 
 
-def test_side_by_side_they_are_a_row_a_method(folder):
+def test_as_a_table_they_are_a_row_a_method(folder):
     shown = summary.tabulate_summary(summary.read_summary(folder)).set_index("method")
     assert list(shown) == ["search", "recommend", "review", "mean", "tasks", "notebook"]
     assert shown.loc["PUMA", "mean"] == "0.500 ±0.100" and shown.loc["PUMA", "tasks"] == "5 + 4 + 3"
     assert shown.loc["GRPO (Orion)", "tasks"] == "1,000" and pd.isna(shown.loc["GRPO (Orion)", "review"])
+
+
+def test_a_mean_over_part_of_its_tasks_is_marked_in_all_forms(folder):
+    columns = ("method", "type", "mean", "low", "high", "n_tasks", "n_missing")
+    store(folder, "06_results", [("GRPO", "search", 0.7, 0.65, 0.75, 9, 1)], columns=columns)
+    lines = summary.read_summary(folder)
+    assert lines["n_missing"].tolist() == [0] * 5 + [1]
+    assert "0.700 ±0.050, 1 not scored" in set(summary.tabulate_summary(lines)["search"])
+    figure = summary.plot_summary(lines)
+    dots = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+    hollow = {float(x) for dot in dots if dot.get_markerfacecolor() == "white" for x in dot.get_xdata()}
+    assert hollow == {0.7}
 
 
 def test_the_picture_has_a_panel_a_task_and_says_whose_models_they_are(folder):
@@ -81,6 +96,34 @@ def test_without_stored_numbers_there_is_no_summary_but_the_reference_by_hand(tm
     assert summary.name_backbones(tmp_path) == "small, 0.5M"
 
 
-def test_no_row_is_taken_for_a_papers(folder):
+def test_no_row_is_taken_for_a_papers():
     """Reports grey rows that begin with a paper's name and a comma."""
     assert not [p.label for p in summary.METHODS.values() if p.label.startswith(("Orion, ", "PersonalWAB, "))]
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "n"),
+    [("PersonalWAB", "Table 3", 8), ("PersonalWAB", "Table 4", 9), ("Orion", "Table 1", 18)],
+)
+def test_every_printed_row_stands_and_says_what_it_takes(tmp_path, paper, table, n):
+    rows = summary.build_paper_table(tmp_path, paper, table, NO_LINES)
+    assert rows["row"].tolist() == list(paper_table(paper, table).index) and len(rows) == n
+    assert rows["to run it here"].str.contains(r"notebooks?[ /]0[3-6]").all() and not rows["notebook"].any()
+
+
+def test_ours_stand_below_once_each_with_their_notebook_and_what_other_pipelines_reach():
+    lines = [("orion_grpo_pipelines", task, 0.5, 0.4, 0.6, 10, 5, "07") for task in ("search", "mean")]
+    lines += [("orion_grpo", "search", 0.7, 0.6, 0.8, 10, 1, "06")]
+    lines = pd.DataFrame(lines, columns=summary.COLUMNS)
+    rows = summary.build_paper_table(REFERENCE, "Orion", "Table 1", lines)
+    ours = rows[rows["source"] == "here"]
+    assert ours["notebook"].tolist() == ["05", "06", "06"] and ours["row"].is_unique
+    made = pd.read_csv(REFERENCE / "tables" / "06_orion_table_1.csv").set_index("row")
+    column, last = "search: result accuracy", ours["row"].iloc[-1]
+    assert ours.set_index("row").loc[last, column] == made.loc[last, column]
+    theirs = below_paper(pd.DataFrame(), "Orion", "Table 1", Setup("", ""))
+    assert rows.loc[rows["source"] != "here", column].tolist() == theirs["search", "result accuracy"].tolist()
+    over = rows.set_index("row")["over pipelines"]
+    assert over[over != ""].to_dict() == {
+        "small model, 0.7M parameters (GRPO)": "search 0.500 ±0.100, mean 0.500 ±0.100, 5 seeds"
+    }

@@ -13,39 +13,21 @@ import re
 import shutil
 import sys
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
 from pwagents.notebook.episodes import run_parallel, write_episodes
 from pwagents.notebook.execute import without_passwords
 from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
 from pwagents.notebook.run import SMOKE_BANNER
+from pwagents.project import read_yaml
 
-# What the first page shows: a question, and the figure and table that answer it.
-HEADLINES = (
-    ("How good is each method, task by task?", "10_summary", "10_summary"),
-    ("What does it help a search to know its user?", "01_ladder", "01_negative_controls"),
-    (
-        "Do profiles by interest help more than one of the whole user?",
-        "02_search_gain",
-        "02_micro_minus_global",
-    ),
-    ("Do they tell a user from others?", "02_consistency", "02_consistency_gain"),
-    ("What does memory help an agent without a language model?", "03_single_turn", "03_memory_gain"),
-    ("Is PUMA best, and which of its parts bring what?", "04_variants", "04_single_turn"),
-    ("Does Orion learn by imitation?", "05_results", "05_results"),
-    ("Does training by reward add to it?", "06_results", "06_results"),
-    ("Is that more than the chance of a seed?", "07_seeds", "07_seeds"),
-    ("What is each part of Orion worth?", "07_parts", "07_part_tests"),
-    ("How much of the past has to be known?", "08_history_length", "08_history_length"),
-    ("What does a trained policy lose without a part, in which world?", "08_parts", "08_parts"),
-    ("Does an agent find in a year of browsing what a request leaves out?", "09_levels", "09_level_2"),
-)
 _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>', re.DOTALL)
 _HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)
 _OURS = re.compile(r"<tr>(\s*<td [^>]*>here[^<]*</td>)")
@@ -78,31 +60,27 @@ class Notebook:
     figures: tuple[Part, ...]
 
     @property
-    def settings(self) -> list[tuple[str, str]]:
+    def settings(self) -> dict[str, str]:
         """All settings, "group.name" and value."""
-        return list(_flatten(self.row["settings"]))
-
-    @property
-    def noise_floor(self) -> str:
-        """The table of what differs between equal runs but for their seed, where the notebook has one."""
-        return next((table.name for table in self.tables if table.name.endswith("_noise_floor")), "")
+        (values,) = pd.json_normalize(self.row["settings"]).to_dict("records")
+        return {
+            name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()
+        }
 
 
 def read_notebooks(output_dir: Path) -> list[Notebook]:
     """Read what all notebooks left in ``output_dir``, by number."""
     executed = {path.stem: path for path in sorted((output_dir / "notebooks").glob("*.ipynb"))}
-    journal = sorted(
-        read_lines(output_dir / "timings" / "journal.jsonl"), key=lambda row: row["status"] == "finished"
-    )
+    journal = [*read_lines(output_dir / "timings" / "journal.jsonl")]
+    journal.sort(key=lambda row: row["status"] == "finished")
     rows = {row["notebook"]: row for row in journal}
-    tables, figures = (
-        [
-            read(path)
-            for folder in (output_dir, output_dir / "timings")
-            for path in sorted((folder / kind).glob(pattern))
-        ]
-        for kind, pattern, read in (("tables", "*.html", _read_table), ("figures", "*.png", _read_figure))
-    )
+    folders = (output_dir, output_dir / "timings")
+    tables = [_read_table(path) for each in folders for path in sorted(each.glob("tables/*.html"))]
+    figures = [
+        Part(path.stem, _files(path, ".png", ".svg", ".csv"))
+        for each in folders
+        for path in sorted(each.glob("figures/*.png"))
+    ]
     names = {name[:2]: name for name in sorted({*executed, *rows})}
     notebooks = []
     for number in sorted({part.name[:2] for part in (*tables, *figures)} | names.keys()):
@@ -147,7 +125,7 @@ def build(output_dir: Path) -> Path:
     pages |= {f"{notebook.name}.html": notebook.name[:2] for notebook in notebooks}
     headlines = [
         (question, notebook, *chosen)
-        for question, *names in HEADLINES
+        for question, *names in read_yaml("pwagents.notebook", "site/headlines.yaml")
         for notebook in notebooks
         if any(
             chosen := [
@@ -157,7 +135,10 @@ def build(output_dir: Path) -> Path:
         )
     ]
 
-    environment = _environment()
+    from jinja2 import Environment, PackageLoader
+
+    loader = PackageLoader("pwagents.notebook", "site")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {
         "preset": next((n.row["preset"] for n in notebooks if n.row), output_dir.name),
         "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes, "papers": papers,
@@ -181,13 +162,6 @@ def build(output_dir: Path) -> Path:
     return site / "index.html"
 
 
-def _environment():
-    from jinja2 import Environment, PackageLoader
-
-    loader = PackageLoader("pwagents.notebook", "site")
-    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-
-
 def _read_table(path: Path) -> Part:
     page = path.read_text("utf-8")
     html = page[page.index("<table") : page.rindex("</table>") + len("</table>")]
@@ -198,20 +172,8 @@ def _read_table(path: Path) -> Part:
     )
 
 
-def _read_figure(path: Path) -> Part:
-    return Part(path.stem, _files(path, ".png", ".svg", ".csv"))
-
-
 def _files(path: Path, *suffixes: str) -> tuple[Path, ...]:
     return tuple(file for suffix in suffixes if (file := path.with_suffix(suffix)).exists())
-
-
-def _flatten(settings: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{group}{name}.")
-        else:
-            yield group + name, value if isinstance(value, str) else json.dumps(value)
 
 
 def _convert(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
