@@ -116,7 +116,7 @@ def ship(monkeypatch):
     from joblib import Parallel  # not above: it imports numpy, and pwagents comes first
 
     def start():
-        monkeypatch.setattr(engine, "_engine", "dask")
+        monkeypatch.setattr(engine, "in_use", "dask")
         monkeypatch.setattr(engine, "_cluster", lambda _: (Parallel(n_jobs=1), 2))
 
     return start

@@ -34,7 +34,7 @@ Remote = Callable[[Sequence[Any]], Iterator[list[Any]]]
 
 ROUNDS = 8  # of a run: what one of them gives back is stored before the next begins
 _LOCK, _CACHED = type(threading.Lock()), type(lru_cache(len))
-_engine: Engine = "local"
+in_use: Engine = "local"
 
 
 class StaysHere(Exception):
@@ -47,11 +47,11 @@ def use(engine: Engine) -> None:
     Raises:
         SettingsError: it is not installed.
     """
-    global _engine
+    global in_use
     package = {"dask": "distributed"}.get(engine, engine)
     if engine != "local" and find_spec(package) is None:
         raise SettingsError(f"engine {engine!r}: {package} is not installed; pip install -e .[{engine}]")
-    _engine = engine
+    in_use = engine
 
 
 def remote(function: Callable[[Any], Any]) -> Remote | None:
@@ -59,18 +59,18 @@ def remote(function: Callable[[Any], Any]) -> Remote | None:
 
     What ``function`` raises ends the run, and the results of its round are lost.
     """
-    if _engine == "local":
+    if in_use == "local":
         return None
     try:
         pickled = _pickled(function)
     except StaysHere as reason:
-        print(f"Not for the engine {_engine}: {reason}.")
+        print(f"Not for the engine {in_use}: {reason}.")
         return None
 
     def rounds(units: Sequence[Any]) -> Iterator[list[Any]]:
         from joblib import delayed
 
-        parallel, jobs = _cluster(_engine)
+        parallel, jobs = _cluster(in_use)
         size = max(1, ceil(len(units) / (ROUNDS * jobs)))
         shares = [units[i : i + size] for i in range(0, len(units), size)]
         for i in range(0, len(shares), jobs):
@@ -92,7 +92,7 @@ def beside(function: Callable[[Any], Any], units: Sequence[Any]) -> list[Any]:
     from joblib import cpu_count
     from joblib.externals.loky import ProcessPoolExecutor
 
-    processes = min(cpu_count(), len(units)) if _engine == "local" else 1
+    processes = min(cpu_count(), len(units)) if in_use == "local" else 1
     try:
         pickled = _pickled(function) if processes > 1 else b""
     except StaysHere:

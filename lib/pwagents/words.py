@@ -84,14 +84,13 @@ def gives_away(text: str, task_type: TaskType, product: Product, review: Review)
     It may hold neither the product's id nor three consecutive words of its title, or all of a shorter title.
     For a review task it may hold no four consecutive words of the review, or all of a shorter review.
     """
-    if product.parent_asin.lower() in text.lower() or _shares_run(text, product.title, 3):
+    if product.parent_asin.lower() in text.lower():
         return True
-    return task_type == "review" and _shares_run(text, review.text, 4)
-
-
-def _shares_run(text: str, source: str, n: int) -> bool:
-    """Tell whether ``text`` holds ``n`` consecutive words of ``source``, or all of a shorter source."""
-    words, source_words = split_words(text), split_words(source)
-    n = min(n, len(source_words))
-    runs = {tuple(source_words[i : i + n]) for i in range(len(source_words) - n + 1)}
-    return n > 0 and any(tuple(words[i : i + n]) in runs for i in range(len(words) - n + 1))
+    words, sources = split_words(text), [(product.title, 3), (review.text, 4)]
+    for source, n in sources if task_type == "review" else sources[:1]:
+        source_words = split_words(source)
+        n = min(n, len(source_words))
+        runs = {tuple(source_words[i : i + n]) for i in range(len(source_words) - n + 1)}
+        if n and any(tuple(words[i : i + n]) in runs for i in range(len(words) - n + 1)):
+            return True
+    return False

@@ -136,22 +136,18 @@ class MethodRoles:
         self, players: MethodPlayers, benchmark: Benchmark, identify: Callable[[str], str], store: Path
     ):
         self.players, self.benchmark = players, benchmark
-        self._model, self._users = Models(players, store), {}
+        self._model = Models(players, store)
         self.offline = players.policy == "offline"
         self.policy = OfflinePolicy(identify) if self.offline else self._model(players.policy)
         self.name = "offline policy" if self.offline else self.policy.name
         self.kind = "Plumbing check, no language model" if self.offline else self.name
 
-    def user(self, seed: int) -> UserSimulator | None:
-        """Return who answers under a seed, with what they remember of the tasks; None for nobody."""
+    def make_user(self, seed: int) -> UserSimulator | None:
+        """Make who answers under a seed; None for nobody."""
         player, products, profiles = self.players.user, self.benchmark.products, self.benchmark.profiles
-        if seed not in self._users and player != "none":
-            self._users[seed] = (
-                RuleUser(products, profiles, seed)
-                if player == "rules"
-                else LlmUser(self._model(player), products, profiles, seed)
-            )
-        return self._users.get(seed)
+        if player in ("none", "rules"):
+            return RuleUser(products, profiles, seed) if player == "rules" else None
+        return LlmUser(self._model(player), products, profiles, seed)
 
     def estimate(self, single_turn: int, multi_turn: int, hidden: int) -> pd.DataFrame:
         """Estimate what language models will be asked, and cost at most: a row for each role that one plays.

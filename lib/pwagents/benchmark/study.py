@@ -141,6 +141,7 @@ class Study:
         self.memory_embedder = Embedder(run.cache_dir, settings.shop.max_tokens, batch_size=64)
         self.classifier = FunctionClassifier(benchmark.tasks["train"])
         self.roles = MethodRoles(settings.players, benchmark, self.classifier, run.store)
+        self._users = {settings.seed: self.roles.make_user(settings.seed)}
         self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": settings.seed}
         self._code = {"plain": code_hash(*_PLAYED), "prompted": code_hash(*_PROMPTED)}
 
@@ -180,7 +181,10 @@ class Study:
 
     def user(self, seed: int | None = None) -> UserSimulator | None:
         """Return who answers the agent, under the run's seed where none is given."""
-        return self.roles.user(self.settings.seed if seed is None else seed)
+        seed = self.settings.seed if seed is None else seed
+        if seed not in self._users:
+            self._users[seed] = self.roles.make_user(seed)  # it remembers what it read of the tasks
+        return self._users[seed]
 
     def setup(self, track: Track, seed: int | None = None) -> Setup:
         """Return what the prompting methods are made from."""
@@ -236,7 +240,7 @@ class Study:
             InfrastructureError: some episode could not be played. All others are stored.
         """
         setup, players = self.setup(track, seed), self.settings.players
-        user = self.roles.user(setup.seed) if track == "multi_turn" else None
+        user = self.user(seed) if track == "multi_turn" else None
         memory: dict[str, Any] | None = None
         if METHODS[method] is InteRecAgent:
             # Its memory goes from task to task, so it makes an agent for each.

@@ -249,6 +249,7 @@ def run_episodes(
                 break
         return played
 
+    here = here or engine.in_use == "local"
     at_work = None if here else engine.remote(partial(play, keep=None))
     with (
         episodes.appending() as append,

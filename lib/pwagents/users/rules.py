@@ -66,6 +66,12 @@ class RuleUser:
     seed: int = 0
     _facts: dict[Task, tuple[Fact, ...]] = field(default_factory=dict, init=False)  # read from the pages once
 
+    def __post_init__(self):
+        # Lists are read before any episode: a file that cannot be read ends no run in the middle.
+        phrases()
+        word_list("stop_words")
+        word_list("aspects")
+
     def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Answer the agent. Costs nothing."""
         manner, fact = self.react(task, session, says)

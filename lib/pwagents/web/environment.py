@@ -154,7 +154,7 @@ class WebEnvironment:
         Raises:
             RuntimeError: there is no task, or it has ended.
         """
-        if self.task is None or self.done:
+        if self.task is None or self.end is not None:
             raise RuntimeError("no task is under way; call reset(task) first")
         error, kind = "", ""
         self.user_usage: Usage | None = None  # noted by respond
@@ -183,9 +183,9 @@ class WebEnvironment:
 
         # Looking a product up does not use up the one call of the single-turn track.
         looked_up = action.name == DETAILS_FUNCTION and not error
-        if not self.done and self.track == "single_turn" and not looked_up:
+        if self.end is None and self.track == "single_turn" and not looked_up:
             self.end = "call"
-        elif not self.done and len(self.state.session) >= MAX_STEPS:
+        elif self.end is None and len(self.state.session) >= MAX_STEPS:
             self.end = "steps"
         return step
 
