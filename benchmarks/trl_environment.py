@@ -23,7 +23,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from pwagents.adapters.core import ENDED, tool_method
+from pwagents.adapters.core import ENDED
+from pwagents.adapters.trl_environment import tool_method
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Message, Reply, ToolCall
 from pwagents.lm.small import CHAT_TEMPLATE, END

@@ -58,17 +58,17 @@ def task_set(benchmark, shop, classifier):
 
 @pytest.fixture(scope="session")
 def greedy(classifier):
-    """``greedy(told, answers)``: the next call, from what ``reset`` told and what came back since."""
+    """``greedy(text, answers)``: the next call, from what ``reset`` told and what came back since."""
 
-    def act(told, answers):
+    def act(text, answers):
         if answers:
             return "stop", {}
-        (instruction,) = re.findall(r"^User \S+: (.*)$", told, re.MULTILINE)
-        bought = re.findall(r"^  Title: (.*)\n  Id: (\S+)\n", told, re.MULTILINE)
-        reviews = re.findall(r"^  The user's review: (.*)$", told, re.MULTILINE)
+        (instruction,) = re.findall(r"^User \S+: (.*)$", text, re.MULTILINE)
+        bought = re.findall(r"^  Title: (.*)\n  Id: (\S+)\n", text, re.MULTILINE)
+        reviews = re.findall(r"^  The user's review: (.*)$", text, re.MULTILINE)
         entries = [
-            {"title": title, "store": "", "parent_asin": asin, "text": text, "timestamp": -i}
-            for i, ((title, asin), text) in enumerate(zip(bought, reviews, strict=True))
+            {"title": title, "store": "", "parent_asin": asin, "text": review, "timestamp": -i}
+            for i, ((title, asin), review) in enumerate(zip(bought, reviews, strict=True))
         ]
         function = classifier(instruction)
         return function, plain_arguments(function, instruction, entries)
@@ -89,7 +89,8 @@ def rewards(task_set, benchmark, greedy):
     earned = {}
     for task in task_set.tasks.values():
         environment = task_set.start(task)
-        played = run_episode(environment, task, benchmark.history(task, "test"), agent)
-        earned[task.task_id] = grade(played).result_final
+        earned[task.task_id] = grade(
+            run_episode(environment, task, benchmark.history(task, "test"), agent)
+        ).result_final
     assert len(set(earned.values())) > 3
     return earned

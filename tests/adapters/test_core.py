@@ -1,11 +1,14 @@
-"""The core: what an agent is told, what its calls bring, when the reward comes."""
+"""The core: what an agent is told, what its calls bring, when the reward comes; the tasks of a preset."""
 
 import json
 
 import pytest
 
 from pwagents.adapters.core import ENDED, Session
+from pwagents.adapters.load import load_tasks
+from pwagents.errors import SettingsError
 from pwagents.web.environment import MAX_STEPS
+from pwagents.web.recommender import RecommendersByTime
 
 
 @pytest.fixture
@@ -22,9 +25,9 @@ def search(task_set):
 def test_the_same_agent_earns_what_it_earns_with_the_runner(session, greedy, rewards):
     earned = {}
     for task_id in session.tasks:
-        told, answers = session.reset(task_id), []
+        text, answers = session.reset(task_id), []
         while not session.done:
-            answer = session.step(*greedy(told, answers))
+            answer = session.step(*greedy(text, answers))
             answers.append(answer.text)
         earned[task_id] = answer.reward
         assert answer.done and session.finish() == answer.reward
@@ -32,40 +35,39 @@ def test_the_same_agent_earns_what_it_earns_with_the_runner(session, greedy, rew
 
 
 def test_an_agent_is_told_rules_past_and_request_and_nothing_of_the_answer(session, search, benchmark):
-    told = session.reset(search.task_id)
-    assert told.endswith(f"User {search.user_id}: {search.instruction}")
-    assert "call stop" in told and "latest first" in told
-    last = benchmark.history(search, "test")[-1]
-    assert benchmark.products[last.parent_asin].title in told
-    assert search.target not in told or search.target in {
-        b.parent_asin for b in benchmark.history(search, "test")
-    }
+    text = session.reset(search.task_id)
+    assert text.endswith(f"User {search.user_id}: {search.instruction}")
+    assert "call stop" in text and "latest first" in text
+    history = benchmark.history(search, "test")
+    assert benchmark.products[history[-1].parent_asin].title in text
+    assert search.target not in text or search.target in {b.parent_asin for b in history}
     names = [tool["function"]["name"] for tool in session.tasks.tools]
     assert names == list(session.tasks.functions) and names[-2:] == ["respond", "stop"]
 
 
 def test_the_reward_comes_at_the_end_and_is_that_of_the_last_attempt(session, search, benchmark):
-    session.reset(search.task_id)
     title = benchmark.products[search.target].title
+    session.reset(search.task_id)
     right = session.step("search_product_by_query", {"query": title})
-    assert right == (right.text, 0.0, False) and search.target in right.text
+    assert (right.reward, right.done) == (0.0, False) and search.target in right.text
     session.step("search_product_by_query", json.dumps({"query": "zzz"}))
     ended = session.step("stop", "")
     assert ended.done and ended.reward == 0.0
     session.reset(search.task_id)
     session.step("search_product_by_query", {"query": title})
-    assert session.finish() > 0.5 and session.done
-    assert len(session.trajectory.steps) == 1
+    assert session.finish() > 0.5 and session.done and len(session.trajectory.steps) == 1
 
 
 def test_a_malformed_call_is_a_step_that_says_what_is_wrong(session, search):
     session.reset(search.task_id)
-    assert session.step("search_product_by_query", "{'query'").text.startswith(
-        "Error: the arguments of search"
-    )
-    assert "unknown function 'buy'" in session.step("buy", {}).text
-    assert session.step(None, {"x": float("nan")}).text.endswith("(NaN is no JSON)")
-    assert "query" in session.step("search_product_by_query", {"words": "mat"}).text
+    answers = [
+        session.step("search_product_by_query", "{'query'"),
+        session.step("buy", {}),
+        session.step(None, {"x": float("nan")}),
+        session.step("search_product_by_query", {"words": "mat"}),
+    ]
+    parts = ("the arguments of search", "unknown function 'buy'", "NaN is no JSON", "query")
+    assert all("Error: " in a.text and part in a.text for a, part in zip(answers, parts, strict=True))
     kinds = [step.error_kind for step in session.trajectory.steps]
     assert kinds == ["malformed_json", "unknown_function", "malformed_json", "wrong_arguments"]
 
@@ -74,16 +76,14 @@ def test_an_episode_ends_after_ten_steps_and_nothing_follows_the_end(session, se
     session.reset(search.task_id)
     answers = [session.step("respond", {"content": "Which color?"}) for _ in range(MAX_STEPS + 2)]
     assert [answer.done for answer in answers] == [False] * (MAX_STEPS - 1) + [True] * 3
-    assert answers[-1] == (ENDED, 0.0, True)
-    assert len(session.trajectory.steps) == MAX_STEPS
+    assert answers[-1] == (ENDED, 0.0, True) and len(session.trajectory.steps) == MAX_STEPS
 
 
 def test_a_session_without_a_task_and_a_task_that_is_none_are_errors(session):
-    with pytest.raises(ValueError, match="no task is under way"):
-        session.step("stop", {})
-    with pytest.raises(ValueError, match="no task is under way"):
-        session.finish()
-    for wrong in ("t-none", None, ["a"]):
+    for act in (session.finish, lambda: session.step("stop", {})):
+        with pytest.raises(ValueError, match="no task is under way"):
+            act()
+    for wrong in ("t-none", ["a"]):
         with pytest.raises(ValueError, match=r"task_id: found .*; expected one of the 18 tasks"):
             session.reset(wrong)
 
@@ -94,8 +94,47 @@ def test_a_failure_outside_the_agent_is_no_reward(session, search):
     def no_user(*_):
         raise OSError("the user's endpoint is down")
 
-    session._episode.user = no_user
+    session._environment.user = no_user
     with pytest.raises(OSError):
         session.step("respond", {"content": "Which color?"})  # a harness may make an answer of it
     with pytest.raises(OSError, match="endpoint is down"):
         session.finish()
+
+
+TINY = {
+    "data": {"n_users": 12, "n_products": 300},
+    "shop": {"rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+}
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.setattr(RecommendersByTime, "fit", lambda *_: RecommendersByTime([], []))
+    given = {"tasks": 6, "output_dir": tmp_path, **TINY}
+    return lambda *names, **options: load_tasks(*names, **given, **options)
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_an_agent_sees_what_lies_before_the_first_task_of_the_split(load, split):
+    tasks = load(split=split)
+    benchmark = tasks.start(next(iter(tasks.tasks.values()))).shop.benchmark
+    assert set(tasks) <= {task.task_id for task in benchmark.tasks[split]} and len(tasks) == 6
+    for task_id, task in tasks.tasks.items():
+        history = tasks.start(task).state.history
+        assert history == benchmark.history(task, split)
+        assert all(behavior.timestamp < task.timestamp for behavior in history)
+        assert Session(tasks).reset(task_id).count("  Title: ") == min(len(history), 20)
+
+
+def test_the_single_turn_track_has_no_talk_and_ends_with_the_first_call(load):
+    tasks = load(track="single_turn")
+    assert not {"respond", "stop"} & set(tasks.functions)
+    session = Session(tasks)
+    assert "cannot ask anything back" in session.reset(next(iter(tasks)))
+    assert session.step("search_product_by_query", {"query": "coat"}).done
+
+
+def test_wrong_names_are_one_line(load):
+    for options in ({"track": "both"}, {"split": "dev"}, {"preset": "none"}):
+        with pytest.raises(SettingsError, match=r"expected one of"):
+            load(**options)

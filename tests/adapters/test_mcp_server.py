@@ -5,32 +5,26 @@ import json
 import re
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+import time
 
 import pytest
 import requests
 from mcp.client.client import Client
 
-from pwagents.adapters import serve
-from pwagents.adapters.mcp_server import make_server
-from pwagents.adapters.sessions import VERBS, BadRequestError, Sessions
-
-
-class Clock:
-    seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
+from pwagents import local_server
+from pwagents.adapters import mcp_server
+from pwagents.adapters.mcp_server import Sessions, make_app
 
 
 @pytest.fixture
-def clock():
-    return Clock()
+def sessions(task_set):
+    return Sessions(task_set)
 
 
 @pytest.fixture
-def sessions(task_set, clock):
-    return Sessions(task_set, idle_s=60, most=3, clock=clock)
+def url(sessions):
+    with local_server.serving(make_app(sessions)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 async def ask(client, tool, /, **arguments):
@@ -40,155 +34,130 @@ async def ask(client, tool, /, **arguments):
     return result.structured_content
 
 
-async def play(client, task, greedy):
-    """One task as a harness plays it, by ``step``: what it ends with, and what ``reward`` says."""
-    begun, answers = await ask(client, "reset", task=task), []
-    answer = {"done": False}
-    while not answer["done"]:
-        name, arguments = greedy(begun["observation"], answers)
-        answer = await ask(client, "step", session=begun["session"], name=name, arguments=arguments)
-        answers.append(answer["observation"])
-    return answer["reward"], await ask(client, "reward", session=begun["session"])
+def use(url, act):
+    """What ``act(client)`` returns with a client of the server."""
 
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_a_client_over_http_earns_what_the_agent_earns_with_the_runner(task_set, greedy, rewards, mode):
-    async def run(url):
-        async with Client(url, mode=mode) as client:
-            listed = (await ask(client, "tasks"))["tasks"]
-            return [await play(client, task, greedy) for task in listed]
-
-    with serve.serving(Sessions(task_set)) as url:
-        played = asyncio.run(run(url))
-    assert {end["trajectory"]["task_id"]: reward for reward, end in played} == rewards
-    assert all(end["reward"] == reward and len(end["trajectory"]["steps"]) == 2 for reward, end in played)
-
-
-@asynccontextmanager
-async def connected(sessions):
-    async with Client(make_server(sessions)) as client:
-        yield client
-
-
-def test_the_functions_of_the_shop_are_tools_that_name_their_session(sessions, task_set):
     async def run():
-        async with connected(sessions) as client:
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            begun = await ask(client, "reset", task="task-0")
-            told = await ask(client, "search_product_by_query", session=begun["session"], query="wool coat")
-            wrong = await ask(client, "search_product_by_query", session=begun["session"], words="coat")
-            return tools, told, wrong, await ask(client, "tools")
+        async with Client(f"{url}/mcp") as client:
+            return await act(client)
 
-    tools, told, wrong, listed = asyncio.run(run())
-    assert set(tools) == {*VERBS, *task_set.functions}
+    return asyncio.run(run())
+
+
+def test_an_agent_earns_what_it_earns_with_the_runner_and_reads_no_reward(url, greedy, rewards):
+    async def play(client):
+        keys = []
+        for task in requests.get(f"{url}/tasks", timeout=20).json():
+            begun, answers = await ask(client, "reset", task=task), []
+            answer = {"done": False}
+            while not answer["done"]:
+                name, arguments = greedy(begun["observation"], answers)
+                answer = await ask(client, name, session=begun["session"], **arguments)
+                assert answer.keys() == {"observation", "done"}
+                answers.append(answer["observation"])
+            keys.append(begun["session"])
+        return keys
+
+    ends = [requests.post(f"{url}/reward/{key}", timeout=20).json() for key in use(url, play)]
+    assert {end["trajectory"]["task_id"]: end["reward"] for end in ends} == rewards
+    assert all(len(end["trajectory"]["steps"]) == 2 for end in ends)
+
+
+def test_the_tools_are_reset_and_the_functions_of_the_shop(url, task_set):
+    async def act(client):
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        session = (await ask(client, "reset", task="task-0"))["session"]
+        answers = [
+            await ask(client, "search_product_by_query", session=session, query="wool coat"),
+            await ask(client, "search_product_by_query", session=session, words="coat"),
+        ]
+        return tools, [answer["observation"] for answer in answers]
+
+    tools, (results, mistake) = use(url, act)
+    assert set(tools) == {"reset", *task_set.functions}
     search = tools["search_product_by_query"]
     assert search.input_schema["required"] == ["session", "query"]
     assert "Search all products" in search.description
-    assert told["observation"].startswith("<data>\n1. ") and not told["done"]
-    assert wrong["observation"].startswith("Error: search_product_by_query: ")
-    assert listed["tools"] == json.loads(json.dumps(list(task_set.tools)))
+    assert results.startswith("<data>\n1. ")
+    assert mistake.startswith("Error: search_product_by_query: ")
 
 
 def test_sessions_know_nothing_of_each_other(sessions, task_set, greedy, rewards):
-    begun = [sessions.call("reset", {"task": task}) for task in ("task-0", "task-1")]
-    for told in begun:  # in turns
-        name, arguments = greedy(told["observation"], [])
-        sessions.call("step", {"session": told["session"], "name": name, "arguments": arguments})
-    ends = [sessions.call("reward", {"session": told["session"]}) for told in begun]
+    begun = [sessions.reset(task) for task in ("task-0", "task-1")]
+    for each in begun:  # in turns
+        sessions.step(each["session"], *greedy(each["observation"], []))
+    ends = [sessions.reward(each["session"]) for each in begun]
     earned = {end["trajectory"]["task_id"]: end["reward"] for end in ends}
     assert earned == {task_id: rewards[task_id] for task_id in list(task_set)[:2]}
-    assert [len(end["trajectory"]["steps"]) for end in ends] == [1, 1]
+    assert sessions.reward(begun[0]["session"]) == ends[0]  # asked again, the same
 
 
-def test_a_silent_session_ends_and_makes_room(sessions, clock):
-    ids = [sessions.call("reset", {"task": "task-0"})["session"] for _ in range(3)]
-    with pytest.raises(BadRequestError, match="3 sessions are open"):
-        sessions.call("reset", {"task": "task-0"})
-    clock.seconds = 59
-    sessions.call("step", {"session": ids[0], "name": "respond", "arguments": {"content": "Hello?"}})
-    clock.seconds = 60
-    assert len(sessions) == 1
-    with pytest.raises(BadRequestError, match="session: unknown, or ended"):
-        sessions.call("reward", {"session": ids[1]})
-    ended = sessions.call("reward", {"session": ids[0]})
-    assert ended["reward"] == 0 and sessions.call("reward", {"session": ids[0]}) == ended
-    assert len(sessions) == 0
+def test_a_silent_session_ends(sessions, monkeypatch):
+    silent, used = (sessions.reset("task-0")["session"] for _ in range(2))
+    begin = time.monotonic()
+    for seconds in (599, 601):
+        monkeypatch.setattr(time, "monotonic", lambda now=begin + seconds: now)
+        sessions.step(used, "respond", {"content": "Hello?"})
+    with pytest.raises(ValueError, match="session: unknown, or ended"):
+        sessions.reward(silent)
+    assert sessions.reward(used)["reward"] == 0
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
-        ("buy", {}, r"found no tool 'buy'; expected one of tasks, .*, stop"),
-        ("_find", {"session_id": "x"}, r"found no tool '_find'"),
-        ("reset", {}, r"reset: task: Missing required argument"),
-        ("reset", {"task": "t-none"}, r"reset: task: found 't-none'; expected one of the 18 of tasks"),
-        ("reset", {"task": 7}, r"reset: task: Input should be a valid string"),
-        ("reset", {"task": "x", "seed": 1}, r"reset: seed: Unexpected keyword argument"),
-        ("step", {"session": "x"}, r"step: name: Missing required argument"),
-        (
-            "step",
-            {"session": "x", "name": "stop", "arguments": []},
-            r"step: arguments: Input should be a valid",
-        ),
-        ("stop", {}, r"step: session: Missing required argument"),
-        ("reward", {"session": "guessed"}, r"session: unknown, or ended; begin one with reset\(task\)"),
+        ("reset", {}, r"task: found None; expected one of the 18 of /tasks"),
+        ("reset", {"task": "t-none"}, r"task: found 't-none'; expected"),
+        ("reset", {"task": ["x"]}, r"task: found \['x'\]; expected"),
+        ("stop", {}, r"session: unknown, or ended; begin one with reset"),
+        ("buy", {"session": "guessed"}, r"session: unknown, or ended"),
     ],
 )
-def test_a_wrong_request_is_one_line(sessions, name, arguments, told):
-    async def run():
-        async with connected(sessions) as client:
-            return await client.call_tool(name, arguments)
-
-    result = asyncio.run(run())
+def test_a_wrong_request_is_one_line(url, name, arguments, told):
+    result = use(url, lambda client: client.call_tool(name, arguments))
     (content,) = result.content
     assert result.is_error and re.match(told, content.text) and "\n" not in content.text
+    assert requests.post(f"{url}/reward/guessed", timeout=20).status_code == 404
 
 
-def test_only_this_machine_is_served_and_a_body_that_is_no_request_harms_nobody(task_set):
-    with serve.serving(Sessions(task_set)) as url:
-        assert url.startswith("http://127.0.0.1:")
-        foreign = {"Host": "evil.test", "Content-Type": "application/json"}
-        assert requests.post(url, "{}", headers=foreign, timeout=20).status_code == 421
-        for body in (b"", b"\xff{", b"[" * 10000, b'{"jsonrpc": "2.0"}'):
-            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-            assert 400 <= requests.post(url, body, headers=headers, timeout=20).status_code < 500
+def test_only_this_machine_is_served_and_a_body_that_is_no_request_harms_nobody(url):
+    foreign = {"Host": "evil.test", "Content-Type": "application/json"}
+    assert requests.post(f"{url}/mcp", "{}", headers=foreign, timeout=20).status_code == 421
+    for body in (b"", b"\xff{", b"[" * 10000, b'{"jsonrpc": "2.0"}'):
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        assert 400 <= requests.post(f"{url}/mcp", body, headers=headers, timeout=20).status_code < 500
 
 
 def test_a_process_serves_a_preset_to_whoever_comes(tmp_path):
     changes = (
-        "{data: {n_users: 12, n_products: 300}, shop: {rec_dates: 1, recommender: {epochs: 1, hidden: 8}}}"
+        "data: {n_users: 12, n_products: 300}, shop: {rec_dates: 1, recommender: {epochs: 1, hidden: 8}}"
     )
-    command = [sys.executable, "-m", "pwagents.adapters.serve", "--port", "0", "--tasks", "5"]
-    command += ["--output-dir", str(tmp_path), "-y", changes]
+    options = f"{{{changes}, tasks: 5, output_dir: {tmp_path}}}"
+    command = [sys.executable, "-m", "pwagents.adapters.mcp_server", "--port", "0", "-y", options]
 
-    async def run(url):
-        async with Client(url) as client:
-            listed = (await ask(client, "tasks"))["tasks"]
-            begun = await ask(client, "reset", task=listed[0])
-            return listed, await ask(client, "stop", session=begun["session"])
+    async def act(client):
+        session = (await ask(client, "reset", task="task-4"))["session"]
+        return await ask(client, "stop", session=session)
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            said = server.stdout.readline()
-            (url,) = re.findall(r"5 tasks at (\S+) \(Ctrl\+C", said)
-            listed, answer = asyncio.run(run(url))
+            (url,) = re.findall(r"5 tasks at (\S+)/mcp \(Ctrl\+C", server.stdout.readline())
+            answer = use(url, act)
         finally:
             server.terminate()
-    assert len(listed) == 5
-    assert answer == {"observation": "The task has ended.", "reward": 0.0, "done": True}
+    assert answer == {"observation": "The task has ended.", "done": True}
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    ("options", "told"),
     [
         (["--preset", "none"], "expected one of laptop, paper, smoke"),
-        (["--source", "none"], "source"),
-        (["--changes", "players"], "expected names and values"),
-        (["--changes", "{players: ["], "expected YAML"),
+        (["-y", "{source: none}"], "source"),
+        (["-y", "{players: ["], "changes: "),
     ],
 )
 def test_a_wrong_option_is_one_line(monkeypatch, capsys, options, told):
-    monkeypatch.setattr(sys, "argv", ["serve", "--port", "0", *options])
-    assert serve.main() == 1
+    monkeypatch.setattr(sys, "argv", ["mcp_server", "--port", "0", *options])
+    assert mcp_server.main() == 1
     error = capsys.readouterr().err
-    assert told in error and error.count("\n") == 1
+    assert re.search(told, error) and error.count("\n") == 1

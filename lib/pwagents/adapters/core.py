@@ -7,14 +7,12 @@
     print(session.finish(), session.trajectory)      # the reward, and all steps
 
 An agent is told all in the words of a prompting method of notebook 03, so that a model that plays through an
-adapter reads what it would read there.
+adapter reads what it would read there: no grade, no target, and no reward before the end.
 """
 
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, NamedTuple
 
 from pwagents.agents.chat_agent import ChatAgent, tools_of
@@ -23,7 +21,6 @@ from pwagents.evaluation.metrics import grade
 from pwagents.llm.chat import Tool
 from pwagents.schema import Action, Task, Trajectory
 from pwagents.web.environment import WebEnvironment
-from pwagents.web.functions import FUNCTIONS
 
 ENDED = "The task has ended."  # what calls after the end get for an answer
 
@@ -82,7 +79,8 @@ class Session:
 
     def __init__(self, tasks: TaskSet):
         self.tasks = tasks
-        self._episode: WebEnvironment | None = None
+        self._environment: WebEnvironment | None = None
+        self._failure: Exception | None = None
 
     def reset(self, task_id: str) -> str:
         """Begin a task: the rules, what the user bought before, what the user asks for.
@@ -93,8 +91,8 @@ class Session:
         task = self.tasks.tasks.get(task_id) if isinstance(task_id, str) else None
         if task is None:
             raise ValueError(f"task_id: found {task_id!r}; expected one of the {len(self.tasks):,} tasks")
-        self._episode, self._failure, self._finished = self.tasks.start(task), None, False
-        system, request = self.tasks.teller.messages(self._episode.state)
+        self._environment, self._failure = self.tasks.start(task), None
+        system, request = self.tasks.teller.messages(self._environment.state)
         return f"{system['content']}\n\n{request['content']}"
 
     def step(self, name: str, arguments: Mapping[str, Any] | str) -> Answer:
@@ -108,19 +106,18 @@ class Session:
         """
         if self.done:
             return Answer(ENDED, 0.0, True)
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        read, mistake = parse_arguments(text)
-        problem = f"the arguments of {name}: {mistake}" if mistake else ""
-        kind = "malformed_json" if mistake else ""
+        read, mistake = parse_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
+        action = Action(name=str(name), arguments=read)
+        if mistake:
+            problem = f"the arguments of {name}: {mistake}"
+            action = Action(name=str(name), problem=problem, problem_kind="malformed_json")
         try:
-            step = self._episode.step(
-                Action(name=str(name), arguments=read, problem=problem, problem_kind=kind)
-            )
+            step = self._environment.step(action)
         except Exception as error:
             self._failure = error
             raise
-        told = self.tasks.teller.tell_step(len(self._episode.state.session) - 1, step)[-1]
-        return Answer(told["content"], self._reward() if self.done else 0.0, self.done)
+        answer = self.tasks.teller.tell_step(len(self._environment.state.session) - 1, step)[-1]
+        return Answer(answer["content"], self._reward() if self.done else 0.0, self.done)
 
     def finish(self) -> float:
         """End the episode, if it goes on, and tell its reward.
@@ -130,40 +127,23 @@ class Session:
             Exception: what failed in a step by no fault of the agent's (an endpoint, the disk): a harness may
                 have shown it to the agent as an answer, and nobody should learn from that.
         """
-        self._finished = self._begun is not None
+        if not self.done:
+            self._environment.end = "cut_off"
         if self._failure is not None:
             raise self._failure
         return self._reward()
 
     @property
     def done(self) -> bool:
-        return self._begun.done or self._finished
+        """Whether the task has ended; ValueError where none was begun."""
+        if self._environment is None:
+            raise ValueError("no task is under way; begin one with reset(task_id)")
+        return self._environment.done
 
     @property
     def trajectory(self) -> Trajectory:
-        return self._begun.trajectory
-
-    @property
-    def _begun(self) -> WebEnvironment:
-        if self._episode is None:
-            raise ValueError("no task is under way; begin one with reset(task_id)")
-        return self._episode
+        """The episode so far, with target and ledger: not for the agent."""
+        return self._environment.trajectory
 
     def _reward(self) -> float:
         return grade(self.trajectory).result_final
-
-
-def tool_method(name: str) -> Callable[..., str]:
-    """A web function as a method, for frameworks that read tools from signatures and docstrings.
-
-    Whatever its arguments are, it returns ``self._call(name, arguments)``.
-    """
-    function = FUNCTIONS[name].raw_function
-
-    @wraps(function)
-    def method(self, **arguments: Any) -> str:
-        return self._call(name, arguments)
-
-    hints = {key: hint for key, hint in inspect.get_annotations(function).items() if key != "return"}
-    method.__annotations__ = hints  # what it returns is no part of the schema that the policy is shown
-    return method

@@ -1,8 +1,8 @@
 """The shop as a Gymnasium environment of texts (``pip install -e .[gymnasium]``).
 
 env = ShopEnv(load_tasks(preset="smoke"))
-told, info = env.reset(options={"task_id": "..."})     # without options: a random task
-told, reward, terminated, truncated, info = env.step(
+text, info = env.reset(options={"task_id": "..."})     # without options: a random task
+text, reward, terminated, truncated, info = env.step(
     '{"name": "search_product_by_query", "arguments": {"query": "yoga mat"}}'
 )
 """
@@ -18,9 +18,6 @@ from pwagents.agents.replies import parse_arguments
 class AnyText(gymnasium.spaces.Text):
     """Texts of any length and any characters: those of products are not known beforehand."""
 
-    def __init__(self):
-        super().__init__(max_length=256)  # of samples, which are drawn from letters and digits
-
     def contains(self, x: Any) -> bool:
         return isinstance(x, str)
 
@@ -35,17 +32,16 @@ class ShopEnv(gymnasium.Env[str, str]):
 
     def __init__(self, tasks: TaskSet):
         self._session = Session(tasks)
-        self.action_space, self.observation_space = AnyText(), AnyText()
+        # 256: of samples, which are drawn from letters and digits.
+        self.action_space, self.observation_space = AnyText(256), AnyText(256)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
         ids = list(self._session.tasks)
-        drawn = ids[int(self.np_random.integers(len(ids)))]
-        task_id = (options or {}).get("task_id", drawn)
+        task_id = (options or {}).get("task_id", ids[int(self.np_random.integers(len(ids)))])
         return self._session.reset(task_id), {"task_id": task_id}
 
     def step(self, action: str):
         call, mistake = parse_arguments(action)
-        arguments = action if mistake else call.get("arguments", {})
-        answer = self._session.step(call.get("name", ""), arguments)
+        answer = self._session.step(call.get("name", ""), action if mistake else call.get("arguments", {}))
         return answer.text, answer.reward, answer.done, False, {}

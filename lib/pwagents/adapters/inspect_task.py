@@ -20,8 +20,10 @@ def shop(preset: str = "smoke", track: str = "multi_turn", tasks: int = 20) -> T
 
 def shop_task(tasks: TaskSet) -> Task:
     """The tasks as samples, in their order."""
-    users = {task_id: {"user": task.user_id} for task_id, task in tasks.tasks.items()}
-    samples = [Sample(Session(tasks).reset(i), id=i, metadata=users[i]) for i in tasks]
+    samples = [
+        Sample(Session(tasks).reset(task_id), id=task_id, metadata={"user": each.user_id})
+        for task_id, each in tasks.tasks.items()
+    ]
     return Task(dataset=samples, solver=play(tasks), scorer=result_accuracy())
 
 
@@ -35,13 +37,14 @@ def play(tasks: TaskSet):
         session.reset(state.sample_id)
         while not session.done:
             state.output = await get_model().generate(state.messages, tools)
-            state.messages.append(said := state.output.message)
-            for call in said.tool_calls or ():
+            message = state.output.message
+            state.messages.append(message)
+            for call in message.tool_calls or ():
                 answer = await asyncio.to_thread(session.step, call.function, call.arguments)
-                by = {"tool_call_id": call.id, "function": call.function}
-                state.messages.append(ChatMessageTool(content=answer.text, **by))
-            if not said.tool_calls:
-                answer = await asyncio.to_thread(session.step, "respond", {"content": said.text})
+                ids = {"tool_call_id": call.id, "function": call.function}
+                state.messages.append(ChatMessageTool(content=answer.text, **ids))
+            if not message.tool_calls:
+                answer = await asyncio.to_thread(session.step, "respond", {"content": message.text})
                 state.messages.append(ChatMessageUser(content=answer.text))
         state.metadata["reward"] = session.finish()
         return state

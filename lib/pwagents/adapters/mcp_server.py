@@ -1,60 +1,155 @@
-"""The shop behind the Model Context Protocol: any client plays, from a process and an environment of its own.
+"""The shop behind the Model Context Protocol, on this machine alone: any client plays, from any environment.
 
-Tools are the verbs of :class:`pwagents.adapters.sessions.Sessions` and the functions of the shop. Every call
-stands for itself (the protocol of July 2026 knows no connection that lasts), so each names its session.
+    python -m pwagents.adapters.mcp_server --preset smoke --port 8010 -y "{split: train, tasks: 20}"
+
+Agents reach ``/mcp``: the tool ``reset`` begins a task in a session, the functions of the shop name it. Every
+call stands for itself, as the protocol of July 2026 knows no connection that lasts. Who runs the agent (the
+agent never) asks ``GET /tasks`` for the names of all tasks and ``POST /reward/SESSION`` for the end of one.
 """
 
+import argparse
 import asyncio
 import json
+import secrets
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
-from pwagents.adapters.sessions import VERBS, BadRequestError, Sessions
-from pwagents.errors import InfrastructureError
+from pwagents import local_server
+from pwagents.adapters.core import Answer, Session, TaskSet
+from pwagents.adapters.load import load_tasks
+from pwagents.notebook.settings import read_changes
 
 if TYPE_CHECKING:
-    from mcp.server.lowlevel import Server
     from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
 
+_RESET = {
+    "name": "reset",
+    "description": "Begin a task in a new session; its id is what all other calls need.",
+    "input_schema": {"type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"]},
+}
 _SESSION = {"type": "string", "description": "What reset returned."}
 
 
-def make_server(sessions: Sessions) -> "Server":
-    """An MCP server of the sessions. What is wrong with a request is told as one line, marked as an error."""
+class Sessions:
+    """All sessions of a server, by ids that cannot be guessed.
+
+    A client whose connection is lost says nothing of it: what nobody has used for ``idle_s`` seconds is gone.
+    """
+
+    def __init__(self, tasks: TaskSet, idle_s: float = 600.0):
+        self.tasks, self.idle_s = tasks, idle_s
+        self.names = {f"task-{i}": task_id for i, task_id in enumerate(tasks)}  # ids tell types
+        self._open: dict[str, tuple[Session, threading.Lock]] = {}
+        self._used: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def reset(self, task: str) -> dict[str, Any]:
+        """Begin a task, by its name, in a new session: its id, and what the agent is told."""
+        if not isinstance(task, str) or task not in self.names:
+            raise ValueError(f"task: found {task!r}; expected one of the {len(self.names):,} of /tasks")
+        session, key = Session(self.tasks), secrets.token_urlsafe(16)
+        text = session.reset(self.names[task])
+        with self._lock:
+            self._open[key], self._used[key] = (session, threading.Lock()), time.monotonic()
+        return {"session": key, "observation": text}
+
+    def step(self, key: str, name: str, arguments: dict[str, Any]) -> Answer:
+        """Call a function of the shop."""
+        session, lock = self._find(key)
+        with lock:  # a client may send several calls at once
+            return session.step(name, arguments)
+
+    def reward(self, key: str) -> dict[str, Any]:
+        """End a session: the reward of its episode, and all its steps. Asked again, the same."""
+        session, lock = self._find(key)
+        with lock:
+            return {"reward": session.finish(), "trajectory": session.trajectory.model_dump(mode="json")}
+
+    def _find(self, key: str) -> tuple[Session, threading.Lock]:
+        now = time.monotonic()
+        with self._lock:
+            for idle in [k for k, used in self._used.items() if now - used >= self.idle_s]:
+                del self._open[idle], self._used[idle]
+            if key not in self._open:
+                raise ValueError("session: unknown, or ended; begin one with reset")
+            self._used[key] = now
+            return self._open[key]
+
+
+def make_app(sessions: Sessions) -> "Starlette":
+    """Make the ASGI application, for requests from this machine alone.
+
+    What is wrong with a request is told as one line, marked as an error.
+    """
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
 
-    tools = [Tool(**each) for each in schemas(sessions)]
+    tools = [Tool(**_RESET)]
+    for function in (tool["function"] for tool in sessions.tasks.tools):
+        schema = function["parameters"]
+        required = ["session", *schema.get("required", [])]
+        schema = {**schema, "properties": {"session": _SESSION, **schema["properties"]}, "required": required}
+        tools.append(Tool(name=function["name"], description=function["description"], input_schema=schema))
 
     async def list_tools(*_: Any) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
-    async def call_tool(_: Any, asked: Any) -> CallToolResult:
+    async def call_tool(_: Any, call: Any) -> CallToolResult:
+        arguments = dict(call.arguments or {})
         try:
-            answer = await asyncio.to_thread(sessions.call, asked.name, asked.arguments or {})
-        except (BadRequestError, InfrastructureError, OSError) as error:
+            if call.name == "reset":
+                answer = await asyncio.to_thread(sessions.reset, arguments.get("task"))
+            else:
+                key = str(arguments.pop("session", ""))
+                step = await asyncio.to_thread(sessions.step, key, call.name, arguments)
+                answer = {
+                    "observation": step.text,
+                    "done": step.done,
+                }  # without the reward: an agent reads it
+        except (ValueError, RuntimeError, OSError) as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         text = TextContent(text=json.dumps(answer, ensure_ascii=False))
         return CallToolResult(content=[text], structured_content=answer)
 
-    return Server("pwagents", on_list_tools=list_tools, on_call_tool=call_tool)
+    async def list_tasks(_: "Request") -> "JSONResponse":
+        return JSONResponse(list(sessions.names))
+
+    async def end(request: "Request") -> "JSONResponse":
+        try:
+            return JSONResponse(await asyncio.to_thread(sessions.reward, request.path_params["session"]))
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, 404)
+
+    routes = [Route("/tasks", list_tasks), Route("/reward/{session}", end, methods=["POST"])]
+    server = Server("pwagents", on_list_tools=list_tools, on_call_tool=call_tool)
+    return server.streamable_http_app(json_response=True, stateless_http=True, custom_starlette_routes=routes)
 
 
-def make_app(sessions: Sessions) -> "Starlette":
-    """The server at ``/mcp`` as an ASGI application, for requests from this machine alone."""
-    return make_server(sessions).streamable_http_app(json_response=True, stateless_http=True)
+def main() -> int:
+    """Serve the tasks of a preset until the process is interrupted."""
+    parser = argparse.ArgumentParser(description="Serve the shop's tasks (MCP, loopback alone)")
+    parser.add_argument("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
+    parser.add_argument("--port", type=int, default=8010)
+    parser.add_argument("--idle", type=float, default=600.0, help="seconds after which a silent session ends")
+    parser.add_argument("-y", default="{}", metavar="YAML", help="further arguments of load_tasks")
+    given = parser.parse_args()
+    try:
+        listener = local_server.listen(given.port)
+        sessions = Sessions(load_tasks(given.preset, **read_changes(given.y)), given.idle)
+    except (TypeError, ValueError, RuntimeError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    print(f"{len(sessions.tasks):,} tasks at {url} (Ctrl+C ends it)", flush=True)
+    local_server.serve(make_app(sessions), listener)
+    return 0
 
 
-def schemas(sessions: Sessions) -> list[dict[str, Any]]:
-    """All tools in the form of the protocol."""
-    from transformers.utils import get_json_schema
-
-    verbs = [get_json_schema(getattr(sessions, name).raw_function)["function"] for name in VERBS]
-    functions = [tool["function"] for tool in sessions.task_set.tools]
-    made = []
-    for each in (*verbs, *functions):
-        schema = each["parameters"]
-        if each in functions:
-            properties, required = {"session": _SESSION, **schema["properties"]}, schema.get("required", [])
-            schema = {**schema, "properties": properties, "required": ["session", *required]}
-        made.append({"name": each["name"], "description": each["description"], "input_schema": schema})
-    return made
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,14 +12,14 @@ As TRL (1.16) has it, a turn without a readable call ends the episode, and the m
 where every call gets the same short answer.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import Any
 
-from pwagents.adapters.core import Session, TaskSet, tool_method
+from pwagents.adapters.core import Session, TaskSet
 from pwagents.lm.tokens import without_control_tokens
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from pwagents.web.functions import FUNCTIONS
 
 
 class ShopEnvironment:
@@ -29,7 +29,7 @@ class ShopEnvironment:
         tokenizer: the policy's; its control tokens are broken up where foreign text holds them.
     """
 
-    def __init__(self, tasks: TaskSet, tokenizer: "PreTrainedTokenizerBase"):
+    def __init__(self, tasks: TaskSet, tokenizer: Any):
         self._session, self._tokenizer = Session(tasks), tokenizer
 
     def reset(self, task_id: str, **_: Any) -> str:
@@ -44,13 +44,23 @@ class ShopEnvironment:
         return without_control_tokens(self._tokenizer, self._session.step(name, arguments).text)
 
 
-def environment_factory(
-    tasks: TaskSet, tokenizer: "PreTrainedTokenizerBase"
-) -> Callable[[], ShopEnvironment]:
-    """What makes an environment whose public methods are the functions that the task set offers."""
+def environment_factory(tasks: TaskSet, tokenizer: Any) -> Callable[[], ShopEnvironment]:
+    """Make environments whose public methods are the functions that the task set offers."""
     methods = {name: tool_method(name) for name in tasks.functions}
-    shop = type("ShopEnvironment", (ShopEnvironment,), methods)
-    return lambda: shop(tasks, tokenizer)
+    return partial(type("ShopEnvironment", (ShopEnvironment,), methods), tasks, tokenizer)
+
+
+def tool_method(name: str) -> Callable[..., str]:
+    """Make a method of a web function: TRL reads tools from signatures and docstrings. It calls ``_call``."""
+    function = FUNCTIONS[name].raw_function
+
+    @wraps(function)
+    def method(self, **arguments: Any) -> str:
+        return self._call(name, arguments)
+
+    hints = inspect.get_annotations(function)  # what it returns is no part of the tool's schema
+    method.__annotations__ = {key: hint for key, hint in hints.items() if key != "return"}
+    return method
 
 
 def prompt_rows(tasks: TaskSet) -> list[dict[str, Any]]:

@@ -6,22 +6,24 @@
 It needs this file alone: tasks, tools and rewards come from the server.
 """
 
-import asyncio
+import json
 import re
-from concurrent.futures import ThreadPoolExecutor
+import urllib.request
+from typing import Any
 
 import verifiers.v1 as vf
-from mcp.client.client import Client
 
 PROMPT = """\
-Begin with the tool reset, task {task!r}. It tells you what to do, and the session that every later call \
-names. Leave the tools tasks, tools, step and reward alone."""
+Begin with the tool reset, task {task!r}, once. It tells you what to do, and the session that every later \
+call names."""
 _SESSION = re.compile(r'"session": "([\w-]+)"')
 
 
-async def ask(url: str, tool: str, **arguments: str) -> dict:
-    async with Client(url) as client:
-        return (await client.call_tool(tool, arguments)).structured_content
+def ask(config: "ShopConfig", path: str, method: str = "GET") -> Any:
+    """Ask the server what is not for the model: the tasks, or the reward of a session."""
+    url = config.tools.url.removesuffix("/mcp") + path
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60) as reply:
+        return json.load(reply)
 
 
 class ShopTools(vf.Toolset[vf.ToolsetConfig]):
@@ -39,10 +41,10 @@ class ShopTask(vf.Task[vf.TaskData, vf.State, ShopConfig]):
 
     @vf.reward
     async def result_accuracy(self, trace: vf.Trace) -> float:
-        """The reward of the first session that the model began; 0 where it began none."""
-        told = [str(node.message.content) for node in trace.nodes if node.message.role == "tool"]
-        session = next(filter(None, map(_SESSION.search, told)), None)
-        return (await ask(self.config.tools.url, "reward", session=session[1]))["reward"] if session else 0.0
+        """The reward of the session; 0 where the model began none, or more than one to try things out in."""
+        texts = [str(node.message.content) for node in trace.nodes if node.message.role == "tool"]
+        sessions = {session for text in texts for session in _SESSION.findall(text)}
+        return ask(self.config, f"/reward/{sessions.pop()}", "POST")["reward"] if len(sessions) == 1 else 0.0
 
 
 class ShopTasksetConfig(vf.TasksetConfig):
@@ -51,10 +53,9 @@ class ShopTasksetConfig(vf.TasksetConfig):
 
 class ShopTaskset(vf.Taskset[ShopTask, ShopTasksetConfig]):
     def load(self) -> list[ShopTask]:
-        with ThreadPoolExecutor(1) as thread:  # verifiers may have an event loop running in this one
-            listed = thread.submit(asyncio.run, ask(self.config.task.tools.url, "tasks")).result()
-        rows = [vf.TaskData(name=name, prompt=PROMPT.format(task=name)) for name in listed["tasks"]]
-        return [ShopTask(row, self.config.task) for row in rows]
+        config = self.config.task
+        rows = [vf.TaskData(name=name, prompt=PROMPT.format(task=name)) for name in ask(config, "/tasks")]
+        return [ShopTask(row, config) for row in rows]
 
 
 __all__ = ["ShopTaskset"]
