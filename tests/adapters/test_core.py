@@ -10,6 +10,8 @@ from pwagents.errors import SettingsError
 from pwagents.web.environment import MAX_STEPS
 from pwagents.web.recommender import RecommendersByTime
 
+from .conftest import greedy
+
 
 @pytest.fixture
 def session(task_set):
@@ -22,7 +24,7 @@ def search(task_set):
     return next(task for task in task_set.tasks.values() if task.type == "search")
 
 
-def test_the_same_agent_earns_what_it_earns_with_the_runner(session, greedy, rewards):
+def test_the_same_agent_earns_what_it_earns_with_the_runner(session, rewards):
     earned = {}
     for task_id in session.tasks:
         text, answers = session.reset(task_id), []

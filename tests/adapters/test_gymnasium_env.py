@@ -10,6 +10,8 @@ from gymnasium.utils.env_checker import check_env
 
 from pwagents.adapters.gymnasium_env import ShopEnv
 
+from .conftest import greedy
+
 
 def test_gymnasium_s_checker_has_nothing_to_say(task_set, recwarn):
     check_env(ShopEnv(task_set), skip_render_check=True)
@@ -17,7 +19,7 @@ def test_gymnasium_s_checker_has_nothing_to_say(task_set, recwarn):
     assert not [text for text in told if "gym" in text.lower()]
 
 
-def test_the_same_agent_earns_what_it_earns_with_the_runner(task_set, greedy, rewards):
+def test_the_same_agent_earns_what_it_earns_with_the_runner(task_set, rewards):
     env, earned = ShopEnv(task_set), {}
     for task_id in task_set:
         told, info = env.reset(options={"task_id": task_id})

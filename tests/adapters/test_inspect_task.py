@@ -9,6 +9,8 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from pwagents.adapters.inspect_task import shop_task
 
+from .conftest import greedy
+
 
 def mock(act):
     """A mock model: ``act(messages)`` is a call, or what it says."""
@@ -31,7 +33,7 @@ def run(task_set, act, folder):
     return log
 
 
-def test_the_same_agent_earns_what_it_earns_with_the_runner(task_set, greedy, rewards, tmp_path):
+def test_the_same_agent_earns_what_it_earns_with_the_runner(task_set, rewards, tmp_path):
     def act(messages):
         return greedy(messages[0].text, [m.text for m in messages if m.role == "tool"])
 

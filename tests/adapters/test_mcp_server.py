@@ -15,6 +15,8 @@ from pwagents import local_server
 from pwagents.adapters import mcp_server
 from pwagents.adapters.mcp_server import Sessions, make_app
 
+from .conftest import greedy
+
 
 @pytest.fixture
 def sessions(task_set):
@@ -44,7 +46,7 @@ def use(url, act):
     return asyncio.run(run())
 
 
-def test_an_agent_earns_what_it_earns_with_the_runner_and_reads_no_reward(url, greedy, rewards):
+def test_an_agent_earns_what_it_earns_with_the_runner_and_reads_no_reward(url, rewards):
     async def play(client):
         keys = []
         for task in requests.get(f"{url}/tasks", timeout=20).json():
@@ -82,7 +84,7 @@ def test_the_tools_are_reset_and_the_functions_of_the_shop(url, task_set):
     assert mistake.startswith("Error: search_product_by_query: ")
 
 
-def test_sessions_know_nothing_of_each_other(sessions, task_set, greedy, rewards):
+def test_sessions_know_nothing_of_each_other(sessions, task_set, rewards):
     begun = [sessions.reset(task) for task in ("task-0", "task-1")]
     for each in begun:  # in turns
         sessions.step(each["session"], *greedy(each["observation"], []))

@@ -10,6 +10,7 @@ from pwagents.adapters.trl_environment import environment_factory, prompt_rows
 from pwagents.web.environment import MAX_STEPS
 
 from ..paper_standins import make_tokenizer
+from .conftest import greedy
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def test_its_public_methods_are_the_functions_with_their_schemas(factory, task_s
     assert schemas == list(task_set.tools)
 
 
-def test_the_same_agent_earns_what_it_earns_with_the_runner(factory, task_set, greedy, rewards):
+def test_the_same_agent_earns_what_it_earns_with_the_runner(factory, task_set, rewards):
     environment, earned = factory(), {}
     for row in prompt_rows(task_set):
         told, answers = environment.reset(**row), []

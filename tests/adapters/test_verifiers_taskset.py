@@ -10,6 +10,8 @@ import pytest
 from pwagents import local_server
 from pwagents.adapters import mcp_server
 
+from .conftest import greedy
+
 PYTHON = os.environ.get("VERIFIERS_PYTHON", "")  # of an environment with verifiers==0.4.0
 
 pytestmark = pytest.mark.skipif(
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def answer(greedy, begin_twice):
+def answer(begin_twice):
     """A chat model's message that plays as the greedy agent does, by the tools of the server."""
 
     def call(name, arguments):
@@ -44,7 +46,7 @@ def answer(greedy, begin_twice):
 
 @pytest.mark.parametrize("begin_twice", [False, True])
 def test_an_evaluation_ends_with_the_rewards_of_the_runner_for_one_session_a_task(
-    task_set, greedy, rewards, chat_server, tmp_path, begin_twice
+    task_set, rewards, chat_server, tmp_path, begin_twice
 ):
     with local_server.serving(mcp_server.make_app(mcp_server.Sessions(task_set))) as port:
         command = [
@@ -52,7 +54,7 @@ def test_an_evaluation_ends_with_the_rewards_of_the_runner_for_one_session_a_tas
             "verifiers_taskset",
             *("--env.taskset.task.tools.url", f"http://127.0.0.1:{port}/mcp"),
             *("--env.agent.harness.id", "null"),
-            *("--client.base-url", chat_server(reply=answer(greedy, begin_twice)).url),
+            *("--client.base-url", chat_server(reply=answer(begin_twice)).url),
             *("--client.api-key-var", "NO_KEY"),
             *("--env.agent.runtime.type", "subprocess"),
             *("--model", "mock"),
