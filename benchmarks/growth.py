@@ -1,46 +1,46 @@
-"""How time and memory grow with products and with users, and which step dominates; a 2 GB raw file.
+"""How time and memory grow with products and with users, step by step; a 2 GB raw file.
 
-    .venv/bin/python benchmarks/growth.py [--output-dir outputs/laptop] [--quick]
+    .venv/bin/python benchmarks/growth.py [--scale 10]
 
-Twenty minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; ``--quick``, a tenth of every size,
-about a minute. Expect every step to say "linear or less", the making of the embedded world to take most of
-the time, and 2 GB of raw reviews to be scanned in less memory than that. Tables go
-to ``<output-dir>/growth/tables``, figures to ``<output-dir>/growth/figures``.
+Fifteen minutes on 2 cores, 4 GB of memory and 5 GB of disk for a while; with ``--scale 10``, a tenth of every
+size, about a minute. Expect every step to say "linear or less", the making of the embedded world to take most
+of the time, and 2 GB of raw reviews to be scanned in less memory than that.
 
 Two ladders of embedded worlds: products at 1,000 users, users at 36,000 products. Users have 5 to 10
 behaviours, so that 100,000 of them fit a laptop. Two things stand in for what costs the same for each text or
 learns nothing here: embeddings are random vectors behind the real cache, and the recommender is SASRec over
-all products, untrained. Each size has fresh processes, so that its memory is its own.
+all products, untrained. Each size has a fresh process, so that its memory is its own. Time is CPU time,
+because other programs share the machine; an exponent is log(ratio of costs) / log(ratio of sizes) from the
+smallest size to the largest: 1 is growth in proportion.
 """
 
 import argparse
 import ctypes
 import gc
+import json
 import math
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from growth_report import save_growth, save_raw_scans
-from raw_reviews import measure_raw_scan
-from search import peak_mb
 
 from pwagents.agents.memory import Memory, behavior_text
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
+from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import run_episodes
-from pwagents.portable import one_core
-from pwagents.progress import progress
-from pwagents.project import project_path
-from pwagents.schema import FUNCTION_OF, Benchmark, Task
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.offline import OfflineProfiler
+from pwagents.schema import FUNCTION_OF, Task
 from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
 from pwagents.web.functions import Shop
@@ -56,15 +56,18 @@ LADDERS = {  # what grows -> sizes as (products, users)
 HISTORY = (5, 10)  # behaviours a user
 TASKS = 2_000  # test tasks of memory retrieval and the run, sampled
 RAW_GIGABYTES = (0.2, 2.0)
-HEAVY = ["pwagents.web.recommender", "sklearn.linear_model", "transformers.utils", "great_tables"]
+# Exponents up to here pass as linear: n log n of a sort is 1.09 from 36,000 to 360,000, and data that outgrow
+# the processor's cache on the way cost more apiece from there on.
+LINEAR = 1.15
+FLOORS = {"cpu_s": 0.05, "mb": 10.0}  # less is noise, and counts as so much
 
 
 class RandomVectors:
     """In MiniLM's place: a unit vector drawn from the text's hash, at the same small cost for each text."""
 
-    def encode(self, texts: Sequence[str], **_) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
         vectors = np.stack([rng(0, text).normal(size=DIMENSION) for text in texts])
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 class CheapEmbedder(Embedder):
@@ -75,121 +78,143 @@ class CheapEmbedder(Embedder):
 
 
 class Meter:
-    """Notes what each step costs: CPU and wall seconds, how far memory rose, and the most it has come to."""
+    """Notes what each step costs: CPU seconds, how far memory rose, and the most it has come to."""
 
     def __init__(self):
         self.rows = []
 
-    def __call__(self, step: str, function: Callable, rounds: int = 1):
-        """What ``function`` returns; of several rounds the fastest counts, as other programs disturb it."""
-        notes = []
-        for _ in range(rounds):
-            result = None  # that of the round before is given back first
-            gc.collect()
-            ctypes.CDLL(None).malloc_trim(0)  # what is free goes back, or a step's memory would hide in it
-            Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak starts anew
-            held, wall, cpu = peak_mb(), time.perf_counter(), time.process_time()
-            result = function()
-            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-            notes.append({"cpu_s": cpu, "wall_s": wall, "mb": peak_mb() - held, "peak_mb": peak_mb()})
-        self.rows.append({"step": step} | min(notes, key=itemgetter("cpu_s")))
+    def __call__(self, step: str, function: Callable):
+        """What ``function`` returns."""
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # what is free goes back, or a step's memory would hide in it
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak starts anew
+        held, cpu = peak_mb(), time.process_time()
+        result = function()
+        cpu = time.process_time() - cpu
+        self.rows.append({"step": step, "cpu_s": cpu, "mb": peak_mb() - held, "peak_mb": peak_mb()})
         return result
 
 
-def measure_size(n_products: int, n_users: int, n_tasks: int) -> pd.DataFrame:
-    """What each step costs at one size, a row a step. Making and using the world get a fresh process each."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(HEAVY)  # imported once for all processes
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for part in (make, use):
-            with ProcessPoolExecutor(1, mp_context=context) as fresh_process:
-                arguments = (Path(folder), n_products, n_users, n_tasks)
-                rows += fresh_process.submit(measure, part, *arguments).result()
-    return pd.DataFrame(rows).assign(n_products=n_products, n_users=n_users)
+def peak_mb() -> float:
+    """The most memory this process has held, MB. (getrusage would count the process that started it, too.)"""
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
 
 
-def measure(part: Callable, folder: Path, n_products: int, n_users: int, n_tasks: int) -> list[dict]:
-    """The costs of the steps of one part, :func:`make` or :func:`use`."""
-    with one_core(), tempfile.TemporaryDirectory() as aside:
-        for first in (make, part):  # imports and first calls are not counted
-            first(Meter(), Path(aside), 100, 10, 10)
-        part(meter := Meter(), folder, n_products, n_users, n_tasks)
-    return meter.rows
-
-
-def make(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int) -> Benchmark:
-    """Make a world."""
+def measure_size(n_products: int, n_users: int, n_tasks: int) -> list[dict]:
+    """What each step costs at one size, a row a step: a world, its profiles, and the plain agent's tasks."""
+    meter = Meter()
     config = WorldConfig(n_users=n_users, n_products=n_products, history=HISTORY)
-    return meter("make the world", lambda: make_world(config, seed=0)).benchmark
-
-
-def use(meter: Meter, folder: Path, n_products: int, n_users: int, n_tasks: int) -> None:
-    """Run the plain agent on ``n_tasks`` test tasks of the same world, whose making is not measured again."""
-    benchmark = make(lambda _, function: function(), folder, n_products, n_users, n_tasks)
-    engine = meter("search index", lambda: build_search_engine(benchmark.products), rounds=3)
-    classifier = meter(
-        "train the plain agent", lambda: FunctionClassifier(benchmark.tasks["train"]), rounds=3
-    )
-    tasks = sample_tasks(benchmark.tasks["test"], n_tasks, seed=0)
+    benchmark = meter("make the world", lambda: make_world(config, seed=0).benchmark)
+    engine = meter("search index", lambda: build_search_engine(benchmark.products))
     embedder = CheapEmbedder(batch_size=64)
-    _embed(benchmark, tasks, embedder)
+    catalogue = meter("catalogue of traits", lambda: Catalogue(benchmark.products))
+    histories = {user: benchmark.train_period(user) for user in benchmark.behaviors}
+    profiler = OfflineProfiler(catalogue)
+    meter("profiles", lambda: profile_users(histories, benchmark.products, embedder, profiler, seed=0))
+    classifier = meter("train the plain agent", lambda: FunctionClassifier(benchmark.tasks["train"]))
+    tasks = sample_tasks(benchmark.tasks["test"], n_tasks, seed=0)
     memory = Memory("task_specific", benchmark.products, embedder)
-    meter("memory retrieval", lambda: _recall(benchmark, tasks, memory))
-    shop = Shop(benchmark, engine, _untrained(benchmark), embedder, "compact")
-    meter("single-turn run", lambda: _play(shop, tasks, PlainAgent(classifier, memory), folder))
+    for task in tasks:  # once, as a cache would have them
+        history = benchmark.history(task, "test")
+        embedder.encode([behavior_text(b, benchmark.products[b.parent_asin]) for b in history])
 
+    def recall() -> None:
+        for task in tasks:
+            state = BeliefState(task.user_id, task.instruction, "", None, benchmark.history(task, "test"))
+            memory.recall(state, FUNCTION_OF[task.type])
 
-def _embed(benchmark: Benchmark, tasks: Sequence[Task], embedder: Embedder) -> None:
-    users = sorted({task.user_id for task in tasks})
-    behaviors = [behavior for user in users for behavior in benchmark.behaviors[user]]
-    embedder.encode([behavior_text(b, benchmark.products[b.parent_asin]) for b in behaviors])
-    embedder.encode([task.instruction for task in tasks])
-
-
-def _recall(benchmark: Benchmark, tasks: Sequence[Task], memory: Memory) -> None:
-    for task in tasks:
-        state = BeliefState(task.user_id, task.instruction, "", None, benchmark.history(task, "test"))
-        memory.recall(state, FUNCTION_OF[task.type])
-
-
-def _untrained(benchmark: Benchmark) -> Recommender:
+    meter("memory retrieval", recall)
     index = {asin: i for i, asin in enumerate(benchmark.products, 1)}
-    return Recommender(SasRec(len(index), SasRecSettings()), index)
+    recommender = Recommender(SasRec(len(index), SasRecSettings()), index)
+    shop, agent = Shop(benchmark, engine, recommender, embedder, "compact"), PlainAgent(classifier, memory)
 
-
-def _play(shop: Shop, tasks: Sequence[Task], agent: PlainAgent, folder: Path) -> None:
     def solve(task: Task):
-        history = shop.benchmark.history(task, "test")
-        return run_episode(WebEnvironment(shop), task, history, agent)
+        return run_episode(WebEnvironment(shop), task, benchmark.history(task, "test"), agent)
 
-    options = {"method": "plain", "model": "none", "params": {}}
-    run_episodes(tasks, solve, folder / "runs.jsonl", **options)
+    with tempfile.TemporaryDirectory() as folder:
+        known_by = {"method": "plain", "model": "none", "params": {}}
+        meter("single-turn run", lambda: run_episodes(tasks, solve, Path(folder) / "runs.jsonl", **known_by))
+    return [row | {"products": n_products, "users": n_users} for row in meter.rows]
 
 
-def run(output_dir: Path, scale: int = 1) -> None:
-    """Measure everything at sizes ``scale`` times smaller than usual; print and save the results."""
-    ladders = {
-        ladder: [(products // scale, users // scale) for products, users in sizes]
-        for ladder, sizes in LADDERS.items()
+def scan(folder: Path) -> dict[str, float]:
+    """CPU and wall seconds, and the most memory, of loading 1,000 users from raw files."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    load_amazon(folder, n_users=1000, memory_limit="1GB")
+    return {
+        "wall_s": time.perf_counter() - wall,
+        "cpu_s": time.process_time() - cpu,
+        "peak_mb": peak_mb(),
     }
-    sizes = sorted({size for ladder in ladders.values() for size in ladder}, key=math.prod)
-    measured = {size: measure_size(*size, TASKS // scale) for size in progress(sizes, "sizes")}
-    for ladder, sizes in ladders.items():
-        rows = pd.concat([measured[size] for size in sizes], ignore_index=True)
-        print(save_growth(rows, ladder, output_dir))
-    raw = pd.DataFrame([measure_raw_scan(gigabytes / scale) for gigabytes in RAW_GIGABYTES])
-    print(save_raw_scans(raw, output_dir))
+
+
+def write_raw_files(folder: Path, gigabytes: float) -> float:
+    """Write ``meta.jsonl`` and a ``reviews.jsonl`` of so many gigabytes (1e9 bytes): the gigabytes written.
+
+    The reviews are those of one embedded world, repeated; each copy has users of its own.
+    """
+    benchmark = make_world(WorldConfig(n_users=300, n_products=36_000), seed=0).benchmark
+    with open(folder / "meta.jsonl", "w", encoding="utf-8") as file:
+        for product in benchmark.products.values():
+            fields = product.model_dump(mode="json") | {"main_category": product.category, "images": []}
+            del fields["category"]
+            file.write(json.dumps(fields) + "\n")
+    lines = []
+    for user, behaviors in benchmark.behaviors.items():
+        for b in behaviors:
+            ids = {"asin": b.parent_asin, "parent_asin": b.parent_asin, "user_id": f"AECOPY0000{user:_>18}"}
+            review = b.review.model_dump(mode="json") | {"images": [], "helpful_vote": 0}
+            record = review | ids | {"timestamp": b.timestamp, "verified_purchase": True}
+            lines.append(json.dumps(record) + "\n")
+    text = "".join(lines).encode()
+    with open(folder / "reviews.jsonl", "wb") as file:
+        for copy in range(max(1, round(gigabytes * 1e9 / len(text)))):
+            file.write(text.replace(b"COPY0000", b"%08d" % copy))
+        return file.tell() / 1e9
+
+
+def growth_table(measured: pd.DataFrame, ladder: str) -> pd.DataFrame:
+    """One row a step: costs at each size, exponents from the smallest to the largest, verdict.
+
+    Args:
+        measured: one row a size and step, as from :func:`measure_size`.
+    """
+    table, exponents = {}, {}
+    for cost, floor in FLOORS.items():
+        by_size = measured.pivot(index="step", columns=ladder, values=cost).loc[measured["step"].unique()]
+        table |= {f"{cost} at {n:,}": by_size[n] for n in by_size}
+        sizes, held = list(by_size), by_size.clip(lower=floor)
+        ratio = held[sizes[-1]] / held[sizes[0]]
+        exponents[f"exponent of {cost}"] = np.log(ratio) / np.log(sizes[-1] / sizes[0])
+    steepest = pd.DataFrame(exponents).max(axis=1)
+    verdict = steepest.map(lambda e: "linear or less" if e <= LINEAR else "FASTER THAN LINEAR")
+    return pd.DataFrame(table | exponents | {"growth": verdict})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output-dir", type=Path, default=Path("outputs/laptop"), help="the preset's folder")
-    parser.add_argument("--quick", action="store_true", help="a tenth of every size")
-    arguments = parser.parse_args()
-    run(project_path(arguments.output_dir) / "growth", scale=10 if arguments.quick else 1)
+    parser.add_argument("--scale", type=int, default=1, help="divides every size")
+    scale = parser.parse_args().scale
+
+    def in_fresh_process(function: Callable, *arguments):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            return process.submit(function, *arguments).result()
+
+    sizes = sorted({size for ladder in LADDERS.values() for size in ladder}, key=math.prod)
+    rows = {s: in_fresh_process(measure_size, s[0] // scale, s[1] // scale, TASKS // scale) for s in sizes}
+    for ladder, steps in LADDERS.items():
+        measured = pd.DataFrame([row for size in steps for row in rows[size]])
+        print(f"\nGrowth with {ladder}\n{growth_table(measured, ladder).round(2).to_string()}", flush=True)
+    raw = []
+    for gigabytes in RAW_GIGABYTES:
+        with tempfile.TemporaryDirectory() as folder:
+            written = write_raw_files(Path(folder), gigabytes / scale)
+            raw.append({"GB": written} | in_fresh_process(scan, Path(folder)))
+    print(
+        f"\nRaw review files scanned, 1,000 users taken\n{pd.DataFrame(raw).round(2).to_string(index=False)}"
+    )
 
 
 if __name__ == "__main__":

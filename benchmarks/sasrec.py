@@ -1,22 +1,28 @@
-"""Speed, memory and, with ``--quality``, accuracy of the recommender on made-up purchases.
+"""How well SASRec foretells the last product of made-up sequences of purchases, by loss and schedule.
 
-python benchmarks/sasrec.py            about a minute on one core
-python benchmarks/sasrec.py --quality  about five minutes
+    .venv/bin/python benchmarks/sasrec.py [--users 300]
+
+About five minutes. All products are ranked: a ranking among a few sampled ones would flatter every method
+(Krichene & Rendle, KDD 2020). SASRec stands beside two rules that learn nothing and a ceiling, under two
+protocols. In full, the products of the sequence itself are ranked too: people buy things twice, and the shop
+recommends them again. As published with SASRec, they are left out of the ranking, except the target; where
+the target was bought before, that makes it easy to find.
 """
 
 import argparse
-import resource
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import torch
 
-from pwagents.web.recommender import Recommender
 from pwagents.web.sasrec import SasRec, pad, train_sasrec
 from pwagents.web.settings import SasRecSettings
 
+BATCH = 256  # sequences scored at once: bounds memory, changes no result
+SEEN_OUT = ", seen out"  # ends the names of the published protocol's metrics
 # Schedules that learn from a few hundred users; the published one takes thousands of small steps.
 PUBLISHED = SasRecSettings(epochs=200)
 SMALL = SasRecSettings(batch_size=32, learning_rate=0.003)
@@ -54,38 +60,6 @@ def one_user(
     return sequence
 
 
-def measure_sasrec(n_users: int = 1000, n_items: int = 36_000, mean_length: int = 30) -> dict:
-    """Seconds an epoch for each loss, median milliseconds a recommendation, the process's peak memory in MiB.
-
-    Every loss sees the same batches of 32 windows; 128 of them would take gigabytes for the softmax over
-    36,000 items.
-    """
-    sequences = made_up_sequences(n_users, n_items, mean_length, seed=0)
-    rows = [[int(item[1:]) + 1 for item in sequence] for sequence in sequences]
-    seconds = {}
-    for config in (SMALL, replace(SMALL, loss="gbce", negatives=64), replace(SMALL, loss="cross_entropy")):
-        seconds[config.loss] = seconds_per_epoch(rows, n_items, config)
-    recommender = Recommender(SasRec(n_items, SMALL), {f"p{i:06d}": i + 1 for i in range(n_items)})
-    single = [seconds_of(recommender.recommend, s) for s in sequences[:200]]
-    return {
-        "seconds_per_epoch": seconds,
-        "ms_per_recommend": 1000 * float(np.median(single)),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-
-
-def seconds_per_epoch(rows: list[list[int]], n_items: int, config: SasRecSettings) -> float:
-    """Of training on one core: what the second of two epochs adds."""
-    one, two = (seconds_of(train_sasrec, rows, n_items, replace(config, epochs=n), 0) for n in (1, 2))
-    return two - one
-
-
-def seconds_of(function, *args) -> float:
-    start = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - start
-
-
 def measure_quality(n_users: int = 300, n_items: int = 3000, mean_length: int = 30, worlds: int = 3) -> dict:
     """HR@10 and NDCG@10 of each schedule and of the floors, mean over worlds, with seconds of training."""
     results: dict[str, list[dict]] = {}
@@ -93,7 +67,8 @@ def measure_quality(n_users: int = 300, n_items: int = 3000, mean_length: int = 
         sequences = made_up_sequences(n_users, n_items, mean_length, seed)
         for name, config in SCHEDULES.items():
             start = time.perf_counter()
-            scores = evaluate_leave_one_out(sequences, config, seed)
+            full, published = leave_one_out_ranks(sequences, config, seed)
+            scores = {m: metrics(full[m]) | metrics(published[m], SEEN_OUT) for m in full}
             row = {**scores.pop("sasrec"), "seconds": time.perf_counter() - start}
             results.setdefault(f"sasrec, {name}", []).append(row)
         for floor, row in scores.items():
@@ -103,44 +78,11 @@ def measure_quality(n_users: int = 300, n_items: int = 3000, mean_length: int = 
     }
 
 
-# How well a recommender foretells the last product of each sequence, ranked among all products. SASRec stands
-# beside two rules that learn nothing and a ceiling. Nothing is sampled: a ranking among a few sampled
-# products would flatter every method (Krichene & Rendle, KDD 2020).
-#
-# There are two protocols. In full, the products of the sequence itself are ranked too: people buy things
-# twice, and the shop recommends them again. As published with SASRec, they are left out of the ranking,
-# except the target. Where the target was bought before, that makes it easy to find.
-BATCH = 256  # sequences scored at once: bounds memory, changes no result
-SEEN_OUT = ", seen products left out"  # ends the names of the published protocol's metrics
-
-
-def evaluate_leave_one_out(
-    sequences: Sequence[Sequence[str]],
-    config: SasRecSettings,
-    seed: int,
-    ks: Sequence[int] = (10,),
-) -> dict[str, dict[str, float]]:
-    """HR@k and NDCG@k of each method of :func:`leave_one_out_ranks`: method -> metric -> value.
-
-    Metrics of the published protocol end with :data:`SEEN_OUT`.
-    """
-    full, published = leave_one_out_ranks(sequences, config, seed)
-    return {method: _metrics(full[method], ks) | _metrics(published[method], ks, SEEN_OUT) for method in full}
-
-
-def _metrics(ranks: np.ndarray, ks: Sequence[int], ending: str = "") -> dict[str, float]:
-    hits = {f"HR@{k}{ending}": hit_rate(ranks, k) for k in ks}
-    return hits | {f"NDCG@{k}{ending}": ndcg(ranks, k) for k in ks}
-
-
-def hit_rate(ranks: np.ndarray, k: int) -> float:
-    """Share of held-out items ranked among the first ``k``; ranks count from 1."""
-    return float((ranks <= k).mean())
-
-
-def ndcg(ranks: np.ndarray, k: int) -> float:
-    """Mean of 1 / log2(rank + 1) where the rank is at most ``k``, else 0: NDCG with one relevant item."""
-    return float(np.where(ranks <= k, 1 / np.log2(ranks + 1), 0).mean())
+def metrics(ranks: np.ndarray, ending: str = "", k: int = 10) -> dict[str, float]:
+    """HR@k, the share of last items ranked among the first ``k``, and NDCG@k, which weighs them by rank."""
+    hits = ranks <= k
+    gains = np.where(hits, 1 / np.log2(ranks + 1), 0)
+    return {f"HR@{k}{ending}": float(hits.mean()), f"NDCG@{k}{ending}": float(gains.mean())}
 
 
 def leave_one_out_ranks(
@@ -228,24 +170,14 @@ def repeat_rank(known: Sequence[int], target: int) -> float:
     return newest_first.index(target) + 1.0 if target in newest_first else np.inf
 
 
-def print_speed() -> None:
-    measured = measure_sasrec()
-    for loss, seconds in measured.pop("seconds_per_epoch").items():
-        print(f"{'seconds per epoch, ' + loss:<34}{seconds:8.2f}")
-    for name, value in measured.items():
-        print(f"{name.replace('_', ' '):<34}{value:8.2f}")
-
-
-def print_quality() -> None:
-    print(f"{'':<30}   HR@10  NDCG@10  seconds")
-    for name, row in measure_quality().items():
-        print(f"{name:<30}{row['HR@10']:8.3f}{row['NDCG@10']:9.3f}{row['seconds']:9.1f}")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quality", action="store_true", help="accuracy of each loss instead of its speed")
-    (print_quality if parser.parse_args().quality else print_speed)()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--users", type=int, default=300)
+    n_users = parser.parse_args().users
+    table = pd.DataFrame(measure_quality(n_users, 10 * n_users)).T
+    print(table.round(3).to_string())
 
 
 if __name__ == "__main__":

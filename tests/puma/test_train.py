@@ -12,7 +12,7 @@ from pwagents.errors import DataError
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.dpo import train_on_pairs
 from pwagents.lm.fit import DoesNotFitError
-from pwagents.lm.log import not_falling, read_losses
+from pwagents.lm.log import read_losses
 from pwagents.lm.small import make_small_model
 from pwagents.puma.agent import PumaAgent, TaskMemory
 from pwagents.puma.labels import Example, remember
@@ -85,16 +85,6 @@ def test_dpo_learns_to_prefer_what_worked(improved):
     log = read_losses({"dpo": improved})
     assert log["loss"].iloc[0] == pytest.approx(0.693, abs=1e-3)  # log 2: the reference is where it starts
     assert log["loss"].iloc[-1] < 0.5 and log["rewards/accuracies"].iloc[-1] == 1.0
-
-
-@pytest.mark.slow
-def test_trainings_of_the_smoke_preset_learn(benchmark, smoke, tmp_path, monkeypatch):
-    """On a few of its tasks. How long they take is for the benchmark to say."""
-    import puma_trainings
-
-    monkeypatch.setattr(puma_trainings, "N_TASKS", 6)
-    folders, _ = puma_trainings.train_all(replace(smoke, output_dir=tmp_path), benchmark)
-    assert list(folders) == ["function", "SFT", "DPO"] and not_falling(read_losses(folders)) == []
 
 
 def test_trackers_and_checkpoints_make_no_other_training(models, writer, items, improved, pairs):
