@@ -15,6 +15,23 @@ FIRST = 1_600_000_000_000  # milliseconds
 DAY = 86_400_000
 
 
+def stool(i: int, **changes) -> dict:
+    """A product as both sources have it."""
+    product = {
+        "main_category": "Home_and_Kitchen",
+        "title": f"Sturdy Wooden Kitchen Stool Number{i}, Oak",
+        "average_rating": 4.5,
+        "rating_number": 10 + i,
+        "features": ["Solid oak", "Four <b>legs</b>"],
+        "description": ["A stool."],
+        "price": "19.99",
+        "store": "Stoolworks",
+        "details": {"Color": "Brown", "Ranks": {"Stools": 3}},
+        "parent_asin": f"B00000000{i:x}",
+    }
+    return product | changes
+
+
 class SourceFiles:
     """Files of one source in ``folder``. ``with_...`` spoil, write them and return the folder."""
 
@@ -56,33 +73,14 @@ class AmazonFiles(SourceFiles):
 
     @staticmethod
     def meta(i: int, **changes) -> dict:
-        meta = {
-            "main_category": "Amazon Home",
-            "title": f"Sturdy Wooden Kitchen Stool Number{i}, Oak",
-            "average_rating": 4.5,
-            "rating_number": 10 + i,
-            "features": ["Solid oak", "Four legs"],
-            "description": ["A stool."],
-            "price": "19.99",
-            "store": "Stoolworks",
-            "details": '{"Color": "Brown", "Ranks": {"Stools": 3}}',
-            "parent_asin": f"B00000000{i:x}",
-            "images": [],
-        }
-        return meta | changes
+        own = {"main_category": "Amazon Home", "features": ["Solid oak"], "images": []}
+        return stool(i, **own, details=json.dumps(stool(i)["details"])) | changes
 
     @staticmethod
     def review(user: str, i: int, **changes) -> dict:
-        review = {
-            "rating": 5.0,
-            "title": "Fine",
-            "text": f"It holds me well and came on day {i}, no wobble.",
-            "user_id": user,
-            "parent_asin": f"B00000000{i:x}",
-            "timestamp": FIRST + i * DAY,
-            "verified_purchase": True,
-        }
-        return review | changes
+        text = f"It holds me well and came on day {i}, no wobble."
+        review = {"user_id": user, "parent_asin": f"B00000000{i:x}", "timestamp": FIRST + i * DAY}
+        return review | {"rating": 5.0, "title": "Fine", "text": text, "verified_purchase": True} | changes
 
     def with_line(self, file: str, line: bytes) -> Path:
         """Put in a line after the second one, with an empty line before it, which counts as a line."""
@@ -150,19 +148,7 @@ class PersonalWabFiles(SourceFiles):
 
     @staticmethod
     def product(i: int) -> dict:
-        return {
-            "main_category": "Home_and_Kitchen",
-            "title": f"Sturdy Wooden Kitchen Stool Number{i}, Oak",
-            "average_rating": 4.5,
-            "rating_number": 10 + i,
-            "features": ["Solid oak", "Four <b>legs</b>"],
-            "description": ["A stool."],
-            "price": "19.99",
-            "store": "Stoolworks",
-            "categories": ["Home", "Stools"],
-            "details": {"Color": "Brown", "Ranks": {"Stools": 3}},
-            "parent_asin": f"B00000000{i}",
-        }
+        return stool(i, categories=["Home", "Stools"])
 
     def purchase(self, i: int) -> dict:
         review = {

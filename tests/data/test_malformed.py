@@ -114,6 +114,7 @@ PERSONALWAB = {
     "a list": (content(PROFILES, b"[1]"), PROFILES, "no JSON object"),
     "single quotes": (content(PROFILES, lambda old: old.replace(b'"', b"'")), PROFILES, "line 2 column 3"),
     "not UTF-8": (content(PRODUCTS_2, lambda old: old.replace(b"Number5", b"\xff")), PRODUCTS_2, "utf-8"),
+    "half a surrogate pair": (value(f"{A_PRODUCT}.store", "\ud800"), PRODUCTS_1, "B000000003", "surrogate"),
     "too deep": (content(TASKS, b'{"train": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"), TASKS, "recursion"),
 }
 # fmt: on

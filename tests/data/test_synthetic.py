@@ -17,24 +17,6 @@ def world():
     return make_world(SMALL, seed=0)
 
 
-def texts_of(benchmark):
-    for p in benchmark.products.values():
-        yield from (
-            p.title,
-            p.category,
-            p.store,
-            *p.features,
-            *p.description,
-            *p.details,
-            *p.details.values(),
-        )
-    for behaviors in benchmark.behaviors.values():
-        for b in behaviors:
-            yield from (b.review.title, b.review.text)
-    for task in benchmark.all_tasks():
-        yield task.instruction
-
-
 def test_sizes_are_as_configured(world):
     lengths = [len(behaviors) for behaviors in world.benchmark.behaviors.values()]
     interests = [len(person.interests) for person in world.truth.people.values()]
@@ -44,9 +26,10 @@ def test_sizes_are_as_configured(world):
     assert {task.type for task in world.benchmark.tasks["test"]} == set(TASK_TYPES)
 
 
-def test_same_seed_same_world_and_other_seed_other_world(world):
-    assert make_world(SMALL, seed=0).benchmark.content_hash == world.benchmark.content_hash
-    assert make_world(SMALL, seed=1).benchmark.content_hash != world.benchmark.content_hash
+@pytest.mark.parametrize(("seed", "content_hash"), [(0, "82a7d28dd500b4b8"), (1, "770b5f27c93594a8")])
+def test_a_seed_makes_the_world_on_which_all_numbers_rest(seed, content_hash):
+    """A draw more, less or moved changes it, and with it every table of the embedded world."""
+    assert make_world(SMALL, seed).benchmark.content_hash == content_hash
 
 
 def test_a_user_is_the_same_however_many_others_there_are(world):
@@ -75,15 +58,16 @@ def test_strangers_have_interests_and_buy_again_as_users_do(world):
 
 
 def test_language_stays_small(world):
-    words = {word for text in texts_of(world.benchmark) for word in re.findall(r"[a-z']+", text.lower())}
-    assert 200 < len(words) <= 2000
+    benchmark = world.benchmark
+    texts = [" ".join(map(str, (p.title, p.features, p.description))) for p in benchmark.products.values()]
+    texts += [b.review.text for own in benchmark.behaviors.values() for b in own]
+    texts += [task.instruction for task in benchmark.all_tasks()]
+    assert 200 < len({word for text in texts for word in re.findall(r"[a-z']+", text.lower())}) <= 2000
 
 
-def test_every_product_differs_and_the_shop_says_when_it_is_full():
+def test_every_product_differs():
     items = make_items(36_000, seed=0)
     assert len({(item.type, *item.values.values()) for item in items.values()}) == len(items) == 36_000
-    with pytest.raises(ValueError, match="at most"):
-        make_items(10_000_000, seed=0)
 
 
 def test_history_lies_strictly_before_tasks_and_nobodys_future_is_used(world):
@@ -123,11 +107,8 @@ def test_stated_values_occur_in_the_instruction_and_others_are_not_given_away(wo
 
 
 def test_ambiguous_instructions_name_a_word_that_several_kinds_of_product_share(world):
-    ambiguous = [
-        t
-        for t in world.benchmark.all_tasks()
-        if getattr(world.truth.tasks.get(t.task_id), "kind", "") == "ambiguous"
-    ]
+    truths, tasks = world.truth.tasks, world.benchmark.all_tasks()
+    ambiguous = [t for t in tasks if t.task_id in truths and truths[t.task_id].kind == "ambiguous"]
     assert ambiguous
     for task in ambiguous:
         wanted = world.truth.tasks[task.task_id].wants["type"]
@@ -158,13 +139,9 @@ def test_nobody_prefers_what_they_dislike(world):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"history": (80, 5)}, r"history\n.*3 <= least <= most"),
-        ({"history": (2, 5)}, r"history\n.*3 <= least <= most"),
-        ({"interests": (0, 3)}, r"interests\n.*1 <= least <= most"),
         ({"interests": (2, 50)}, "interests goes to 50"),
-        ({"drift": 1.5}, r"drift\n.*less than or equal to 1"),
-        ({"completeness": -1}, r"completeness\n.*greater than or equal to 0"),
         ({"n_products": 10}, "one of each type"),
+        ({"n_products": 10_000_000}, "at most"),
     ],
 )
 def test_impossible_worlds_are_refused(change, message):

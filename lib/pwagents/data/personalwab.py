@@ -131,7 +131,9 @@ def _reading(path: Path, repairs: Counter) -> Iterator[tuple[dict[str, Any], Sim
         entries = json.loads(path.read_text("utf-8"), parse_constant=as_null)
         if not isinstance(entries, dict):
             raise ValueError(f"{mend.shorten(entries)}, which is no JSON object")
-        "".join(entries).encode()  # fails on an id with half a surrogate pair, which nothing can hash
+        for at.record, entry in entries.items():  # half a surrogate pair can be no text of ours
+            json.dumps({at.record: entry}, ensure_ascii=False).encode()
+        at.record = "-"
         where, expected = "(record)", "PersonalWAB's layout"
         yield entries, at
         return
