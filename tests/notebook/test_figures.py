@@ -1,4 +1,4 @@
-"""Figures drawn again from their numbers: the same bytes as the notebook's, or another style and format."""
+"""Figures as files, drawn again from their numbers: the same bytes, or another style and format."""
 
 import shutil
 import subprocess
@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pwagents.benchmark.analyses_01 import plot_year
 from pwagents.evaluation import figures
-from pwagents.evaluation.figures import plot_intervals
+from pwagents.evaluation.figures import plot_bars, plot_intervals
 from pwagents.notebook.figures import draw_figure, main, redraw, save_figure
 from pwagents.notebook.reference import REFERENCE, make_reference
 from pwagents.notebook.report import read_notebooks
@@ -28,19 +27,12 @@ ROWS = pd.DataFrame(
     },
     index=[5, 5, 7],
 )
-YEAR = pd.DataFrame(
-    {
-        "date": pd.to_datetime(["2023-01-04", "2023-05-06", "2023-05-06"]),
-        "section": ["Tea", "Lamps", "Tea"],
-        "event": ["bought", "search", "review"],
-    }
-)
 CURVES = pd.DataFrame({"run": ["GRPO"] * 9, "step": range(9), "reward": np.sqrt(np.arange(9)), "kl": np.nan})
 SCALING = ROWS.iloc[:2].rename(columns={"method": "type"}).assign(trajectories=[100, 400])
 
 
 @pytest.fixture(autouse=True)
-def plain_matplotlib(monkeypatch):
+def usual_matplotlib(monkeypatch):
     monkeypatch.setattr(figures, "_STYLE", list(figures._STYLE))
     matplotlib.use("Agg")
     with matplotlib.rc_context():
@@ -56,9 +48,10 @@ def drawn_once(tmp_path_factory):
     with matplotlib.rc_context():
         run = Run("03", folder, journal=None, made_from={"preset": "laptop", "source": "synthetic"})
         run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
-        run.figure(plot_year, "year", YEAR, made_from={"source": "amazon"})
+        run.figure(plot_bars, "bars", ROWS[:2], made_from={"source": "amazon"}, label="method", value="mean")
         run.figure(plot_curves, "curves", CURVES, window=2)
         run.figure(plot_scaling, "scaling", SCALING, levels={"Base": np.float64(0.1), "A teacher": 0.9})
+        assert not plt.get_fignums(), "a notebook would show an open one a second time"
     return folder
 
 
@@ -90,12 +83,17 @@ def test_drawn_again_by_another_process_they_are_the_same_bytes(folder):
     for kind in ("png", "svg"):
         made = files(folder / "figures", kind)
         assert len(made) == 4 and files(folder / "redrawn", kind) == made
-    assert "source: amazon" in (folder / "redrawn" / "03_year.svg").read_text()
+    svg, png = ((folder / "redrawn" / f"03_bars.{kind}").read_bytes() for kind in ("svg", "png"))
+    assert b"source: amazon" in svg and b"costs" in svg, "the stamp says what made it"
+    assert b"<dc:date>" not in svg and b"Matplotlib" not in svg.split(b"<defs>")[0]
+    assert b"Software" not in png and b"tIME" not in png
 
 
-def test_the_numbers_are_those_of_the_notebook_unrounded(folder):
+def test_the_numbers_are_those_of_the_notebook(folder):
     stored = pd.read_parquet(folder / "figures" / "03_gains.parquet")
-    pd.testing.assert_frame_equal(stored, ROWS.reset_index(drop=True))
+    pd.testing.assert_frame_equal(stored, ROWS.reset_index(drop=True))  # unrounded
+    rounded = pd.read_csv(folder / "figures" / "03_gains.csv")
+    pd.testing.assert_frame_equal(rounded, stored, rtol=1e-6, check_dtype=False)
 
 
 def test_other_formats_and_styles(folder, command, tmp_path):
@@ -127,9 +125,8 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     monkeypatch.setattr("pwagents.notebook.figures.REFERENCE", tmp_path / "reference")
     fresh = tmp_path / "clone" / "laptop"
     redraw(fresh)
-    assert files(fresh / "redrawn", "png") == files(folder / "figures", "png"), (
-        "of which the reference has smaller ones"
-    )
+    # Of which the reference has smaller ones.
+    assert files(fresh / "redrawn", "png") == files(folder / "figures", "png")
     assert "committed reference" in capsys.readouterr().out
     assert not read_notebooks(fresh)  # a report is still that of the reference
     with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
@@ -150,11 +147,10 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and no more"])
 def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command, content):
-    (folder / "figures" / "03_gains.parquet").write_bytes(content)
-    (folder / "figures" / "03_curves.parquet").unlink()  # which would be drawn first
-    for arguments, what in (((), "03_gains.parquet"), (("--style", "loud"), "loud")):
-        status, told = command(folder, *arguments)
-        assert status == 1 and what in told and len(told.splitlines()) == 1
+    (folder / "figures" / "03_bars.parquet").write_bytes(content)  # which is drawn first
+    for arguments, what in (((), "03_bars.parquet"), (("--style", "loud"), "loud")):
+        status, said = command(folder, *arguments)
+        assert status == 1 and what in said and len(said.splitlines()) == 1
 
 
 def test_the_code_draws_all_committed_figures():
