@@ -23,25 +23,13 @@ from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
 PLACE = "/home/somebody/results/laptop"
 
 
-def record(task_id="t1", method="GRPO", result=1.0):
+def record(task_id="t1", method="GRPO", products=("B1",)):
     call = Action(name="search_product_by_query", arguments={"query": "", "n": 0})
-    found = Observation(text="", products=("B1",))
-    step = Step(action=call, observation=found)
-    trajectory = Trajectory(
-        task_id=task_id, user_id="u", type="search", target="B1" if result else "B2", steps=(step,)
-    )
-    return EpisodeRecord(
-        key="k",
-        task_id=task_id,
-        user_id="u",
-        method=method,
-        model="none",
-        params={"seed": 0},
-        outcome="scored",
-        seconds=0.5,
-        type="search",
-        trajectory=trajectory,
-    )
+    step = Step(action=call, observation=Observation(text="", products=products))
+    ids = {"task_id": task_id, "user_id": "u", "type": "search"}
+    run = {"key": "k", "method": method, "model": "none", "params": {"seed": 0}, "seconds": 0.5}
+    trajectory = Trajectory(**ids, target="B1", steps=(step,))
+    return EpisodeRecord(**ids, **run, outcome="scored", trajectory=trajectory)
 
 
 def photograph():
@@ -55,59 +43,47 @@ def photograph():
 def finished(tmp_path):
     """A folder as a run of the preset leaves it; the one who ran it had it elsewhere."""
     folder = tmp_path / "laptop"
-    for kind, names in {
-        "tables": ("03_x.csv", "03_x.html", "03_x.tex"),
-        "figures": ("03_x.png", "03_x.svg", "03_x.parquet"),
-    }.items():
-        (folder / kind).mkdir(parents=True)
-        for name in names:
-            (folder / kind / name).write_bytes(photograph() if name.endswith("png") else b"x")
+    records = [record(), record("t2", "SFT", ("x", "B1")), record("t1", "GRPO", ())]
     png = b64encode(photograph()).decode()
-    shown = {
-        "image/png": png,
-        "text/html": f'<img src="data:image/png;base64,{png}">',
-        "text/plain": "Figure",
-    }
+    image = {"image/png": png, "text/html": f'<img src="data:image/png;base64,{png}">', "text/plain": "F"}
     outputs = [
-        nbformat.v4.new_output("display_data", shown),
+        nbformat.v4.new_output("display_data", image),
         nbformat.v4.new_output("stream", text=f"in {PLACE}"),
     ]
-    (folder / "summary.csv").write_text("x")
-    (folder / "notebooks").mkdir()
     cells = [nbformat.v4.new_code_cell("x", outputs=outputs)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "notebooks" / "03_benchmark.ipynb")
-    rows = [
+    journal = [
         {"notebook": "03_benchmark", "status": s, "settings": {"output_dir": PLACE}}
         for s in ("unfinished", "finished")
     ]
-    (folder / "timings").mkdir()
-    (folder / "timings" / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    records = [record(), record("t2", "SFT", 0.5), record("t1", "GRPO", 0.1)]
-    (folder / "runs").mkdir()
-    (folder / "runs" / "orion.jsonl").write_text("".join(r.model_dump_json() + "\n" for r in records))
+    for name, content in {
+        **{f"tables/03_x.{kind}": "x" for kind in ("csv", "html", "tex")},
+        **{"figures/03_x.png": photograph(), "figures/03_x.svg": "x", "figures/03_x.parquet": "x"},
+        "summary.csv": "x",
+        "notebooks/03_benchmark.ipynb": nbformat.writes(nbformat.v4.new_notebook(cells=cells)),
+        "timings/journal.jsonl": "".join(json.dumps(row) + "\n" for row in journal),
+        "runs/orion.jsonl": "".join(r.model_dump_json() + "\n" for r in records),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return folder, records
 
 
 def test_it_holds_what_is_read_and_no_place_of_whoever_ran_it(finished, tmp_path):
     folder, _ = finished
-    (tmp_path / "reference" / "tables").mkdir(parents=True)
-    (tmp_path / "reference" / "tables" / "07_older.csv").touch()
-    make_reference(folder, tmp_path / "reference")
-    left = sorted(
-        str(path.relative_to(tmp_path / "reference")) for path in (tmp_path / "reference").rglob("*.*")
-    )
-    assert left == [
+    reference = tmp_path / "reference"
+    (reference / "tables").mkdir(parents=True)
+    (reference / "tables" / "07_older.csv").touch()
+    make_reference(folder, reference)
+    assert sorted(str(path.relative_to(reference)) for path in reference.rglob("*.*")) == [
         "figures/03_x.parquet", "figures/03_x.png", "notebooks/03_benchmark.ipynb", "runs/orion.parquet",
-        "summary.csv", "tables/03_x.csv",
-        "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
+        "summary.csv", "tables/03_x.csv", "tables/03_x.html", "tables/07_older.csv", "timings/journal.jsonl",
     ]  # fmt: skip
-    assert not any(PLACE.encode() in path.read_bytes() for path in (tmp_path / "reference").rglob("*.*"))
-    (row,) = (tmp_path / "reference/timings/journal.jsonl").read_text().splitlines()
+    assert not any(PLACE.encode() in path.read_bytes() for path in reference.rglob("*.*"))
+    (row,) = (reference / "timings" / "journal.jsonl").read_text().splitlines()
     assert json.loads(row)["settings"]["output_dir"] == "outputs/laptop"
-    image, said = nbformat.read(tmp_path / "reference/notebooks/03_benchmark.ipynb", 4).cells[0].outputs
+    image, said = nbformat.read(reference / "notebooks" / "03_benchmark.ipynb", 4).cells[0].outputs
     assert set(image.data) == {"image/png", "text/plain"} and said.text == "in outputs/laptop"
-    pictures = b64decode(image.data["image/png"]), (tmp_path / "reference/figures/03_x.png").read_bytes()
-    for picture in pictures:
+    for picture in (b64decode(image.data["image/png"]), (reference / "figures" / "03_x.png").read_bytes()):
         stored = Image.open(BytesIO(picture))
         assert stored.size == (256, 256) and len(stored.getcolors()) <= 256
         assert len(picture) < len(photograph())

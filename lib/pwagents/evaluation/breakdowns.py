@@ -139,6 +139,7 @@ def trained_differences(
     table = name_left_out(table)
     if seed_noise is None:
         return table
+    # One training a method: a difference counts where it exceeds what two seeds of one method may differ by.
     noise = table["task"].map(dict(seed_noise))
     exceeds = np.where(table["difference"].abs() > noise, "yes", "no")
     return table.assign(**{BEYOND: np.where(noise.isna(), "not measured", exceeds)})

@@ -233,6 +233,7 @@ def plot_bars(
 
     use_style()
     names = list(data[label].map(escape_math).unique())
+    # Short labels lie flat, a word a line; where they would run together they stand upright.
     crowded = sum(map(len, names)) + 2 * len(names) > 60
     texts = data[label].map(escape_math).map(lambda text: text if crowded else text.replace(" ", "\n"))
     rows, tones = data.assign(_label=texts), None
@@ -240,6 +241,7 @@ def plot_bars(
         rows["_hue"] = data[hue].map(escape_math)
         tones = assign_colors(rows["_hue"])
     fig, ax = plt.subplots(figsize=(8, 4.5))
+    # A histogram whose weights are the values: unlike barplot it can stack.
     bars = {"multiple": "stack" if stacked else "dodge", "discrete": True, "shrink": 0.8}
     by_hue = {} if hue is None else {"hue": "_hue", "palette": tones}
     look = {"alpha": 1, "linewidth": 0, "legend": False}

@@ -62,6 +62,7 @@ def save_table(
     data, shown = map(_with_index, (data, data if shown is None else shown))
     write_aside(path.with_name(f"{name}.csv"), csv_text(data))
     table = _layout(shown, name, title, note, formats or {}, missing)
+    # A page of its own has a style sheet; within a notebook styles are inline (see Html).
     write_aside(path.with_name(f"{name}.html"), table.as_raw_html(make_page=True))
     write_aside(path.with_name(f"{name}.tex"), table.as_latex())
     return Html(table.as_raw_html(inline_css=True))

@@ -41,7 +41,7 @@ def show_episodes(
     for method, trajectory in trajectories.items():
         if trajectory.task_id != task.task_id:
             raise ValueError(f"{method} worked on task {trajectory.task_id}, not on {task.task_id}")
-        results = iter(attempts(trajectory))
+        results = iter(attempts(trajectory))  # one for each step that is an attempt
         steps = [
             {
                 "action": step.action,

@@ -182,6 +182,7 @@ def _compare(
 
     A distance is |found - expected| / max(1, |expected|): absolute for shares, relative for what is larger.
     """
+    # A row is named by its texts.
     label = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"row {row.name}"
     for column in columns:
         found, wanted = row[column], expected.get(column)

@@ -80,6 +80,7 @@ def read_summary(output_dir: Path) -> pd.DataFrame:
             frame = stored[place.figure]
             rows = frame[frame["method"] == place.method].rename(columns={"type": "task", "mean": "value"})
             rows = rows.sort_values("task", key=lambda tasks: tasks.map(TASKS.index))
+            # A single pipeline says nothing of the method; what was trained once is over tasks.
             rows = rows[rows["n_seeds"] > 1] if "n_seeds" in rows else rows.assign(n_seeds=1)
             lines.append(rows.assign(name=name, notebook=place.figure[:2]))
     summary = pd.concat(lines, ignore_index=True).reindex(columns=[*COLUMNS, "n_missing"])
@@ -126,6 +127,7 @@ def plot_summary(lines: pd.DataFrame):
     look = {"marker": "o", "markersize": 5, "linestyle": "none", "low": "low", "high": "high"}
     partial = lines.get("n_missing", pd.Series(0, lines.index)) > 0
     for ax, task in zip(axes.flat, tasks, strict=True):
+        # Whole means first: those over part of their tasks are not to be compared with them.
         for is_partial, part in lines[lines["task"] == task].groupby(partial):
             fill = "white" if is_partial else colors[task]
             places = part["name"].map(names.index)
@@ -163,6 +165,7 @@ def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFr
     targets = load_targets().query("paper == @paper and table == @table")
     commands = printed["row"].map(dict(zip(targets["row"], targets["command"], strict=True)))
     parts = [printed.assign(notebook="", **{"over pipelines": "", "to run it here": commands})]
+    # A row that two notebooks show is that of the first.
     for name in MADE[paper, table]:
         path = find_results(output_dir) / "tables" / f"{name}.csv"
         if path.exists():
