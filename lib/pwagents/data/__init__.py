@@ -8,7 +8,7 @@ from pwagents.schema import Benchmark
 
 
 def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | None]:
-    """The benchmark of one source, and its latent truth where there is one (``synthetic`` alone).
+    """Load the benchmark of one source, and its latent truth where there is one (``synthetic`` alone).
 
     Raises:
         ValueError: files of the source are missing, or the world's size and difficulty cannot be met.

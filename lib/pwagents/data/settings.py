@@ -11,7 +11,7 @@ from pwagents.settings import Names, Share, settings, values_of
 
 Source = Literal["synthetic", "amazon", "personalwab"]
 
-_TOLD = {"synthetic": "embedded world", "amazon": "Amazon reviews", "personalwab": "PersonalWAB's files"}
+_LABELS = {"synthetic": "embedded world", "amazon": "Amazon reviews", "personalwab": "PersonalWAB's files"}
 _FILES = {
     "amazon": "reviews.jsonl.gz and meta.jsonl.gz, or the raw release's two files a category",
     "personalwab": "user_profiles.json, user_history_part_*.json, all_products_part_*.json and "
@@ -55,22 +55,22 @@ class DataSettings:
     """Categories to take users and products from; none takes all (amazon)."""
 
     @property
-    def told(self) -> str:
-        """What tables call the data."""
-        return _TOLD[self.source]
+    def label(self) -> str:
+        """Name the data for tables."""
+        return _LABELS[self.source]
 
     @property
     def world(self) -> WorldConfig:
-        """Size and difficulty of the embedded world."""
+        """Take the size and difficulty of the embedded world."""
         return WorldConfig(**values_of(WorldConfig, self))
 
     @property
     def folder(self) -> Path:
-        """Where the source's files are."""
+        """Find the folder of the source's files."""
         return project_path(self.data_dir)
 
     def require_files(self) -> None:
-        """Do nothing where the source's files are there (none is opened), or where it needs none.
+        """Check that the source's files are there; none is opened.
 
         Raises:
             ValueError: one line that names ``data_dir`` and the files that were expected there.

@@ -1,4 +1,4 @@
-"""What lies before what: a user's history, train and test (PersonalWAB, 3.2.1); what all may learn from."""
+"""Splits in time: a user's history, train and test (PersonalWAB, 3.2.1), and what all may learn from."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from pwagents.schema import Task
 
 
 def chronological_split(n: int) -> tuple[int, int, int]:
-    """How many of ``n`` behaviours, oldest first, are history, train and test: 80/10/10 by count.
+    """Split ``n`` behaviours, oldest first, into history, train and test: 80/10/10 by count.
 
     From three behaviours on there is at least one of each; the sizes of train and test are rounded, and
     history takes the rest. With fewer than three, all are history, and that user gets no task.
@@ -22,12 +22,15 @@ def chronological_split(n: int) -> tuple[int, int, int]:
 
 
 def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
-    """:func:`chronological_split` for behaviours at ``timestamps`` (oldest first), never between equal times.
+    """Split behaviours as :func:`chronological_split` does, but never between equal times.
 
     Each boundary moves to the nearest place where time moves on, so that all of history lies strictly before
     the first train behaviour, and all of train strictly before the first test behaviour: otherwise "before
     the first test task" would cut into a group of purchases made at once. Of two equally near places the
     earlier one is taken. With fewer than three distinct times, all are history. No paper mentions ties.
+
+    Args:
+        timestamps: of the behaviours, oldest first.
 
     Returns:
         (n_history, n_train, n_test), which sum to ``len(timestamps)``.
@@ -45,7 +48,7 @@ def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
 
 
 def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Callable[[str], int]) -> int:
-    """The date between what is trained on and who is tested, where nobody's past may be another's future.
+    """Find the date between what is trained on and who is tested, where nobody's past may be another's future.
 
     Train tasks before it are trained on; users whose first test task is not before it are tested. So all that
     is learned lies before the first evaluated task of all tested users. Where users shop at different times,
@@ -67,7 +70,7 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
     starts = sorted(first_task(task.user_id) for task in tested)
 
     def kept(date: int) -> tuple[float, float]:
-        """Shares of train tasks before a date and of test tasks of users who begin on it or later."""
+        """Give the shares of train tasks before a date and of test tasks of users who begin on it or later."""
         return bisect_left(times, date) / len(times), 1 - bisect_left(starts, date) / len(starts)
 
     dates = [date for date in sorted(set(starts)) if times and times[0] < date]

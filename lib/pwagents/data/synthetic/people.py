@@ -46,7 +46,7 @@ class Person:
 
     @property
     def averaged(self) -> dict[str, str]:
-        """The weightiest value of each slot over all interests: the one profile that Orion argues against."""
+        """Take the weightiest value of each slot over all interests: the one profile that Orion argues against."""
         weights: dict[str, dict[str, float]] = {}
         for interest in self.interests:
             for slot, value in interest.current.items():
@@ -94,7 +94,7 @@ def make_person(user_id: str, n_interests: int, drift: float, generator: np.rand
 
 @cache
 def _shared_values() -> list[str]:
-    """What people can dislike: values of the disliked slots that at least four domains have.
+    """List what people can dislike: values of the disliked slots that at least four domains have.
 
     A dislike should matter in several interests; otherwise it could not be told from a preference in one.
     """
@@ -174,7 +174,7 @@ class Shopper:
         return shelf.asins[int(np.argmax(scores + 0.3 * shelf.log_popularity + noise))]
 
     def _rate(self, item: Item, preferences: dict[str, str]) -> int:
-        """1 or 2 stars with something disliked, else 3 to 5 by what fits: stars agree with the truth."""
+        """Give 1 or 2 stars with something disliked, else 3 to 5 by what fits: stars agree with the truth."""
         if any(value in self.person.dislikes for value in item.values.values()):
             return int(self.generator.integers(1, 3))
         matches = sum(item.values[slot] == value for slot, value in preferences.items())

@@ -46,7 +46,7 @@ class Item:
 
     @property
     def head(self) -> str:
-        """The last word of the type, which other domains may use too ("mat", "brush")."""
+        """Name the last word of the type, which other domains may use too ("mat", "brush")."""
         return self.type.split()[-1]
 
 
@@ -71,12 +71,12 @@ class Shelf:
         self.log_popularity = np.log([i.popularity for i in items.values()])
 
     def matches(self, wish: dict[str, str]) -> np.ndarray:
-        """(n,) in how many slots each item has the wished value."""
+        """Count in how many slots each item has the wished value, (n,)."""
         wished = [self.domain.values[slot].index(value) for slot, value in wish.items()]
         return (self.codes == np.array(wished)[:, None]).sum(axis=0)
 
     def disliked(self, dislikes: frozenset[str]) -> np.ndarray:
-        """(n,) how many values of each item are among ``dislikes``."""
+        """Count how many values of each item are among ``dislikes``, (n,)."""
         counts = np.zeros(len(self.asins), int)
         for values, codes in zip(self.domain.values.values(), self.codes, strict=True):
             for value in dislikes.intersection(values):
@@ -85,7 +85,7 @@ class Shelf:
 
 
 def make_shelves(items: dict[str, Item]) -> dict[str, Shelf]:
-    """The shelf of each type that has items."""
+    """Put the items of each type on a shelf: type -> Shelf."""
     by_type: dict[str, dict[str, Item]] = {}
     for asin, item in items.items():
         by_type.setdefault(item.type, {})[asin] = item
@@ -94,19 +94,19 @@ def make_shelves(items: dict[str, Item]) -> dict[str, Shelf]:
 
 @cache
 def shared_heads() -> frozenset[str]:
-    """The heads that more than one product type has ("a new mat": for baking, for the bath, for yoga?)."""
+    """List the heads that more than one product type has ("a new mat": for baking, for the bath, for yoga?)."""
     heads = [type_.split()[-1] for domain in domains() for type_ in domain.types]
     return frozenset(head for head in heads if heads.count(head) > 1)
 
 
 def language() -> dict:
-    """The phrases of ``language.yaml``."""
+    """Read the phrases of ``language.yaml``."""
     return read_yaml(__package__, "language.yaml")
 
 
 @cache
 def domains() -> tuple[Domain, ...]:
-    """The domains of ``shop.yaml``, in the order of the file."""
+    """Read the domains of ``shop.yaml``, in the order of the file."""
     shop = read_yaml(__package__, "shop.yaml")
     brands = dict(zip(shop["categories"], shop["brands"], strict=True))
     return tuple(
@@ -127,7 +127,7 @@ def domains() -> tuple[Domain, ...]:
 
 
 def make_items(n_products: int, seed: int) -> dict[str, Item]:
-    """``n_products`` different items, spread evenly over domains and types: parent_asin -> Item.
+    """Make ``n_products`` different items, spread evenly over domains and types: parent_asin -> Item.
 
     No two items agree in type and all values, so each product has a query that finds it. Popularity is
     log-normal: a few products are well known and most are not, as in real shops.
@@ -167,7 +167,7 @@ def _draw_values(domain: Domain, generator: np.random.Generator) -> dict[str, st
 
 
 def made_up_id(pick: Callable[[str], str]) -> str:
-    """An id like the shop's own; one of its products may have it.
+    """Make up an id like the shop's own; one of its products may have it.
 
     Args:
         pick: draws one character of several.
@@ -176,7 +176,7 @@ def made_up_id(pick: Callable[[str], str]) -> str:
 
 
 def describe(asin: str, item: Item, generator: np.random.Generator) -> Product:
-    """The product page of an item: all that agents, and the search engine, ever see of it."""
+    """Write the product page of an item: all that agents, and the search engine, ever see of it."""
     tier_factor = read_yaml(__package__, "shop.yaml")["tiers"][item.values["tier"]]
     price = item.domain.types[item.type] * tier_factor * generator.uniform(0.85, 1.15)
     facts = language()["facts"] | (language()["care_facts"] if "scent" in item.values else {})

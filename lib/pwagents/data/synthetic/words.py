@@ -34,7 +34,7 @@ class TaskTruth:
 
 
 def write_review(person: Person, item: Item, purchase: Purchase, generator: np.random.Generator) -> Review:
-    """A review in the person's tone and length: praise for what fits, blame for what they dislike."""
+    """Write a review in the person's tone and length: praise for what fits, blame for what they dislike."""
     mood = "high" if purchase.rating >= 4 else "low"
     tone = language()["tones"][person.tone]
     sentences = [
@@ -53,7 +53,7 @@ def write_review(person: Person, item: Item, purchase: Purchase, generator: np.r
 
 
 def _topics(person: Person, item: Item, purchase: Purchase, mood: str) -> list[str]:
-    """The slots worth a sentence: when happy, what fits; else what is disliked, then what does not fit."""
+    """List the slots worth a sentence: when happy, what fits; else what is disliked, then what does not fit."""
     fits = [slot for slot, value in purchase.preferences.items() if item.values[slot] == value]
     if mood == "high":
         return fits
@@ -70,7 +70,7 @@ def write_request(
     completeness: float,
     generator: np.random.Generator,
 ) -> tuple[str, TaskTruth]:
-    """The instruction of a search or recommend task, and the truth about what it leaves out.
+    """Write the instruction of a search or recommend task, and tell the truth about what it leaves out.
 
     Args:
         bought: (domain, slot, value) of all that the user bought before the first task of the split.
@@ -113,13 +113,13 @@ def write_request(
 
 
 def with_article(noun: str) -> str:
-    """ "a new yoga mat", "some running shoes", "some olive oil"."""
+    """Say "a new yoga mat", "some running shoes" or "some olive oil"."""
     head = noun.split()[-1]
     return f"some {noun}" if head.endswith("s") or head in language()["uncounted"] else f"a new {noun}"
 
 
 def ask_for_review(person: Person, item: Item, purchase: Purchase, generator: np.random.Generator) -> str:
-    """The instruction of a review task: the product, the stars, and one attribute to talk about."""
+    """Write the instruction of a review task: the product, the stars, and one attribute to talk about."""
     mood = "high" if purchase.rating >= 4 else "low"
     phrases = language()
     ask = _pick(phrases["tones"][person.tone]["review"], generator).format(type=item.type)

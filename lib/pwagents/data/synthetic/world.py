@@ -81,7 +81,7 @@ class World:
 
 
 def make_world(config: WorldConfig, seed: int) -> World:
-    """The world of ``config`` and ``seed``; the same on every machine.
+    """Make the world of ``config`` and ``seed``, the same on every machine.
 
     Raises:
         ValueError: the shop has too few domains or products for the configuration, or too many.
@@ -129,7 +129,7 @@ def make_world(config: WorldConfig, seed: int) -> World:
 
 
 def make_user(user_id: str, config: WorldConfig, generator: np.random.Generator) -> tuple[Person, int]:
-    """A person, and how many purchases they make."""
+    """Draw a person, and how many purchases they make."""
     # Log-normal, since most people buy a little and a few buy a lot. Its mean of 34 lies between the 32 and
     # 38 behaviours that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
     length = int(np.clip(generator.lognormal(np.log(28), 0.6), *config.history))
@@ -138,7 +138,7 @@ def make_user(user_id: str, config: WorldConfig, generator: np.random.Generator)
 
 
 def make_timeline(length: int, generator: np.random.Generator) -> tuple[list[int], list[str]]:
-    """Strictly increasing times, and the segment ("history", "train", "test") of each purchase."""
+    """Draw strictly increasing times, and the segment ("history", "train", "test") of each purchase."""
     times, segments = [], []
     # Whole minutes drawn without replacement: no two purchases at one time, so "before" is never in doubt.
     for (segment, (start, end)), count in zip(WINDOWS.items(), chronological_split(length), strict=True):
@@ -152,7 +152,7 @@ def make_timeline(length: int, generator: np.random.Generator) -> tuple[list[int
 def _make_tasks(
     person: Person, behavior: Behavior, purchase: Purchase, items, bought, config: WorldConfig, generator
 ) -> list[tuple[Task, TaskTruth | None]]:
-    """The tasks that a purchase gives, with their truth: search and recommend where it was liked, and review.
+    """Make the tasks of a purchase, with their truth: search and recommend where it was liked, and review.
 
     Nobody asks for what disappointed them; a review may be a complaint.
     """
