@@ -224,7 +224,7 @@ def _note(study: Study, track: Track) -> str:
     user = f" User: {settings.players.user}." if track == "multi_turn" else ""
     small = " Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else ""
     return (
-        f"{len(study.sample):,} test tasks, {settings.data.told}, preset {settings.preset}, seed "
+        f"{len(study.sample):,} test tasks, {settings.data.label}, preset {settings.preset}, seed "
         f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
         f"oracle knows the answer.{user} {_COLUMNS[track]} Grader: {GRADER}.{small}"
     )

@@ -176,7 +176,7 @@ def orion_rows(
         methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
             gives to them.
     """
-    here = Setup(settings.base.backbone, settings.data.told)
+    here = Setup(settings.base.backbone, settings.data.label)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
     return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
 
