@@ -48,7 +48,7 @@ def split_by_time(timestamps: Sequence[int]) -> tuple[int, int, int]:
 
 
 def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Callable[[str], int]) -> int:
-    """Find the date between what is trained on and who is tested, where nobody's past may be another's future.
+    """Find the date between training and test where nobody's past may be another's future.
 
     Train tasks before it are trained on; users whose first test task is not before it are tested. So all that
     is learned lies before the first evaluated task of all tested users. Where users shop at different times,
@@ -70,7 +70,7 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
     starts = sorted(first_task(task.user_id) for task in tested)
 
     def kept(date: int) -> tuple[float, float]:
-        """Give the shares of train tasks before a date and of test tasks of users who begin on it or later."""
+        """Give the shares of train tasks before a date and of test tasks whose users begin later."""
         return bisect_left(times, date) / len(times), 1 - bisect_left(starts, date) / len(starts)
 
     dates = [date for date in sorted(set(starts)) if times and times[0] < date]

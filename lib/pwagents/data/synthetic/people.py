@@ -46,7 +46,7 @@ class Person:
 
     @property
     def averaged(self) -> dict[str, str]:
-        """Take the weightiest value of each slot over all interests: the one profile that Orion argues against."""
+        """Take the weightiest value of each slot over all interests: one profile, as Orion argues against."""
         weights: dict[str, dict[str, float]] = {}
         for interest in self.interests:
             for slot, value in interest.current.items():

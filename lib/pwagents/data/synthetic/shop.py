@@ -94,7 +94,7 @@ def make_shelves(items: dict[str, Item]) -> dict[str, Shelf]:
 
 @cache
 def shared_heads() -> frozenset[str]:
-    """List the heads that more than one product type has ("a new mat": for baking, for the bath, for yoga?)."""
+    """List the heads that several product types have ("a new mat": for baking, for the bath, for yoga?)."""
     heads = [type_.split()[-1] for domain in domains() for type_ in domain.types]
     return frozenset(head for head in heads if heads.count(head) > 1)
 

@@ -53,7 +53,7 @@ def write_review(person: Person, item: Item, purchase: Purchase, generator: np.r
 
 
 def _topics(person: Person, item: Item, purchase: Purchase, mood: str) -> list[str]:
-    """List the slots worth a sentence: when happy, what fits; else what is disliked, then what does not fit."""
+    """List the slots worth a sentence: what fits; of a disappointment what is disliked, then the rest."""
     fits = [slot for slot, value in purchase.preferences.items() if item.values[slot] == value]
     if mood == "high":
         return fits
