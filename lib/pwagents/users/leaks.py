@@ -3,13 +3,13 @@
 import html
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import lru_cache
 
 from pwagents.project import read_yaml
 from pwagents.schema import Product, Task, TaskType
 from pwagents.words import gives_away
 
+# What a user says where every line would leak.
 REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have no clue.")
 
 
@@ -44,11 +44,6 @@ def _visible(text: str) -> str:
     """The text as a reader sees it, in letters of ordinary width, without underscores."""
     characters = unicodedata.normalize("NFKC", html.unescape(text))
     return "".join(c for c in characters if unicodedata.category(c) != "Cf").replace("_", " ")
-
-
-def first_safe(lines: Iterable[str], task: Task, product: Product) -> str:
-    """Take the first line that does not leak; a refusal, or silence, where all do."""
-    return next((line for line in (*lines, *REFUSALS) if not leaks(line, task, product)), "...")
 
 
 def ordinary_questions(task_type: TaskType) -> list[str]:

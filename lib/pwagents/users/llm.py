@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Product, Step, Task, Usage, UserProfile
-from pwagents.users.leaks import first_safe, leaks
+from pwagents.users.leaks import REFUSALS, leaks
 from pwagents.users.rules import is_result, is_review
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import compact_text, full_text
@@ -68,7 +68,7 @@ class LlmUser:
             text = " ".join(reply.text.split())
             if text and not leaks(text, task, product):
                 return UserReply(text, usage)
-        return UserReply(first_safe([], task, product), usage)
+        return UserReply(next((line for line in REFUSALS if not leaks(line, task, product)), "..."), usage)
 
     def messages(self, task: Task, session: tuple[Step, ...], says: str) -> list[Message]:
         """Tell the conversation to the model: it is the assistant of its own chat, the agent the user."""

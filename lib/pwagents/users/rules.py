@@ -6,7 +6,7 @@ the latent truth of the embedded world, not other products. Words and phrases st
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import product as pairs
@@ -17,7 +17,7 @@ import numpy as np
 from pwagents.project import read_yaml
 from pwagents.schema import Product, Review, Step, Task, UserProfile
 from pwagents.seeds import rng
-from pwagents.users.leaks import first_safe, leaks
+from pwagents.users.leaks import REFUSALS, leaks
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import DETAILS_FUNCTION
 from pwagents.words import content_words, kind_of, section_of, short_store, stars_in_words, word_list
@@ -76,8 +76,9 @@ class RuleUser:
         """Answer the agent. Costs nothing."""
         manner, fact = self.react(task, session, says)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
-        lines = self.phrasings(manner, fact, generator)
-        return UserReply(first_safe(lines, task, self.products[task.target]))
+        lines, product = self.phrasings(manner, fact, generator), self.products[task.target]
+        safe = (line for line in (*lines, *REFUSALS) if not leaks(line, task, product))
+        return UserReply(next(safe, "..."))
 
     def facts(self, task: Task) -> tuple[Fact, ...]:
         """List all that the user can tell of a task without a leak; no value twice."""
@@ -100,9 +101,21 @@ class RuleUser:
         lines = [task.instruction, *(step.observation.text for step in session if step.is_talk)]
         untold = [fact for fact in facts if all(find_run(fact.value, line) is None for line in lines)]
 
-        # A question about something: a new fact about it. What the agent guessed right comes first.
+        # The slots that a question is about, in its order: it names them, or a value ("Navy, or white?").
         is_question = bool(_QUESTION.search(says))
-        slots = asked_slots(says, task, facts) if is_question else []
+        first: dict[str, int] = {}
+        groups = phrases()["slots"]
+        entries = groups["product"] | (groups["review"] if task.type == "review" else {})
+        names = {slot: f"{entry['ask']} {entry.get('values', '')}" for slot, entry in entries.items()}
+        names |= {fact.slot: fact.slot for fact in facts if fact.slot not in names}
+        for slot, slot_names in names.items() if is_question else ():
+            places = [i for i, word in enumerate(stems(says)) if word in stems(slot_names)]
+            values = [find_run(fact.value, says) for fact in facts if fact.slot == slot]
+            if places := places + [i for i in values if i is not None]:
+                first[slot] = min(places)
+        slots = sorted(first, key=first.get)
+
+        # A question about something: a new fact about it. What the agent guessed right comes first.
         about = [fact for slot in slots for fact in facts if fact.slot == slot]
         right = [fact for fact in about if find_run(fact.value, says) is not None]
         about = [*right, *(fact for fact in about if fact not in right)]
@@ -175,7 +188,7 @@ def product_facts(product: Product, profile: UserProfile | None = None) -> Itera
         names = re.findall(r"[a-z]+", key.lower())
         value = re.split(r"[,;/(]", value.lower())[0].strip()
         is_dull = not set(phrases()["dull_keys"].split()).isdisjoint(names) or value in ("yes", "no")
-        if names and not is_dull and _is_short(value, r"[\w .'-]+", most=3):
+        if names and not is_dull and len(value.split()) <= 3 and re.fullmatch(r"[\w .'-]+", value):
             yield Fact(names[-1] if names[-1] in slots else " ".join(names), value)
             stated.append(value)
 
@@ -190,16 +203,12 @@ def product_facts(product: Product, profile: UserProfile | None = None) -> Itera
 
     # What follows "for" in a description of one short sentence, as the embedded world's are.
     occasion = re.fullmatch(r"[^.]*? for (.+?)\.?", description.strip())
-    if occasion and _is_short(occasion[1], r"[\w ,'-]+", most=8):
+    if occasion and len(occasion[1].split()) <= 8 and re.fullmatch(r"[\w ,'-]+", occasion[1]):
         yield Fact("occasion", occasion[1])
     yield Fact("category", section_of(product.category))
-    if profile is not None and _is_short(profile.focus_aspect, r"[\w ,'-]+", most=8):
-        yield Fact("priorities", profile.focus_aspect.lower())
-
-
-def _is_short(text: str, pattern: str, most: int) -> bool:
-    """Whether ``text`` is of the pattern and has at most ``most`` words."""
-    return len(text.split()) <= most and re.fullmatch(pattern, text) is not None
+    focus = profile.focus_aspect.lower() if profile else ""
+    if len(focus.split()) <= 8 and re.fullmatch(r"[\w ,'-]+", focus):
+        yield Fact("priorities", focus)
 
 
 def review_facts(review: Review) -> Iterator[Fact]:
@@ -217,25 +226,6 @@ def sentences(fact: Fact) -> list[str]:
     templates = (slots["product"] | slots["review"]).get(fact.slot, {}).get("say") or phrases()["other_slots"]
     texts = [template.format(v=fact.value, slot=fact.slot) for template in templates]
     return [text[0].upper() + text[1:] for text in texts]
-
-
-def asked_slots(question: str, task: Task, facts: Sequence[Fact]) -> list[str]:
-    """Find the slots that a question is about, in the order in which it comes to them.
-
-    It is about a slot when it names it or any value of it: "Navy, or rather white?" is about the color.
-    """
-    slots = phrases()["slots"]
-    about = slots["product"] | (slots["review"] if task.type == "review" else {})
-    names = {slot: stems(f"{entry['ask']} {entry.get('values', '')}") for slot, entry in about.items()}
-    names |= {fact.slot: stems(fact.slot) for fact in facts if fact.slot not in names}
-    words = stems(question)
-    first: dict[str, int] = {}
-    for slot, slot_names in names.items():
-        places = [i for i, word in enumerate(words) if word in slot_names]
-        values = [find_run(fact.value, question) for fact in facts if fact.slot == slot]
-        if places := places + [i for i in values if i is not None]:
-            first[slot] = min(places)
-    return sorted(first, key=first.__getitem__)
 
 
 def find_run(run: str, text: str) -> int | None:
