@@ -70,7 +70,7 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
     starts = sorted(first_task(task.user_id) for task in tested)
 
     def kept(date: int) -> tuple[float, float]:
-        """Give the shares of train tasks before a date and of test tasks whose users begin later."""
+        """Give the shares of train tasks before a date and of test tasks of users who begin no earlier."""
         return bisect_left(times, date) / len(times), 1 - bisect_left(starts, date) / len(starts)
 
     dates = [date for date in sorted(set(starts)) if times and times[0] < date]
