@@ -117,9 +117,11 @@ def test_losses_by_hand():
         assert loss(model, loss="cross_entropy") == pytest.approx(softmax, rel=1e-5)
 
         model = random_model(n_items=2)  # rate 4, beta 4 * (0.5 * 0.75 + 0.25) = 2.5
-        s = scores_after(model, windows[:, :-1], 2).double().numpy()
-        expected = 2.5 * math.log1p(math.exp(-s[1])) + 4 * math.log1p(math.exp(s[0]))
-        assert loss(model, loss="gbce", negatives=4, gbce_t=0.5) == pytest.approx(expected, rel=1e-5)
+        for first, second in ((1, 2), (2, 1)):
+            windows = torch.tensor([[0, 0, 0, 0, first, second]])
+            s = scores_after(model, windows[:, :-1], 2).double().numpy()
+            expected = 2.5 * math.log1p(math.exp(-s[second - 1])) + 4 * math.log1p(math.exp(s[first - 1]))
+            assert loss(model, loss="gbce", negatives=4, gbce_t=0.5) == pytest.approx(expected, rel=1e-5)
     # 1,001 items and 10 negatives: rate 0.01; t = 0.75: 0.01 * (0.75 * (1 - 100) + 100) = 0.2575
     assert [gbce_beta(1001, 10, t) for t in (0.75, 0, 1)] == pytest.approx([0.2575, 1.0, 0.01])
 

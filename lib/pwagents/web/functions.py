@@ -115,6 +115,7 @@ def add_product_review(environment, review: NonEmpty) -> Observation:
     Args:
         review: The text of the review.
     """
+    # Only a review task has a real review to compare with.
     if environment.task.type == "review":
         similarity = environment.shop.embedder.cosine(review, environment.task.review.text)
         environment.similarities.append(similarity)

@@ -89,6 +89,7 @@ def published_score(shop: Shop, task: Task, action: Action) -> Score:
 
     Of a call of another function than the task's the scorer keeps nothing.
     """
+    # Each published function takes one argument, of whatever name.
     if action.name != FUNCTION_OF[task.type] or len(action.arguments) != 1:
         return Score(0.0, 0.0)
     (argument,) = action.arguments.values()
@@ -100,6 +101,7 @@ def published_score(shop: Shop, task: Task, action: Action) -> Score:
         asins = [asin for asin, _ in shop.search_engine.search(argument, RESULTS)]
     else:
         asins = shop.recommender.recommend(list(argument), RESULTS)  # of a text, its letters
+    # It looks for the id in the text of each result, and divides by their number.
     texts = [product_text(shop.benchmark.products[asin]) for asin in asins]
     ranks = [i for i, text in enumerate(texts) if task.target in text]
     return Score(1.0, 1 - ranks[0] / len(texts) if ranks else 0.0)

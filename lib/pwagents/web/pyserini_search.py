@@ -77,6 +77,7 @@ def compare_engines(
     """
     import pandas as pd
 
+    # Pyserini first: where there is no Java, nothing is indexed in vain.
     engines = [build_search_engine(products, name, cache_dir) for name in ("pyserini", "bm25")]
     overlaps, same = [], []
     for query in queries:

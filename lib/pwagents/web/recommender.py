@@ -69,6 +69,7 @@ class Recommender:
 
         from pwagents.web.sasrec import sasrec_from, train_sasrec
 
+        # Items are numbered in the ids' order, rows stand in the users': neither depends on how they came.
         index = {
             asin: i for i, asin in enumerate(sorted({a for s in sequences.values() for a in s}), start=1)
         }
@@ -95,6 +96,7 @@ class Recommender:
 
         from pwagents.web.sasrec import pad
 
+        # An agent may say anything in a list of ids.
         items = [self.index[a] for a in product_sequence if isinstance(a, str) and a in self.index]
         if not items or k < 1:
             return []
@@ -158,6 +160,7 @@ class RecommendersByTime:
 
     def at(self, timestamp: int) -> ProductRecommender:
         """Return the latest recommender that knows nothing from ``timestamp`` on."""
+        # A date equal to the timestamp is early enough: training is on what lies strictly before it.
         i = bisect_right(self.dates, timestamp)
         return self.recommenders[i - 1] if i else NoRecommender()
 

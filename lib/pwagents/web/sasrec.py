@@ -126,6 +126,7 @@ def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     training also ends where somebody has bought nearly everything.
     """
     batch, width = windows.shape
+    # Each row's items get numbers of their own: then one look-up serves all rows.
     row = torch.arange(batch).view(-1, 1, 1) * (n_items + 1)
     owned = (windows.unsqueeze(-1) + row).flatten()
     drawn = torch.randint(1, n_items + 1, (batch, width - 1, n))
@@ -145,6 +146,7 @@ def gbce_beta(n_items: int, negatives: int, t: float) -> float:
 
 def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Tensor:
     """Compute the mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
+    # Padding comes first, so a position that holds an item is followed by one.
     inputs, targets = windows[:, :-1], windows[:, 1:]
     real = inputs != PADDING
     states, positives = model(inputs)[real], targets[real]  # (positions, hidden), (positions,)
@@ -185,7 +187,7 @@ def train_sasrec(
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
         epochs = progress(range(config.epochs), desc="SASRec", unit="epoch")
         for _ in epochs:
-            losses = []
+            losses = []  # of the epoch's batches, each window in one of them
             for rows in torch.randperm(len(windows)).split(config.batch_size):
                 loss = sequence_loss(model, windows[rows], config)
                 optimizer.zero_grad()
