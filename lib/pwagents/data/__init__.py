@@ -19,6 +19,7 @@ def load_benchmark(data: DataSettings, seed: int) -> tuple[Benchmark, Truth | No
         world = make_world(data.world, seed)
         population = make_population(data.world, data.population, seed)
         return replace(world.benchmark, population=population), world.truth
+    # A reader is imported where its source is wanted: DuckDB alone takes a while.
     if data.source == "amazon":
         from pwagents.data.amazon import load_amazon
 

@@ -57,6 +57,7 @@ def load_personalwab(
     (profile_file, *_), history_files, product_files, (task_file, *_) = find_files(Path(data_dir))
     products: dict[str, Product] = {}
     repairs: Counter = Counter()
+    # The catalogue comes first: histories and tasks add the products that it lacks.
     for path in product_files:
         with _reading(path, repairs) as (entries, at):
             for asin, info in entries.items():
@@ -153,6 +154,7 @@ def _reading(path: Path, repairs: Counter) -> Iterator[tuple[dict[str, Any], Sim
 def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
     """Make a Product of a published record, which may hold more fields; what is mended is counted."""
 
+    # A value of a kind that cannot be mended goes on to Product, which refuses it by its field's name.
     def name_of(field: str, otherwise: str) -> str:
         name = "" if info[field] is None else info[field]
         if isinstance(name, str) and not name.strip():
@@ -287,6 +289,7 @@ def _choose_tasks(
             same = (task.user_id, task.target, task.timestamp, task.type, task.instruction)
             repairs["task listed again dropped (the first is kept)"] += same in kept[split]
             kept[split].setdefault(same, task)
+    # The first three say which purchase a task is about: user, product and time.
     tested = {same[:3] for same in kept["test"]}
     train = {same: task for same, task in kept["train"].items() if same[:3] not in tested}
     repairs["train task of a purchase that is tested dropped"] += len(kept["train"]) - len(train)

@@ -73,6 +73,7 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
         """Give the shares of train tasks before a date and of test tasks of users who begin no earlier."""
         return bisect_left(times, date) / len(times), 1 - bisect_left(starts, date) / len(starts)
 
+    # Parting at a user's first test task keeps that user; a date before all train tasks would leave none.
     dates = [date for date in sorted(set(starts)) if times and times[0] < date]
     if not dates:
         raise ValueError(

@@ -152,10 +152,7 @@ def make_timeline(length: int, generator: np.random.Generator) -> tuple[list[int
 def _make_tasks(
     person: Person, behavior: Behavior, purchase: Purchase, items, bought, config: WorldConfig, generator
 ) -> list[tuple[Task, TaskTruth | None]]:
-    """Make the tasks of a purchase, with their truth: search and recommend where it was liked, and review.
-
-    Nobody asks for what disappointed them; a review may be a complaint.
-    """
+    """Make the tasks of a purchase, with their truth; search and recommend only where it was liked."""
     item = items[behavior.parent_asin]
     made = []
     for task_type in TASK_TYPES:
@@ -166,7 +163,7 @@ def _make_tasks(
             instruction, truth = write_request(
                 task_type, person, item, purchase, bought, config.completeness, generator
             )
-        else:
+        else:  # nobody asks for what disappointed them; a review may be a complaint
             continue
         task = Task(
             task_id=f"{person.user_id}-{behavior.timestamp // 60_000}-{task_type}",
