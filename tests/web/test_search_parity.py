@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from pwagents.errors import InfrastructureError
 from pwagents.seeds import rng
-from pwagents.web.search import Bm25Engine
+from pwagents.web import pyserini_search
+from pwagents.web.search import Bm25Engine, build_search_engine
 
 DATA = Path(os.environ.get("PWAGENTS_DATA") or Path(__file__).resolve().parents[2] / "../shared/data")
 FOLDER = DATA / "amazon_reviews_2023"
@@ -30,7 +32,8 @@ needs_pyserini = pytest.mark.skipif(
 PYSERINI = """
 import json, sys
 from pathlib import Path
-from pwagents.web.pyserini_search import PyseriniEngine
+from pwagents.schema import Product
+from pwagents.web.pyserini_search import PyseriniEngine, compare_engines
 folder = Path(sys.argv[1])
 documents, queries = json.loads((folder / "input.json").read_text())
 engine = PyseriniEngine(documents, folder)
@@ -38,6 +41,8 @@ again = PyseriniEngine(documents, folder)  # reads the stored index
 found = [engine.search(query) for query in queries]
 assert found[:3] == [again.search(query) for query in queries[:3]]
 (folder / "output.json").write_text(json.dumps(found))
+titles = {f"B{i}": Product(parent_asin=f"B{i}", title=f"red shoe {i}", category="Shoes") for i in range(30)}
+assert compare_engines(titles, ["red shoes", "shoe 3", "unheard"]).values.tolist() == [[30, 3, 1.0, 1.0]]
 """
 
 
@@ -89,6 +94,12 @@ def test_overlap_with_pyserini_on_the_real_catalogue(tmp_path):
     assert sum(order) / len(order) >= 0.99
     scores = [abs(x[1] - y[1]) for a, b in zip(ours, theirs, strict=True) for x, y in zip(a, b, strict=True)]
     assert max(scores) < 1e-3  # Pyserini rounds to four decimals
+
+
+def test_without_pyserini_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(pyserini_search, "find_spec", lambda name: None)
+    with pytest.raises(InfrastructureError, match="needs the package: `pip install pyserini`"):
+        build_search_engine({}, "pyserini")
 
 
 @needs_pyserini
