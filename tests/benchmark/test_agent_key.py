@@ -73,6 +73,11 @@ KINDS = {
     "data frame": ("import pandas as pd\nW = pd.DataFrame({'a': [1, ?], 'b': ['x', 'y']})", "W"),
     "weights": ("import torch\nW = torch.nn.Linear(1, 1)\ntorch.nn.init.constant_(W.weight, ?)\n"
                 "torch.nn.init.zeros_(W.bias)", "W"),
+    "vectorizer": (
+        "from sklearn.feature_extraction.text import TfidfVectorizer\n"
+        "V = TfidfVectorizer().fit(['a? b?', 'b?'])", "V",
+        "1", "2",
+    ),
     "expression": ("import re\nR = re.compile('?')", "R"),
     "flags of an expression": ("import re\nR = re.compile('a', ?)", "R", "0", "re.I"),
     "random numbers": ("import random\nR = random.Random(?)", "R.random()"),

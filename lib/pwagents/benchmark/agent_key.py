@@ -74,6 +74,8 @@ class _Writer(pickle._Pickler):  # the one written in C lets nobody decide how a
             tag, state = "model", [type(value), value.name]
         elif torch and isinstance(value, torch.Tensor):
             tag, state = str(value.dtype), value.detach().float().cpu().numpy()
+        elif "_stop_words_id" in getattr(value, "__dict__", ()):  # scikit-learn keeps an address
+            tag, state = type(value).__name__, vars(value) | {"_stop_words_id": 0}
         elif isinstance(value, _LOCKS):
             tag = "lock"
         elif isinstance(value, _CACHED):
