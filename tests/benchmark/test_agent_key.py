@@ -90,8 +90,10 @@ KINDS = {
 PROGRAM = """
 import json, os, sys
 from pwagents.benchmark.agent_key import agent_key
-folder, kinds, keys = sys.argv[1], json.load(sys.stdin), {}
+folder, __name__ = sys.argv[1:]
+__file__, kinds, keys = f"{folder}/{__name__}.py", json.load(sys.stdin), {}
 sys.path.insert(0, folder)
+sys.modules[__name__] = sys.modules["__main__"]
 for kind, values in kinds.items():
     for which, source in values.items():
         sys.modules.pop("beside", None)
@@ -117,11 +119,11 @@ def sources():
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
-    """The keys in two processes, which order sets differently."""
+    """The keys of a script and, in another process, which orders sets differently, of a module."""
     made = []
-    for seed in ("1", "2"):
+    for name, seed in (("__main__", "1"), ("my_agent", "2")):
         env = os.environ | {"PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("beside"))]
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("beside")), name]
         done = subprocess.run(command, input=json.dumps(sources()), env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
         made.append(json.loads(done.stdout))

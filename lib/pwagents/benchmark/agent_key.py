@@ -31,7 +31,7 @@ _CACHED = type(lru_cache(len))
 _NOT_OWN = (Path(__file__).parents[1], sysconfig.get_path("stdlib"))
 # Of a class, what Python and pydantic make of the rest of it.
 _MADE = re.compile(
-    "__(dict|weakref|firstlineno|static_attributes|signature|pydantic_(?!fields).*)__|_abc_impl"
+    "__(dict|weakref|module|firstlineno|static_attributes|signature|pydantic_(?!fields).*)__|_abc_impl"
 )
 
 
