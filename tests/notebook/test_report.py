@@ -221,16 +221,9 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
 
 @needs_browser
 def test_an_episode_of_the_local_web_is_shown_step_by_step(browser, tmp_path):
-    steps = [
-        {"kind": "memory", "query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"},
-        {
-            "kind": "web",
-            "observation": f"[1] {HOSTILE}",
-            "reason": "it flies",
-            "action": "click [1]",
-            "error": "no",
-        },
-    ]
+    web = {"kind": "web", "observation": f"[1] {HOSTILE}", "reason": "it flies", "action": "click [1]"}
+    memory = {"kind": "memory", "query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"}
+    steps = [web | {"error": "no"}, memory]
     record = {
         "key": "k", "task_id": "t", "user_id": "u", "method": "offline agent", "model": "none", "params": {},
         "outcome": "scored", "query": "Book a flight", "trajectory": {"task_id": "t", "steps": steps},

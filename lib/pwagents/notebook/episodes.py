@@ -54,14 +54,15 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
                 step | ({"result": f"{next(left):.2f}"} if played.is_attempt(own) else {})
                 for step, own in zip(steps, played.steps, strict=True)
             ]
-        first = (steps[0].get("action") or {}).get("arguments") or {} if steps else {}
         facts = (
             *(run, record.get("method", "role-play"), record.get("model", "")),
             json.dumps(record.get("params", {})),
             record.get("type") or trajectory.get("type") or "other",
             _outcome(record, trajectory, result),
         )
-        text = (instruction or " ".join(map(str, first.values())))[:_SHORT]
+        text = instruction
+        if not text and steps:  # the arguments of the first call, where it is not known what was asked for
+            text = " ".join(map(str, steps[0].get("action", {}).get("arguments", {}).values()))
         places = [
             lists[name].setdefault(fact, len(lists[name])) for name, fact in zip(names, facts, strict=True)
         ]
@@ -71,7 +72,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
             "graded": graded,
             "trajectory": trajectory | {"steps": steps},
         }
-        row = [*places, record["task_id"], len(steps), result, text]
+        row = [*places, record["task_id"], len(steps), result, text[:_SHORT]]
         rows.append((record["task_id"], row, _json(drop_empty(conversation))))
 
     # Methods that played the same task see the same products: beside each other they are packed to half.
