@@ -3,7 +3,6 @@
 import pytest
 
 from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.evaluation.metrics import grade
 from pwagents.orion.patterns import NOTHING, frequent_patterns, queries, query_pattern, questions, sameness
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
@@ -25,7 +24,6 @@ def record(task_id, steps, method="m", outcome="scored", user_id="u"):
     return EpisodeRecord(
         key=task_id, task_id=task_id, user_id=user_id, type="search", method=method, model="none", params={},
         outcome=outcome, seconds=0.0, trajectory=trajectory if outcome == "scored" else None,
-        grade=grade(trajectory) if outcome == "scored" else None,
     )  # fmt: skip
 
 

@@ -273,7 +273,9 @@ def test_the_viewer_shows_a_trajectory(play, benchmark):
     assert "teacher" in page and played.trajectory.steps[0].action.name in page
 
 
-@pytest.mark.parametrize(("line", "message"), [("{}", "key"), ('{"key": ', "no JSON"), ("what?", "no JSON")])
+@pytest.mark.parametrize(
+    ("line", "message"), [("{}", "key"), ('{"key": ', "JSONDecode"), ("what?", "JSONDecode")]
+)
 def test_a_corrupt_line_is_named(play, tmp_path, line, message):
     (tmp_path / "played.jsonl").write_text(f"{line}\n")
     with pytest.raises(DataError, match=rf"line 1.*{message}"):

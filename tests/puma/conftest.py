@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.notebook.settings import preset_values
+from pwagents.puma.settings import PumaNotebook
+
 SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory):
     """The preset smoke; results go to a folder of the tests."""
-    import puma_trainings
-
-    return puma_trainings.smoke(tmp_path_factory.mktemp("puma"))
+    values = preset_values("04_puma", PumaNotebook, "smoke")
+    return PumaNotebook(preset="smoke", output_dir=tmp_path_factory.mktemp("puma"), **values)
 
 
 @pytest.fixture(scope="session")
