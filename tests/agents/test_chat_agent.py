@@ -1,19 +1,18 @@
 """What all prompting methods share: messages by example, real episodes with a scripted model, threads."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from pwagents.agents.chat_agent import ChatAgent
-from pwagents.agents.conversation import HISTORY, MINI_HISTORY, TASK_SPECIFIC, fill, tell_entries
+from pwagents.agents.conversation import HISTORY, MINI_HISTORY, TASK_SPECIFIC, tell_entries
 from pwagents.agents.methods import METHODS, LastMemory, NoMemory
 from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Observation, Product, Step, Usage
-from pwagents.web.functions import full_text, tool_schemas
+from pwagents.web.functions import full_text
 
 from .conftest import ScriptedModel, call
 
@@ -70,16 +69,6 @@ def test_the_product_to_review_is_fenced(setup_of, state_of, task_of):
     assert told == state.observation.replace(page, f"<data>\n{page}\n</data>")
 
 
-@pytest.mark.parametrize(("track", "more"), [("single_turn", ()), ("multi_turn", ("respond", "stop"))])
-def test_talking_and_stopping_are_offered_in_the_multi_turn_track_alone(
-    setup_of, state_of, task_of, track, more
-):
-    model = ScriptedModel(["hm"])
-    NoMemory(setup_of(model, track))(state_of(task_of["search"]))
-    names = ("search_product_by_query", "get_recommendations_by_history", "add_product_review", *more)
-    assert list(model.requests[0].tools) == tool_schemas(names)
-
-
 def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, benchmark):
     target = benchmark.products[task_of["search"].target]
     script = [
@@ -101,18 +90,6 @@ def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, b
     assert trajectory.usage == Usage(calls=8, prompt_tokens=800, completion_tokens=80, usd=4.0)
     first, second, *_ = (request.messages for request in model.requests)
     assert second[: len(first)] == first  # a conversation only grows
-
-
-def test_a_single_turn_episode_ends_with_the_first_reply(setup_of, play, task_of):
-    review = json.dumps({"review": task_of["review"].review.text})
-    for reply, name, found in (
-        (call("add_product_review", review), "add_product_review", 1),
-        ("Which?", "respond", 0),
-    ):
-        agent = NoMemory(setup_of(ScriptedModel([reply]), "single_turn"))
-        trajectory = play(agent, task_of["review"], "single_turn")
-        assert [step.action.name for step in trajectory.steps] == [name]
-        assert [round(result, 3) for result in attempts(trajectory)] == [1.0] * found
 
 
 @pytest.mark.parametrize(
@@ -164,23 +141,6 @@ def test_a_new_method_takes_a_few_lines_and_runs_in_both_tracks(setup_of, play, 
     assert steps[0].action.arguments == {"query": "MUG"} and not any(step.error for step in steps)
     assert "capitals" in model.requests[0].messages[0]["content"]
     assert attempts(play(Shouting(setup_of(policy, track)), task_of["search"], track))
-
-
-def test_one_agent_serves_many_threads(setup_of, play, benchmark):
-    def answer(request):  # depends on the request alone, as a model at temperature 0 does
-        if len(request.messages) == 2:
-            return call("search_product_by_query", search(request.messages[1]["content"]))
-        return call("stop")
-
-    agent = METHODS["Relevant memory"](setup_of(ScriptedModel(answer)))
-    tasks = benchmark.tasks["test"][:12]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda task: play(agent, task), tasks)) == [play(agent, task) for task in tasks]
-
-
-def test_what_a_value_holds_is_not_filled_again():
-    text = fill("<TITLE>: <PRICE>", {"<TITLE>": "Mug <PRICE> <TITLE>", "<PRICE>": "9.5"})
-    assert text == "Mug <PRICE> <TITLE>: 9.5"
 
 
 def test_each_form_tells_its_fields():

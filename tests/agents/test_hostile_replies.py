@@ -2,20 +2,18 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.evaluation.episodes import run_episodes
 from pwagents.llm.budget import Budget
 from pwagents.llm.make import make_model
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.store import ResponseStore
 from pwagents.web.environment import WebEnvironment, run_episode
-from pwagents.web.functions import Shop
-from pwagents.web.search import build_search_engine
 
 KEY = "sk-se/cret-0123456789abcdef"
 ESCAPED_KEY = KEY.replace("s", "\\u0073").replace("/", "\\/").replace("d", "\\u0064")
@@ -137,23 +135,13 @@ FAILED = keyed([
 ])  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def shop():
-    benchmark = make_world(WorldConfig(n_users=8, n_products=100), seed=0).benchmark
-
-    class Popular:
-        def recommend(self, product_sequence, k=10):
-            return sorted(benchmark.products)[:k]
-
-    return Shop(benchmark, build_search_engine(benchmark.products), Popular(), None, "compact")
-
-
 @pytest.fixture
 def play(shop, chat_server, monkeypatch, tmp_path):
     """``play(method, prepare)``: two episodes, the first of which meets what ``prepare(server)`` does."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server = chat_server(reply=lambda body: GOOD | {"content": STOP})
     tasks = [t for t in shop.benchmark.tasks["test"] if t.type == "search"][:2]
+    shop = replace(shop, observation="compact")
 
     def run(method, prepare, episodes="episodes.jsonl", replies="replies"):
         prepare(server)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pwagents.agents.interec import InteRecAgent, merge, play_task
+from pwagents.agents.interec import play_task
 from pwagents.errors import NotEvaluableError
 
 from .conftest import ScriptedModel, call
@@ -24,14 +24,6 @@ def profile_reply(**parts):
     return f"Here it is:\n```json\n{json.dumps(parts)}\n```"
 
 
-def test_the_profile_is_told_after_the_latest_behaviours(setup_of, state_of, task_of):
-    system = InteRecAgent(setup_of(length=1), PROFILE).messages(state_of(task_of["search"]))[0]["content"]
-    assert system.endswith(
-        "What the customer likes, dislikes and expects:\n<data>\nlike: A\ndislike: B\nexpect: mugs\n</data>"
-    )
-    assert system.count("stars.") == 1
-
-
 def test_a_first_profile_comes_from_the_history_and_each_task_adds_to_it(play_one, task_of):
     task = task_of["search"]
     script = [
@@ -46,16 +38,10 @@ def test_a_first_profile_comes_from_the_history_and_each_task_adds_to_it(play_on
     assert profile == {"like": ["A", "B", "C"], "dislike": [], "expect": ["a Kestrel mug"], "unread": 0}
     first, agent, *_, last = (request.messages for request in model.requests)
     assert "clearly dislike" in first[0]["content"] and first[0]["content"].count("stars.") > 10
-    assert "like: A\ndislike: B\nexpect: -" in agent[0]["content"]
+    assert "<data>\nlike: A\ndislike: B\nexpect: -\n</data>" in agent[0]["content"]
     talk = ("Which brand?", "I prefer ", 'search_product_by_query({"query": "mug"})', "stop({})")
     assert all(text in last[0]["content"] for text in (task.instruction, *talk))
     assert trajectory.usage.calls == 5
-
-
-def test_a_profile_at_hand_is_not_made_anew(play_one, task_of):
-    model = ScriptedModel([call("stop"), profile_reply()])
-    assert play_one(model, task_of["search"], PROFILE)[1] == PROFILE
-    assert len(model.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -73,11 +59,6 @@ def test_a_model_that_refuses_ends_the_episode_and_changes_nothing(play_one, tas
     trajectory, profile = play_one(ScriptedModel(refuse), task_of["search"], PROFILE)
     assert (trajectory.end, trajectory.message) == ("refused", "the prompt is too long")
     assert profile == PROFILE | {"unread": 1}
-
-
-def test_the_latest_word_on_a_product_counts_and_expectations_are_the_latest():
-    news = {"like": ["B"], "dislike": ["A"], "expect": [f"e{i}" for i in range(30)]}
-    assert merge(PROFILE, news) == {**news, "unread": 0}
 
 
 def test_offline_the_profile_is_kept_by_rules(play_one, benchmark, task_of, policy):

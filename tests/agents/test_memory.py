@@ -71,12 +71,6 @@ def test_task_specific_keeps_only_the_fields_of_the_function(recall, state, func
         assert [entry["parent_asin"] for entry in entries] == latest_first
 
 
-def test_empty_history_embeds_nothing(benchmark):
-    embedder, empty = LetterCounts(), BeliefState("U", "anything", "", None, ())
-    assert Memory("relevant", benchmark.products, embedder).recall(empty, "search_product_by_query") == []
-    assert embedder.texts == []
-
-
 def test_wrong_settings_are_refused():
     with pytest.raises(ValueError, match="memory strategy is 'relevent'; expected one of none, random"):
         Memory("relevent", {})

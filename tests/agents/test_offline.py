@@ -5,8 +5,7 @@ import pytest
 from pwagents.agents.conversation import Prompt
 from pwagents.agents.memory import Memory
 from pwagents.agents.methods import METHODS, ParameterAgent
-from pwagents.agents.plain import FunctionClassifier, OfflinePolicy, PlainAgent, plain_arguments
-from pwagents.evaluation.metrics import grade
+from pwagents.agents.plain import FunctionClassifier, OfflinePolicy, PlainAgent
 from pwagents.schema import FUNCTION_OF, Action, Observation, Step
 from pwagents.web.environment import BeliefState
 
@@ -22,22 +21,6 @@ def test_classifier_finds_the_function_of_held_out_instructions(benchmark, class
     assert FunctionClassifier(reviews)("Find me a red stool.") == FUNCTION_OF["review"]
 
 
-def test_the_plain_agents_call_depends_on_memory(benchmark, classifier, state_of):
-    without = PlainAgent(classifier, Memory("none", benchmark.products))
-    latest = PlainAgent(classifier, Memory("last", benchmark.products))
-    for state in map(state_of, benchmark.tasks["test"][:30]):
-        bare, informed = without(state), latest(state)
-        assert bare.name == informed.name == classifier(state.instruction)
-        if bare.name == "search_product_by_query":
-            assert bare.arguments["query"] == state.instruction
-            assert informed.arguments["query"].startswith(state.instruction)
-        elif bare.name == "get_recommendations_by_history":
-            assert bare.arguments["product_sequence"] == []
-            assert informed.arguments["product_sequence"] == [b.parent_asin for b in state.history[-10:]]
-        else:
-            assert informed.arguments["review"] == state.history[-1].review.text
-
-
 @pytest.mark.parametrize("strategy", ["random", "last", "task_specific"])
 def test_recommendations_are_asked_for_oldest_first(benchmark, state_of, embedder, strategy):
     recommend = "get_recommendations_by_history"
@@ -46,13 +29,6 @@ def test_recommendations_are_asked_for_oldest_first(benchmark, state_of, embedde
     sequence = agent(state).arguments["product_sequence"]
     rest = iter([b.parent_asin for b in state.history])
     assert len(sequence) == 10 and all(asin in rest for asin in sequence)  # a subsequence of the history
-
-
-def test_query_adds_the_words_that_recur_in_memory():
-    stores = {"Kestrel navy bag": "Kestrel", "Kestrel navy belt": "Kestrel", "Ember green bag": "Ember"}
-    entries = [{"title": title, "store": store} for title, store in stores.items()]
-    arguments = plain_arguments("search_product_by_query", "Need a new bag.", entries)
-    assert arguments == {"query": "Need a new bag. kestrel navy"}
 
 
 @pytest.fixture
@@ -150,20 +126,3 @@ def test_neither_a_methods_name_nor_its_prompt_changes_what_it_does(
         monkeypatch.setattr(method, "advice", "Do something else.", raising=False)
         monkeypatch.setattr(method, "entry_form", other_words, raising=False)
     assert episodes([type("Renamed", (method,), {}) for method in methods]) == before
-
-
-def test_methods_differ_by_their_memory_and_asking_pays(setup_of, play, benchmark, policy):
-    """In a shop whose user tells the brand, talking finds more than the same method that may not."""
-    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:40]
-
-    def episodes(name, n, track="multi_turn"):
-        agent = METHODS[name](setup_of(policy, track))
-        return [play(agent, task, track) for task in tasks[:n]]
-
-    assert episodes("No memory", 8) == episodes("Chain of thought", 8) == episodes("ChatShop", 8)
-    assert episodes("No memory", 8) != episodes("Relevant memory", 8) != episodes("Last memory", 8)
-    talking, silent = (
-        sum(grade(trajectory).result_final for trajectory in episodes("No memory", 40, track)) / 40
-        for track in ("multi_turn", "single_turn")
-    )
-    assert talking > silent + 0.05
