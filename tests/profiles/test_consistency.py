@@ -102,7 +102,7 @@ def test_questions_have_the_papers_sizes_and_ask_for_what_was_held_out(world, qu
         sizes = (5, 1) if question.kind == "behavior" else (10, 3)
         assert (len(set(question.names)), sum(question.truth)) == sizes
         right = {question.user_id} | {b.parent_asin for b in world.behaviors[question.user_id]}
-        assert question.truth == tuple(name in right for name in question.names)
+        assert question.truth == [name in right for name in question.names]
         known = {b.parent_asin for b in world.train_period(question.user_id)}
         assert not known & set(question.names)
         if question.kind == "behavior":
@@ -127,7 +127,7 @@ def test_the_past_decides_nothing_that_is_asked(world, questions):
 
 
 def test_fewer_than_five_users_make_no_question():
-    assert make_questions(make_world(WorldConfig(n_users=4, n_products=200), seed=0).benchmark, seed=0) == ()
+    assert make_questions(make_world(WorldConfig(n_users=4, n_products=200), seed=0).benchmark, seed=0) == []
 
 
 PRODUCTS = Question("ann", "product", tuple("abcdefghij"), (("x",),) * 10, (True,) * 3 + (False,) * 7)
@@ -212,5 +212,3 @@ def test_a_frame_can_be_summarised(world, questions):
     top1 = means[means["evaluation"] == TOP1].set_index("method")
     assert set(top1["n_users"]) == {len(world.behaviors)}
     assert top1["mean"]["raw history"] > 0.5 > top1["mean"]["the same for all"]
-    with pytest.raises(ValueError, match=r"'gaps' have no text for user"):
-        judge_by_embedding({"gaps": {}}, questions, BagOfWords())

@@ -8,8 +8,7 @@ Departure: the paper's behaviours and products are those that its profiles were 
 profiles know what lies before the user's first test task, behaviours and products lie after it, and no
 product is one that the user had bought before.
 
-A profile is one text or several, so that profiles of every make can be compared; the functions
-``describe_...`` write them.
+A profile is one text or several: so profiles of every make can be compared (``describe_...`` write them).
 """
 
 import re
@@ -25,6 +24,7 @@ from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.global_micro import item_text
 from pwagents.profiles.types import UserProfiles
+from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Benchmark, Product, UserProfile
 from pwagents.seeds import rng
 from pwagents.words import content_words
@@ -42,13 +42,6 @@ _KEYWORDS = 20
 _MOST = {"categories": 3, "stores": 5, "words": 10}  # of an averaged profile
 _SAMPLING = {"temperature": 0.0, "max_tokens": 100}
 _NUMBERS = re.compile(r"[\d\s,;.>()\[\]]+")  # a reply of numbers alone
-_ROLE = f"You are given the profile of a customer of an online shop. {FENCE_NOTE}"
-_QUESTIONS: dict[Kind, str] = {
-    "behavior": "Each of the numbered customers is told by what they bought and wrote. Whom does the profile "
-    "describe? Reply with the one number alone.",
-    "product": "Put the numbered products in order, from the one that this customer is most likely to buy to "
-    "the one least likely. Reply with all the numbers, separated by commas, and nothing else.",
-}
 
 
 class Question(NamedTuple):
@@ -62,12 +55,12 @@ class Question(NamedTuple):
 
     user_id: str
     kind: Kind
-    names: tuple[str, ...]
-    candidates: tuple[tuple[str, ...], ...]
-    truth: tuple[bool, ...]
+    names: Sequence[str]
+    candidates: Sequence[Sequence[str]]
+    truth: Sequence[bool]
 
 
-def describe_facts(profiles: Mapping[str, UserProfile]) -> ProfileTexts:
+def describe_facts(profiles: Mapping[str, UserProfile]) -> dict[str, list[str]]:
     """Write PersonalWAB's profiles: a text a fact."""
     return {
         user: [f"{name}: {value}" for name, value in profile.model_dump(by_alias=True).items()]
@@ -80,13 +73,12 @@ def describe_profiles(profiles: Mapping[str, UserProfiles]) -> ProfileTexts:
 
     Without what is to be avoided: an embedding takes it for what is wanted.
     """
-    facts = describe_facts({user: own.whole.facts for user, own in profiles.items()})
-    texts = {}
+    texts = describe_facts({user: own.whole.facts for user, own in profiles.items()})
     for user, own in profiles.items():
         whole = ["; ".join(own.whole.positive)] if own.whole.positive else []
         interests = zip(own.clusters, own.micro, strict=True)
         micro = [f"{cluster.name}: {'; '.join(profile.recommendations)}" for cluster, profile in interests]
-        texts[user] = [*facts[user], *whole, *micro]
+        texts[user] = [*texts[user], *whole, *micro]
     return texts
 
 
@@ -107,10 +99,8 @@ def describe_average(histories: Histories, products: Mapping[str, Product]) -> P
             "stores": Counter(product.store for product in bought if product.store),
             "words": Counter(word for product in bought for word in content_words(product.title)),
         }
-        parts: list[str] = []
-        for name, values in counts.items():
-            parts += sorted(values, key=lambda value, n=values: (-n[value], value))[: _MOST[name]]
-        texts[user] = [", ".join(parts)]
+        most = [sorted(n, key=lambda value, n=n: (-n[value], value))[: _MOST[x]] for x, n in counts.items()]
+        texts[user] = [", ".join(value for values in most for value in values)]
     return texts
 
 
@@ -137,40 +127,37 @@ def describe_keywords(histories: Histories) -> ProfileTexts:
     return texts
 
 
-def make_questions(benchmark: Benchmark, seed: int) -> tuple[Question, ...]:
+def make_questions(benchmark: Benchmark, seed: int) -> list[Question]:
     """Make a behavior and a product question for each user whose behaviours allow it.
 
     A behavior question needs something held out, a product question three different products held out.
     Negatives are drawn for each user: other such users, and products of the catalogue that the user never
     bought. Fewer than five users make no question.
     """
-    products, questions = benchmark.products, []
-    known = {user: benchmark.train_period(user) for user in benchmark.behaviors}
-    held_out = {user: every[len(known[user]) :] for user, every in benchmark.behaviors.items()}
-    texts = {
-        user: tuple(
-            f"{item_text(products[b.parent_asin])} {b.review.rating:g} stars. {b.review.text}"
-            for b in history
-        )
-        for user, history in held_out.items()
-        if history
-    }
-    if len(texts) <= OTHERS:
-        return ()
-    for user in texts:
-        generator = rng(seed, "consistency", user)
-        others = _draw([other for other in texts if other != user], OTHERS, generator)
-        questions.append(_question(user, "behavior", [user], others, texts, generator))
+    products = benchmark.products
+    past = {user: benchmark.train_period(user) for user in benchmark.behaviors}
+    held_out = {user: every[len(past[user]) :] for user, every in benchmark.behaviors.items()}
+    texts = {user: [_describe(b, products[b.parent_asin]) for b in held_out[user]] for user in held_out}
+    texts = {user: behaviors for user, behaviors in texts.items() if behaviors}
+
+    questions: list[Question] = []
+    for user in texts if len(texts) > OTHERS else ():
+        draw = rng(seed, "consistency", user).choice
+        others = draw([other for other in texts if other != user], OTHERS, replace=False)
+        names = draw([user, *others], 1 + OTHERS, replace=False).tolist()
+        truth = [name == user for name in names]
+        questions.append(Question(user, "behavior", names, [texts[name] for name in names], truth))
         # Each product once, and none that the profile may have been made of.
-        before = {b.parent_asin for b in known[user]}
+        before = {b.parent_asin for b in past[user]}
         own = list(dict.fromkeys(b.parent_asin for b in held_out[user] if b.parent_asin not in before))
         bought = {b.parent_asin for b in benchmark.behaviors[user]}
         foreign = [asin for asin in products if asin not in bought]
         if len(own) >= POSITIVES and len(foreign) >= NEGATIVES:
-            own, foreign = _draw(own, POSITIVES, generator), _draw(foreign, NEGATIVES, generator)
-            pages = {asin: (item_text(products[asin]),) for asin in [*own, *foreign]}
-            questions.append(_question(user, "product", own, foreign, pages, generator))
-    return tuple(questions)
+            chosen = draw(own, POSITIVES, replace=False), draw(foreign, NEGATIVES, replace=False)
+            names = draw(np.concatenate(chosen), POSITIVES + NEGATIVES, replace=False).tolist()
+            pages = [[item_text(products[n])] for n in names]
+            questions.append(Question(user, "product", names, pages, [n in own for n in names]))
+    return questions
 
 
 def judge_by_embedding(
@@ -187,15 +174,11 @@ def judge_by_embedding(
     Returns:
         One row a method, question and measure: ``method, judge, evaluation, task_id, user_id, value,
         malformed``, for :func:`pwagents.evaluation.statistics.summarise` by method, judge and evaluation.
-
-    Raises:
-        ValueError: a method has no profile of a user asked about.
     """
-    _require_texts(profiles, questions)
-    texts = {text: None for each in questions for candidate in each.candidates for text in candidate}
-    texts |= {text: None for made in profiles.values() for each in questions for text in made[each.user_id]}
-    place = {text: i for i, text in enumerate(texts)}
-    vectors = embedder.encode(list(texts), show_progress=True)
+    texts = [text for each in questions for candidate in each.candidates for text in candidate]
+    texts += [text for made in profiles.values() for each in questions for text in made[each.user_id]]
+    place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    vectors = embedder.encode(list(place), show_progress=True)
     rows = []
     for method, made in profiles.items():
         for question in questions:
@@ -219,18 +202,24 @@ def judge_by_model(
 
     Args and returns as :func:`judge_by_embedding`; ``judge`` is the model's name.
     """
-    _require_texts(profiles, questions)
-    rows = []
+    prompts, rows = read_yaml(__package__, "prompts.yaml")["judge"], []
     for method, made in profiles.items():
-        requests = [_request(made[question.user_id], question) for question in questions]
+        requests = []
+        for question in questions:
+            numbered = "\n".join(f"{i}. " + "\n".join(c) for i, c in enumerate(question.candidates, start=1))
+            profile = fence("\n".join(made[question.user_id]))
+            content = f"The profile:\n{profile}\n\nThe candidates:\n{fence(numbered)}"
+            role = f"{prompts['role']} {FENCE_NOTE}\n\n{prompts[question.kind]}"
+            messages = ({"role": "system", "content": role}, {"role": "user", "content": content})
+            requests.append(Request(messages=messages, sampling=_SAMPLING))
         for question, reply in zip(questions, ask_all(model, requests, f"judge: {method}"), strict=True):
-            order = None if reply is None else read_order(reply.text, question)
+            order = read_order(reply.text, question) if reply else None
             rows += _score(method, model.name, question, order, is_refused=reply is None)
     return pd.DataFrame(rows)
 
 
 def chance() -> dict[str, float]:
-    """What a random order scores on average, by evaluation."""
+    """Return what a random order scores on average, by evaluation."""
     n = POSITIVES + NEGATIVES
     ndcg = POSITIVES / n * _GAINS.sum() / _GAINS[:POSITIVES].sum()
     return {TOP1: 1 / (1 + OTHERS), NDCG: float(ndcg), RECALL: TOP / n}
@@ -245,55 +234,29 @@ def read_order(reply: str, question: Question) -> list[int] | None:
         return None
     place = {str(i + 1): i for i in range(len(question.names))}
     order = [place.get(number, -1) for number in re.findall(r"\d+", reply)]
-    if question.kind == "behavior":
-        return order if len(order) == 1 and order[0] >= 0 else None
-    return order if sorted(order) == sorted(place.values()) else None
+    is_valid = len(order) == 1 if question.kind == "behavior" else sorted(order) == sorted(place.values())
+    return order if is_valid and min(order) >= 0 else None
 
 
 def _describe(behavior: Behavior, product: Product) -> str:
-    """What stands for a behaviour: the product and what the user thought of it."""
+    """Write what stands for a behaviour: the product, and what the user thought of it."""
     return f"{item_text(product)} {behavior.review.rating:g} stars. {behavior.review.text}"
-
-
-def _question(
-    user: str,
-    kind: Kind,
-    own: Sequence[str],
-    others: Sequence[str],
-    texts: Mapping[str, tuple[str, ...]],
-    generator: np.random.Generator,
-) -> Question:
-    """The question with ``own`` and ``others`` shuffled together."""
-    names = _draw([*own, *others], len(own) + len(others), generator)
-    return Question(user, kind, tuple(names), tuple(texts[n] for n in names), tuple(n in own for n in names))
-
-
-def _draw(options: Sequence[str], n: int, generator: np.random.Generator) -> list[str]:
-    return [options[i] for i in generator.choice(len(options), n, replace=False)]
-
-
-def _require_texts(profiles: Mapping[str, ProfileTexts], questions: Sequence[Question]) -> None:
-    """Raise ValueError unless every method has a profile of every user asked about."""
-    for method, made in profiles.items():
-        for question in questions:
-            if not made.get(question.user_id):
-                raise ValueError(f"profiles {method!r} have no text for user {question.user_id}")
 
 
 def _score(
     method: str, judge: str, question: Question, order: list[int] | None, is_refused: bool = False
 ) -> list[dict]:
-    """The measures of one answer: whether the first is right, or NDCG (binary gains) and recall of the first
-    five. ``order`` None is a malformed answer."""
+    """Score one answer: whether the first is right, or NDCG (binary gains) and recall of the first five.
+
+    ``order`` None is a malformed answer.
+    """
     hits = np.array([question.truth[i] for i in order or ()][:TOP], dtype=float)
+    n_right = sum(question.truth)
     if question.kind == "behavior":
         values = {TOP1: float(hits[:1].sum())}
     else:
-        best = _GAINS[: sum(question.truth)].sum()
-        values = {
-            NDCG: float(hits @ _GAINS[: len(hits)] / best),
-            RECALL: float(hits.sum() / sum(question.truth)),
-        }
+        ndcg = float(hits @ _GAINS[: len(hits)] / _GAINS[:n_right].sum())
+        values = {NDCG: ndcg, RECALL: float(hits.sum() / n_right)}
     task = {"task_id": f"{question.user_id}-{question.kind}", "user_id": question.user_id}
     malformed = order is None and not is_refused
     return [
@@ -301,13 +264,3 @@ def _score(
         | {"value": np.nan if is_refused else value, "malformed": malformed}
         for name, value in values.items()
     ]
-
-
-def _request(profile: Sequence[str], question: Question) -> Request:
-    numbered = "\n".join(f"{i}. " + "\n".join(texts) for i, texts in enumerate(question.candidates, start=1))
-    content = f"The profile:\n{fence(chr(10).join(profile))}\n\nThe candidates:\n{fence(numbered)}"
-    messages = (
-        {"role": "system", "content": f"{_ROLE}\n\n{_QUESTIONS[question.kind]}"},
-        {"role": "user", "content": content},
-    )
-    return Request(messages=messages, sampling=_SAMPLING)
