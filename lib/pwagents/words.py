@@ -38,7 +38,7 @@ def content_words(text: str) -> list[str]:
 
 @cache
 def word_list(name: str) -> frozenset[str]:
-    """Read a list of ``words.yaml``: "stop_words" or "aspects" (of products, in reviews)."""
+    """Read a list of ``words.yaml``: "stop_words", "aspects" (of products, in reviews) or "asking"."""
     return frozenset(read_yaml("pwagents", "words.yaml")[name].split())
 
 

@@ -69,12 +69,16 @@ def test_ages_and_levels_keep_their_order_whoever_has_them_and_strays_come_after
 def test_bars_show_counts_and_fields_that_say_nothing_have_no_panel():
     few = {"price_sensitivity": {"High": 100}, "diversity_preference": {"Low": 40, "Medium": 60}}
     profiles = people(100, gender={"Female": 60}, occupation={"Sells $5 & $6": 50}, **few)
-    (plot, counts), (plot_levels, levels) = views.profile_figures(profiles).values()
-    axes = plot(counts).axes
+    counts, levels = views.profile_figures(profiles).values()
+    axes = views.plot_values(counts).axes
     assert [ax.get_title() for ax in axes] == ["Gender", "Occupation"]
     assert [bar.get_width() for bar in axes[0].patches] == [60, 0, 40] and axes[0].yaxis_inverted()
-    (ax,) = plot_levels(levels).axes
-    assert [bar.get_height() for bar in ax.containers[2]] == [100, 0, 0]  # High, in each field
+    axes = views.plot_values(levels).axes
+    assert [[bar.get_width() for bar in ax.patches] for ax in axes] == [
+        [0, 0, 100],
+        [40, 60, 0],
+        [0, 0, 0, 100],
+    ]
     assert list(views.profile_figures(people(9))) == ["tendencies"]
 
 

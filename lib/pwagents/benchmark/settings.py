@@ -17,7 +17,6 @@ class ShowSettings:
 
     example_user: NonNegativeInt = 0
     """The user to look at, by position among all users."""
-
     rows: PositiveInt = 8
     """Behaviours and instructions of that user, at most."""
 
@@ -36,16 +35,12 @@ class ProfileSettings:
 
     alpha: NonNegativeInt = 15
     """No interest clusters for histories of at most so many behaviours (Orion, 5.1: 15)."""
-
     l_c: PositiveInt = 6
     """Behaviours that a micro-profile is made from, at most (Orion, 5.1: 6)."""
-
     max_tokens: PositiveInt = 256
     """Texts of items and instructions are cut to this many tokens before they are embedded (MiniLM: 256)."""
-
     example_user: NonNegativeInt = 0
     """The user to look at, by position among those with a search task, the ones with three clusters first."""
-
     published_profiles: str = "data/personalwab/PersonalWAB/envs/pwab/data/user_profiles.json"
     """PersonalWAB's file of profiles, seen from the project's root; shown where it is there."""
 
@@ -56,13 +51,10 @@ class ProfilePlayers(Players):
 
     profiler: Annotated[str, player("offline")] = "offline"
     """Writes profiles (both papers: gpt-4o-mini)."""
-
     updater: Annotated[str, player("offline")] = "offline"
     """Updates contextual profiles during a conversation."""
-
     writer: Annotated[str, player("offline")] = "offline"
     """Writes instructions from profiles."""
-
     judge: Annotated[str, player("offline")] = "offline"
     """Judges whether profiles agree with behaviour (PersonalWAB: gpt-4o-mini); offline: MiniLM embeddings."""
 
@@ -73,7 +65,6 @@ class ProfilesNotebook(NotebookSettings):
 
     players: ProfilePlayers
     """Who plays which role."""
-
     profiles: ProfileSettings
     """How profiles are made, and which are shown."""
 
@@ -84,13 +75,12 @@ class MethodPlayers(Players):
 
     policy: Annotated[str, player("offline")] = "offline"
     """The model of all prompting methods (papers: gpt-4o, gpt-4o-mini); offline: rules in its place."""
-
     user: Annotated[str, player("none", "rules")] = "rules"
     """Who answers in the multi-turn track (papers: gpt-4o-mini); rules: a simulated user without a model."""
 
 
 def _check_repo(repo: str) -> str:
-    """The folder as it is, once the prompts were read from it."""
+    """Return the folder once the prompts were read from it."""
     official_prompts(repo)
     return repo
 
@@ -101,16 +91,12 @@ class MethodSettings:
 
     memory_length: PositiveInt = 50
     """Behaviours that the plain agent's memory recalls (PersonalWAB, single-turn: 50)."""
-
     max_tasks: NonNegativeInt = 0
     """Test tasks, drawn at random; 0 takes all."""
-
     method_tasks: NonNegativeInt = 600
     """Tasks that the prompting methods play, drawn at random from these; 0 takes all."""
-
     noise_seeds: PositiveInt = 3
     """Seeds under which one and the same method is played, to see how far its results differ."""
-
     official_repo: Annotated[str, AfterValidator(_check_repo)] = ""
     """A clone of HongruCai/PersonalWAB, to use its prompts, seen from the project's root; empty: our own."""
 
@@ -121,9 +107,7 @@ class BenchmarkNotebook(NotebookSettings):
 
     shop: ShopSettings
     """What an agent finds in the shop."""
-
     players: MethodPlayers
     """Who plays the agent, and who answers it."""
-
     play: MethodSettings
     """Which tasks are played, and how."""

@@ -1,7 +1,7 @@
 """Notebook 02, to be looked at: who users are, what profiles of one say, and whom profiles agree with."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,15 +11,7 @@ from pwagents.embedding import Embedder
 from pwagents.errors import SettingsError
 from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, use_style
 from pwagents.evaluation.statistics import paired_gains
-from pwagents.profiles.consistency import (
-    ProfileTexts,
-    chance,
-    describe_average,
-    describe_facts,
-    describe_history,
-    describe_keywords,
-    describe_profiles,
-)
+from pwagents.profiles import consistency
 from pwagents.profiles.global_micro import embed_items
 from pwagents.profiles.llm import options
 from pwagents.profiles.types import ContextualProfile, GlobalProfile, UserProfiles
@@ -29,7 +21,7 @@ from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Task, Traj
 PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
 AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
-SHOWN = 3  # clusters of a user that are shown; a user with so many is worth looking at
+MOST_CLUSTERS = 3  # of a user that tables list; a user with so many is worth looking at
 _RARE = 0.01  # a value of fewer users than this share has no bar of its own
 _FEW = 8  # a field of fewer options shows all of them, in their order
 _MARKERS = "osD^vPX*<>"  # a second cue beside colour
@@ -50,7 +42,7 @@ def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> 
     rows = []
     for field in fields:
         users = Counter(profile.model_dump(by_alias=True)[field] for profile in profiles.values())
-        fixed = list(options()["choices"].get(field, []))
+        fixed = options()["choices"][field]
         if field in options()["levels"]:
             fixed = fixed[::-1]  # from low to high
         elif len(fixed) >= _FEW:
@@ -65,19 +57,19 @@ def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> 
     return counts.assign(share=counts["users"] / len(profiles))
 
 
-def profile_figures(profiles: Mapping[str, UserProfile]) -> dict[str, tuple[Callable, pd.DataFrame]]:
-    """Count who users are ("people") and how they shop ("tendencies"); with what draws each.
+def profile_figures(profiles: Mapping[str, UserProfile]) -> dict[str, pd.DataFrame]:
+    """Count who users are ("people") and how they shop ("tendencies"), for :func:`plot_values`.
 
     A field of "people" that says "Other" of everybody is left out; without any, so is the figure.
     """
     values = pd.DataFrame([profile.model_dump(by_alias=True) for profile in profiles.values()])
-    fields = [field for field in PEOPLE if (values[field] != "Other").any()]
-    figures = {"people": (plot_people, count_values(profiles, fields))} if fields else {}
-    return figures | {"tendencies": (plot_tendencies, count_values(profiles, TENDENCIES))}
+    people = [field for field in PEOPLE if (values[field] != "Other").any()]
+    figures = {"people": people, "tendencies": TENDENCIES}
+    return {name: count_values(profiles, fields) for name, fields in figures.items() if fields}
 
 
-def plot_people(counts: pd.DataFrame):
-    """Draw who the users are (Figure 3): bars of users, one panel a field of :func:`count_values`."""
+def plot_values(counts: pd.DataFrame):
+    """Draw who the users are, or how they shop (Figures 3 and 4(a)): a panel a field, a bar a value."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -97,31 +89,6 @@ def plot_people(counts: pd.DataFrame):
     return fig
 
 
-def plot_tendencies(counts: pd.DataFrame):
-    """Draw how the users shop (Figure 4(a)): a group of bars a field of :func:`count_values`."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    use_style()
-    # A bar for each level in each field, of no height where nobody has it.
-    fields, levels = counts["field"].unique(), counts["value"].unique()
-    every = pd.MultiIndex.from_product([fields, levels], names=["field", "value"])
-    bars = counts.set_index(["field", "value"])["users"].reindex(every, fill_value=0).reset_index()
-    bars["field"] = bars["field"].map(lambda field: escape_math(field).replace(" ", "\n"))
-    bars["value"] = bars["value"].map(escape_math)
-    shades = list(plt.get_cmap("Purples")(np.linspace(0.35, 0.9, len(levels))))  # from light to dark
-    fig, ax = plt.subplots(figsize=(8, 4.5))
-    sns.barplot(bars, x="field", y="users", hue="value", palette=shades, saturation=1, width=0.85, ax=ax)
-    for container in ax.containers:
-        ax.bar_label(container, fmt="{:,.0f}", padding=2, fontsize=13)
-    ax.set(xlabel="", ylabel="users")
-    ax.margins(y=0.1)
-    ax.grid(axis="x", visible=False)
-    ax.get_legend().remove()
-    legend_above(fig, *ax.get_legend_handles_labels())
-    return fig
-
-
 def find_example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], position: int) -> str:
     """Find the user at a position among those with a search task: first those with most clusters, then by id.
 
@@ -132,13 +99,13 @@ def find_example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task
         SettingsError: there is no such user, or only others have clusters to show.
     """
     searching = {task.user_id for task in tasks if task.type == "search"}
-    askers = sorted(searching or {task.user_id for task in tasks})
-    users = sorted(askers, key=lambda user: -min(len(profiles[user].clusters), SHOWN))
-    n_clustered = sum(bool(profiles[user].clusters) for user in users)
-    if position >= (n_shown := n_clustered or len(users)):
-        clustered = " and a history of more than alpha behaviours" if n_clustered else ""
+    users = sorted(searching or {task.user_id for task in tasks})
+    users.sort(key=lambda user: -min(len(profiles[user].clusters), MOST_CLUSTERS))
+    users = [user for user in users if profiles[user].clusters] or users
+    if position >= len(users):
+        clustered = " and a history of more than alpha behaviours" if profiles[users[0]].clusters else ""
         raise SettingsError(
-            f"group profiles, setting example_user: found {position}; expected less than {n_shown}, the "
+            f"group profiles, setting example_user: found {position}; expected less than {len(users)}, the "
             f"number of users with a search task{clustered}"
         )
     return users[position]
@@ -159,9 +126,7 @@ def map_items(
     items = np.stack([vectors[asin] for _, asin in rows]).astype(np.float64)
     places = PCA(2, svd_solver="full").fit_transform(items).round(4)  # the exact solver: no random start
     frame = pd.DataFrame(places, columns=["x", "y"])
-    frame["cluster"] = [name for name, _ in rows]
-    frame["product"] = [products[asin].title for _, asin in rows]
-    return frame
+    return frame.assign(cluster=[n for n, _ in rows], product=[products[asin].title for _, asin in rows])
 
 
 def plot_item_map(frame: pd.DataFrame):
@@ -171,14 +136,11 @@ def plot_item_map(frame: pd.DataFrame):
 
     use_style()
     sizes = frame["cluster"].value_counts(sort=False)
-    looks = {
-        name: (PALETTE[i % len(PALETTE)], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(sizes.index)
-    }
     fig, ax = plt.subplots(figsize=(8, 5.5 + 0.25 * len(sizes)))
     sns.scatterplot(
         frame, x="x", y="y", hue="cluster", style="cluster", s=95, alpha=0.85, linewidth=0, ax=ax,
-        palette={name: color for name, (color, _) in looks.items()},
-        markers={name: marker for name, (_, marker) in looks.items()},
+        palette=[PALETTE[i % len(PALETTE)] for i in range(len(sizes))],
+        markers=[_MARKERS[i % len(_MARKERS)] for i in range(len(sizes))],
     )  # fmt: skip
     ax.set(xlabel="first component of the item embeddings", ylabel="second component")
     ax.get_legend().remove()
@@ -201,12 +163,10 @@ def global_profile_table(profile: GlobalProfile) -> pd.DataFrame:
 
 def micro_profile_table(profiles: UserProfiles) -> pd.DataFrame:
     """List the micro-profiles of a user's three largest clusters, one a row."""
-    pairs = sorted(
-        zip(profiles.clusters, profiles.micro, strict=True), key=lambda pair: -len(pair[0].members)
-    )
+    clusters = zip(profiles.clusters, profiles.micro, strict=True)
     rows = [
         (cluster.name, len(cluster.members), ", ".join(micro.recommendations), ", ".join(micro.avoidances))
-        for cluster, micro in pairs[:SHOWN]
+        for cluster, micro in sorted(clusters, key=lambda pair: -len(pair[0].members))[:MOST_CLUSTERS]
     ]
     return pd.DataFrame(rows, columns=["cluster", "behaviours", "recommendations", "avoidances"])
 
@@ -230,16 +190,10 @@ def follow_updates(
         before, profile = profile, updater(profile, instruction, trajectory.steps[:i]).profile
         # What the agent asked or searched for; other calls have no such text.
         text = step.action.arguments.get("content") or step.action.arguments.get("query") or ""
-        rows.append(
-            {
-                "step": i,
-                "action": f"{step.action.name}: {text}" if text else step.action.name,
-                "answer": step.observation.text if step.action.name == "respond" else "",
-                "new": only_in(profile, before),
-                "dropped": only_in(before, profile),
-            }
-        )
-    return pd.DataFrame(rows), profile
+        call = f"{step.action.name}: {text}" if text else step.action.name
+        answer = step.observation.text if step.action.name == "respond" else ""
+        rows.append((i, call, answer, only_in(profile, before), only_in(before, profile)))
+    return pd.DataFrame(rows, columns=["step", "action", "answer", "new", "dropped"]), profile
 
 
 def wording_table(wordings: Mapping[str, Benchmark], n: int = 6) -> pd.DataFrame:
@@ -256,22 +210,19 @@ def profile_texts(
     profiles: Mapping[str, UserProfiles],
     products: Mapping[str, Product],
     truth: Truth | None,
-) -> dict[str, ProfileTexts]:
+) -> dict[str, consistency.ProfileTexts]:
     """Describe the profiles of every make, by its name; with the truth, also what each person prefers."""
     facts = {user: own.whole.facts for user, own in profiles.items()}
     texts = {
-        AVERAGE: describe_average(histories, products),
-        "Apollonion (stand-in)": describe_keywords(histories),
-        "facts (PersonalWAB)": describe_facts(facts),
-        ORION: describe_profiles(profiles),
-        "raw history": describe_history(histories, products),
+        AVERAGE: consistency.describe_average(histories, products),
+        "Apollonion (stand-in)": consistency.describe_keywords(histories),
+        "facts (PersonalWAB)": consistency.describe_facts(facts),
+        ORION: consistency.describe_profiles(profiles),
+        "raw history": consistency.describe_history(histories, products),
     }
     if truth:
         texts["true preferences (reference)"] = {
-            user: [
-                f"{interest.domain.name}. {', '.join(interest.current.values())}"
-                for interest in truth.people[user].interests
-            ]
+            user: [f"{i.domain.name}. {', '.join(i.current.values())}" for i in truth.people[user].interests]
             for user in histories
         }
     return texts
@@ -287,24 +238,16 @@ def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) 
     Returns:
         ``evaluation, users, difference, low, high, p, n_tasks, n_users``, paired by user.
     """
-    parts = {"all": agreement, f"more than {alpha} behaviours": agreement[agreement["user_id"].isin(long)]}
-    tables = []
-    for users, part in parts.items():
-        if len(part):
-            gains = paired_gains(part, "value", ORION, AVERAGE, by=["evaluation"])
-            gains.insert(1, "users", users)
-            tables.append(gains)
-    return pd.concat(tables, ignore_index=True)
+    clustered = agreement[agreement["user_id"].isin(long)].assign(users=f"more than {alpha} behaviours")
+    both = pd.concat([agreement.assign(users="all"), clustered])
+    gains = paired_gains(both, "value", ORION, AVERAGE, by=["users", "evaluation"])
+    return gains[["evaluation", "users", *gains.columns[2:]]]
 
 
 def plot_consistency(summary: pd.DataFrame):
     """Draw how well profiles agree with what users do (Figure 5): a panel an evaluation, a bar a method.
 
-    Args:
-        summary: ``method, evaluation, mean, low, high`` of one judge.
-
-    Returns:
-        The matplotlib figure; dashed is chance.
+    ``summary`` has the columns ``method, evaluation, mean, low, high`` and is of one judge; dashed is chance.
     """
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -323,14 +266,9 @@ def plot_consistency(summary: pd.DataFrame):
             width=0.75, color="0.65", saturation=1, estimator="median", errorbar=("pi", 100),
             capsize=0.2, err_kws={"color": "black", "linewidth": 2},
         )  # fmt: skip
-        ax.axvline(chance()[evaluation], color="black", linestyle="dashed", label="chance")
-        ax.set(
-            title=escape_math(evaluation),
-            xlim=(0, 1),
-            xticks=(0, 0.5, 1),
-            xlabel="mean over users",
-            ylabel="",
-        )
+        ax.axvline(consistency.chance()[evaluation], color="black", linestyle="dashed", label="chance")
+        ax.set(title=escape_math(evaluation), xlabel="mean over users", ylabel="")
+        ax.set(xlim=(0, 1), xticks=(0, 0.5, 1))
         ax.grid(axis="y", visible=False)
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right")
     return fig
@@ -351,16 +289,8 @@ def plot_ambiguity(frame: pd.DataFrame):
     for ax, task_type in zip(axes[0], types, strict=True):
         part = frame[frame["type"] == task_type]
         for i, (writer, group) in enumerate(part.groupby("writer", sort=False)):
-            style = ("-", "--", "-.", ":")[i % 4]
-            sns.ecdfplot(
-                group,
-                x="fitting",
-                label=escape_math(writer),
-                color=f"C{i}",
-                linestyle=style,
-                linewidth=2.5,
-                ax=ax,
-            )
+            look = {"color": f"C{i}", "linestyle": ("-", "--", "-.", ":")[i % 4], "linewidth": 2.5}
+            sns.ecdfplot(group, x="fitting", label=escape_math(writer), ax=ax, **look)
         ax.set(title=escape_math(task_type), xscale="log", xlabel="products that fit", ylim=(-0.03, 1.03))
         ax.set_xlim(0.8, 1.3 * frame["fitting"].max())  # the same in all panels
         ax.xaxis.set_major_formatter("{x:,.0f}")

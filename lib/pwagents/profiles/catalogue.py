@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W_]+(?:[-'\u2019][^\W_]+)*")
 
 
 class Trait(NamedTuple):
-    """One thing that is true of a product: what it is about, and its value."""
+    """One thing that is true of a product."""
 
     about: str
     value: str
@@ -32,20 +32,26 @@ class Trait(NamedTuple):
 
 
 class Catalogue:
-    """The products of a shop, their traits and how common these are. Read once; nothing in it changes.
+    """The products of a shop (by id), their traits and how common these are. Read once; nothing changes.
 
     The traits of a product are its brand, its price band, the details that people have tastes in
     (``attributes.yaml``), values of such details wherever they stand in its title, and the title's other
     telling words (:data:`TOPIC`). Values and stores are learned from the catalogue itself.
-
-    Args:
-        products: parent_asin -> Product.
     """
 
     def __init__(self, products: Mapping[str, Product]):
         self.products = products
         self._stores = {name for product in products.values() if (name := short_store(product.store))}
-        self._values = _known_values(products)
+        # Values that details name often enough, and mostly of one attribute.
+        uses: dict[str, Counter[str]] = defaultdict(Counter)
+        for product in products.values():
+            for trait in _read_details(product):
+                uses[trait.value][trait.about] += 1
+        self._values: dict[str, Trait] = {}
+        for value, abouts in uses.items():
+            about, count = min(abouts.items(), key=lambda item: (-item[1], item[0]))
+            if count >= max(_LEAST_USES, 0.6 * abouts.total()) and value not in word_list("stop_words"):
+                self._values[value] = Trait(about, value)
         # The prices that a product's is compared with: of the finest group of its like that has enough.
         prices: dict[tuple[str, ...], list[float]] = defaultdict(list)
         groups: dict[str, list[tuple[str, ...]]] = {}
@@ -74,8 +80,10 @@ class Catalogue:
         return self._traits[asin]
 
     def share(self, trait: Trait, category: str) -> float:
-        """How common a trait is (0 to 1) among the category's products that have any value of its attribute;
-        topics among all of them. A category of few products is too small to say: the whole shop does."""
+        """Say how common a trait is (0 to 1) among the category's products with any value of its attribute.
+
+        Topics count among all of them. A category of few products is too small to say: the whole shop does.
+        """
         place = category if self._counts[category, ""] >= _LEAST_GROUP else ""
         among = self._counts[place, "" if trait.about == TOPIC else trait.about]
         return max(1, self._counts[place, trait]) / max(1, among)  # never 0: it is divided by
@@ -85,8 +93,7 @@ class Catalogue:
         return ("", trait) in self._counts
 
     def price_rank(self, asin: str) -> float | None:
-        """Where a price stands (0 cheapest, 1 dearest) among products of its kind, else of its section
-        or category; None without a price."""
+        """Say where a price stands (0 cheapest, 1 dearest) among its like; None without a price."""
         price = self.products[asin].price
         if price is None:
             return None
@@ -167,17 +174,3 @@ def _read_details(product: Product) -> Iterator[Trait]:
                 continue
             if len(words) <= _LONGEST:
                 yield Trait(about, value)
-
-
-def _known_values(products: Mapping[str, Product]) -> dict[str, Trait]:
-    """Value -> its trait, for values that details name often enough and mostly of one attribute."""
-    uses: dict[str, Counter[str]] = defaultdict(Counter)
-    for product in products.values():
-        for trait in _read_details(product):
-            uses[trait.value][trait.about] += 1
-    known = {}
-    for value, abouts in uses.items():
-        about, count = min(abouts.items(), key=lambda item: (-item[1], item[0]))
-        if count >= max(_LEAST_USES, 0.6 * abouts.total()) and value not in word_list("stop_words"):
-            known[value] = Trait(about, value)
-    return known

@@ -38,12 +38,10 @@ _TEMPERATURE = 0.05  # of the weights of several clusters; low, because cosines 
 
 History = Sequence[Behavior]  # oldest first
 Vectors = Mapping[str, np.ndarray]  # (384,) unit vectors of products, by id
-Bucketing = Callable[[History, Mapping[str, Product], Vectors], tuple[Cluster, ...]]
 
 
 class Profiler(Protocol):
-    """Makes profiles: :class:`pwagents.profiles.offline.OfflineProfiler` or
-    :class:`pwagents.profiles.llm.LlmProfiler`."""
+    """Makes profiles: by statistics (:mod:`pwagents.profiles.offline`) or a model (``llm``)."""
 
     def write_global(self, histories: Sequence[History]) -> list[GlobalProfile]:
         """Make p_global of each history."""
@@ -95,7 +93,7 @@ def adaptive_clusters(
     Returns:
         Clusters that share out all behaviours, sorted by name.
     """
-    clusters = _by(section, history, products, vectors)
+    clusters = _bucket(section, history, products, vectors)
     while len(clusters) > 1:
         smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
         if len(smallest.members) >= least:
@@ -114,7 +112,7 @@ def category_clusters(
     history: History, products: Mapping[str, Product], vectors: Vectors
 ) -> tuple[Cluster, ...]:
     """Cluster by category alone, however small the buckets: for comparison."""
-    return tuple(_by(lambda product: product.category, history, products, vectors))
+    return tuple(_bucket(lambda product: product.category, history, products, vectors))
 
 
 def kmeans_clusters(
@@ -132,10 +130,10 @@ def kmeans_clusters(
     return tuple(_cluster(f"cluster {i}", members, history, vectors) for i, members in enumerate(groups))
 
 
-def _by(
+def _bucket(
     kind: Callable[[Product], str], history: History, products: Mapping[str, Product], vectors: Vectors
 ) -> list[Cluster]:
-    """One cluster for each value of ``kind(product)``, sorted by name."""
+    """Make one cluster for each value of ``kind(product)``, sorted by name."""
     buckets: dict[str, list[int]] = defaultdict(list)
     for position, behavior in enumerate(history):
         buckets[kind(products[behavior.parent_asin])].append(position)
@@ -158,7 +156,6 @@ def profile_users(
     seed: int,
     alpha: int = ALPHA,
     l_c: int = L_C,
-    cluster: Bucketing = adaptive_clusters,
 ) -> dict[str, UserProfiles]:
     """Make P_u of each user: global profile, interest clusters and micro-profiles (Orion, section 4.1).
 
@@ -172,37 +169,29 @@ def profile_users(
         seed: chooses the behaviours that micro-profiles are made from.
         alpha: no clusters for histories of at most so many behaviours (|H| <= alpha).
         l_c: a micro-profile is made from at most so many behaviours of its cluster, drawn at random.
-        cluster: the bucketing; another of this module for comparison.
-
-    Raises:
-        ValueError: ``l_c`` is below 1.
     """
-    if l_c < 1:
-        raise ValueError(f"l_c is {l_c}; a micro-profile needs at least one behaviour")
-    long = [history for history in histories.values() if len(history) > alpha]
-    vectors = embed_items(long, products, embedder)
-    clusters = {
-        user: cluster(history, products, vectors) if len(history) > alpha else ()
-        for user, history in histories.items()
-    }
+    long = {user: history for user, history in histories.items() if len(history) > alpha}
+    vectors = embed_items(long.values(), products, embedder)
+    clusters = {user: adaptive_clusters(history, products, vectors) for user, history in long.items()}
     samples = []  # of each cluster at most l_c behaviours, oldest first
     for user, own in clusters.items():
         for each in own:
             order = rng(seed, "micro", user, each.name).permutation(len(each.members))
             chosen = sorted(each.members[i] for i in order[:l_c])
             samples.append((each.name, tuple(histories[user][i] for i in chosen)))
-    micro = iter(_write(profiler.write_micro, samples))
-    whole = _write(profiler.write_global, list(histories.values()))
-    return {
-        user: UserProfiles(user, profile, own, tuple(next(micro) for _ in own))
-        for (user, own), profile in zip(clusters.items(), whole, strict=True)
-    }
 
+    def write(write_all: Callable[[Sequence], list], units: Sequence) -> list:
+        # Here in one go; on a cluster, one unit after another.
+        at_work = engine.remote(lambda unit: write_all([unit])[0])
+        return [each for part in at_work(units) for each in part] if at_work else write_all(units)
 
-def _write(write: Callable[[Sequence], list], units: Sequence) -> list:
-    """What a profiler writes: here in one go, on a cluster for one unit after another."""
-    at_work = engine.remote(lambda unit: write([unit])[0])
-    return [each for part in at_work(units) for each in part] if at_work else write(units)
+    micro = iter(write(profiler.write_micro, samples))
+    whole = write(profiler.write_global, list(histories.values()))
+    profiles = {}
+    for user, profile in zip(histories, whole, strict=True):
+        own = clusters.get(user, ())
+        profiles[user] = UserProfiles(user, profile, own, tuple(next(micro) for _ in own))
+    return profiles
 
 
 def contextual_profile(
@@ -227,14 +216,9 @@ def nearest_clusters(
     Returns:
         Of each instruction, clusters best first (ties: the earlier one), with weights that sum to 1; none
         for users without clusters.
-
-    Raises:
-        ValueError: ``m`` is below 1.
     """
     import faiss
 
-    if m < 1:
-        raise ValueError(f"m is {m}; expected at least one cluster")
     asking = [i for i, user in enumerate(profiles) if user.clusters]
     vectors = embedder.encode([instructions[i] for i in asking])
     near: list[list[Near]] = [[] for _ in profiles]
@@ -269,13 +253,11 @@ def contextual_profiles(
         for place, weight in clusters:
             for text in user.micro[place].recommendations:
                 weights[text] = weights.get(text, 0.0) + weight
-        wanted = (
-            sorted(weights, key=lambda text: -round(weights[text], 9)) if clusters else user.whole.positive
-        )
-        avoided = dict.fromkeys(user.whole.negative)
-        lines = [
-            ProfileLine.of(text, True, "history") for text in dict.fromkeys(wanted) if text not in avoided
-        ]
-        lines += [ProfileLine.of(text, False, "history") for text in avoided]
+        heaviest = sorted(weights, key=lambda text: -round(weights[text], 9))
+        wanted = heaviest if clusters else user.whole.positive
+        avoided = set(user.whole.negative)
+        texts = {text: True for text in wanted if text not in avoided}
+        texts |= dict.fromkeys(user.whole.negative, False)
+        lines = [ProfileLine.of(text, is_wanted, "history") for text, is_wanted in texts.items()]
         contexts.append(ContextualProfile(lines=tuple(lines)))
     return contexts

@@ -10,9 +10,10 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pwagents.embedding import count_tokens
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
@@ -64,9 +65,12 @@ class LlmProfiler:
             InfrastructureError: the model cannot be reached.
         """
         replies = self._ask(global_prompt(), self._tell(histories), _read_global, "global profiles")
-        self.failures["strayed"] += sum(len(reply.strays) for reply in replies if reply)
         blank = GlobalProfile(facts=UserProfile(**dict.fromkeys(_FIELDS, OTHER)))
-        return [reply.profile if reply else blank for reply in replies]
+        profiles = []
+        for profile, strays in (reply or (blank, []) for reply in replies):
+            self.failures["strayed"] += len(strays)
+            profiles.append(profile)
+        return profiles
 
     def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
         """Write the micro-profile of each sample: the name of a cluster, and behaviours of it, oldest first.
@@ -75,27 +79,21 @@ class LlmProfiler:
             InfrastructureError: the model cannot be reached.
         """
         texts = self._tell([behaviors for _, behaviors in samples])
-        texts = [
-            f"The interest: {fence(name)}\n{text}" for (name, _), text in zip(samples, texts, strict=True)
-        ]
-        read = reader(lambda reply: read_reply(reply, MicroReply))
-        replies = self._ask(_prompt("micro"), texts, read, "micro-profiles")
-        return [reply.profile if reply else MicroProfile() for reply in replies]
+        interests = [f"The interest: {fence(name)}\n" for name, _ in samples]
+        texts = [interest + text for interest, text in zip(interests, texts, strict=True)]
+        read = reader(lambda reply: MicroProfile(**read_reply(reply, MicroReply).model_dump()))
+        return [each or MicroProfile() for each in self._ask(_prompt("micro"), texts, read, "micro-profiles")]
 
     def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
         """Write each history as text, its oldest behaviours left out where it is too long."""
         described = [[_describe(b, self.products[b.parent_asin]) for b in history] for history in histories]
-        lengths = iter(
-            count_tokens([text for texts in described for text in texts])
-        )  # all at once: it is faster
+        lengths = iter(count_tokens([text for texts in described for text in texts]))  # faster all at once
         prompts = []
         for texts in described:
             tokens = [next(lengths) for _ in texts]
             # The newest that fit; the very newest even where it alone is too long.
-            first, room = len(texts), self.max_history
-            while first > 0 and (first == len(texts) or tokens[first - 1] <= room):
-                first -= 1
-                room -= tokens[first]
+            n_fitting = sum(total <= self.max_history for total in accumulate(reversed(tokens)))
+            first = max(0, len(texts) - max(1, n_fitting))
             note = f"(The {first} oldest purchases are left out for length.)\n" if first else ""
             prompts.append(f"{note}Purchases, oldest first:\n{fence(chr(10).join(texts[first:]))}")
         return prompts
@@ -143,13 +141,15 @@ class LlmUpdater:
                 self.malformed += 1
             return Update(profile, reply.usage)
         # ``about`` is read off the texts, the past cannot be added to, and the overriding rules apply.
-        before = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
-        lines = []
+        past = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
+        stated, others = [], []
         for line in edited:
-            invents = line.provenance == "history" and (line.text, line.positive) not in before
-            lines.append(ProfileLine.of(line.text, line.positive, "inferred" if invents else line.provenance))
-        others = profile.model_copy(update={"lines": tuple(x for x in lines if x.provenance != "stated")})
-        return Update(settle(others, [x for x in lines if x.provenance == "stated"]), reply.usage)
+            invents = line.provenance == "history" and (line.text, line.positive) not in past
+            provenance = "inferred" if invents else line.provenance
+            lines = stated if provenance == "stated" else others
+            lines.append(ProfileLine.of(line.text, line.positive, provenance))
+        profile = profile.model_copy(update={"lines": tuple(others)})
+        return Update(settle(profile, stated), reply.usage)
 
     def messages(
         self, profile: ContextualProfile, instruction: str, session: Sequence[Step]
@@ -157,22 +157,21 @@ class LlmUpdater:
         """Write the request: the instruction, the profile, and the last step; where that is talk, also what
         the shop showed before."""
         lines = [line.model_dump(include={"text", "positive", "provenance"}) for line in profile.lines]
-        parts = [
-            f"The customer's request:\n{fence(instruction)}",
-            f"The profile so far:\n{fence(json.dumps({'lines': lines}, ensure_ascii=False))}",
-        ]
-        step = session[-1]
-        if step.action.name != "respond":
-            call = f"{step.action.name}({json.dumps(step.action.arguments, ensure_ascii=False)})"
-            parts.append(f"The assistant called:\n{fence(call)}")
-            parts.append(f"What came of it:\n{self._show(step, step.observation.products)}")
-        else:
+        *_, step = session
+        parts = {
+            "The customer's request": fence(instruction),
+            "The profile so far": fence(json.dumps({"lines": lines}, ensure_ascii=False)),
+        }
+        if step.action.name == "respond":
             if results := last_results(session):
-                parts.append(f"What the shop had shown last:\n{self._show(step, results)}")
-            words = str(step.action.arguments.get("content", ""))
-            parts.append(f"The assistant said:\n{fence(words)}")
-            parts.append(f"The customer answered:\n{fence(step.observation.text)}")
-        return _messages(_prompt("update"), "\n\n".join(parts))
+                parts["What the shop had shown last"] = self._show(step, results)
+            parts["The assistant said"] = fence(str(step.action.arguments.get("content", "")))
+            parts["The customer answered"] = fence(step.observation.text)
+        else:
+            arguments = json.dumps(step.action.arguments, ensure_ascii=False)
+            parts["The assistant called"] = fence(f"{step.action.name}({arguments})")
+            parts["What came of it"] = self._show(step, step.observation.products)
+        return _messages(_prompt("update"), "\n\n".join(f"{head}:\n{text}" for head, text in parts.items()))
 
     def _show(self, step: Step, asins: Sequence[str]) -> str:
         """Products in a line each, or the observation's own text where it shows none."""
@@ -205,40 +204,17 @@ def global_prompt() -> str:
 
 
 class GlobalReply(UserProfile):
-    """A global profile as a model writes it. Keywords may come as a list; keys that were not asked for are
-    passed over."""
+    """A global profile as a model writes it; keys that were not asked for are passed over."""
 
     model_config = ConfigDict(extra="ignore")
 
     positive: Lines = Field(alias="Positive Preferences")
     negative: Lines = Field(alias="Negative Preferences")
 
-    @model_validator(mode="before")
+    @field_validator(*UserProfile.model_fields, mode="before")
     @classmethod
-    def _join_keywords(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {
-            key: ", ".join(map(str, value)) if isinstance(value, list) and key in _FIELDS else value
-            for key, value in data.items()
-        }
-
-    @property
-    def strays(self) -> list[str]:
-        """The fields whose value is none of the options."""
-        return [name for name in options()["choices"] if self._option(name) is None]
-
-    @property
-    def profile(self) -> GlobalProfile:
-        """The profile; a value that strays becomes "Other"."""
-        facts = {name: getattr(self, field) for name, field in _FIELDS.items()}
-        facts |= {name: self._option(name) or OTHER for name in options()["choices"]}
-        return GlobalProfile(facts=UserProfile(**facts), positive=self.positive, negative=self.negative)
-
-    def _option(self, name: str) -> str | None:
-        """The option that a field's value is, capitals aside; None where it is none of them."""
-        value = getattr(self, _FIELDS[name]).strip().casefold()
-        return next((option for option in options()["choices"][name] if option.casefold() == value), None)
+    def _join_keywords(cls, value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 class MicroReply(BaseModel):
@@ -247,10 +223,6 @@ class MicroReply(BaseModel):
     recommendations: Lines = Field(alias="Domain Recommendations")
     avoidances: Lines = Field(alias="Domain Avoidances")
 
-    @property
-    def profile(self) -> MicroProfile:
-        return MicroProfile(recommendations=self.recommendations, avoidances=self.avoidances)
-
 
 class UpdateReply(BaseModel):
     """A contextual profile as a model writes it."""
@@ -258,13 +230,21 @@ class UpdateReply(BaseModel):
     lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * MOST_LINES)]
 
 
-def _read_global(reply: Reply) -> tuple[GlobalReply | None, str]:
+def _read_global(reply: Reply) -> tuple[tuple[GlobalProfile, list[str]] | None, str]:
+    """Read a global profile and the names of the fields that stray from the options and become "Other"."""
     try:
-        result = read_reply(reply, GlobalReply)
+        written = read_reply(reply, GlobalReply)
     except ValueError as problem:
         return None, str(problem)
-    strays = ", ".join(result.strays)
-    return result, f"none of the options is chosen for {strays}" if strays else ""
+    facts = {name: getattr(written, field) for name, field in _FIELDS.items()}
+    strays = []
+    for name, choices in options()["choices"].items():
+        value = facts[name].strip().casefold()  # capitals do not matter
+        option = next((choice for choice in choices if choice.casefold() == value), None)
+        strays += [name] if option is None else []
+        facts[name] = option or OTHER
+    profile = GlobalProfile(facts=UserProfile(**facts), positive=written.positive, negative=written.negative)
+    return (profile, strays), f"none of the options is chosen for {', '.join(strays)}" if strays else ""
 
 
 def _prompt(name: str, **parts: str) -> str:

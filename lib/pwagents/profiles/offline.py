@@ -27,9 +27,7 @@ _SUSPICION, _BLAME = 0.5, 1.0
 # they must stand out more.
 _LEAST_VOICES, _LEAST_TOPIC_LIKED = 2, 2  # liked products with a trait, plus reviews that praise it
 _LEAST_LIFT, _LEAST_TOPIC_LIFT = 1.25, 3.0  # times as common as in the categories bought from
-_LEAST_BLAME = (
-    1.0  # one bad review that names it and at most one trait more; or two bad products that have it
-)
+_LEAST_BLAME = 1.0  # a bad review that names it and at most one trait more; or two bad products with it
 _RIVAL = 0.9  # of the best value's support, for a second value of the same attribute
 _VALUES, _TOPICS = 2, 3  # at most, of an attribute and of the titles' other words
 _GLOBAL_LINES, _MICRO_LINES, _NEGATIVE_LINES = 12, 10, 6
@@ -63,8 +61,8 @@ class OfflineProfiler:
         for history in progress(histories, "global profiles"):
             evidence = weigh(history, self.catalogue)
             facts = count_facts(history, evidence, self.catalogue)
-            positive, negative = _preferences(evidence, _GLOBAL_LINES), _avoidances(evidence)
-            profiles.append(GlobalProfile(facts=facts, positive=positive, negative=negative))
+            wanted = _preferences(evidence, _GLOBAL_LINES)
+            profiles.append(GlobalProfile(facts=facts, positive=wanted, negative=_avoidances(evidence)))
         return profiles
 
     def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
@@ -72,29 +70,21 @@ class OfflineProfiler:
         profiles = []
         for _, behaviors in progress(samples, "micro-profiles"):
             evidence = weigh(behaviors, self.catalogue)
-            wanted, avoided = _preferences(evidence, _MICRO_LINES), _avoidances(evidence)
-            profiles.append(MicroProfile(recommendations=wanted, avoidances=avoided))
+            wanted = _preferences(evidence, _MICRO_LINES)
+            profiles.append(MicroProfile(recommendations=wanted, avoidances=_avoidances(evidence)))
         return profiles
 
 
 @dataclass
 class Evidence:
-    """What a user's behaviours say about one trait.
-
-    Attributes:
-        liked: how many liked products have it.
-        praised: how many of their reviews name it.
-        support: the sum of both, newer behaviours weighing more.
-        blame: what disliked products and their reviews say against it.
-        lift: its share among the liked products, as a multiple of its share in their categories.
-    """
+    """What a user's behaviours say about one trait."""
 
     trait: Trait
-    liked: int = 0
-    praised: int = 0
-    support: float = 0.0
-    blame: float = 0.0
-    lift: float = 0.0
+    liked: int = 0  # how many liked products have it
+    praised: int = 0  # how many of their reviews name it
+    support: float = 0.0  # the sum of both, newer behaviours weighing more
+    blame: float = 0.0  # what disliked products and their reviews say against it
+    lift: float = 0.0  # its share among the liked products, as a multiple of its share in their categories
 
     @property
     def is_preferred(self) -> bool:
@@ -106,11 +96,7 @@ class Evidence:
 
 
 def weigh(behaviors: Sequence[Behavior], catalogue: Catalogue) -> list[Evidence]:
-    """Collect the evidence on each trait of the products bought, in the order of first purchase.
-
-    Args:
-        behaviors: oldest first.
-    """
+    """Collect the evidence on each trait of the products bought (oldest first), in the order of purchase."""
     by_trait: dict[Trait, Evidence] = {}
     categories: dict[str, Counter] = defaultdict(Counter)  # attribute -> of liked products that have it
     for age, behavior in zip(range(len(behaviors) - 1, -1, -1), behaviors, strict=True):
@@ -130,10 +116,10 @@ def weigh(behaviors: Sequence[Behavior], catalogue: Catalogue) -> list[Evidence]
             elif behavior.review.rating <= DISLIKED:
                 evidence.blame += _SUSPICION + (_BLAME / len(named) if trait in named else 0)
     for trait, evidence in by_trait.items():
-        if evidence.liked:
-            # Expected by chance: of each liked product, the trait's share in that product's category.
-            places = categories[trait.about].items()
-            evidence.lift = evidence.liked / sum(n * catalogue.share(trait, place) for place, n in places)
+        # Expected by chance: of each liked product, the trait's share in that product's category.
+        places = categories[trait.about].items()
+        expected = sum(n * catalogue.share(trait, place) for place, n in places)
+        evidence.lift = evidence.liked / expected if evidence.liked else 0.0
     return list(by_trait.values())
 
 
@@ -143,11 +129,7 @@ def count_facts(
     """Make the facts that purchases, ratings and reviews show.
 
     Gender, age and occupation cannot be counted from them: they are :data:`OTHER`, where the language model
-    of the published profiles guesses.
-
-    Args:
-        history: oldest first; may be empty.
-        evidence: of the history (:func:`weigh`).
+    of the published profiles guesses. ``evidence`` is of the history, which may be empty.
     """
     products = [catalogue.products[b.parent_asin] for b in history]
 
@@ -157,7 +139,7 @@ def count_facts(
     ranks = [rank for b in history if (rank := catalogue.price_rank(b.parent_asin)) is not None]
     mean_rank = fmean(ranks) if ranks else 0.5
     sections = Counter(map(section, products))
-    topics = [e for e in evidence if e.trait.about == TOPIC and e.liked >= 2 and e.lift >= 3]
+    topics = [e for e in evidence if e.trait.about == TOPIC and e.is_preferred]
     topics.sort(key=lambda e: (-e.liked * math.log(e.lift), e.trait))
     interests = [*_most_common(sections, _KEYWORDS), *(e.trait.value for e in topics[:_KEYWORDS])]
     brands = [e for e in evidence if e.trait.about == "brand" and e.liked]
@@ -209,19 +191,15 @@ def _tone(history: Sequence[Behavior], interaction: str) -> str:
 
 def _item_reference(history: Sequence[Behavior], catalogue: Catalogue) -> str:
     """How many reviews name the product's brand, or what it is."""
-    if not history:
-        return OTHER
     named = {"brand": 0, "product": 0}
     for behavior in history:
         review, asin = spaced_words(_review_text(behavior)), behavior.parent_asin
         brands = [trait.value for trait in catalogue.traits(asin) if trait.about == "brand"]
         named["brand"] += any(spaced_words(brand) in review for brand in brands)
         named["product"] += spaced_words(kind_of(catalogue.products[asin])) in review
-    shares = {thing: count / len(history) for thing, count in named.items()}
-    return ", ".join(
-        f"{'Often' if share > 0.5 else 'Sometimes' if share > 0.15 else 'Seldom'} names the {thing}"
-        for thing, share in shares.items()
-    )
+    shares = {thing: count / len(history) for thing, count in named.items() if history}
+    often = {x: "Often" if n > 0.5 else "Sometimes" if n > 0.15 else "Seldom" for x, n in shares.items()}
+    return ", ".join(f"{how} names the {thing}" for thing, how in often.items()) or OTHER
 
 
 def _focus(history: Sequence[Behavior], catalogue: Catalogue) -> str:
@@ -229,9 +207,9 @@ def _focus(history: Sequence[Behavior], catalogue: Catalogue) -> str:
     aspects: list[str] = []
     for behavior in history:
         named = _traits_named(behavior, catalogue.traits(behavior.parent_asin))
-        abouts = [trait.about.capitalize() for trait in named]
         judged = [word for word in content_words(behavior.review.text) if word in word_list("aspects")]
-        aspects += dict.fromkeys([*abouts, *(_ASPECT_WORDS.get(w, w.capitalize()) for w in judged)])
+        words = [_ASPECT_WORDS.get(word, word.capitalize()) for word in judged]
+        aspects += dict.fromkeys([*(trait.about.capitalize() for trait in named), *words])
     return ", ".join(_most_common(aspects, _KEYWORDS)) or OTHER
 
 

@@ -20,44 +20,27 @@ _ABOUT = re.compile(r"\s*([A-Za-z][A-Za-z -]{0,30}?)\s*:\s*(\S.*)", re.DOTALL)
 
 
 class GlobalProfile(Record):
-    """A user as a whole: p_global of Orion, section 4.1.
+    """A user as a whole: p_global of Orion, section 4.1."""
 
-    Args:
-        facts: PersonalWAB's three groups of fields, with its options.
-        positive: rho+_global, what the user likes everywhere, a phrase each.
-        negative: rho-_global, what to keep away from the user everywhere.
-    """
-
-    facts: UserProfile
-    positive: tuple[Text, ...] = ()
-    negative: tuple[Text, ...] = ()
+    facts: UserProfile  # PersonalWAB's three groups of fields, with its options
+    positive: tuple[Text, ...] = ()  # rho+_global: what the user likes everywhere
+    negative: tuple[Text, ...] = ()  # rho-_global: what to keep away from the user everywhere
 
 
 class MicroProfile(Record):
-    """A user within one interest: p_micro,i of Orion, section 4.1.
+    """A user within one interest: p_micro,i of Orion, section 4.1."""
 
-    Args:
-        recommendations: rho+_micro,i, "domain recommendations".
-        avoidances: rho-_micro,i, "domain avoidances".
-    """
-
-    recommendations: tuple[Text, ...] = ()
-    avoidances: tuple[Text, ...] = ()
+    recommendations: tuple[Text, ...] = ()  # rho+_micro,i
+    avoidances: tuple[Text, ...] = ()  # rho-_micro,i
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """An interest cluster (c_i) of one user.
+    """An interest cluster (c_i) of one user."""
 
-    Attributes:
-        name: the category, or the categories, that its behaviours share.
-        members: positions in the user's history, ascending.
-        centre: (384,) unit vector (e_i): the mean embedding of its items, normalised.
-    """
-
-    name: str
-    members: tuple[int, ...]
-    centre: np.ndarray
+    name: str  # the category, or the categories, that its behaviours share
+    members: tuple[int, ...]  # positions in the user's history, ascending
+    centre: np.ndarray  # (384,) unit vector (e_i): the mean embedding of its items, normalised
 
 
 @dataclass(frozen=True)
@@ -71,27 +54,18 @@ class UserProfiles:
 
 
 class ProfileLine(Record):
-    """One line of a contextual profile.
-
-    Args:
-        text: what it says.
-        positive: wanted, or to be avoided.
-        provenance: a later "stated" line overrides an "inferred" or "history" one about the same thing.
-        about: what it is about ("color", "brand", "price", ...); empty where that is not known.
-    """
+    """One line of a contextual profile."""
 
     text: Text
-    positive: bool
-    provenance: Provenance
-    about: str = ""
+    positive: bool  # wanted, or to be avoided
+    provenance: Provenance  # a later "stated" line overrides others about the same thing
+    about: str = ""  # "color", "brand", "price", ...; empty where that is not known
 
     @classmethod
     def of(cls, text: str, positive: bool, provenance: Provenance) -> "ProfileLine":
         """Make the line of a text; read ``about`` off its beginning."""
-        match = _ABOUT.fullmatch(text)
-        return cls(
-            text=text, positive=positive, provenance=provenance, about=match[1].lower() if match else ""
-        )
+        about = match[1].lower() if (match := _ABOUT.fullmatch(text)) else ""
+        return cls(text=text, positive=positive, provenance=provenance, about=about)
 
     @property
     def value(self) -> str:
@@ -101,22 +75,15 @@ class ProfileLine(Record):
 
 
 class ContextualProfile(Record):
-    """What is held to matter now: P_ctx,t of Orion, sections 4.1 and 4.2.
-
-    Args:
-        lines: what is wanted and what is to be avoided.
-        words: what the instruction calls the product or the situation, where a method tells it.
-        bought: ids of past purchases that fit it, oldest first, where a method tells them.
-    """
+    """What is held to matter now: P_ctx,t of Orion, sections 4.1 and 4.2."""
 
     lines: tuple[ProfileLine, ...] = ()
-    words: tuple[str, ...] = ()
-    bought: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # the instruction's, for product or situation, where a method has them
+    bought: tuple[str, ...] = ()  # ids of past purchases that fit, oldest first, where a method has them
 
     @property
     def query(self) -> str:
-        """What is wanted in the fewest words, "navy cotton towel": the known values in the order of their
-        lines, then the instruction's words.
+        """What is wanted in the fewest words: the values in the order of their lines, then the words.
 
         Left out are sentences, amounts of money, which no page has as words, and what is also avoided.
         """
@@ -131,13 +98,11 @@ class ContextualProfile(Record):
         return " ".join(value for small, value in values.items() if small not in avoided)
 
     def describe(self) -> str:
-        """Write the profile as text for a prompt: wishes and avoidances, a line each; the query; the ids.
-
-        Provenance and "not" stand before the words of a line: a small model that reads from left to right
-        then knows what to make of them as they come.
-        """
+        """Write the profile as text for a prompt: wishes and avoidances, a line each; the query; the ids."""
         parts = []
         for positive, heading in ((True, "Wants:"), (False, "Avoids:")):
+            # Provenance and "not" stand first: a small model that reads from left to right then knows what
+            # to make of the words as they come.
             mark = "" if positive else "not "
             lines = [f"- [{x.provenance}] {mark}{x.text}" for x in self.lines if x.positive is positive]
             parts += [heading, *lines] if lines else []

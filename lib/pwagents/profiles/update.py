@@ -1,14 +1,14 @@
 """The dynamic profile update (DPU): how a contextual profile follows a session (Orion, section 4.2).
 
-P_ctx,t = G_update(P_ctx,t-1, (a_t-1, o_t)): :class:`Updater` is the function, :class:`OfflineUpdater` does
-it by rules, :class:`pwagents.profiles.llm.LlmUpdater` by a language model; :func:`settle` says for both which
-line overrides which. Departure: an update also sees the instruction and the steps before, since "none of
+P_ctx,t = G_update(P_ctx,t-1, (a_t-1, o_t)): :class:`OfflineUpdater` does it by rules,
+:class:`pwagents.profiles.llm.LlmUpdater` by a language model; :func:`settle` says for both which line
+overrides which. Departure: an update also sees the instruction and the steps before, since "none of
 these" means nothing without what was shown.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from pwagents.profiles.catalogue import (
     TOPIC,
@@ -46,11 +46,8 @@ class Update(NamedTuple):
     usage: Usage | None = None
 
 
-class Updater(Protocol):
-    """G_update of Orion, section 4.2."""
-
-    def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
-        """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one."""
+# G_update: P_ctx,t-1, the instruction, and the session so far, whose last step is the new one -> P_ctx,t.
+Updater = Callable[[ContextualProfile, str, Sequence[Step]], Update]
 
 
 def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> ContextualProfile:
@@ -65,12 +62,11 @@ def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> Contextual
         return line.about, line.value.lower()
 
     def overrides(line: ProfileLine, old: ProfileLine) -> bool:
-        if key(line) == key(old):
-            return True
         both_wanted = line.provenance == "stated" and line.positive and old.positive
-        if not both_wanted or line.about != old.about or line.about in ("", TOPIC):
-            return False
-        return old.provenance != "stated" or line.about not in _SEVERAL
+        is_rival = both_wanted and line.about == old.about not in ("", TOPIC)
+        return key(line) == key(old) or (
+            is_rival and (old.provenance != "stated" or line.about not in _SEVERAL)
+        )
 
     stated = {key(old) for old in profile.lines if old.provenance == "stated"}
     new = [line for line in new if line.provenance == "stated" or key(line) not in stated]

@@ -21,24 +21,11 @@ from pwagents.progress import progress
 from pwagents.schema import Benchmark, Product, Split
 from pwagents.web.analyzer import analyze
 from pwagents.web.search import product_text
-
-# What people say to a shop whatever they want, beside English function words.
-_ASKING = """
-ask bought browse buy choose days dollars enjoy exploring feel feeling fits good great happy hello help hey
-hi idea ideas item items kind know like little look looking looks lot love mention mind mood need new nice
-opinion order please prefer preferably price product products purchase rate ready really recommend
-recommendation remember review right search section shop shopping similar sort stars style suggest
-suggestion suggestions suit surprise take taste tell thank thanks thing things think thoughts try trying use
-usual usually want wish words worth would write don't i'd i'll i'm i've it's that's what's
-"""
+from pwagents.words import word_list
 
 
 class WordIndex:
-    """Which products hold which word: index terms of :func:`pwagents.web.search.product_text`. Built once.
-
-    Args:
-        products: the catalogue.
-    """
+    """Which products hold which word: index terms of :func:`pwagents.web.search.product_text`."""
 
     def __init__(self, products: Mapping[str, Product]):
         self._row = {asin: row for row, asin in enumerate(products)}
@@ -85,19 +72,12 @@ def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Spli
         ``writer, type, task_id, user_id, words`` (of the instruction), ``said`` (terms that describe the
         target), ``fitting`` (products that fit them, the target included) and ``share`` (of all products).
     """
-    rows = [
-        {
-            "writer": writer,
-            "type": task.type,
-            "task_id": task.task_id,
-            "user_id": task.user_id,
-            "words": len(task.instruction.split()),
-            "said": len(index.terms(task.instruction, task.target)),
-            "fitting": index.fitting(task.instruction, task.target),
-        }
-        for writer, benchmark in benchmarks.items()
-        for task in benchmark.tasks[split]
-    ]
+    rows = []
+    for writer, benchmark in benchmarks.items():
+        for task in benchmark.tasks[split]:
+            text, target = task.instruction, task.target
+            counts = len(text.split()), len(index.terms(text, target)), index.fitting(text, target)
+            rows.append((writer, task.type, task.task_id, task.user_id, *counts))
     columns = ["writer", "type", "task_id", "user_id", "words", "said", "fitting"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.assign(share=frame["fitting"] / len(index))
@@ -105,13 +85,12 @@ def ambiguity(benchmarks: Mapping[str, Benchmark], index: WordIndex, split: Spli
 
 def content_terms(text: str) -> list[str]:
     """Index terms of a text, but for numbers, single letters, function words and words of asking."""
-    return [
-        term for term in analyze(text) if len(term) > 1 and not term.isdigit() and term not in _asking_terms()
-    ]
+    empty = _asking_terms()
+    return [term for term in analyze(text) if len(term) > 1 and not term.isdigit() and term not in empty]
 
 
 @cache
 def _asking_terms() -> frozenset[str]:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    return frozenset(term for word in [*ENGLISH_STOP_WORDS, *_ASKING.split()] for term in analyze(word))
+    return frozenset(term for word in ENGLISH_STOP_WORDS | word_list("asking") for term in analyze(word))

@@ -7,11 +7,9 @@ never becomes an instruction.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple
 
 from pwagents.data.instructions import write_instruction
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
@@ -33,25 +31,16 @@ _EXTRAS = {"low": 0, "medium": 1, "high": 3}  # phrases beside the request, by i
 
 
 class Brief(NamedTuple):
-    """All that one instruction is written from.
+    """All that one instruction is written from."""
 
-    Args:
-        task: its ``type`` and, for review tasks, its ``review`` count; the old instruction does not.
-        product: the target.
-        profile: the user's, where there is one.
-        history: the user's behaviours before the first task of the split, oldest first.
-    """
-
-    task: Task
-    product: Product
-    profile: UserProfile | None
-    history: tuple[Behavior, ...]
+    task: Task  # its type and, for review tasks, its review count; the old instruction does not
+    product: Product  # the target
+    profile: UserProfile | None  # the user's, where there is one
+    history: tuple[Behavior, ...]  # the user's behaviours before the first task of the split, oldest first
 
 
-class InstructionWriter(Protocol):
-    """Writes an instruction for each brief, in order; none is empty."""
-
-    def __call__(self, briefs: Sequence[Brief]) -> list[str]: ...
+# Writes an instruction for each brief, in order; none is empty.
+InstructionWriter = Callable[[Sequence[Brief]], list[str]]
 
 
 def with_instructions(
@@ -101,12 +90,11 @@ class OfflineInstructionWriter:
         request = write_instruction(task.type, brief.product, task.review, brief.history, generator)
         if profile is None:
             return request
-        phrases = [_pick(options, generator) for options in _phrases(task.type, profile)]
+        offers = list(_phrases(task.type, profile))
+        phrases = [offer[int(generator.integers(len(offer)))] for offer in offers]
         # As many as the user likes to speak, then fewer and fewer, until the text will do.
-        drafts = [request]
-        for i in generator.permutation(len(phrases))[
-            : _EXTRAS.get(profile.interaction_complexity.lower(), 1)
-        ]:
+        drafts, most = [request], _EXTRAS.get(profile.interaction_complexity.lower(), 1)
+        for i in generator.permutation(len(phrases))[:most]:
             drafts.append(phrases[i].replace("{request}", drafts[-1]))  # no format(): a title may hold braces
         return next((text for text in drafts[:0:-1] if fits(text, brief, LIMITS[task.type])), request)
 
@@ -116,15 +104,11 @@ class OfflineAmbiguousWriter:
 
     A search names the kind of thing alone where at least ten products are of that kind ("charger"), else
     the category's section. A recommendation and a review name nothing at all.
-
-    Args:
-        products: the catalogue.
     """
 
     def __init__(self, products: Mapping[str, Product], seed: int = 0):
         self.seed = seed
-        kinds = (kind_of(product) for product in progress(products.values(), "kinds of products"))
-        self._sizes = Counter(kinds)
+        self._sizes = Counter(map(kind_of, progress(products.values(), "kinds of products")))
 
     def __call__(self, briefs: Sequence[Brief]) -> list[str]:
         return [self._write(brief) for brief in briefs]
@@ -201,14 +185,15 @@ class LlmInstructionWriter:
         rules = [rule for rule in (*self.rules(brief), *prompts()["always"], limit) if rule]
         listed = "Rules:\n" + "\n".join(f"- {rule}" for rule in rules)
         system = [prompts()["role"], FENCE_NOTE, prompts()[self.situations][task.type], listed]
-        user = []
-        if brief.profile:
-            facts = brief.profile.model_dump(by_alias=True).items()
-            user.append("Your profile:\n" + fence("\n".join(f"{name}: {value}" for name, value in facts)))
-        user.append(f"The product:\n{fence(full_text(brief.product))}")
+        facts = brief.profile.model_dump(by_alias=True).items() if brief.profile else ()
+        known = {
+            "Your profile": "\n".join(f"{name}: {value}" for name, value in facts),
+            "The product": full_text(brief.product),
+        }
         if task.type == "review":
-            opinion = f"{task.review.rating:g} of 5 stars. {task.review.title}\n{task.review.text}"
-            user.append(f"Your opinion:\n{fence(opinion)}")
+            review = task.review
+            known["Your opinion"] = f"{review.rating:g} of 5 stars. {review.title}\n{review.text}"
+        user = [f"{what}:\n{fence(text)}" for what, text in known.items() if text]
         messages = (
             {"role": "system", "content": "\n\n".join(system)},
             {"role": "user", "content": "\n\n".join(user)},
@@ -216,20 +201,19 @@ class LlmInstructionWriter:
         return Request(messages=messages, sampling=SAMPLING, sample=2 * self.seed + attempt)
 
     def _accepted(self, reply: Reply | None, brief: Brief) -> str:
-        """The instruction in a reply; empty, and counted, where there is none that will do."""
+        """Return the instruction in a reply; empty, and counted, where there is none that will do."""
         limit = self.limits[brief.task.type]
         text = " ".join(reply.text.split()).strip('"\u201c\u201d ') if reply else ""
-        if _is_refused(reply):
-            self.counts["refused"] += 1
-        elif not text:
-            self.counts["empty"] += 1
-        elif reply.finish_reason == "length" or len(text.split()) > limit:
-            self.counts["too long"] += 1
-        elif not fits(text, brief, limit):
-            self.counts["leak"] += 1
-        else:
-            return text
-        return ""
+        problems = {  # the first that holds counts
+            "refused": _is_refused(reply),
+            "empty": not text,
+            "too long": len(text.split()) > limit or (reply is not None and reply.finish_reason == "length"),
+            "leak": not fits(text, brief, limit),
+        }
+        problem = next((name for name, holds in problems.items() if holds), None)
+        if problem:
+            self.counts[problem] += 1
+        return "" if problem else text
 
 
 class LlmAmbiguousWriter(LlmInstructionWriter):
@@ -272,10 +256,6 @@ def _phrases(task_type: TaskType, profile: UserProfile) -> Iterator[list[str]]:
         yield phrases
     if any(word in profile.tone_and_style.lower() for word in texts["warm_words"].split()):
         yield texts["greetings"]
-
-
-def _pick(options: Sequence[str], generator: np.random.Generator) -> str:
-    return options[int(generator.integers(len(options)))]
 
 
 def _is_refused(reply: Reply | None) -> bool:
