@@ -4,7 +4,7 @@ How hard: a ladder of search queries for the same tasks, of which each rung know
 Because the rungs use the latent truth, their differences measure the embedded world, not a method.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pandas as pd
 from pwagents.benchmark.references import COLUMNS, product_references
 from pwagents.data.synthetic import Truth, World, WorldConfig, make_world
 from pwagents.embedding import count_tokens
-from pwagents.evaluation.figures import COLORS, NEUTRAL, plot_intervals, use_style
+from pwagents.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
 from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.evaluation.paper import paper_table
 from pwagents.evaluation.statistics import paired_test
@@ -21,7 +21,6 @@ from pwagents.profiles.catalogue import section
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.web.search import SearchEngine, build_search_engine, product_text
 
-_YEAR = 365 * 24 * 3600 * 1000  # milliseconds
 NEEDS_TRUTH = 'Not known here: only the embedded world tells what people really want (source = "synthetic").'
 RUNGS = (
     "random",
@@ -54,9 +53,9 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
 
     Tokens are counted by MiniLM's tokenizer; the paper does not name its own. A behaviour's text is the
     product as the search engine sees it and the review; the paper's 237 tokens a behaviour suggest the
-    same. What a user's history holds depends on the split: for test tasks it includes the train purchases.
-    Products are those of the whole catalogue, and stand under both splits, as do the targets of all tasks.
-    (The paper counts 8,236 products, its published index holds 35,772; the smaller may be one of targets.)
+    same. For test tasks a history includes the train purchases. Products are those of the whole catalogue,
+    and stand under both splits, as do the targets of all tasks. (The paper counts 8,236 products, its
+    published index holds 35,772; the smaller may be one of targets.)
     """
     tokens_of = count_tokens([product_text(product) for product in benchmark.products.values()])
     product_tokens = dict(zip(benchmark.products, tokens_of, strict=True))
@@ -83,11 +82,7 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
 def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
     """Put :func:`benchmark_statistics` below PersonalWAB's Table 2 as printed, in rows of their own.
 
-    Args:
-        data: what our rows call the benchmark.
-
-    Returns:
-        A row a source and split, a column a statistic; what one of the two does not count is missing.
+    A row a source and split (ours are called ``data``), a column a statistic, missing where one counts none.
     """
     paper = paper_table("PersonalWAB", "Table 2").droplevel("task", axis=1)
     # The paper counts products once; they stand under both splits, as ours do.
@@ -98,28 +93,18 @@ def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
 
 def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
     """Count the instructions and their mean tokens by task type, both splits (PersonalWAB, Figure 4(b))."""
-    rows = []
-    for task_type in TASK_TYPES:
-        instructions = [t.instruction for t in benchmark.all_tasks() if t.type == task_type]
-        tokens = count_tokens(instructions)
-        rows.append((task_type, len(instructions), sum(tokens) / len(tokens) if tokens else float("nan")))
-    return pd.DataFrame(rows, columns=["task", "instructions", "mean_tokens"])
+    tasks = list(benchmark.all_tasks())
+    frame = pd.DataFrame({"task": [t.type for t in tasks], "n": count_tokens([t.instruction for t in tasks])})
+    table = frame.groupby("task")["n"].agg(instructions="size", mean_tokens="mean").reindex(TASK_TYPES)
+    return table.fillna({"instructions": 0}).astype({"instructions": int}).reset_index()
 
 
 def plot_instructions(statistics: pd.DataFrame):
     """Draw :func:`instruction_statistics` as bars of mean tokens, with the number of instructions in each."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    use_style()
-    figure, ax = plt.subplots(figsize=(8, 4.5))
-    sns.barplot(
-        statistics, x="task", y="mean_tokens", hue="task", palette=COLORS, width=0.8, saturation=1, ax=ax
-    )
+    figure = plot_bars(statistics, "task", "mean_tokens", hue="task", ylabel="mean tokens of an instruction")
+    figure.legends[0].remove()  # the axis names the types
     for place, n in enumerate(statistics["instructions"]):
-        ax.annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
-    ax.set_ylabel("mean tokens of an instruction")
-    ax.grid(axis="x", visible=False)
+        figure.axes[0].annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
     return figure
 
 
@@ -134,20 +119,18 @@ def comparison_table(source: str) -> pd.DataFrame:
 
 def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
     """List the last ``n`` behaviours of a user's train period, one a row, to be read."""
-    rows = []
-    for behavior in benchmark.train_period(user_id)[-n:]:
-        product = benchmark.products[behavior.parent_asin]
-        rows.append(
-            {
-                "bought": pd.to_datetime(behavior.timestamp, unit="ms").strftime("%Y-%m-%d"),
-                "category": product.category,
-                "product": product.title,
-                "price ($)": product.price,
-                "stars": f"{behavior.review.rating:g}",
-                "review": behavior.review.text,
-            }
-        )
-    return pd.DataFrame(rows)
+    behaviors = benchmark.train_period(user_id)[-n:]
+    products = [benchmark.products[behavior.parent_asin] for behavior in behaviors]
+    dates = pd.to_datetime([behavior.timestamp for behavior in behaviors], unit="ms")
+    columns = {
+        "bought": dates.strftime("%Y-%m-%d"),
+        "category": [product.category for product in products],
+        "product": [product.title for product in products],
+        "price ($)": [product.price for product in products],
+        "stars": [f"{behavior.review.rating:g}" for behavior in behaviors],
+        "review": [behavior.review.text for behavior in behaviors],
+    }
+    return pd.DataFrame(columns)
 
 
 def task_table(benchmark: Benchmark, user_id: str, n: int, truth: Truth | None) -> pd.DataFrame:
@@ -161,11 +144,10 @@ def task_table(benchmark: Benchmark, user_id: str, n: int, truth: Truth | None) 
     for task in [task for task in benchmark.tasks["test"] if task.user_id == user_id][:n]:
         title = benchmark.products[task.target].title
         row = {"task": task.type, "instruction": task.instruction, "really bought": title}
-        if truth:
-            meaning = truth.tasks.get(task.task_id)
-            row["kind"] = meaning.kind if meaning else None
-            row["left out, in the history"] = ", ".join(meaning.in_history) if meaning else None
-            row["left out, in the head"] = ", ".join(meaning.in_head) if meaning else None
+        if truth and (meaning := truth.tasks.get(task.task_id)):
+            row["kind"] = meaning.kind
+            row["left out, in the history"] = ", ".join(meaning.in_history)
+            row["left out, in the head"] = ", ".join(meaning.in_head)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -177,20 +159,16 @@ def last_year(benchmark: Benchmark, user_id: str) -> pd.DataFrame:
         A row an event, oldest first: ``date``, ``section`` (the finest category that pages name), ``event``
         ("bought", or the type of a test task) and ``product``.
     """
-    bought = [("bought", b.timestamp, b.parent_asin) for b in benchmark.behaviors[user_id]]
-    tasks = [(t.type, t.timestamp, t.target) for t in benchmark.tasks["test"] if t.user_id == user_id]
-    since = bought[-1][1] - _YEAR
-    rows = [
-        {
-            "date": pd.to_datetime(timestamp, unit="ms").normalize(),
-            "section": section(benchmark.products[asin]),
-            "event": event,
-            "product": benchmark.products[asin].title,
-        }
-        for event, timestamp, asin in sorted([*bought, *tasks], key=lambda each: each[1])
-        if timestamp > since
-    ]
-    return pd.DataFrame(rows)
+    products, own = benchmark.products, [t for t in benchmark.tasks["test"] if t.user_id == user_id]
+    rows = [("bought", b.timestamp, b.parent_asin) for b in benchmark.behaviors[user_id]]
+    rows += [(task.type, task.timestamp, task.target) for task in own]
+    events = pd.DataFrame(rows, columns=["event", "date", "asin"])
+    events["date"] = pd.to_datetime(events["date"], unit="ms")
+    events["section"] = [section(products[asin]) for asin in events["asin"]]
+    events["product"] = [products[asin].title for asin in events["asin"]]
+    end = pd.to_datetime(benchmark.behaviors[user_id][-1].timestamp, unit="ms")
+    year = events[events["date"] > end - pd.Timedelta(days=365)].sort_values("date", kind="stable")
+    return year.assign(date=year["date"].dt.normalize())[["date", "section", "event", "product"]]
 
 
 def plot_year(year: pd.DataFrame):
@@ -255,21 +233,15 @@ def ladder_by_kind(ladder: pd.DataFrame, truth: Truth) -> pd.DataFrame:
     return table.loc[[rung for rung in RUNGS if rung in table.index]].rename_axis("query")
 
 
-def knowledge_gains(
-    config: WorldConfig, seed: int, controls: Mapping[str, Mapping[str, Any]] = CONTROLS
-) -> pd.DataFrame:
-    """Measure what each kind of knowledge gains in each world.
-
-    Args:
-        config: the world as configured.
-        controls: name of a world -> the settings that differ in it.
+def knowledge_gains(config: WorldConfig, seed: int) -> pd.DataFrame:
+    """Measure what each kind of knowledge gains in the world of ``config`` and in :data:`CONTROLS`.
 
     Returns:
         ``world, knowledge, gain, low, high, p``, one row a world and kind of knowledge: paired differences
         of result accuracy on the same search tasks, with 95% intervals clustered by user.
     """
     rows = []
-    for name, changes in controls.items():
+    for name, changes in CONTROLS.items():
         world = make_world(replace(config, **changes), seed)
         engine = build_search_engine(world.benchmark.products)
         ladder = search_ladder(world, engine, world.benchmark.tasks["test"], seed)

@@ -17,7 +17,7 @@ from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sort_by_type, with_breakdowns
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame
-from pwagents.evaluation.figures import COLORS, NEUTRAL, escape_math, legend_above, plot_intervals, use_style
+from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plot_intervals, use_style
 from pwagents.evaluation.metrics import attempts, rank_accuracy
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
 from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_gains, paired_test, summarise
@@ -29,12 +29,7 @@ Runs = Mapping[str, Sequence[EpisodeRecord]]
 
 # Metrics as the tables of each track call them.
 SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
-MULTI_TURN = {
-    "function_accuracy": "function",
-    "result_official": "official",
-    "result_final": "final",
-    "steps": "steps",
-}
+MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
 PROTOCOLS = {"leak_free": "leak-free", "as_published": "as published"}  # as tables call them
 # Short names of the functions, as figures and tables show them, in their order.
 ACTIONS = {
@@ -43,10 +38,7 @@ ACTIONS = {
     "get_recommendations_by_history": "recommend",
     "add_product_review": "review",
     "get_product_details_by_asin": "details",
-    "respond": "respond",
-    "malformed": "malformed",
-    "stop": "stop",
-    "end": "end",
+    **{name: name for name in ("respond", "malformed", "stop", "end")},
 }
 # Kinds of problems (pwagents.schema.ProblemKind), as the table shows them.
 PROBLEMS = {
@@ -97,27 +89,15 @@ def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Setup) -> 
     Args:
         single, multi: one row an episode of each track.
     """
+    tables = []
+    for frame, table, track in ((single, "Table 3", "single-turn"), (multi, "Table 4", "multi-turn")):
+        data = below_paper(frame[frame["method"].isin(PERSONALWAB)], "PersonalWAB", table, here)
+        title = f"PersonalWAB, {table}: prompting methods, {track}"
+        tables.append({"data": data, "name": table.lower().replace(" ", "_"), "title": title})
     prompted = paper_table("Orion", "Table 1").index[:-3]  # the last ones are trained: notebooks 05 and 06
-    alone, talking = (frame[frame["method"].isin(PERSONALWAB)] for frame in (single, multi))
-    orion = below_paper(multi[multi["method"].isin(ORION)], "Orion", "Table 1", here, prompted)
-    return [
-        {
-            "data": below_paper(alone, "PersonalWAB", "Table 3", here),
-            "name": "table_3",
-            "title": "PersonalWAB, Table 3: prompting methods, single-turn",
-        },
-        {
-            "data": below_paper(talking, "PersonalWAB", "Table 4", here),
-            "name": "table_4",
-            "title": "PersonalWAB, Table 4: prompting methods, multi-turn",
-        },
-        {
-            "data": orion,
-            "name": "orion_table_1",
-            "title": "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)",
-            "formats": IN_PERCENT,
-        },
-    ]
+    data = below_paper(multi[multi["method"].isin(ORION)], "Orion", "Table 1", here, prompted)
+    title = "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)"
+    return [*tables, {"data": data, "name": "orion_table_1", "title": title, "formats": IN_PERCENT}]
 
 
 def break_down(frame: pd.DataFrame, benchmark: Benchmark, by: str) -> pd.DataFrame:
@@ -127,12 +107,7 @@ def break_down(frame: pd.DataFrame, benchmark: Benchmark, by: str) -> pd.DataFra
 
 
 def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):
-    """Draw result accuracy by task type, a line of the figure for each value of ``by``.
-
-    Args:
-        rows: means and intervals, as of :func:`pwagents.evaluation.statistics.summarise`.
-        of: the method at hand, where it is a single one.
-    """
+    """Draw result accuracy (of a single method: ``of``) by task type, a line for each value of ``by``."""
     xlabel = f"result accuracy{of and f', {of}'} (95% interval)"
     figure = plot_intervals(rows, by, hue="type", xlabel=xlabel, xlim=(0, 1))
     if by == "history":
@@ -149,27 +124,15 @@ def gains_of_memory(results: pd.DataFrame, without: str) -> pd.DataFrame:
     Returns:
         ``method, task, difference, low, high, p, n_tasks, n_users``, paired by task, clustered by user.
     """
-    ordered = sort_by_type(results)
-    pairs = [
-        ordered[ordered["method"].isin([method, without])].assign(of=method)
-        for method in ordered["method"].unique()
-        if method != without
-    ]
-    both = pd.concat(pairs)
-    both["method"] = np.where(both["method"] == without, "without", "with")
+    base, others = (sort_by_type(results[results["method"].eq(without) == is_it]) for is_it in (True, False))
+    base = pd.concat([base.assign(of=method) for method in others["method"].unique()])
+    both = pd.concat([others.assign(of=others["method"], method="with"), base.assign(method="without")])
     gains = paired_gains(both, "result_official", "with", "without", by=["of", "type"])
     return gains.rename(columns={"of": "method", "type": "task"})
 
 
 def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """Test result accuracy as published minus leak-free, by method and task type.
-
-    Args:
-        outcomes: one row an episode, with its ``protocol``.
-
-    Returns:
-        As of :func:`gains_of_memory`.
-    """
+    """Test result accuracy as published minus leak-free (``protocol``), as :func:`gains_of_memory` does."""
     both = sort_by_type(outcomes).rename(columns={"method": "of", "protocol": "method"})
     gains = paired_gains(both, "result_official", "as_published", "leak_free", by=["of", "type"])
     return gains.rename(columns={"of": "method", "type": "task"})
@@ -177,14 +140,10 @@ def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
 
 def seconds_per_task(runs: Runs, tasks: Sequence[Task]) -> pd.DataFrame:
     """List the wall-clock of the episodes on some tasks: ``method, seconds, user_id, task_id``."""
-    wanted = {task.task_id for task in tasks}
-    rows = [
-        {"method": name, "seconds": r.seconds, "user_id": r.user_id, "task_id": r.task_id}
-        for name, records in runs.items()
-        for r in records
-        if r.task_id in wanted
-    ]
-    return pd.DataFrame(rows)
+    columns = ["method", "seconds", "user_id", "task_id"]
+    rows = [(name, r.seconds, r.user_id, r.task_id) for name, records in runs.items() for r in records]
+    seconds = pd.DataFrame(rows, columns=columns)
+    return seconds[seconds["task_id"].isin([task.task_id for task in tasks])]
 
 
 def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
@@ -199,10 +158,9 @@ def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
             steps = ["malformed" if step.error else step.action.name for step in record.trajectory.steps]
             path = [ACTIONS[name] for name in ("start", *steps, "end")]
             rows += [(record.type, *pair) for pair in pairwise(path)]
-    order = list(ACTIONS.values())  # of the types, too
-    pairs = pd.DataFrame(rows, columns=["type", "from", "to"]).astype(pd.CategoricalDtype(order))
-    counts = pairs.groupby(["type", "from", "to"], observed=True).size().rename("count").reset_index()
-    counts = counts.astype({"type": str, "from": str, "to": str})
+    columns, order = ["type", "from", "to"], list(ACTIONS.values())  # of the types, too
+    counts = pd.DataFrame(rows, columns=columns).groupby(columns).size().rename("count").reset_index()
+    counts = counts.sort_values(columns, key=lambda names: names.map(order.index), ignore_index=True)
     counts["share"] = counts["count"] / counts.groupby(["type", "from"])["count"].transform("sum")
     return counts
 
@@ -214,18 +172,16 @@ def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     over them; ``best_so_far``: mean over all scored episodes of the type of the best of their attempts up to
     it (0 for an episode without any).
     """
-    results: dict[str, list[list[float]]] = {}
-    for record in records:
-        if record.outcome == "scored":
-            results.setdefault(record.type, []).append(attempts(record.trajectory))
+    scored = [record for record in records if record.outcome == "scored"]
     rows = []
-    for task_type, of_type in results.items():
+    for task_type in dict.fromkeys(record.type for record in scored):
         # A row an episode, a column an attempt.
-        by_number = pd.DataFrame([dict(enumerate(of_episode)) for of_episode in of_type])
+        episodes = [attempts(record.trajectory) for record in scored if record.type == task_type]
+        by_number = pd.DataFrame([dict(enumerate(episode)) for episode in episodes])
         best = by_number.cummax(axis=1).ffill(axis=1).fillna(0.0)
         for i in by_number:
-            reached = by_number[i].dropna()
-            rows.append((task_type, i + 1, len(reached), reached.mean(), best[i].mean()))
+            row = by_number[i].count(), by_number[i].mean(), best[i].mean()
+            rows.append((task_type, i + 1, *row))
     return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
 
 
@@ -286,20 +242,17 @@ def plot_transitions(transitions: pd.DataFrame):
     for ax, task_type in zip(axes[0], types, strict=True):
         part = transitions[transitions["type"] == task_type]
         grid = part.pivot(index="from", columns="to", values="share")
-        grid = grid.reindex(
-            index=[n for n in names if n != "end"], columns=[n for n in names if n != "start"]
-        )
+        grid = grid.reindex(index=names[:-1], columns=names[1:])  # from "start", to "end"
         sns.heatmap(
             grid, ax=ax, vmin=0, vmax=1, cmap="Blues", annot=True, fmt=".2f", cbar=False, square=True,
             linewidths=1, annot_kws={"size": 12},
         )  # fmt: skip
         ax.grid(visible=False)
         ax.set_facecolor("#f4f4f4")  # what never happened
-        ax.set(
-            title=escape_math(task_type), xlabel="next action", ylabel="action" if ax is axes[0, 0] else ""
-        )
+        ax.set(title=task_type, xlabel="next action", ylabel="")
         ax.tick_params(axis="x", rotation=45)
         ax.tick_params(axis="y", rotation=0)
+    axes[0, 0].set_ylabel("action")
     fig.colorbar(axes[0, 0].collections[0], ax=axes, label="share of what follows", shrink=0.7)
     return fig
 
@@ -318,13 +271,16 @@ def plot_attempts(numbers: pd.DataFrame):
     for (upper, lower), task_type in zip(axes.T, types, strict=True):
         part = numbers[numbers["type"] == task_type]
         sns.barplot(part, x="attempt", y="tasks", color="0.65", saturation=1, native_scale=True, ax=upper)
-        upper.set(title=escape_math(task_type), ylabel="")
+        upper.set(title=task_type, ylabel="")
         upper.grid(axis="x", visible=False)
-        look = {"color": COLORS[task_type], "ax": lower, "markeredgecolor": COLORS[task_type]}
-        sns.lineplot(part, x="attempt", y="result_accuracy", marker="o", label="this attempt", **look)
-        dashed = {"marker": "s", "linestyle": "--", "label": "best so far, all tasks"}
-        sns.lineplot(part, x="attempt", y="best_so_far", **dashed, **look)
-        lower.get_legend().remove()
+        color = COLORS[task_type]
+        looks = {
+            "this attempt": {"marker": "o"},
+            "best so far, all tasks": {"marker": "s", "linestyle": "--"},
+        }
+        for y, (label, look) in zip(("result_accuracy", "best_so_far"), looks.items(), strict=True):
+            look |= {"label": label, "color": color, "markeredgecolor": color}
+            sns.lineplot(part, x="attempt", y=y, ax=lower, legend=False, **look)
         lower.set(xticks=range(1, numbers["attempt"].max() + 1), ylim=(-0.03, 1.03), ylabel="")
     axes[0, 0].set_ylabel("tasks that get there")
     axes[1, 0].set_ylabel("result accuracy")
@@ -358,7 +314,6 @@ def answer_by_input(
 
     Args:
         recommender_of: task -> a recommender that knows no future of its user's.
-        embedder: of products and instructions.
         truth: of the embedded world; None of other sources.
 
     Returns:

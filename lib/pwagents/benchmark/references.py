@@ -34,17 +34,12 @@ def product_references(
     - content words alone: those of the instruction as the query (search);
     - oracle: the target's title as the query (search); for recommend, 1 when anybody bought the target
       before: a recommender that learns from purchases can know no other product.
-
-    Returns:
-        The columns of :data:`COLUMNS`.
     """
     catalogue = sorted(benchmark.products)
     first_bought = {asin: timestamp for timestamp, asin in reversed(_purchases(benchmark))}
     popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
     rows = []
-    for task in tasks:
-        if task.type == "review":
-            continue
+    for task in (task for task in tasks if task.type != "review"):
         # "bounds" is part of the draw: another word would draw other products.
         generator = rng(seed, "bounds", task.task_id)
         picks = generator.choice(len(catalogue), size=min(RESULTS, len(catalogue)), replace=False)
@@ -93,48 +88,32 @@ def review_references(
     - same product: the first review of the product by another user (only where there is one);
     - oracle: the real review, 1 by definition. All but the oracle come from train periods, and from the time
       before the first test task of the task's own user.
-
-    Returns:
-        The columns of :data:`COLUMNS`.
     """
     reviews = [(t, user, b) for t, user, b in _train_periods(benchmark) if b.review.text]
     by_product = defaultdict(list)
-    for review in reviews:
-        by_product[review[2].parent_asin].append(review)
+    for t, user, b in reviews:
+        by_product[b.parent_asin].append((t, user, b.review.text))
     pairs = []  # method, task, the text in the place of the agent's review
-    for task in tasks:
-        if task.type != "review" or not task.review.text.strip():
-            continue
+    for task in (task for task in tasks if task.type == "review" and task.review.text.strip()):
         start = benchmark.first_task(task.user_id)
-        n_earlier = bisect_left(reviews, start, key=lambda review: review[0])
-        if n_earlier:
-            pick = reviews[rng(seed, "bounds", task.task_id).integers(n_earlier)]
-            pairs.append(("random", task, pick[2].review.text))
         own = [b.review.text for b in benchmark.history(task, "test") if b.review.text]
-        if own:
-            pairs.append(("same user", task, own[-1]))
-        others = [
-            b.review.text for t, user, b in by_product[task.target] if t < start and user != task.user_id
-        ]
-        if others:
-            pairs.append(("same product", task, others[0]))
-        pairs.append(("oracle", task, task.review.text))
+        others = [text for t, user, text in by_product[task.target] if t < start and user != task.user_id]
+        texts = {"same user": own[-1:], "same product": others[:1], "oracle": [task.review.text]}
+        if n_earlier := bisect_left(reviews, start, key=lambda review: review[0]):
+            pick = reviews[rng(seed, "bounds", task.task_id).integers(n_earlier)]
+            texts = {"random": [pick[2].review.text], **texts}
+        pairs += [(method, task, text) for method, these in texts.items() for text in these]
     # All texts in one go; the similarities below then find them.
     embedder.encode(sorted({text for _, t, s in pairs for text in (s, t.review.text)}), show_progress=True)
-    rows = [
-        (method, task.task_id, task.user_id, task.type, max(embedder.cosine(text, task.review.text), 0.0))
-        for method, task, text in pairs
-    ]
+    rows = []
+    for method, task, text in pairs:
+        likeness = max(embedder.cosine(text, task.review.text), 0.0)
+        rows.append((method, task.task_id, task.user_id, task.type, likeness))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Put the results below the references, and above the one that knows the answer.
-
-    Args:
-        results: one row an episode, as of :func:`pwagents.evaluation.episodes.records_frame`.
-        references: from this module.
-    """
+    """Put results, one row an episode, below the references and above the one that knows the answer."""
     named = references.assign(method="Reference: " + references["method"])
     named = named.rename(columns={"result_accuracy": "result_official"})
     is_oracle = references["method"] == "oracle"
@@ -143,11 +122,8 @@ def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataF
 
 def _train_periods(benchmark: Benchmark) -> list[tuple[int, str, Behavior]]:
     """(time, user, behaviour) of all train periods, earliest first, at the same time by user."""
-    behaviors = [
-        (behavior.timestamp, user, behavior)
-        for user in sorted(benchmark.behaviors)
-        for behavior in benchmark.train_period(user)
-    ]
+    users = sorted(benchmark.behaviors)
+    behaviors = [(b.timestamp, user, b) for user in users for b in benchmark.train_period(user)]
     return sorted(behaviors, key=lambda each: each[0])
 
 

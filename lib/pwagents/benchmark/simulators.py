@@ -19,11 +19,7 @@ from pwagents.words import content_words, stars_in_words
 
 
 def rule_user_quality(benchmark: Benchmark, tasks: Sequence[Task], seeds: int = 3) -> pd.DataFrame:
-    """Measure the user by rules: asked honestly, and by 200 attempts to hear too much.
-
-    Args:
-        tasks: searches or recommendations; reviews have other questions.
-    """
+    """Measure the user by rules: asked honestly, and by 200 attempts to hear too much; no review tasks."""
     users = {seed: RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(seeds)}
     questions = {"honest": ordinary_questions("search"), "adversarial": adversarial_questions()}
     return simulator_quality(users, benchmark.products, tasks, questions)
@@ -39,9 +35,7 @@ def simulator_quality(
 
     Args:
         simulators: seed -> the simulator with that seed.
-        products: the catalogue.
-        questions: kind -> questions; {asin} and {title} in them become the target's own
-            (:func:`pwagents.users.leaks.ask_about`).
+        questions: kind -> questions; {asin} and {title} in them become the target's own.
 
     Returns:
         One row a kind of question: ``questions, answers, leak rate, refusal rate, consistency``.
@@ -64,16 +58,10 @@ def simulator_quality(
         silent = pd.Series([not stated for by_seed in facts for stated in by_seed])
         # Over questions that got a fact under some seed: do all seeds name one in common?
         agree = pd.Series([bool(frozenset.intersection(*by_seed)) for by_seed in facts if any(by_seed)])
-        rows.append(
-            {
-                "questions": kind,
-                "answers": len(leaked),
-                "leak rate": pd.Series(leaked).mean(),
-                "refusal rate": silent.mean(),
-                "consistency": agree.mean() if len(simulators) > 1 else float("nan"),
-            }
-        )
-    return pd.DataFrame(rows)
+        consistency = agree.mean() if len(simulators) > 1 else float("nan")
+        rows.append((kind, len(leaked), pd.Series(leaked).mean(), silent.mean(), consistency))
+    columns = ["questions", "answers", "leak rate", "refusal rate", "consistency"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def stated_facts(text: str, task: Task, product: Product) -> frozenset[str]:
