@@ -197,6 +197,8 @@ def test_seeds_are_shown_method_by_method_and_each_type_weighs_the_same_in_the_m
     near = played[:1].assign(m=0.50, seed=0), played[:1].assign(m=0.52, seed=1)
     (row,) = by_seed(means_by_seed(pd.concat(near), "m")).to_dict("records")
     assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)  # Student's t, 1 degree
+    equal = by_seed(means_by_seed(pd.concat(each.assign(m=1.0) for each in near), "m"))
+    assert equal.loc[0, ["mean", "low", "high"]].tolist() == [1, 1, 1], "seeds' means are no hits and misses"
     missing = pd.concat([*near, played[:1].assign(m=np.nan, seed=1, task_id="x")])
     assert by_seed(means_by_seed(missing, "m"))["n_missing"].tolist() == [1]
 

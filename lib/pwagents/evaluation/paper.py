@@ -9,6 +9,7 @@ their own below the printed ones, which say what they are.
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import cycle, product
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -57,21 +58,20 @@ def _targets() -> pd.DataFrame:
         paper = read_yaml("pwagents.evaluation", f"papers/{name}.yaml")
         for title, table in paper["tables"].items():
             for row in table["rows"]:
-                row = {"ours": row["row"], "backbone": "", "n": None} | paper | table | row
-                by_task = row["expected"] if isinstance(row["expected"], dict) else {"": row["expected"]}
+                row = {"ours": row["row"], "backbone": "", "n": None, "tasks": [""]} | paper | table | row
+                places = zip(product(row["tasks"], row["columns"]), row["expected"], strict=True)
                 # Unit and source stand once for a row, or a column each.
                 units, sources = (
-                    [row[each]] * len(row["columns"]) if isinstance(row[each], str) else row[each]
+                    cycle([row[each]] if isinstance(row[each], str) else row[each])
                     for each in ("unit", "source")
                 )
                 about = {each: row[each] for each in ("paper", "row", *_OF_ROW)} | {"table": title}
-                for task, values in by_task.items():
-                    for cell in zip(row["columns"], values, units, sources, strict=True):
-                        if cell[1] is not None:
-                            names = ("column", "value", "unit", "source")
-                            cells.append(about | {"task": task} | dict(zip(names, cell, strict=True)))
-    numbers = [cell["value"] if cell["unit"] == "text" else float(cell["value"]) for cell in cells]
-    return pd.DataFrame(cells).assign(value=pd.Series(numbers, dtype=object))
+                for ((task, column), value), unit, source in zip(places, units, sources, strict=False):
+                    if value is not None:
+                        value = value if unit == "text" else float(value)
+                        cell = {"task": task, "column": column, "value": value, "unit": unit}
+                        cells.append(about | cell | {"source": source})
+    return pd.DataFrame(cells).astype({"value": object})
 
 
 def load_targets() -> pd.DataFrame:

@@ -11,26 +11,15 @@ with the ``seed`` of its training.
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
-from pwagents.evaluation.statistics import mean_interval, share_interval
+from pwagents.evaluation.statistics import mean_interval
 from pwagents.evaluation.tables import format_intervals
 
 MUST_EXCEED = "what a difference must exceed"  # heading
-
-
-class SeedTest(NamedTuple):
-    """Mean difference a - b of two methods of training over seeds, its interval and two-sided p."""
-
-    difference: float
-    low: float
-    high: float
-    p: float
-    n_seeds: int
 
 
 def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -46,14 +35,15 @@ def by_seed(means: pd.DataFrame) -> pd.DataFrame:
         means: of :func:`means_by_seed`.
 
     Returns:
-        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds) and ``sd``
-        (of the seeds' means); ``n_missing``, episodes that were not scored, where there are any.
+        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, cut at 0 and
+        1), ``sd`` (of the seeds' means), and ``n_missing``, episodes not scored, where there are any.
     """
     rows = means.groupby(["method", "type"], sort=False)
     wide = means.set_index(["method", "type", "seed"])["mean"].unstack("seed", sort=False)
-    over = [share_interval(own.dropna(), own.dropna().index) for _, own in wide.iterrows()]
+    # A seed's mean is no hit or miss: no Wilson's interval where all are 0 or all 1.
+    over = pd.DataFrame([mean_interval(own.dropna(), own.dropna().index) for _, own in wide.iterrows()])
     table = wide.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
-    table = pd.concat([table, pd.DataFrame(over)], axis=1).assign(sd=wide.std(axis=1).to_numpy())
+    table = pd.concat([table, over.clip(0, 1)], axis=1).assign(sd=wide.std(axis=1).to_numpy())
     missing = rows["n_missing"].sum().reindex(wide.index).to_numpy()
     return table.assign(n_missing=missing) if missing.any() else table
 
@@ -73,45 +63,31 @@ def means_over_seeds(means: pd.DataFrame) -> pd.DataFrame:
     return over.assign(**counts)
 
 
-def over_seeds(frame: pd.DataFrame, metric: str, a: str, b: str) -> SeedTest:
-    """Compare two methods of training, each trained once a seed, by the paired differences a - b of the
-    seeds' means, with Student's t over seeds.
-
-    The interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike.
-
-    Args:
-        frame: one row an episode, or a seed's mean, with ``method, seed`` and ``metric``; both methods' on
-            the same tasks.
-    """
-    means = frame.dropna(subset=[metric]).groupby(["seed", "method"])[metric].mean().unstack("method")
-    both = means.reindex(columns=[a, b]).dropna()
-    differences = (both[a] - both[b]).to_numpy()
-    interval, p = mean_interval(differences, both.index), np.nan
-    if len(differences) > 1 and interval.high > interval.low:
-        from scipy.stats import ttest_1samp
-
-        p = float(ttest_1samp(differences, 0).pvalue)
-    return SeedTest(*interval, p, len(differences))
-
-
 def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Compare methods of training over seeds, a row a comparison and task type, after several their mean.
+    """Compare methods of training by their seeds' paired differences, a row a comparison and task type.
 
     Args:
-        means: of :func:`means_by_seed`.
+        means: of :func:`means_by_seed`; both methods' on the same tasks.
         pairs: what is compared, in words -> the two methods, first minus second.
 
     Returns:
-        ``comparison, task, difference, low, high, p, n_seeds``, of :func:`over_seeds`. Where one of the two
-        did not play, there is no row.
+        ``comparison, task, difference, low, high, p, n_seeds``, by Student's t over seeds (two-sided). The
+        interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike. Where
+        one of the two did not play, there is no row.
     """
-    rows = [
-        {"comparison": name, "task": task, **over_seeds(own, "mean", a, b)._asdict()}
-        for name, (a, b) in pairs.items()
-        for task, own in means.groupby("type", sort=False)
-        if {a, b} <= set(own["method"])
-    ]
-    return pd.DataFrame(rows)
+    from scipy.stats import ttest_1samp
+
+    rows = []
+    for name, (a, b) in pairs.items():
+        for task, own in means.groupby("type", sort=False):
+            if not {a, b} <= set(own["method"]):
+                continue
+            both = own.pivot(index="seed", columns="method", values="mean")[[a, b]].dropna()
+            interval, p = mean_interval(both[a] - both[b], both.index), np.nan
+            if interval.high > interval.low:
+                p = float(ttest_1samp(both[a] - both[b], 0).pvalue)
+            rows.append((name, task, *interval, p, len(both)))
+    return pd.DataFrame(rows, columns=["comparison", "task", "difference", "low", "high", "p", "n_seeds"])
 
 
 def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
