@@ -77,21 +77,6 @@ def test_id_in_title_and_store_is_not_repeated():
         assert not any("b08j6lzqz6" in text.lower() for text in instructions(task_type, product))
 
 
-def test_search_names_the_kind_and_some_of_price_store_and_title():
-    texts = instructions("search")
-    assert all("charger" in text for text in texts)
-    assert any("20 dollars" in text for text in texts)
-    assert any("Anker" in text for text in texts)
-    assert any("foldable" in text for text in texts)
-
-
-def test_recommendation_is_short_and_about_the_category():
-    texts = instructions("recommend")
-    assert all("electronics" in text for text in texts)
-    assert not any("charger" in text.lower() for text in texts)
-    assert max(len(text.split()) for text in texts) <= 20
-
-
 @pytest.mark.parametrize(
     ("rating", "expected"),
     [(1, "one[ -]star"), (2, "two[ -]star"), (3.5, "three[ -]and[ -]a[ -]half[ -]star"), (5, "five[ -]star")],
@@ -100,12 +85,6 @@ def test_review_names_kind_stars_and_a_cue(rating, expected):
     texts = instructions("review", review=PRAISE.model_copy(update={"rating": rating}))
     assert all(re.search(expected, text) and "charger" in text for text in texts)
     assert all(re.search("fast|sturdy|price", text) for text in texts)
-
-
-@pytest.mark.parametrize("task_type", TASK_TYPES)
-def test_phrasing_varies_and_follows_the_seed(task_type):
-    assert len(set(instructions(task_type))) > 15
-    assert instructions(task_type, n=5) == instructions(task_type, n=5)
 
 
 @pytest.mark.parametrize("task_type", TASK_TYPES)
@@ -126,12 +105,3 @@ def test_users_of_few_words_get_short_instructions():
         return sum(len(text.split()) for text in texts) / len(texts)
 
     assert mean_words("Good.") < mean_words("This is a long story of everything that happened to me. " * 3)
-
-
-def test_markup_in_a_product_stays_out():
-    product = CHARGER.model_copy(
-        update={"title": "Lamp {0} %s <script>alert(1)</script>", "store": "{store!r}"}
-    )
-    product = product.model_copy(update={"category": "<b>Lamps</b> %d"})
-    for task_type in TASK_TYPES:
-        assert not any(re.search("[<>%{]", text) for text in instructions(task_type, product))

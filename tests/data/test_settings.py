@@ -27,12 +27,6 @@ def test_amazon_files_with_and_without_categories(amazon_files):
     assert {task.type for task in everything.tasks["test"]} == set(TASK_TYPES)
 
 
-def test_synthetic_world_has_its_truth_and_needs_no_files():
-    benchmark, truth = load("synthetic", categories=["Books"])
-    assert len(benchmark.behaviors) == 2
-    assert set(truth.people) == set(benchmark.behaviors)
-
-
 def test_the_population_are_those_who_are_no_users(amazon_files):
     folder = amazon_files.write()
     assert not load("amazon", folder, population=5)[0].population
@@ -45,27 +39,12 @@ def test_the_population_are_those_who_are_no_users(amazon_files):
     assert len(few.population) == 3 and few.content_hash != load("synthetic")[0].content_hash
 
 
-def test_personalwab_files(personalwab_files):
-    folder = personalwab_files.write()
-    benchmark, truth = load("personalwab", folder, categories=["x"])
-    assert truth is None
-    assert len(benchmark.behaviors) == len(benchmark.profiles) == 2
-    assert {task.type for task in benchmark.tasks["test"]} == set(TASK_TYPES)
-    assert len(load("personalwab", folder, n_users=1)[0].behaviors) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "value"), [("history", [2, 40]), ("history", [40, 5]), ("interests", [0, 2]), ("drift", 1.5)]
 )
 def test_sizes_that_no_world_can_have_are_refused_by_their_name(name, value):
     with pytest.raises(ValueError, match=name):
         DataSettings(**{"source": "synthetic"} | SIZES | {name: value})
-
-
-def test_files_that_are_there_are_enough(amazon_files, personalwab_files):
-    DataSettings(source="synthetic", **SIZES).require_files()
-    DataSettings(source="amazon", data_dir=str(amazon_files.write()), **SIZES).require_files()
-    DataSettings(source="personalwab", data_dir=str(personalwab_files.write()), **SIZES).require_files()
 
 
 @pytest.mark.parametrize(

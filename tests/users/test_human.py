@@ -49,16 +49,6 @@ def play(shop, task_of):
     return begin
 
 
-def test_what_is_typed_reaches_the_agent(play, task_of):
-    user, episode = play(ask("Which <script>color</script>?"), STOP)
-    answer(user, "  ")  # an empty answer is none
-    page = user.page.value
-    assert "&lt;script&gt;color" in page and "<script>" not in page and task_of["search"].instruction in page
-    answer(user, " navy ")
-    assert episode.result(timeout=60).steps[0].observation.text == "navy"
-    assert user.box.disabled and user.box.value == ""
-
-
 def test_enter_sends_and_leaving_the_box_does_not(play):
     user, episode = play(ask("Which color?"), STOP)
     wait_until(lambda: not user.box.disabled)
@@ -72,15 +62,17 @@ def test_enter_sends_and_leaving_the_box_does_not(play):
 
 def test_the_page_tells_all_in_its_order_and_ends_with_the_last_answer_and_the_score(play, shop, task_of):
     target = shop.benchmark.products[task_of["search"].target]
-    user, episode = play(ask("Color?"), search("xyzzy"), search(target.title), ask("This?"), STOP)
-    answer(user, "navy")
+    user, episode = play(ask("<script>Color?"), search("xyzzy"), search(target.title), ask("This?"), STOP)
+    answer(user, "  ")  # an empty answer is none
+    answer(user, " navy ")
     wait_until(lambda: "Agent: This?" in user.page.value)
     answer(user, "yes, this one")
-    episode.result(timeout=60)
+    assert episode.result(timeout=60).steps[0].observation.text == "navy"
     page = user.page.value
-    parts = ["Agent: Color?", "You: navy", "  nothing", f"  {target.parent_asin}", "Agent: This?"]
-    parts += ["You: yes, this one", "The session has ended after 5 steps.", "of the last attempt: 1.00"]
-    places = [page.index(part, page.index("Agent: Color?")) for part in parts]
+    parts = ["Agent: &lt;script&gt;Color?", "You: navy", "  nothing", f"  {target.parent_asin}"]
+    parts += ["Agent: This?", "You: yes, this one", "The session has ended after 5 steps."]
+    parts += ["of the last attempt: 1.00"]
+    places = [page.index(part, page.index("Agent: &lt;script&gt;Color?")) for part in parts]
     assert places == sorted(places) and "of the best one: 1.00" in page
 
 

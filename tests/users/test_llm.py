@@ -2,11 +2,9 @@
 
 import pytest
 
-from pwagents.errors import InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.schema import Action, Product, Review, Usage, UserProfile
+from pwagents.schema import Product, Review, Usage, UserProfile
 from pwagents.users.llm import LlmUser
-from pwagents.web.environment import WebEnvironment
 
 from .conftest import lamp_task, look_up, results, review, talk
 
@@ -108,22 +106,3 @@ def test_a_quote_of_the_real_review_is_a_leak_in_review_tasks_alone():
     ):
         user = LlmUser(Recorder("It is bright enough to read by."), PRODUCTS)
         assert user(lamp_task(task_type, review=BRIGHT), (), "How was it?").text == answer
-
-
-def test_in_the_environment_the_usage_of_the_user_is_reported(shop, task_of):
-    user = LlmUser(Recorder("Something light."), shop.benchmark.products)
-    environment = WebEnvironment(shop, "multi_turn", user)
-    environment.reset(task_of["search"])
-    step = environment.step(Action(name="respond", arguments={"content": "Anything else?"}))
-    assert step.observation.text == "Something light." and step.user_usage == COST
-
-
-def test_a_model_out_of_reach_is_no_answer():
-    class Down(ChatModel):
-        name = "down"
-
-        def reply(self, request):
-            raise InfrastructureError("no route")
-
-    with pytest.raises(InfrastructureError, match="no route"):
-        LlmUser(Down(), PRODUCTS)(lamp_task(), (), "What is it?")

@@ -1,7 +1,6 @@
 """The rule-based user tells what it is asked, one fact at a time, and judges results."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -126,16 +125,6 @@ def call(environment, name, **arguments):
     return environment.step(Action(name=name, arguments=arguments)).observation.text
 
 
-def test_malformed_calls_reach_no_user(shop, task_of):
-    questions, user = [], RuleUser(shop.benchmark.products)
-    environment = WebEnvironment(shop, "multi_turn", lambda *args: questions.append(args[2]) or user(*args))
-    environment.reset(task_of["search"])
-    call(environment, "respond")
-    call(environment, "search_product_by_query", words=1)
-    assert not re.search("Not|No,|happy", call(environment, "respond", content="I had a look."))
-    assert questions == ["I had a look."]
-
-
 def test_a_whole_session_leads_to_the_target(shop, task_of):
     """Ask, add every answer to the query, search again: in the end the user is content."""
     environment = WebEnvironment(shop, "multi_turn", RuleUser(shop.benchmark.products))
@@ -148,23 +137,6 @@ def test_a_whole_session_leads_to_the_target(shop, task_of):
             break
     assert attempts(environment.trajectory)[-1] > 0
     assert re.search("stop|done", call(environment, "respond", content="Are you content?"))
-
-
-def test_one_user_serves_many_threads(world_benchmark):
-    def ask(task):
-        return user(task, (), "Which brand?").text
-
-    tasks, user = world_benchmark.tasks["test"][:40], RuleUser(world_benchmark.products)
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(ask, tasks))
-    user = RuleUser(world_benchmark.products)
-    assert together == [ask(task) for task in tasks]
-
-
-def test_a_wording_that_leaks_gives_way_to_one_that_does_not():
-    product = LAMP.model_copy(update={"title": "Best in Navy Shade for Lamps"})
-    texts = {answer("Which color?", seed=seed, product=product) for seed in range(20)}
-    assert texts == {"It would look good in navy.", "I picture it in navy."}
 
 
 WORDS = st.sampled_from(["Larkspur", "lamp", "not", "I", "that", "the", "stop", "around", "20", "navy"])
