@@ -42,21 +42,6 @@ def begin(shop, task_of):
     return make
 
 
-def test_first_observation_shows_user_and_instruction_and_for_a_review_the_product(begin, benchmark, task_of):
-    for task_type, task in task_of.items():
-        text = begin(task_type).state.observation
-        assert task.user_id in text and task.instruction in text
-        assert (title_of(benchmark, task) in text) == (task_type == "review")
-
-
-def test_a_step_is_what_the_session_and_the_trajectory_hold(begin, benchmark, task_of):
-    environment = begin(track="single_turn")
-    step = environment.step(search(title_of(benchmark, task_of["search"])))
-    assert environment.state.session == environment.trajectory.steps == (step,)
-    assert environment.end == environment.trajectory.end == "call"
-    assert attempts(environment.trajectory) == [1.0]
-
-
 def test_a_review_is_measured_when_it_is_published_and_only_in_a_review_task(begin, task_of):
     review = Action(name="add_product_review", arguments={"review": task_of["review"].review.text})
     environment = begin("review")
@@ -149,13 +134,6 @@ def test_tool_schemas_come_from_the_signatures():
     assert parameters["required"] == ["product_sequence"]
     assert all(function["description"] for function in schemas.values())
     assert not any("environment" in function["parameters"]["properties"] for function in schemas.values())
-
-
-def test_misspelt_settings_are_refused(shop):
-    with pytest.raises(ValueError, match="observation is 'Full'; expected one of full, compact"):
-        replace(shop, observation="Full")
-    with pytest.raises(ValueError, match="track is 'single'; expected one of single_turn"):
-        WebEnvironment(shop, "single")
 
 
 # Traps of the published code

@@ -268,38 +268,6 @@ def test_listings_of_equal_text_rank_by_id_at_every_run_and_in_every_thread(ids,
 # --- one call: empty results, duplicates, ids in other products' texts ---
 
 
-unheard = st.sampled_from(["the", "!", "...", "qzxv", "\u200b", "'s"])
-nothing_found = st.lists(unheard, min_size=1).map(" ".join)
-
-
-@given(
-    st.tuples(st.just("search"), st.builds(dict, query=nothing_found))
-    | st.tuples(st.just("recommend"), st.builds(dict, product_sequence=st.lists(unknown_ids)))
-)
-def test_an_empty_result_is_an_attempt_worth_nothing(shop, call):
-    """A query of which no product holds a word; ids that the recommender does not know, or none."""
-    task_type, arguments = call
-    step, result = play_one(shop, task_for(min(shop.benchmark.products), task_type), arguments)
-    assert step.observation.products == () and step.observation.text
-    assert (result.attempts, result.function_accuracy) == (1, 1)
-    assert (result.result_official, result.result_final) == (0, 0)
-
-
-@given(st.permutations([f"B0{i:02}" for i in range(14)] * 2), st.integers(0, 28), st.integers(0, 13))
-def test_a_product_shown_twice_counts_where_it_is_first(shown, n_shown, target):
-    """A recommender of the user's own may repeat itself, and show more than ten products."""
-
-    class Repeats:
-        def recommend(self, product_sequence, k=10):
-            return shown[:n_shown]
-
-    target = f"B0{target:02}"
-    small = small_shop([mat(f"B0{i:02}") for i in range(14)], Repeats())
-    step, result = play_one(small, task_for(target, "recommend"), {"product_sequence": []})
-    assert list(step.observation.products) == shown[:n_shown]
-    assert result.result_final == equation_1(shown[:n_shown], target)
-
-
 NAMING = {
     "title": "mat {}",
     "store": "{}",
@@ -393,22 +361,6 @@ def test_the_last_30_known_ids_count_and_unknown_ones_do_not(shop, data):
         assert result.result_final == equation_1(expected, task.target)
 
 
-def test_the_recommender_of_these_tests_heeds_all_30_ids_and_their_order(shop):
-    """Or the test above would say nothing."""
-    ids = sorted(shop.benchmark.products)
-    task = task_for(ids[0], "recommend")
-
-    def shown(sequence):
-        return play_one(shop, task, {"product_sequence": sequence})[0].observation
-
-    def changed(change):
-        return sum(shown(ids[i : i + 30]) != shown(change(ids[i : i + 30])) for i in range(100))
-
-    assert changed(lambda sequence: [ids[-1], *sequence[1:]]) > 5
-    assert changed(lambda sequence: sequence[1::-1] + sequence[2:]) > 5
-    assert changed(lambda sequence: [ids[-1], *sequence]) == 0
-
-
 # --- one call: reviews ---
 
 REVIEWS = (
@@ -500,37 +452,3 @@ def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
     assert result.model_dump() == pytest.approx(expected, abs=1e-5)
     assert result.steps <= 10 and grade(stored_and_read(trajectory)) == result
     event(f"{track}, {task.type}: {min(result.attempts, 2)} attempts, {result.result_official > 0}")
-
-
-@settings(max_examples=60)
-@given(st.data(), st.integers(1, 8))
-def test_wrong_functions_earn_nothing_until_the_right_one_is_called(shop, data, n_wrong):
-    """Though they may show the target first."""
-    task = data.draw(tasks(shop))
-    title, seen = title_of(shop, task), [task.target] * 3
-    shows_it = {SEARCH: {"query": title}, RECOMMEND: {"product_sequence": seen}, REVIEW: {"review": "Fine."}}
-    right = (ASKED_FOR[task.type], shows_it.pop(ASKED_FOR[task.type]))
-    wrong = data.draw(st.lists(st.sampled_from(list(shows_it.items())), min_size=n_wrong, max_size=n_wrong))
-    before = grade(play(shop, task, wrong))
-    assert (before.function_accuracy, before.step_accuracy, before.attempts) == (0, 0, 0)
-    assert (before.result_official, before.result_final) == (0, 0)
-    after = grade(play(shop, task, [*wrong, right, ("stop", {})]))
-    alone = grade(play(shop, task, [right]))
-    assert after.result_official == after.result_final == alone.result_final
-    assert (after.function_accuracy, after.attempts, after.steps) == (1, 1, n_wrong + 2)
-
-
-@settings(max_examples=60)
-@given(st.data(), st.integers(2, 5))
-def test_of_several_attempts_the_best_is_official_and_the_last_final(shop, data, n_attempts):
-    """Wherever they stand among other calls, as long as nothing ends the episode."""
-    task = task_for(data.draw(known_ids(shop)))
-    hits = [asin for asin, _ in shop.search_engine.search(title_of(shop, task), 12)]
-    queries = st.sampled_from([title_of(shop, task_for(asin)) for asin in hits] + ["the"])
-    attempts = [(SEARCH, {"query": data.draw(queries)}) for _ in range(n_attempts)]
-    others = [("respond", {"content": "?"}), (DETAILS, {"asin": hits[0]}), ("buy", {}), (SEARCH, {})]
-    called = data.draw(st.permutations([*attempts, *others]))
-    result = grade(play(shop, task, called))
-    alone = [grade(play(shop, task, [call])).result_final for call in called if call in attempts]
-    assert (result.attempts, result.steps) == (n_attempts, n_attempts + 4)
-    assert (result.result_official, result.result_final) == (max(alone), alone[-1])

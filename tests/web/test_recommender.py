@@ -2,7 +2,6 @@
 
 import json
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +15,6 @@ from pwagents.web.recommender import Recommender
 from pwagents.web.sasrec import (
     SasRec,
     gbce_beta,
-    pad,
-    sample_unowned,
     sequence_loss,
     train_sasrec,
     training_windows,
@@ -67,32 +64,6 @@ def test_forward_pass_agrees_with_the_published_one(items, published_forward):
         assert np.allclose(model(torch.tensor([items]))[0], expected, atol=1e-5)
 
 
-def test_parameters_have_the_published_names_and_shapes():
-    shapes = {name: tuple(t.shape) for name, t in SasRec(100, SasRecSettings(blocks=1)).state_dict().items()}
-    norm = {"weight": (50,), "bias": (50,)}
-    assert shapes == {
-        "item_emb.weight": (101, 50),
-        "pos_emb.weight": (31, 50),
-        **{f"attention_layernorms.0.{k}": v for k, v in norm.items()},
-        "attention_layers.0.in_proj_weight": (150, 50),
-        "attention_layers.0.in_proj_bias": (150,),
-        "attention_layers.0.out_proj.weight": (50, 50),
-        "attention_layers.0.out_proj.bias": (50,),
-        **{f"forward_layernorms.0.{k}": v for k, v in norm.items()},
-        **{f"forward_layers.0.conv{i}.weight": (50, 50, 1) for i in (1, 2)},
-        **{f"forward_layers.0.conv{i}.bias": (50,) for i in (1, 2)},
-        **{f"last_layernorm.{k}": v for k, v in norm.items()},
-    }
-
-
-def test_neighbours_in_a_batch_and_padding_do_not_change_a_sequence():
-    model = random_model()
-    with torch.inference_mode():
-        alone = model(pad([[3, 4]], 5))[0]
-        beside = model(pad([[3, 4], [1, 2, 3, 4, 5, 6, 7]], 5))[0]
-    assert torch.allclose(alone, beside, atol=1e-6)
-
-
 # --- training ---
 
 
@@ -124,15 +95,6 @@ def test_losses_by_hand():
             assert loss(model, loss="gbce", negatives=4, gbce_t=0.5) == pytest.approx(expected, rel=1e-5)
     # 1,001 items and 10 negatives: rate 0.01; t = 0.75: 0.01 * (0.75 * (1 - 100) + 100) = 0.2575
     assert [gbce_beta(1001, 10, t) for t in (0.75, 0, 1)] == pytest.approx([0.2575, 1.0, 0.01])
-
-
-def test_negatives_avoid_the_window_and_end_when_nothing_is_left():
-    windows = torch.tensor([[0, 1, 2, 3], [4, 4, 5, 6]])
-    drawn = sample_unowned(windows, 50, n_items=30)
-    assert drawn.shape == (2, 3, 50) and drawn.min() >= 1 and drawn.max() <= 30
-    assert not np.isin(drawn[0], [1, 2, 3]).any() and not np.isin(drawn[1], [4, 5, 6]).any()
-    assert np.isin(drawn[0], [4, 5, 6]).any()  # rows do not disturb each other
-    assert sample_unowned(torch.tensor([[1, 2, 1]]), 3, n_items=2).shape == (1, 2, 3)
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross_entropy", "gbce"])
@@ -178,15 +140,6 @@ def recommender():
     return Recommender.fit(cycles(), replace(LEARNS, loss="cross_entropy"), seed=0)
 
 
-def test_every_product_is_ranked_by_score():
-    model = random_model()
-    index = {name: i for i, name in enumerate("abcdefg", start=1)}
-    result = Recommender(model, index).recommend(["a", "c", "d"], k=7)
-    with torch.inference_mode():
-        scores = scores_after(model, pad([[1, 3, 4]], 5), 7).tolist()
-    assert result == sorted("abcdefg", key=lambda name: (-scores[index[name] - 1], index[name]))
-
-
 def test_odd_sequences(recommender):
     plain = recommender.recommend(["p03", "p04", "p05"])
     assert len(plain) == 10 and recommender.recommend(["p03", "p04", "p05"], k=3) == plain[:3]
@@ -195,22 +148,6 @@ def test_odd_sequences(recommender):
     assert recommender.recommend(["p01"], k=0) == [] and len(recommender.recommend(["p03"] * 50, k=99)) == 24
     recent = [f"p{i:02d}" for i in range(6)]  # the model's max_length
     assert recommender.recommend(["p20", "p21"] * 30 + recent) == recommender.recommend(recent)
-
-
-def test_threads_share_one_recommender(recommender):
-    sequences = [[f"p{i % 24:02d}", f"p{(i + 1) % 24:02d}"] for i in range(24)]
-    expected = [recommender.recommend(s) for s in sequences]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(recommender.recommend, sequences)) == expected
-
-
-def test_candidates_restrict_the_answer_but_not_the_input(recommender):
-    index = recommender.index
-    some = Recommender(recommender.model, index, candidates=["p20", "p07", "p01", "unseen"])
-    everything = recommender.recommend(["p05", "p06"], k=24)
-    assert some.recommend(["p05", "p06"]) == [p for p in everything if p in {"p20", "p07", "p01"}]
-    with pytest.raises(DataError, match="candidates"):
-        Recommender(recommender.model, index, candidates=["unseen"])
 
 
 def test_cache_trains_once_and_gives_the_same_answers(tmp_path, monkeypatch):
