@@ -6,6 +6,7 @@ All texts are escaped: product titles, reviews and what models wrote can hold an
 import json
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import NamedTuple
 
 from pwagents.evaluation.metrics import attempts, grade
 from pwagents.schema import Product, Task, Trajectory
@@ -13,6 +14,54 @@ from pwagents.schema import Product, Task, Trajectory
 MAX_TEXT = 600  # characters of a text that are shown; the record holds the rest
 # Why an episode counts 0, whatever was done in it.
 FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
+
+
+class Bubble(NamedTuple):
+    """What one side says or does.
+
+    ``kind`` is "agent" or "answer"; ``wrong`` is an error, ``note`` the score of an attempt.
+    """
+
+    kind: str
+    who: str
+    text: str
+    thought: str = ""
+    wrong: str = ""
+    note: str = ""
+
+
+def converse(
+    trajectory: Trajectory, products: Mapping[str, Product] | None = None, most: int | None = None
+) -> list[Bubble]:
+    """Turn an episode of the shop into what agent, shop and user say.
+
+    Args:
+        products: of lists of products the titles are shown, with a mark at the target; None: the answer as it
+            was given.
+        most: characters of a text that are shown; None: all.
+    """
+    results, bubbles = iter(attempts(trajectory)), []  # a result for each step that is an attempt
+    for step in trajectory.steps:
+        action, answer = step.action, _shorten(step.observation.text, most)
+        arguments = [
+            f"{name}: {_shorten(value if isinstance(value, str) else json.dumps(value), most)}"
+            for name, value in action.arguments.items()
+        ]
+        who, wrong = f"Agent: {action.name or '(no call)'}", _shorten(step.error or action.problem, most)
+        note = f"result accuracy {next(results):.2f}" if trajectory.is_attempt(step) else ""
+        thought = _shorten(action.thought, most)
+        bubbles.append(Bubble("agent", who, "\n".join(arguments), thought, wrong, note))
+        if products and step.observation.products:
+            answer = "\n".join(
+                _shorten(products[asin].title, most)
+                + " \N{BLACK STAR} the target" * (asin == trajectory.target)
+                for asin in step.observation.products
+            )
+        if answer:
+            bubbles.append(Bubble("answer", "User" if action.name == "respond" else "Shop", answer))
+        if step.profile:
+            bubbles.append(Bubble("answer", "Profile, updated", _shorten(step.profile, most)))
+    return bubbles
 
 
 def show_episodes(
@@ -35,43 +84,24 @@ def show_episodes(
         ValueError: a trajectory is of another task.
     """
     from IPython.display import HTML
-    from jinja2 import Environment
+    from jinja2 import Template
 
     episodes = []
     for method, trajectory in trajectories.items():
         if trajectory.task_id != task.task_id:
             raise ValueError(f"{method} worked on task {trajectory.task_id}, not on {task.task_id}")
-        results = iter(attempts(trajectory))  # one for each step that is an attempt
-        steps = [
-            {
-                "action": step.action,
-                "arguments": {
-                    name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                    for name, value in step.action.arguments.items()
-                },
-                "error": step.error,
-                "products": [
-                    (products[asin].title, asin == task.target) for asin in step.observation.products
-                ],
-                "speaker": "User" if step.action.name == "respond" else "Shop",
-                "text": step.observation.text,
-                "result": f"{next(results):.2f}" if trajectory.is_attempt(step) else "",
-            }
-            for step in trajectory.steps
-        ]
-        about = {"method": method, "profile": (profiles or {}).get(method, "")}
-        episodes.append({**about, "steps": steps, "summary": describe_outcome(trajectory)})
-    environment = Environment(autoescape=True)
-    environment.filters["short"] = _shorten
+        bubbles = [Bubble("answer", "User", task.instruction), *converse(trajectory, products, MAX_TEXT)]
+        profile = (profiles or {}).get(method, "")
+        episodes.append((method, profile, bubbles, describe_outcome(trajectory)))
     template = files("pwagents.evaluation").joinpath("trajectory.html").read_text("utf-8")
-    return HTML(environment.from_string(template).render(task=task, episodes=episodes))
+    return HTML(Template(template, autoescape=True).render(task=task, episodes=episodes))
 
 
 def describe_outcome(trajectory: Trajectory) -> str:
     """Describe in one line what came of an episode, and why where its model refused or the agent failed."""
     grades = grade(trajectory)
     failure = FAILURES.get(trajectory.end)
-    reason = f"{failure} ({_shorten(trajectory.message)}); " if failure else ""
+    reason = f"{failure} ({_shorten(trajectory.message, MAX_TEXT)}); " if failure else ""
     return (
         f"{reason}{grades.steps} steps, {grades.attempts} attempts; function accuracy "
         f"{grades.function_accuracy:.0f}, result accuracy {grades.result_official:.2f} at best, "
@@ -79,5 +109,5 @@ def describe_outcome(trajectory: Trajectory) -> str:
     )
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "\N{HORIZONTAL ELLIPSIS}"
+def _shorten(text: str, most: int | None) -> str:
+    return text if most is None or len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"

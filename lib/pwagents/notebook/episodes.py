@@ -19,7 +19,7 @@ from joblib import Parallel, cpu_count, delayed
 from pwagents.data import load_benchmark
 from pwagents.data.settings import DataSettings
 from pwagents.evaluation.metrics import attempts
-from pwagents.evaluation.viewer import FAILURES, describe_outcome
+from pwagents.evaluation.viewer import FAILURES, Bubble, converse, describe_outcome
 from pwagents.notebook.reference import drop_empty, read_lines, read_runs
 from pwagents.progress import progress
 from pwagents.schema import Trajectory
@@ -43,35 +43,28 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
         # Records do not repeat what the task asked for: of the role-play they do, and of the local web.
         of_data = instructions.get(record.get("params", {}).get("data", ""), {})
         instruction = of_data.get(record["task_id"]) or record.get("observation") or record.get("query", "")
-        trajectory = record.get("trajectory") or {}
-        steps, result, graded = trajectory.get("steps") or [], None, ""
+        trajectory, result, graded = record.get("trajectory") or {}, None, ""
+        steps = trajectory.get("steps", ())
         if "target" in trajectory:  # of the shop: its grades are computed, not stored
             played = Trajectory.model_validate(trajectory)
-            results = attempts(played)
-            result, graded = (results or [0.0])[-1], describe_outcome(played)
-            left = iter(results)
-            steps = [
-                step | ({"result": f"{next(left):.2f}"} if played.is_attempt(own) else {})
-                for step, own in zip(steps, played.steps, strict=True)
-            ]
+            result, graded = (attempts(played) or [0.0])[-1], describe_outcome(played)
+            bubbles = converse(played)
+        else:
+            bubbles = [bubble for step in steps for bubble in _converse_web(step)]
         facts = (
             *(run, record.get("method", "role-play"), record.get("model", "")),
             json.dumps(record.get("params", {})),
             record.get("type") or trajectory.get("type") or "other",
             _outcome(record, trajectory, result),
         )
-        text = instruction
-        if not text and steps:  # the arguments of the first call, where it is not known what was asked for
-            text = " ".join(map(str, steps[0].get("action", {}).get("arguments", {}).values()))
+        # What the first call says, where it is not known what was asked for.
+        text = instruction or (bubbles[0].text if bubbles else "")
         places = [
             lists[name].setdefault(fact, len(lists[name])) for name, fact in zip(names, facts, strict=True)
         ]
-        conversation = {name: record.get(name) for name in ("message", "failure", "seconds")}
-        conversation |= {
-            "instruction": instruction,
-            "graded": graded,
-            "trajectory": trajectory | {"steps": steps},
-        }
+        asked = [Bubble("answer", "User asks", instruction)] if instruction else []
+        facts = {"message": record.get("message"), "failure": record.get("failure"), "graded": graded}
+        conversation = facts | {"bubbles": [*asked, *bubbles]}
         row = [*places, record["task_id"], len(steps), result, text[:_SHORT]]
         rows.append((record["task_id"], row, _json(drop_empty(conversation))))
 
@@ -84,6 +77,19 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
     index = {name: list(of) for name, of in lists.items()}
     _write_script(folder, "index", _json({"chunk": CHUNK, "rows": [row for _, row, _ in rows], **index}))
     return len(rows)
+
+
+def _converse_web(step: dict[str, Any]) -> list[Bubble]:
+    """Turn a step of the local web into a look into the history, a question, or a page and an action."""
+    reason, answer, error = step.get("reason", ""), step.get("answer", ""), step.get("error", "")
+    if step["kind"] == "memory":
+        who = f"Answer, from {len(step.get('retrieved', ()))} records"
+        return [Bubble("agent", "Agent asks", step.get("query", ""), reason), Bubble("answer", who, answer)]
+    if step["kind"] == "ask":
+        agent = Bubble("agent", "Agent asks the user", step.get("question", ""), reason)
+        return [agent, Bubble("answer", "User", answer)]
+    page = Bubble("answer", "Page", step.get("observation", ""))
+    return [page, Bubble("agent", "Agent does", step.get("action", ""), reason, error)]
 
 
 def _outcome(record: dict, trajectory: dict, result: float | None) -> str:
