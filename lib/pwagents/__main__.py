@@ -52,11 +52,7 @@ def main() -> int:
 
 
 def load_agent(text: str) -> Any:
-    """Load what ``FILE.py:NAME`` names; any other text stays as it is.
-
-    Raises:
-        SettingsError: there is no such file or name, or the file cannot be run.
-    """
+    """Load what ``FILE.py:NAME`` names, or raise a SettingsError; any other text stays as it is."""
     match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", text)
     if not match:
         return text

@@ -1,8 +1,7 @@
 """Finished work as folders named by what it follows from: nothing is made twice.
 
-Models, recommenders, search indexes and profiles are kept this way. Work under way lies in
-``.<name>-<12 hex digits>.part``, its checkpoints with it, so that what was killed goes on. Finished, the
-folder is renamed to ``<name>-<12 hex digits>``: a name without the dot says that it is whole.
+Work under way lies in ``.<name>-<12 hex digits>.part``, its checkpoints with it, so that what was killed goes
+on. Finished, the folder is renamed to ``<name>-<12 hex digits>``: a name without the dot says it is whole.
 """
 
 import fcntl
@@ -38,10 +37,9 @@ def cached(
     Args:
         root: folder of all that is kept; removing any folder in it is safe, it is made again.
         name: what it is, for people ("base", "sft", "recommender").
-        key_parts: all that it follows from, as JSON values: hashes of data, settings, seed,
-            :func:`pwagents.project.code_hash`. Machine, portability and library versions are added.
-        make: writes into the folder that it is given. After a kill it gets the same folder again, with what
-            it left there.
+        key_parts: hashes of data, settings, seed, code (:func:`pwagents.project.code_hash`). Machine,
+            portability and library versions are added.
+        make: writes into a folder; after a kill it gets the same one again, with what it left there.
         stored_only: make nothing.
 
     Raises:

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from pwagents.portable import one_core
 from pwagents.progress import progress
 
 DIMENSION = 384
-_TABLE = "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB NOT NULL)"
 
 
 class Embedder:
@@ -28,13 +28,11 @@ class Embedder:
     The model is loaded at the first text that is not in the cache. Safe to use from several threads.
 
     Args:
-        cache_dir: folder of the SQLite file that keeps the embeddings between runs; None keeps them in
-            memory alone.
-        max_tokens: longer texts are cut to this many tokens; 512, the most that the model can take, is what
-            PersonalWAB's scorer reads of a review.
-        batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit and
-            whatever the number of cores, as a metric's should. Larger batches are about three times faster,
-            and the texts of a batch change each other's embeddings by up to 2e-7.
+        cache_dir: folder of the SQLite file; None keeps embeddings in memory alone.
+        max_tokens: longer texts are cut; 512, the model's most, is what PersonalWAB's scorer reads.
+        batch_size: texts embedded at once. With 1 an embedding depends on its text alone, to the last bit, as
+            a metric's should. Larger batches are about three times faster, and the texts of a batch change
+            each other's embeddings by up to 2e-7.
 
     Raises:
         InfrastructureError: the file stays locked for a minute, or the disk is full.
@@ -44,7 +42,6 @@ class Embedder:
         self.max_tokens, self.batch_size = max_tokens, batch_size
         bits = "portable" if not portable.shortfall() else "native"
         self._setting = f"all-MiniLM-L6-v2\x1f{max_tokens}\x1f{batch_size}\x1f{bits}\x1f".encode()
-        self._model: _MiniLm | None = None
         self._lock = threading.Lock()
         self._memory: dict[bytes, np.ndarray] = {}
         self._file = None
@@ -52,7 +49,7 @@ class Embedder:
             Path(cache_dir).mkdir(parents=True, exist_ok=True)
             self._file = Path(cache_dir) / "embeddings.sqlite"
             with self._connect() as db:
-                db.execute(_TABLE)
+                db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB)")
 
     def encode(self, texts: Sequence[str], show_progress: bool = False) -> np.ndarray:
         """Embed ``texts`` as unit vectors: (len(texts), 384) float32."""
@@ -65,7 +62,18 @@ class Embedder:
                         for (vector,) in db.execute("SELECT vector FROM embedding WHERE key = ?", [key]):
                             self._memory[key] = np.frombuffer(vector, np.float32)
             if missing := {key: text for key, text in missing.items() if key not in self._memory}:
-                self._compute(missing, show_progress)
+                # Texts of like length share a batch; each batch is stored when it is done.
+                model, size = self._load_model(), self.batch_size
+                order = sorted(missing, key=lambda key: (len(missing[key]), key))
+                batches = [order[i : i + size] for i in range(0, len(order), size)]
+                with one_core() if size == 1 else nullcontext():  # one text gains nothing from a second core
+                    for batch in progress(batches, "embed", unit="batch", disable=not show_progress):
+                        vectors = model.encode([missing[key] for key in batch])
+                        self._memory.update(zip(batch, vectors, strict=True))
+                        if self._file is not None:
+                            stored = [(key, self._memory[key].tobytes()) for key in batch]
+                            with self._connect() as db:
+                                db.executemany("INSERT OR IGNORE INTO embedding VALUES (?, ?)", stored)
             rows = [self._memory[key] for key in keys]
         return np.stack(rows) if rows else np.zeros((0, DIMENSION), np.float32)
 
@@ -76,26 +84,7 @@ class Embedder:
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: with the embeddings in memory, without the file, which others do not write."""
-        return vars(self) | {"_file": None, "_model": None}
-
-    def _compute(self, missing: dict[bytes, str], show_progress: bool) -> None:
-        """Embed in batches of texts of like length; each batch is stored when it is done."""
-        model = self._load_model()
-        keys = sorted(missing, key=lambda key: (len(missing[key]), key))
-        alone = self.batch_size == 1  # one text gains nothing from a second core
-        with (
-            one_core() if alone else nullcontext(),
-            progress(total=len(keys), desc="embed", unit="text", disable=not show_progress) as bar,
-        ):
-            for i in range(0, len(keys), self.batch_size):
-                part = keys[i : i + self.batch_size]
-                vectors = model.encode([missing[key] for key in part])
-                self._memory.update(zip(part, vectors, strict=True))
-                if self._file is not None:
-                    rows = [(key, self._memory[key].tobytes()) for key in part]
-                    with self._connect() as db:
-                        db.executemany("INSERT OR IGNORE INTO embedding VALUES (?, ?)", rows)
-                bar.update(len(part))
+        return vars(self) | {"_file": None}
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
@@ -107,11 +96,10 @@ class Embedder:
             raise InfrastructureError(f"{self._file}: {error}") from error
 
     def _load_model(self) -> "_MiniLm":
-        if self._model is None:
-            self._model = _MiniLm(self.max_tokens)
-        return self._model
+        return _MiniLm(self.max_tokens)
 
 
+@cache
 class _MiniLm:
     """The model: a text's vector is the mean of its tokens' last states (Reimers and Gurevych 2019).
 

@@ -5,13 +5,10 @@
     for results in at_work(units):     # a list for each round, in the order of the units
         ...
 
-No result depends on it. A function is pickled with all that it holds and made again in each process; results
-come in the order of their units; files of results are written by the process that asked, and by no other. A
-machine that is lost costs time alone: what it had not given back is computed elsewhere.
-
-The cluster is the one that Ray and Dask find by themselves (``RAY_ADDRESS``, ``DASK_SCHEDULER_ADDRESS``),
-else one on this machine. All its machines need this environment and, where models are trained, the same
-folder of results.
+No result depends on it: a function is pickled with all that it holds, and the process that asked writes the
+files. What a lost machine had not given back is computed elsewhere. The cluster is the one that Ray and Dask
+find by themselves (``RAY_ADDRESS``, ``DASK_SCHEDULER_ADDRESS``), else one on this machine. Its machines need
+this environment and, where models are trained, the same folder of results.
 """
 
 import io
@@ -38,15 +35,11 @@ in_use: Engine = "local"
 
 
 class StaysHere(Exception):
-    """What is to be pickled belongs to this process; the message says why. What holds it runs here."""
+    """What is to be pickled belongs to this process, so what holds it runs here; the message says why."""
 
 
 def use(engine: Engine) -> None:
-    """Let an engine run what this process asks for, from now on.
-
-    Raises:
-        SettingsError: it is not installed.
-    """
+    """Let an engine run what this process asks for; a SettingsError where it is not installed."""
     global in_use
     package = {"dask": "distributed"}.get(engine, engine)
     if engine != "local" and find_spec(package) is None:
@@ -57,7 +50,7 @@ def use(engine: Engine) -> None:
 def remote(function: Callable[[Any], Any]) -> Remote | None:
     """Return ``function`` for many units on the cluster, by rounds; None where it runs here.
 
-    What ``function`` raises ends the run, and the results of its round are lost.
+    What it raises ends the run, and the results of its round are lost.
     """
     if in_use == "local":
         return None
@@ -102,7 +95,7 @@ def beside(function: Callable[[Any], Any], units: Sequence[Any]) -> list[Any]:
 
     # The others begin at once and are waited for last: meanwhile this process, which holds all that a unit
     # needs, takes its share. (joblib.Parallel would not start a single other one.)
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    threads = {name: "1" for name in portable.VARIABLES if name.endswith("NUM_THREADS")}
     others = ProcessPoolExecutor(max_workers=processes - 1, env=threads)
     try:
         elsewhere = [others.submit(_call, pickled, units[i::processes]) for i in range(1, processes)]
@@ -119,10 +112,7 @@ def _call(pickled: bytes, share: Sequence[Any]) -> list[Any]:
     return [_unpickled(pickled)(unit) for unit in share]
 
 
-@lru_cache(maxsize=2)
-def _unpickled(pickled: bytes) -> Callable:
-    """The function, made once a process."""
-    return pickle.loads(pickled)
+_unpickled = lru_cache(maxsize=2)(pickle.loads)  # the function, made once a process
 
 
 def _pickled(function: Callable) -> bytes:
@@ -144,10 +134,7 @@ def _pickled(function: Callable) -> bytes:
 
 @cache
 def _cluster(engine: Engine) -> tuple[Any, int]:
-    """Joblib's way to the cluster, and how much runs there at once.
-
-    It is kept until this process ends, so that the cluster's processes keep what they have made.
-    """
+    """Joblib's way to the cluster, and how much runs there at once; processes there keep what they made."""
     from joblib import Parallel, effective_n_jobs, parallel_config
 
     # Numbers there are as here: variables that say how, before numpy and torch are loaded.

@@ -2,10 +2,7 @@
 
 
 class DataError(ValueError):
-    """Input data are not what they should be.
-
-    The message names file, record and field, says what was found and what was expected.
-    """
+    """Input data are not what they should be: names file, record and field, what was found and expected."""
 
     def __init__(self, file, record, field, found, expected):
         self.file, self.record, self.field = str(file), str(record), str(field)
@@ -29,7 +26,4 @@ class NotEvaluableError(RuntimeError):
 
 
 class SettingsError(ValueError):
-    """Settings of a notebook are not what they should be.
-
-    A line for each names notebook, group and setting, what was found and what was expected.
-    """
+    """Settings are not what they should be; a line for each says where, and what was expected."""

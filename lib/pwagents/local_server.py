@@ -9,11 +9,7 @@ import uvicorn
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on the loopback interface; port 0 takes a free one.
-
-    Raises:
-        OSError: the port is taken; the message says so.
-    """
+    """Open a socket on the loopback interface, a free one for port 0; a taken one is an OSError."""
     try:
         return socket.create_server(("127.0.0.1", port), backlog=1024)
     except (OSError, OverflowError) as error:
@@ -27,11 +23,7 @@ def serve(app: Callable, listener: socket.socket) -> None:
 
 @contextmanager
 def serving(app: Callable, port: int = 0) -> Iterator[int]:
-    """Serve ``app`` in a thread as long as the block runs; yields the port.
-
-    Raises:
-        OSError: the port is taken; the message says so.
-    """
+    """Serve ``app`` in a thread as long as the block runs, and yield the port: see :func:`listen`."""
     listener, server = listen(port), _server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

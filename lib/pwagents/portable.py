@@ -4,9 +4,8 @@ Left alone, torch, numpy and faiss take the widest vector units a CPU has. Each 
 the last bits differ, and a training of some hundred steps turns them into other weights and other tables. So
 does the number of threads. On a CPU with AVX-512, training takes about 40% more time so.
 
-The libraries read these variables when they are loaded, so they are set when this package is first imported:
-import it before torch and numpy. Intel promises equal results of ``MKL_CBWR=AVX2`` for Intel's own CPUs; on
-others the numbers are repeatable, but may differ from these.
+Libraries read these variables when they are loaded: import this package before torch and numpy. Intel
+promises equal results of ``MKL_CBWR=AVX2`` for its own CPUs; others' numbers may differ from these.
 """
 
 import os

@@ -6,9 +6,8 @@ from tqdm import tqdm
 
 
 def progress(*arguments, **options) -> tqdm:
-    """A tqdm bar as text on standard output, shown only once something takes more than a second.
+    """Make a tqdm bar, shown once something takes more than a second.
 
-    Text, because a stored notebook shows no widgets; standard output, because notebooks show standard error
-    as if something were wrong.
+    Text, as stored notebooks show no widgets; on standard output, as notebooks show standard error in red.
     """
     return tqdm(*arguments, file=sys.stdout, delay=1, **options)

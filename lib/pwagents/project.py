@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.resources import files
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,8 +24,7 @@ _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.p
 def project_path(path: str | Path) -> Path:
     """Return ``path``, taken from the project's root where it is relative; "~" is the home folder.
 
-    A notebook's working directory is the notebook's folder in JupyterLab and anything under papermill; its
-    results should lie in one place all the same.
+    A notebook's working directory differs between JupyterLab and papermill; its results lie in one place.
     """
     return ROOT / Path(path).expanduser()
 
@@ -33,19 +32,14 @@ def project_path(path: str | Path) -> Path:
 @cache
 def read_yaml(package: str, name: str) -> Any:
     """Read the YAML file ``name`` beside the modules of ``package``, once; it is not to be changed."""
-    return yaml.safe_load(files(package).joinpath(name).read_text("utf-8"))
+    return yaml.safe_load(package_files(package).joinpath(name).read_text("utf-8"))
 
 
 def code_hash(*rooms: str) -> str:
     """Compute SHA-256 (16 hex digits) over the code and data of folders and modules of the library.
 
-    It is part of the key of a stored run, so that what other code made is not taken for the present code's.
-    Comments, docstrings, layout, and modules that only show results do not count: changing them makes no
-    stored run invalid. Whole folders are named, because a list of single modules is forgotten when code
-    moves.
-
-    Args:
-        rooms: such as "web" (a folder) or "data/instructions" (a module).
+    It is part of the key of a stored run. Comments, docstrings, layout, and modules that only show results do
+    not count. Rooms are folders ("web"), which no list of modules forgets, or modules ("data/instructions").
 
     Raises:
         FileNotFoundError: there is no such folder or module.
@@ -53,11 +47,11 @@ def code_hash(*rooms: str) -> str:
     digest = hashlib.sha256()
     for room in rooms:
         path = _LIBRARY / room
-        counted = (".py", ".yaml", ".csv", ".html")  # of templates are pages that agents read
         there = path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}.*")  # and its YAML
-        if not (counted_files := sorted(file for file in there if file.suffix in counted)):
+        # HTML: templates of pages that agents read.
+        if not (files := sorted(f for f in there if f.suffix in (".py", ".yaml", ".csv", ".html"))):
             raise FileNotFoundError(f"no room {room!r} in {_LIBRARY}")
-        for file in counted_files:
+        for file in files:
             if file.name not in _SHOWS:
                 content = file.read_bytes()
                 content = _strip_words(content) if file.suffix == ".py" else content
@@ -68,20 +62,17 @@ def code_hash(*rooms: str) -> str:
 @cache  # a wing takes a second, and each stored run asks for it
 def _strip_words(code: bytes) -> bytes:
     """Code without comments and layout, docstrings and the texts below settings."""
-    tree = ast.parse(code)
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            node.body = [
-                statement
-                for statement in body
-                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
-            ]
-    return ast.unparse(tree).encode()
+
+    class Strip(ast.NodeTransformer):
+        def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+            return None if isinstance(node.value, ast.Constant) else node
+
+    return ast.unparse(Strip().visit(ast.parse(code))).encode()
 
 
 def file_hash(file: Path) -> str:
     """Compute the file's SHA-256, 64 hex digits."""
-    with open(file, "rb") as opened:
+    with open(file, "rb") as opened:  # models are large
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 

@@ -1,13 +1,14 @@
 """The vocabulary of the project as types: what a benchmark holds and what an agent does.
 
-A benchmark holds products, users' behaviours and tasks; an agent answers a task with a trajectory of
-steps, each an action and its observation. Records are immutable and validated once, when they are made.
+Records are immutable and validated once, when they are made.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, StringConstraints
@@ -26,7 +27,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 # of tokens; whoever drove it broke off; the policy's model refused to act; the agent raised an error.
 End = Literal["stop", "call", "steps", "tokens", "cut_off", "refused", "error"]
 
-TASK_TYPES: tuple[TaskType, ...] = ("search", "recommend", "review")
+TASK_TYPES: tuple[TaskType, ...] = get_args(TaskType)
 # The function that each task asks for; only its well-formed calls are attempts at the task.
 FUNCTION_OF: dict[TaskType, str] = {
     "search": "search_product_by_query",
@@ -36,11 +37,7 @@ FUNCTION_OF: dict[TaskType, str] = {
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
-    """Refuse a value that is none of a Literal's: a misspelt setting must not pass for another one.
-
-    Raises:
-        ValueError: names the setting, what was found and what was expected.
-    """
+    """Raise a ValueError for a value that is none of a Literal's: a misspelt setting must not pass."""
     if value not in get_args(choices):
         raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
 
@@ -108,7 +105,7 @@ class Task(Record):
     """One instruction of one user, with the truth it is graded against.
 
     ``target`` is the product the user really bought at ``timestamp`` and ``review`` what they really
-    wrote about it. Agents never see a Task: they see what :class:`pwagents.web.environment` shows.
+    wrote about it. Agents never see a Task.
     """
 
     task_id: Text
@@ -126,10 +123,9 @@ class Benchmark:
 
     Args:
         name: the source, for tables ("synthetic", "amazon", "personalwab").
-        products: parent_asin -> Product.
+        products: by parent_asin.
         behaviors: user_id -> all behaviours of the user, the tasks' own purchases included, oldest first.
-        tasks: split -> tasks.
-        profiles: user_id -> the profile published with the data, where there is one (``personalwab`` alone).
+        profiles: user_id -> the profile published with the data (``personalwab`` alone).
         repairs: what was mended while reading, as "description" -> count.
         population: stranger's id -> (milliseconds, parent_asin) of what they bought, oldest first. Strangers
             have no task; the recommender learns from them.
@@ -154,18 +150,18 @@ class Benchmark:
 
         known = "the id of a known product"
         for user, behaviors in self.behaviors.items():
-            for i, (before, behavior) in enumerate(zip((None, *behaviors), behaviors, strict=False)):
-                asin, where = behavior.parent_asin, f"user {user}, behaviour {i}"
+            latest = 0
+            for i, behavior in enumerate(behaviors):
+                asin, time, where = behavior.parent_asin, behavior.timestamp, f"user {user}, behaviour {i}"
                 require(asin in self.products, where, "parent_asin", asin, known)
-                in_order = before is None or before.timestamp <= behavior.timestamp
-                require(in_order, where, "timestamp", behavior.timestamp, "behaviours oldest first")
-        task_ids = set()
+                require(latest <= time, where, "timestamp", time, "behaviours oldest first")
+                latest = time
+        times = Counter(task.task_id for task in self.all_tasks())
         for task in self.all_tasks():
             where = f"task {task.task_id}"
             require(task.user_id in self.behaviors, where, "user_id", task.user_id, "a user with a history")
             require(task.target in self.products, where, "target", task.target, known)
-            require(task.task_id not in task_ids, where, "task_id", "the same id twice", "unique ids")
-            task_ids.add(task.task_id)
+            require(times[task.task_id] == 1, where, "task_id", "the same id twice", "unique ids")
         for stranger, purchases in self.population.items():
             where = f"stranger {stranger}"
             require(stranger not in self.behaviors, where, "user_id", stranger, "no user of the benchmark")
@@ -179,12 +175,8 @@ class Benchmark:
 
     @cached_property
     def _first_task(self) -> dict[tuple[Split, str], int]:
-        first: dict[tuple[Split, str], int] = {}
-        for split, tasks in self.tasks.items():
-            for task in tasks:
-                key = (split, task.user_id)
-                first[key] = min(first.get(key, task.timestamp), task.timestamp)
-        return first
+        times = [((split, t.user_id), t.timestamp) for split, tasks in self.tasks.items() for t in tasks]
+        return dict(sorted(times, key=itemgetter(1), reverse=True))  # the earliest one stays
 
     def first_task(self, user_id: str, split: Split = "test") -> int:
         """When the user's first task of the split begins (milliseconds); what lies before it may be known."""
@@ -212,8 +204,7 @@ class Benchmark:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 (16 hex digits) over products, behaviours, tasks, profiles and population, for journals and
-        keys."""
+        """SHA-256 (16 hex digits) over all but name and repairs, for journals and keys."""
         digest = hashlib.sha256()
         groups = [
             ("products", [self.products[asin] for asin in sorted(self.products)]),
@@ -239,7 +230,6 @@ class Usage(Record):
 
     @property
     def tokens(self) -> int:
-        """Read and written."""
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -250,11 +240,9 @@ class Action(Record):
     """One call of a web function, and what a language model said beside it.
 
     Args:
-        name, arguments: the call, as it was said. Lists are not copied: change none after it was passed.
         thought: what the model wrote beside the call.
         notes: what the agent keeps for its later steps, by name. It is stored, and no model is told it.
         problem: why the reply holds no call (no JSON, empty, cut off), in one line for the model; else empty.
-        problem_kind: its sort, for counting.
         usage: what the model's calls for this step cost; None without a model.
     """
 
@@ -278,10 +266,8 @@ class Step(Record):
     """One action and what came of it, as agents see it: no grade is in it, nor anything that tells one.
 
     Args:
-        action: the call.
         observation: the answer; of a malformed call, its error.
         error: why the call was malformed, in one line; empty for a valid one.
-        error_kind: its sort.
         user_usage, update_usage: what the simulated user and the profile's update cost.
         profile: the contextual profile as text where this step changed it (Orion, 4.2); it is told with the
             observation.
@@ -297,7 +283,6 @@ class Step(Record):
 
     @property
     def is_talk(self) -> bool:
-        """Whether the agent talked to the user."""
         return self.action.name == "respond" and not self.error
 
 
@@ -306,11 +291,8 @@ class Trajectory(Record):
 
     Args:
         target: the product that the user really bought.
-        steps: what the agent did and saw.
-        similarities: the cosine with the real review of each review that the agent published in a review
-            task, in order; empty in other tasks. It needs the embedding model, so it is measured when it
-            happens.
-        end: why the episode ended.
+        similarities: of each review published in a review task, in order, the cosine with the real one. It
+            needs the embedding model, so it is measured when it happens.
         message: what the policy's model or the agent said where the end is "refused" or "error".
     """
 

@@ -3,11 +3,9 @@
     @settings
     class RoleSettings:
         n_trajectories: PositiveInt = 400
-        '''Conversations to learn from.'''
+        '''Conversations to learn from.'''  # notebooks show it
 
-The meaning of a setting stands once, as the text below its field; notebooks show it. Groups are frozen, take
-keywords alone and refuse unknown names. :mod:`pwagents.notebook.settings` puts a notebook's groups together
-from ``params/``.
+:mod:`pwagents.notebook.settings` puts a notebook's groups together from ``params/``.
 """
 
 from collections.abc import Collection
@@ -63,10 +61,7 @@ def values_of(kind: type, group: Any) -> dict[str, Any]:
 
 
 def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
-    """Return the variants of a group of settings, which are its setting ``variants``, by their names.
-
-    Args:
-        taken: names that no variant may have.
+    """Return the groups that its setting ``variants`` describes, by their names, none of which is ``taken``.
 
     Raises:
         ValueError: a variant has no name of its own, has settings that there are not, or changes nothing.

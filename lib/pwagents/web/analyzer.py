@@ -1,9 +1,8 @@
 """Lucene's English analysis in Python: text -> index terms.
 
 The chain is that of Anserini's ``DefaultEnglishAnalyzer`` (Pyserini's default): StandardTokenizer, possessive
-filter, lower-casing, Lucene's 33 stop words, Porter's stemmer. Departures, none of which is seen in English
-product text: letters are those of the Unicode version of ``regex``, not of Unicode 9; quotation marks inside
-Hebrew words end a token.
+filter, lower-casing, Lucene's 33 stop words, Porter's stemmer. Departures: letters are those of the Unicode
+version of ``regex``, not of Unicode 9; quotation marks inside Hebrew words end a token.
 """
 
 from functools import lru_cache
@@ -55,25 +54,19 @@ def _token_pattern() -> regex.Pattern:
 _TOKEN = _token_pattern()
 
 
-def _cut(token: str) -> list[str]:
-    """A token in pieces of at most MAX_TOKEN characters, each a token by itself."""
-    if len(token) <= MAX_TOKEN:
-        return [token]
-    pieces, start = [], 0
-    while match := _TOKEN.search(token, start, start + MAX_TOKEN):
-        pieces.append(match.group())
-        start = match.end()
-    return pieces
-
-
 def tokenize(text: str) -> list[str]:
-    """Tokens of ``text`` in order, as Lucene's StandardTokenizer makes them."""
+    """Split ``text`` as Lucene's StandardTokenizer does, which cuts what is longer than MAX_TOKEN."""
     text = text.strip(_NEVER_IN_A_TOKEN)
-    if len(text) > MAX_TOKEN:
-        return [piece for token in _TOKEN.findall(text) for piece in _cut(token)]
-    if text.isascii() and text.isalnum():  # most words; saves the regular expression
+    if text.isascii() and text.isalnum() and len(text) <= MAX_TOKEN:  # most words; saves the expression
         return [text]
-    return _TOKEN.findall(text)
+    tokens = []
+    for token in _TOKEN.findall(text):
+        start = 0
+        while len(token) - start > MAX_TOKEN and (cut := _TOKEN.search(token, start, start + MAX_TOKEN)):
+            tokens.append(cut.group())
+            start = cut.end()
+        tokens += _TOKEN.findall(token[start:]) if start else [token]
+    return tokens
 
 
 _HAS_SYLLABLE = regex.compile("[aeiou][^aeiou]|[^aeiou]y[^aeiou]")  # Porter's m > 0

@@ -31,7 +31,7 @@ MAX_STEPS = 10  # of the multi-turn track
 
 
 class UserReply(NamedTuple):
-    """What the user says, and what it cost where a language model speaks for them."""
+    """What the user says, and what a language model that speaks for them cost."""
 
     text: str
     usage: Usage | None = None
@@ -43,16 +43,10 @@ UserSimulator = Callable[[Task, tuple[Step, ...], str], UserReply]
 
 
 class Context(NamedTuple):
-    """What retrieval finds in a user's profiles for an instruction, before the first step (Orion, 4.1).
+    """What retrieval finds in a user's profiles for an instruction, before the first step (Orion, 4.1)."""
 
-    Args:
-        profile: P_ctx,0.
-        bought: of the interest that the instruction calls for, the ids bought, oldest first: those that an
-            agent may be told.
-    """
-
-    profile: ContextualProfile
-    bought: tuple[str, ...] = ()
+    profile: ContextualProfile  # P_ctx,0
+    bought: tuple[str, ...] = ()  # of the interest called for, oldest first; those an agent may be told
 
 
 @dataclass(frozen=True)
@@ -60,14 +54,11 @@ class BeliefState:
     """All that an agent knows at one step: the instruction, the user's past, and the session so far.
 
     Args:
-        user_id: whose task it is.
-        instruction: what the user asks for.
         observation: the environment's first words: user and instruction and, for a review, the product.
         product: the product to review; None for other tasks.
         history: the past behaviours that the protocol lets an agent see, oldest first.
-        session: the steps of this episode so far.
         profile: the contextual profile as it is now (Orion's P_ctx,t); None for agents without one.
-        context: what retrieval found before the first step; None for agents without a contextual profile.
+        context: what retrieval found before the first step, for agents with a contextual profile.
     """
 
     user_id: str
@@ -91,8 +82,6 @@ class WebEnvironment:
     ``stop`` ends the task.
 
     Args:
-        shop: what the web functions run on; it is shared, never copied.
-        track: "single_turn" or "multi_turn".
         user: answers ``respond``; without one nobody answers.
         details: offer RecMind's look-up of a product's details, too.
 
@@ -120,7 +109,6 @@ class WebEnvironment:
 
         Args:
             history: what the agent may know of the user's past (:meth:`Benchmark.history`).
-            context: what an agent with a contextual profile begins with; None for other agents.
             update: follows the contextual profile from step to step (Orion's DPU); None keeps it as it was.
 
         Raises:
@@ -163,21 +151,16 @@ class WebEnvironment:
         except MalformedCallError as problem:
             error, kind = str(problem), problem.kind
             observation = Observation(text=f"Error: {problem}")
-        step = Step(
-            action=action,
-            observation=observation,
-            error=error,
-            error_kind=kind,
-            user_usage=self.user_usage,
-        )
+        told = {"observation": observation, "error": error, "error_kind": kind}
+        step = Step(action=action, **told, user_usage=self.user_usage)
 
         # The contextual profile follows the step; one that changed is told with the step's observation.
         before = self.state
         profile = before.profile
         if profile is not None and self.update is not None:
             updated = self.update(profile, before.instruction, (*before.session, step))
-            told = updated.profile.describe() if updated.profile != profile else ""
-            step = step.model_copy(update={"profile": told, "update_usage": updated.usage})
+            news = updated.profile.describe() if updated.profile != profile else ""
+            step = step.model_copy(update={"profile": news, "update_usage": updated.usage})
             profile = updated.profile
         self.state = replace(before, session=(*before.session, step), profile=profile)
 
@@ -192,15 +175,9 @@ class WebEnvironment:
     @property
     def trajectory(self) -> Trajectory:
         """The episode so far; where the task has not ended, as one that was cut off."""
-        return Trajectory(
-            task_id=self.task.task_id,
-            user_id=self.task.user_id,
-            type=self.task.type,
-            target=self.task.target,
-            steps=self.state.session,
-            similarities=tuple(self.similarities),
-            end=self.end or "cut_off",
-        )
+        task = self.task.model_dump(include={"task_id", "user_id", "type", "target"})
+        ledger = {"similarities": tuple(self.similarities), "end": self.end or "cut_off"}
+        return Trajectory(**task, **ledger, steps=self.state.session)
 
 
 def run_episode(
@@ -213,7 +190,7 @@ def run_episode(
 ) -> Trajectory:
     """Let ``agent`` work on ``task`` to the end; for the arguments see :meth:`WebEnvironment.reset`.
 
-    Where the policy's model refuses to act, the episode ends there, with the reason: it did not do the task.
+    Where the policy's model refuses to act, the episode ends there, with the reason.
 
     Raises:
         NotEvaluableError: the task, the user or the profile's update cannot be evaluated.

@@ -7,12 +7,12 @@ The others are the agent's.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Literal, Protocol
 
-from pydantic import ConfigDict, StringConstraints, ValidationError, validate_call
+from pydantic import ConfigDict, ValidationError, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Action, Benchmark, Observation, ProblemKind, Product, check_choice
+from pwagents.schema import Action, Benchmark, Observation, ProblemKind, Product, Text, check_choice
 from pwagents.web.search import SearchEngine
 
 ObservationForm = Literal["full", "compact"]
@@ -30,8 +30,8 @@ class Shop:
     """What the web functions run on. Shared by all episodes and threads; nothing in it changes.
 
     Args:
-        observation: how much of a product a result shows: "full", all fields as PersonalWAB does (ten
-            products of the published data are about 6,700 tokens), or "compact", one line each.
+        observation: what a result shows of a product: "full", all fields as PersonalWAB does (ten products
+            are about 6,700 tokens), or "compact", one line.
     """
 
     benchmark: Benchmark
@@ -76,7 +76,6 @@ def full_text(product: Product) -> str:
     return "\n".join(f"{name}: {value}" for name, value in shown.items() if value not in (None, ""))
 
 
-NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 FUNCTIONS: dict[str, Callable[..., Observation]] = {}  # by name
 
 
@@ -87,7 +86,7 @@ def web_function(function: Callable[..., Observation]) -> Callable[..., Observat
 
 
 @web_function
-def search_product_by_query(environment, query: NonEmpty) -> Observation:
+def search_product_by_query(environment, query: Text) -> Observation:
     """Search all products of the shop. Shows the ten that match best.
 
     Args:
@@ -109,7 +108,7 @@ def get_recommendations_by_history(environment, product_sequence: list[str]) -> 
 
 
 @web_function
-def add_product_review(environment, review: NonEmpty) -> Observation:
+def add_product_review(environment, review: Text) -> Observation:
     """Publish a review of the product that the user bought.
 
     Args:
@@ -136,7 +135,7 @@ def get_product_details_by_asin(environment, asin: str) -> Observation:
 
 
 @web_function
-def respond(environment, content: NonEmpty) -> Observation:
+def respond(environment, content: Text) -> Observation:
     """Say something to the user, for instance ask what is missing.
 
     Args:
@@ -167,13 +166,9 @@ class MalformedCallError(ValueError):
 def call(environment, action: Action) -> Observation:
     """Carry out a call of a web function.
 
-    Args:
-        environment: a :class:`pwagents.web.environment.WebEnvironment`; its ``allowed`` names the functions.
-
     Raises:
-        MalformedCallError: there is no call, the function is unknown or not allowed, or its arguments are
-            malformed. What goes wrong inside the shop is no fault of the agent's and raises whatever it
-            raises.
+        MalformedCallError: there is no call, the function is unknown or not among the environment's
+            ``allowed``, or its arguments are malformed. What goes wrong inside the shop is raised as it is.
     """
     name = action.name
     if action.problem:

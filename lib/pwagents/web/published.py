@@ -4,8 +4,8 @@ The recommender is SASRec trained on 19,005 Amazon users and 104,284 items (50 h
 items long), whose answers are restricted to the 35,772 products of ``1000_ids.json``. What users bought
 later, their test purchases included, was in its training: it belongs to the as-published protocol alone.
 
-The grader is written down from the published code: a second one beside ours, for comparison. Tables use ours
-(:mod:`pwagents.evaluation.metrics`), unless they say this one's name. Where the two differ:
+The grader follows the published code. Tables use ours (:mod:`pwagents.evaluation.metrics`), unless they say
+this one's name. Where the two differ:
 
 - A call of the right function counts, also with an empty query or review, or with a text where a list of
   ids is expected; ours wants well-formed parameters, and an empty text is none. Both give 0 where the
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
 
 CHECKPOINT, ITEM_NUMBERS = "pwab.pth", "1000_ids.json"
 GRADER = "PersonalWAB's code 1"  # its name in tables; the number is raised when this file's reading changes
-# Where a clone of the official repository keeps checkpoint and item numbers.
-_IN_REPOSITORY = Path("PersonalWAB/envs/pwab/functions/recommender")
 
 
 def find_published(data_dir: Path | str) -> tuple[Path, Path] | None:
     """Find checkpoint and item numbers in a folder of downloads or a clone; None where either is missing."""
-    folder, clone = Path(data_dir), Path(data_dir) / _IN_REPOSITORY
+    folder, clone = Path(data_dir), Path(data_dir, "PersonalWAB/envs/pwab/functions/recommender")
     for checkpoint, numbers in ((folder, folder), (clone / "checkpoint", clone / "data")):
         if (checkpoint / CHECKPOINT).exists() and (numbers / ITEM_NUMBERS).exists():
             return checkpoint / CHECKPOINT, numbers / ITEM_NUMBERS
@@ -78,17 +76,12 @@ def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -
 
 
 class Score(NamedTuple):
-    """Function accuracy and result accuracy of one call."""
-
     function: float
     result: float
 
 
 def published_score(shop: Shop, task: Task, action: Action) -> Score:
-    """Grade one call as the published environment and its scorer do.
-
-    Of a call of another function than the task's the scorer keeps nothing.
-    """
+    """Grade one call as the published environment and its scorer do: function and result accuracy."""
     # Each published function takes one argument, of whatever name.
     if action.name != FUNCTION_OF[task.type] or len(action.arguments) != 1:
         return Score(0.0, 0.0)

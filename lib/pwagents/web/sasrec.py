@@ -1,13 +1,12 @@
 """SASRec (Kang & McAuley, ICDM 2018): the model, its three losses and its training.
 
-The forward pass and the parameter names are those of the PyTorch version that PersonalWAB trained
-(github.com/pmixer/SASRec.pytorch, state of 2024), so that its published checkpoint fits. It differs from
-the paper in two places, kept for that reason: the residual goes around attention from the *normalised*
-input, and padding is not masked as a key (a padded position is a zero vector that is attended to). A short
-sequence must therefore always be padded to ``max_length``, as :func:`pad` does, in training and after it.
+Forward pass and parameter names are those of the PyTorch version that PersonalWAB trained
+(github.com/pmixer/SASRec.pytorch, state of 2024), so that its checkpoint fits. It differs from the paper in
+two places: the residual goes around attention from the *normalised* input, and padding is not masked as a key
+(a zero vector is attended to), so that a short sequence must always be padded to ``max_length``.
 
-Where our training departs from the published one: a sequence longer than ``max_length`` is cut into windows
-instead of losing its beginning, and an epoch visits each window once instead of drawing users at random.
+Our training departs from the published one: a sequence longer than ``max_length`` is cut into windows instead
+of losing its beginning, and an epoch visits each window once instead of drawing users at random.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,13 +33,9 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.dropout(position_wise(self.conv1, x)).relu()
-        return x + self.dropout(position_wise(self.conv2, inner))
-
-
-def position_wise(convolution: nn.Conv1d, x: Tensor) -> Tensor:
-    """Apply a 1x1 convolution as the linear layer it is, which is faster and needs no transposing."""
-    return F.linear(x, convolution.weight.squeeze(-1), convolution.bias)
+        # As the linear layers that they are, which is faster and needs no transposing.
+        inner = self.dropout(F.linear(x, self.conv1.weight.squeeze(-1), self.conv1.bias)).relu()
+        return x + self.dropout(F.linear(inner, self.conv2.weight.squeeze(-1), self.conv2.bias))
 
 
 class SasRec(nn.Module):
@@ -76,13 +71,9 @@ class SasRec(nn.Module):
         x = self.item_emb(sequences) * self.item_emb.embedding_dim**0.5 + self.pos_emb(positions)
         x = self.emb_dropout(x)
         future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        for norm_1, attention, norm_2, feed_forward in zip(
-            self.attention_layernorms,
-            self.attention_layers,
-            self.forward_layernorms,
-            self.forward_layers,
-            strict=True,
-        ):
+        attentions = zip(self.attention_layernorms, self.attention_layers, strict=True)
+        forwards = zip(self.forward_layernorms, self.forward_layers, strict=True)
+        for (norm_1, attention), (norm_2, feed_forward) in zip(attentions, forwards, strict=True):
             query = norm_1(x)  # the queries are normalised, keys and values are not, as published
             attended, _ = attention(query, x, x, attn_mask=future, need_weights=False)
             x = feed_forward(norm_2(query + attended))
@@ -112,18 +103,15 @@ def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Ten
 
     Windows of one sequence share one item, so that each item but the first is a target exactly once.
     """
-    windows = []
-    for sequence in sequences:
-        for end in range(len(sequence), 1, -max_length):
-            windows.append(sequence[max(0, end - max_length - 1) : end])
-    return pad(windows, max_length + 1)
+    ends = [(sequence, end) for sequence in sequences for end in range(len(sequence), 1, -max_length)]
+    return pad([sequence[:end] for sequence, end in ends], max_length + 1)
 
 
 def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     """Draw uniform items that are not in the window: (batch, length + 1) -> (batch, length, n).
 
-    As published, a draw that hits the sequence is drawn again; unlike there, ten times at most, so that
-    training also ends where somebody has bought nearly everything.
+    As published, a draw that hits the sequence is drawn again; unlike there, ten times at most: somebody may
+    have bought nearly everything.
     """
     batch, width = windows.shape
     # Each row's items get numbers of their own: then one look-up serves all rows.
@@ -170,9 +158,8 @@ def train_sasrec(
 ) -> SasRec:
     """Train a SASRec to foretell the next item of ``sequences`` (oldest first), items 1 to ``n_items``.
 
-    The same sequences, configuration and seed give the same weights on the same machine: the training runs
-    on one core, as sums over several depend on their number. Torch's random state and number of threads
-    are left as they were found; both are the whole process's, so train one model at a time.
+    The same arguments give the same weights on the same machine. Torch's random state and number of threads
+    are left as they were; both are the whole process's, so train one model at a time.
 
     Raises:
         DataError: fewer than two items, or no sequence of two.
@@ -185,14 +172,9 @@ def train_sasrec(
         torch.manual_seed(seed)
         model = SasRec(n_items, config).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98))
-        epochs = progress(range(config.epochs), desc="SASRec", unit="epoch")
-        for _ in epochs:
-            losses = []  # of the epoch's batches, each window in one of them
+        for _ in progress(range(config.epochs), desc="SASRec", unit="epoch"):
             for rows in torch.randperm(len(windows)).split(config.batch_size):
-                loss = sequence_loss(model, windows[rows], config)
                 optimizer.zero_grad()
-                loss.backward()
+                sequence_loss(model, windows[rows], config).backward()
                 optimizer.step()
-                losses.append(loss.item())
-            epochs.set_postfix(loss=f"{sum(losses) / len(losses):.3f}", refresh=False)
     return model.eval()

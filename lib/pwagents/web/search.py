@@ -1,21 +1,20 @@
 """The product search of the shop: BM25 with the ranking of Lucene, and no Java.
 
-PersonalWAB's search function is Pyserini's BM25 (Lucene with Anserini's defaults, k1 = 0.9, b = 0.4) over
-the products' text. :class:`Bm25Engine` ranks as it does, ties included; :mod:`pwagents.web.pyserini_search`
-is Pyserini itself behind the same interface.
+PersonalWAB searches with Pyserini's BM25 (Lucene with Anserini's defaults, k1 = 0.9, b = 0.4).
+:class:`Bm25Engine` ranks as it does, ties included; :mod:`pwagents.web.pyserini_search` is Pyserini itself.
 """
 
 import hashlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array
 
 from pwagents.cache import cached
 from pwagents.progress import progress
@@ -26,11 +25,6 @@ from pwagents.web.analyzer import analyze, tokenize
 K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's; Lucene computes impacts in single precision, too
 PROBE = 256  # so many rows of a query's strongest term tell what score the best hits have at least
 Hit = tuple[str, float]  # id of a document, and its score
-
-# What people wrap a wish into, besides scikit-learn's stop words: greetings, thanks, verbs of asking.
-_ASKING = (
-    "buy hello help hi like look looking love need recommend search searching thank thanks try trying want"
-)
 
 
 class SearchEngine(Protocol):
@@ -44,7 +38,7 @@ def build_search_engine(
     engine: Literal["bm25", "pyserini"] = "bm25",
     cache_dir: Path | None = None,
 ) -> SearchEngine:
-    """Index ``products`` (parent_asin -> Product). With ``cache_dir`` an index is built once and kept there.
+    """Index ``products`` (by parent_asin). With ``cache_dir`` an index is built once and kept there.
 
     Raises:
         InfrastructureError: "pyserini" is asked for and there is no Java 21 or no Pyserini.
@@ -60,25 +54,20 @@ def build_search_engine(
 def product_text(product: Product) -> str:
     """Join the searchable text of a product, in the order of PersonalWAB's index.
 
-    Title, parent asin, average rating, rating number, price, store, features, description, details
-    ("name: value") and category, separated by spaces; what is missing is left out. There are no labels
-    ("Title:"): a word that every document holds tells none apart and only lengthens all of them.
+    What is missing is left out. There are no labels ("Title:"): a word that every document holds tells none
+    apart and only lengthens all of them.
     """
-    fields = [
-        *(product.title, product.parent_asin, product.average_rating, product.rating_number, product.price),
-        *(product.store, *product.features, *product.description),
-        *(f"{name}: {value}" for name, value in product.details.items()),
-        product.category,
-    ]
+    fields = [product.title, product.parent_asin, product.average_rating, product.rating_number]
+    fields += [product.price, product.store, *product.features, *product.description]
+    fields += [*(f"{name}: {value}" for name, value in product.details.items()), product.category]
     return " ".join(str(field) for field in fields if field is not None)
 
 
 def content_query(instruction: str) -> str:
     """Take the instruction without stop words, as a query that needs no model and no history.
 
-    The engines drop 33 stop words themselves. What people wrap a wish into ("could you help me find") stays,
-    and misleads BM25 wherever products share such words. Order and spelling are the instruction's; where
-    nothing else is left, it is the whole instruction.
+    The engines drop 33 stop words themselves, but not what people wrap a wish into ("could you help me").
+    Where nothing else is left, it is the whole instruction.
     """
     words = [word for word in tokenize(instruction) if word.lower().partition("'")[0] not in _stop_words()]
     return " ".join(words) or instruction
@@ -88,7 +77,11 @@ def content_query(instruction: str) -> str:
 def _stop_words() -> frozenset[str]:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import
 
-    return ENGLISH_STOP_WORDS | frozenset(_ASKING.split())
+    # What people wrap a wish into besides: greetings, thanks, verbs of asking.
+    asking = (
+        "buy hello help hi like look looking love need recommend search searching thank thanks try trying"
+    )
+    return ENGLISH_STOP_WORDS | {*asking.split(), "want"}
 
 
 class Bm25Engine:
@@ -98,9 +91,8 @@ class Bm25Engine:
     norm(d) = 1 / (k1 * (1 - b + b * length(d) / mean length))
 
     The impact of each term in each document is computed once, in float32 as Lucene does, and stored by term,
-    the highest first. Lengths are rounded as Lucene rounds them (:func:`lossy_length`).
-    A term that occurs twice in the query counts twice. Documents of equal score are ordered by id, as
-    Pyserini does. Scores are Lucene's own; Pyserini shows them rounded to four decimals.
+    the highest first. A term that occurs twice in the query counts twice. Documents of equal score are
+    ordered by id, as Pyserini does.
     """
 
     def __init__(self, documents: Mapping[str, str], cache_dir: Path | None = None):
@@ -110,11 +102,8 @@ class Bm25Engine:
             index = _build_index(texts)
         else:
             parts = {"documents": documents_hash(documents), "code": code_hash("web/search", "web/analyzer")}
-            folder = cached(
-                cache_dir, "bm25", parts, lambda new: np.savez(new / "index", **_build_index(texts))
-            )
-            with np.load(folder / "index.npz") as stored:
-                index = dict(stored)
+            save = lambda folder: np.savez(folder / "index", **_build_index(texts))  # noqa: E731
+            index = dict(np.load(cached(cache_dir, "bm25", parts, save) / "index.npz"))
         terms = index["terms"].tobytes().decode().split("\n")
         # Wider than they need to be: np.add.at is several times faster on 64 bits than with a cast.
         self._rows, self._impacts = index["rows"].astype(np.intp), index["impacts"].astype(np.float64)
@@ -123,7 +112,7 @@ class Bm25Engine:
         self._starts = index["starts"].tolist()
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
-        """Find at most ``k`` (id, score), best first; documents without a term of the query are left out."""
+        """Find at most ``k`` documents that hold a term of the query, best first."""
         scores = np.zeros(len(self._ids))  # Lucene, too, adds in double precision
         probe, strongest = self._rows[:0], 0.0
         # A space ends a token in any case, so words between spaces are analysed, and remembered, one by one.
@@ -166,8 +155,7 @@ def top_rows(scores: np.ndarray, k: int, probe: np.ndarray) -> tuple[np.ndarray,
 def lossy_length(length: np.ndarray) -> np.ndarray:
     """Round document lengths as Lucene keeps them in one byte (``SmallFloat.intToByte4``), to float32.
 
-    Exact below 40; above, the four highest binary digits of length - 24, and 24. Most products' texts are
-    longer, so nearly all lengths are rounded, and with exact ones the ranking would be another than Lucene's.
+    Exact below 40; above, the four highest binary digits of length - 24, and 24. Most texts are longer.
     """
     rest = np.maximum(length - 24, 0)
     dropped = np.maximum(np.frexp(rest)[1] - 4, 0)  # frexp's exponent: the number of binary digits
@@ -181,20 +169,21 @@ def _build_index(texts: Sequence[str]) -> dict[str, Any]:
         ``terms``, one a line, as bytes; ``starts`` (terms + 1,) of each term's postings in ``rows`` and
         ``impacts`` (postings,).
     """
-    # A chunk between two spaces is analysed once, however often it occurs: (texts x chunks) times
-    # (chunks x terms) is (texts x terms).
-    chunk_ids: dict[str, int] = defaultdict(count().__next__)
+    # A word between two spaces is analysed once, however often it occurs. One entry an occurrence; equal ones
+    # are summed. 32 bits each, or scipy computes with 64.
     term_ids: dict[str, int] = defaultdict(count().__next__)
-    split_texts = (text.split(" ") for text in progress(texts, "search index: texts"))
-    in_texts = _count_occurrences(split_texts, chunk_ids)
-    analyzed = (analyze(chunk) for chunk in progress(chunk_ids, "search index: words"))
-    in_chunks = _count_occurrences(analyzed, term_ids)
-    in_texts.resize(len(texts), len(chunk_ids))
-    in_chunks.resize(len(chunk_ids), len(term_ids))
-    frequency = (in_texts @ in_chunks).tocsc()
+    ids_of_word = cache(lambda word: [term_ids[term] for term in analyze(word)])
+    columns, lengths = array("i"), []
+    for text in progress(texts, "search index"):
+        before = len(columns)
+        columns.extend(chain.from_iterable(map(ids_of_word, text.split(" "))))
+        lengths.append(len(columns) - before)
+    length = np.array(lengths, dtype=np.int64)
+    entries = (np.repeat(np.arange(len(texts), dtype=np.int32), length), np.frombuffer(columns, np.int32))
+    ones = np.ones(len(columns), dtype=np.int32)
+    frequency = coo_array((ones, entries), shape=(len(texts), len(term_ids))).tocsc()
 
     # Lucene counts documents that have a term, and takes the mean of the exact lengths.
-    length = np.asarray(frequency.sum(axis=1))
     n_documents = max(int(np.count_nonzero(length)), 1)
     mean_length, one = np.float32(length.sum() / n_documents), np.float32(1)
     norm = one / (K1 * ((one - B) + B * lossy_length(length) / max(mean_length, one)))
@@ -202,32 +191,14 @@ def _build_index(texts: Sequence[str]) -> dict[str, Any]:
     document_frequency = np.diff(frequency.indptr)
     idf = np.log(1 + (n_documents - document_frequency + 0.5) / (document_frequency + 0.5))
 
-    # weight - weight / (1 + frequency * norm), in one array, since postings are many.
     rows, starts = frequency.indices.astype(np.int32), frequency.indptr.astype(np.int64)
     weight = np.repeat(idf.astype(np.float32), document_frequency)
-    impacts = np.multiply(frequency.data, norm[rows], dtype=np.float32)
-    impacts += 1
-    np.divide(weight, impacts, out=impacts)
-    np.subtract(weight, impacts, out=impacts)
+    impacts = weight - weight / (1 + frequency.data.astype(np.float32) * norm[rows])
 
     # The highest first; equal impacts stay in the order of the rows.
-    for term in np.flatnonzero(document_frequency > 1).tolist():
-        postings = slice(starts[term], starts[term + 1])
-        highest_first = (-impacts[postings]).argsort(kind="stable")
-        rows[postings], impacts[postings] = rows[postings][highest_first], impacts[postings][highest_first]
+    order = np.lexsort((-impacts, np.repeat(np.arange(len(idf)), document_frequency)))
     terms = np.frombuffer("\n".join(term_ids).encode(), dtype=np.uint8)  # no term holds a line break
-    return {"terms": terms, "starts": starts, "rows": rows, "impacts": impacts}
-
-
-def _count_occurrences(lists: Iterable[Sequence[str]], ids: dict[str, int]) -> csr_array:
-    """Make one row a list, one column an id, one entry an element; new elements get the next id."""
-    columns, ends = array("i"), array("i", [0])  # 32 bits each, or scipy computes with 64
-    for elements in lists:
-        columns.fromlist([ids[element] for element in elements])
-        ends.append(len(columns))
-    columns, ends = np.frombuffer(columns, np.int32), np.frombuffer(ends, np.int32)
-    shape = (len(ends) - 1, len(ids))
-    return csr_array((np.ones(len(columns), dtype=np.int32), columns, ends), shape=shape)
+    return {"terms": terms, "starts": starts, "rows": rows[order], "impacts": impacts[order]}
 
 
 def documents_hash(documents: Mapping[str, str]) -> str:
