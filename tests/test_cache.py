@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from pwagents import cache
 from pwagents.cache import cached
 
 
@@ -30,13 +29,6 @@ def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
     facts = json.loads((first / "made_from.json").read_text())
     assert facts["data"] == "a" and facts["versions"]["torch"]
     assert sorted(p for p in tmp_path.iterdir() if p.is_dir()) == sorted([first, other])
-
-
-def test_another_version_of_a_library_makes_another_model(tmp_path, monkeypatch):
-    made = []
-    first = cached(tmp_path, "sft", {}, writes("", made))
-    monkeypatch.setattr(cache, "version", lambda library: "0")
-    assert cached(tmp_path, "sft", {}, writes("", made)) != first
 
 
 def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
@@ -78,10 +70,3 @@ def test_of_two_processes_one_makes_it_and_a_killed_one_leaves_no_lock(tmp_path)
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [-signal.SIGKILL, 0, 0]
     assert made.get(timeout=60) in {worker.pid for worker in workers[1:]} and made.empty()
-
-
-def test_a_key_must_be_json(tmp_path):
-    for value in (object(), float("nan")):
-        with pytest.raises((TypeError, ValueError)):
-            cached(tmp_path, "sft", {"value": value}, lambda folder: None)
-    assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from pwagents.embedding import DIMENSION, Embedder, count_tokens
+from pwagents.embedding import DIMENSION, Embedder
 from pwagents.errors import InfrastructureError
 from pwagents.portable import one_core
 
@@ -36,20 +36,6 @@ def test_what_is_on_disk_needs_no_model_unless_it_is_cut_elsewhere(cache, monkey
         Embedder(cache, max_tokens=4).encode(TEXTS)
 
 
-def test_each_text_is_embedded_once(monkeypatch):
-    embedder, seen = Embedder(), []
-
-    class Model:
-        def encode(self, texts, **_):
-            seen.extend(texts)
-            return np.eye(len(texts), DIMENSION, dtype=np.float32)
-
-    monkeypatch.setattr(embedder, "_load_model", Model)
-    for _ in range(3):
-        embedder.encode(["x", "y", "x"])
-    assert sorted(seen) == ["x", "y"]
-
-
 def test_alone_an_embedding_depends_on_its_text_only(cache):
     one_by_one = Embedder()
     singles = np.concatenate([one_by_one.encode([text]) for text in TEXTS])
@@ -67,7 +53,3 @@ def test_a_file_that_cannot_be_written_is_named(cache, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", refuse)
     with pytest.raises(InfrastructureError, match=r"embeddings\.sqlite: database or disk is full"):
         embedder.encode(["a new text"])
-
-
-def test_count_tokens():
-    assert count_tokens(["hello world", "", "hello world " * 400]) == [2, 0, 800]

@@ -8,7 +8,6 @@ import sys
 import threading
 from functools import cache
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -31,11 +30,6 @@ def shipping(ship):
 
 def flat(rounds):
     return [result for results in rounds for result in results]
-
-
-def test_nothing_leaves_this_process_unless_an_engine_is_named():
-    engine.use("local")
-    assert engine.remote(len) is None
 
 
 @pytest.mark.parametrize(("cores", "others"), [(1, 0), (2, 1), (3, 2)])
@@ -76,12 +70,6 @@ def test_each_process_computes_on_one_core(monkeypatch):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
-
-
-def test_joblib_runs_in_processes_afterwards(monkeypatch):
-    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
-    assert engine.beside(str, [0, 1]) == ["0", "1"]
-    assert joblib.Parallel(n_jobs=2)([joblib.delayed(str)(unit) for unit in range(2)]) == ["0", "1"]
 
 
 @pytest.mark.parametrize("name", ["ray", "dask"])

@@ -91,16 +91,6 @@ def search_and_recommend(benchmark):
     return [task for task in benchmark.tasks["test"] if task.type != "review"]
 
 
-def test_the_benchmark_is_one_in_which_futures_overlap(benchmark):
-    starts = {user: benchmark.first_task(user) for user in benchmark.behaviors}
-    later = [
-        user
-        for user, start in starts.items()
-        if any(b.timestamp >= start for other in starts for b in benchmark.train_period(other))
-    ]
-    assert len(later) > len(starts) / 2
-
-
 def test_what_recommenders_learn_from_lies_before_their_date(benchmark, recommenders):
     assert len(recommenders.dates) == 4
     for date in recommenders.dates:

@@ -41,11 +41,6 @@ def task(user: str, timestamp: int) -> Task:
     )  # fmt: skip
 
 
-def test_where_train_tasks_lie_before_all_test_tasks_nothing_is_lost():
-    train, tested = [task("a", 1), task("b", 9)], [task("c", 10), task("d", 20)]
-    assert parting_date(train, tested, {"c": 10, "d": 20}.get) == 10
-
-
 def test_what_is_kept_is_the_greatest_share_on_the_side_that_loses_more():
     train = [task("a", n) for n in (1, 2, 3, 40)]
     first = {"c": 2, "d": 5, "e": 50}

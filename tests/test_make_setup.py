@@ -114,12 +114,6 @@ def test_torch_comes_in_the_build_that_fits(setup, arguments, tools, fail, expec
     assert done.returncode == 0 and asked[1:] == expected
 
 
-def test_uv_is_fetched_for_the_cpu_build_where_there_is_none(setup, tmp_path):
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    script(tmp_path / "venv/bin/uv", UV)
-    assert setup()[1][1:] == [UV_BY_PIP, CPU_BY_UV, *REST_BY_PIP]
-
-
 def test_a_python_too_old_is_one_clear_error_and_a_conda_environment_is_left_alone(setup, tmp_path):
     script(tmp_path / "old-python", "#!/bin/sh\nexit 1\n")
     done, _ = setup("PYTHON=./old-python")

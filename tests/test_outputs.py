@@ -243,10 +243,3 @@ def test_the_summary_says_what_the_notebooks_tables_say():
     given = table("03_recommender").set_index("method")["result accuracy"]
     for part in ("whole history", "right interest"):
         assert values[f"recommender_{part.replace(' ', '_')}", "recommend"] == given[part]
-
-
-def test_notebooks_share_one_base_model_and_further_pipelines_have_their_own():
-    made = sorted(folder.name for folder in (FOLDER / "models").glob("base-[0-9a-f]*"))
-    told = [pd.read_csv(path) for path in (FOLDER / "tables").glob("0[47]_seeds.csv")]
-    seeds = {"seed 0"} | {name for table in told for name in table if name.startswith("seed ")}
-    assert len(made) == len(seeds), made

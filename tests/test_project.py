@@ -8,12 +8,6 @@ import pytest
 from pwagents import project
 
 
-def test_relative_paths_start_at_the_project_and_absolute_ones_stay():
-    assert project.project_path("outputs/smoke") == Path(__file__).parents[1] / "outputs" / "smoke"
-    assert project.project_path("/tmp/x") == Path("/tmp/x")
-    assert project.project_path("~/x") == Path.home() / "x"
-
-
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     """A copy of the library, to be changed."""

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
 from pwagents.errors import DataError
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
@@ -48,15 +47,6 @@ def benchmark():
 def test_a_benchmark_that_does_not_fit_together_is_refused(benchmark, changes, message):
     with pytest.raises(DataError, match=message):
         replace(benchmark, **changes)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"price": float("nan")}, {"price": -1}, {"title": " "}, {"average_rating": 6}, {"colour": "red"}],
-)
-def test_products_are_validated(fields):
-    with pytest.raises(ValidationError):
-        Product(**{"parent_asin": "a", "title": "A", "category": "Electronics"} | fields)
 
 
 def test_history_by_split_and_protocol(benchmark):

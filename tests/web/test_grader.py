@@ -265,7 +265,7 @@ def test_listings_of_equal_text_rank_by_id_at_every_run_and_in_every_thread(ids,
         assert result.result_final == equation_1(sorted(ids), task.target)
 
 
-# --- one call: empty results, duplicates, ids in other products' texts ---
+# --- one call: ids in other products' texts ---
 
 
 NAMING = {
