@@ -73,8 +73,6 @@ def plot_intervals(
     label: str,
     *,
     mean: str = "mean",
-    low: str = "low",
-    high: str = "high",
     hue: str | None = None,
     color: str | None = None,
     xlabel: str = "",
@@ -83,8 +81,8 @@ def plot_intervals(
     """Plot points with horizontal intervals, one line of the figure per ``label``, first at the top.
 
     Args:
-        data: one row per point; ``label``, ``mean``, ``low``, ``high``, ``hue`` and ``color`` name columns.
-            A missing ``low`` and ``high`` draws the point alone, a missing ``mean`` nothing.
+        data: one row per point, with ``low`` and ``high``; ``label``, ``mean``, ``hue`` and ``color`` name
+            columns. A missing interval draws the point alone, a missing ``mean`` nothing.
         hue: column whose values get a colour and marker each, side by side within a line.
         color: column that decides the colour in place of ``hue``, which then has the markers alone.
         xlim: the range of a metric that has one; intervals of small groups may reach beyond it.
@@ -107,7 +105,7 @@ def plot_intervals(
         for tone, part in own.groupby(color or "_hue", sort=False):
             places = part[label].map(labels.index) + offset
             look = {"color": tones[tone], "marker": marker, "linestyle": "none"}
-            draw_points(ax, part, mean, places, low=low, high=high, **look)
+            draw_points(ax, part, mean, places, **look)
         marks[escape_math(name)] = plt.Line2D([], [], color=NEUTRAL if color else tones[name], marker=marker)
     ax.set_yticks(range(len(labels)), [escape_math(name) for name in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)
@@ -120,9 +118,7 @@ def plot_intervals(
     return fig
 
 
-def draw_points(
-    ax, data: pd.DataFrame, mean: str, places: pd.Series, *, low: str, high: str, orient: str = "y", **look
-):
+def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient: str = "y", **look):
     """Draw a row's ``mean`` at its place on the axis ``orient``, with the interval from ``low`` to ``high``.
 
     Where ``data`` has no column ``low``, points have no intervals. ``look`` is of the line through them,
@@ -131,9 +127,13 @@ def draw_points(
     import seaborn as sns
 
     data = data.assign(_at=places).reset_index(drop=True)
-    rows = [data.assign(_value=data[each]) for each in (low, mean, high) if each in data]
+    rows = [data.assign(_value=data[each]) for each in ("low", mean, "high") if each in data]
     across = "x" if orient == "y" else "y"
-    bars = {"errorbar": ("pi", 100) if low in data else None, "err_style": "bars", "err_kws": {"capsize": 3}}
+    bars = {
+        "errorbar": ("pi", 100) if "low" in data else None,
+        "err_style": "bars",
+        "err_kws": {"capsize": 3},
+    }
     look = {"markeredgecolor": look["color"], "legend": False} | look
     axes = {orient: "_at", across: "_value", "orient": orient, "ax": ax}
     points = pd.concat(rows).sort_index(kind="stable").dropna(subset="_value")  # in the order of the line
@@ -150,8 +150,6 @@ def plot_lines(
     hue: str,
     color: str | None = None,
     panel: str | None = None,
-    low: str = "low",
-    high: str = "high",
     faint: str | None = None,
     columns: int = 4,
     panel_size: tuple[float, float] = (8, 4.5),
@@ -161,9 +159,9 @@ def plot_lines(
     """Plot a line a ``hue``, told apart by colour, dashes and (where points are few) markers.
 
     Args:
-        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``color``, ``panel``, ``low``,
-            ``high`` and ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and
-            ``high``, intervals are drawn, a little beside each other.
+        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``color``, ``panel`` and
+            ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and ``high``,
+            intervals are drawn, a little beside each other.
         color: column that decides the colour in place of ``hue``; lines of one colour have different dashes.
         panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
         faint: column drawn thin and pale below its line, such as what the line is a running mean of.
@@ -191,7 +189,7 @@ def plot_lines(
 
     drawn = set()
     for ax, (title, part) in zip(axes.flat, panels, strict=False):
-        apart = 0.02 * np.ptp(part[x]) if low in data else 0.0
+        apart = 0.02 * np.ptp(part[x]) if "low" in data else 0.0
         for i, (name, look) in enumerate(looks.items()):
             line = part[part[hue] == name].dropna(subset=[y])
             places = line[x] + apart * (i - (len(looks) - 1) / 2)
@@ -199,7 +197,7 @@ def plot_lines(
                 ax.plot(places, line[faint], color=look["color"], alpha=0.25, linewidth=1)
             if not line.empty:
                 marker = look["marker"] if len(line) <= _MARKED else None
-                look = {"low": low, "high": high, "orient": "x", **look, "marker": marker}
+                look = {"orient": "x", **look, "marker": marker}
                 draw_points(ax, line, y, places, **look).set_label(escape_math(name))
                 drawn.add(name)
         ax.set(title=escape_math(title), xlabel="", ylabel=ylabel)

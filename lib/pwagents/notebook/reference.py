@@ -146,17 +146,14 @@ def _reduce_colours(png: bytes) -> bytes:
     return file.getvalue()
 
 
-def main() -> int:
+def main() -> None:
     if len(sys.argv) != 2:
-        print(f"usage: python -m pwagents.notebook.reference OUTPUTS/{PRESET}", file=sys.stderr)
-        return 2
+        sys.exit(f"usage: python -m pwagents.notebook.reference OUTPUTS/{PRESET}")
     try:
         make_reference(Path(sys.argv[1]))
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -202,17 +202,14 @@ def _convert(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
     return Markup(_IMAGE.sub(write_image, body)), Markup(style)
 
 
-def main() -> int:
+def main() -> None:
     if len(sys.argv) != 2:
-        print("usage: python -m pwagents.notebook.report OUTPUTS/PRESET", file=sys.stderr)
-        return 2
+        sys.exit("usage: python -m pwagents.notebook.report OUTPUTS/PRESET")
     try:
         print(f"Open {build(Path(sys.argv[1]))} in a browser")
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

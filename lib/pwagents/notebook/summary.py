@@ -124,7 +124,7 @@ def plot_summary(lines: pd.DataFrame):
     size = (3.2 + 2.7 * len(tasks), 1.6 + 0.36 * len(names))
     fig, axes = plt.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False)
     colors = assign_colors(TASKS)
-    look = {"marker": "o", "markersize": 5, "linestyle": "none", "low": "low", "high": "high"}
+    look = {"marker": "o", "markersize": 5, "linestyle": "none"}
     partial = lines.get("n_missing", pd.Series(0, lines.index)) > 0
     for ax, task in zip(axes.flat, tasks, strict=True):
         # Whole means first: those over part of their tasks are not to be compared with them.
