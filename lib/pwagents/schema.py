@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, StringConstraints
 
-from pwagents.errors import DataError
+from pwagents.errors import DataError, SettingsError
 
 TaskType = Literal["search", "recommend", "review"]
 Split = Literal["train", "test"]
@@ -37,9 +37,9 @@ FUNCTION_OF: dict[TaskType, str] = {
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raise a ValueError for a value that is none of a Literal's: a misspelt setting must not pass."""
+    """Raise a SettingsError for a value that is none of a Literal's: a misspelt one must not pass."""
     if value not in get_args(choices):
-        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
+        raise SettingsError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
 
 
 class Record(BaseModel):

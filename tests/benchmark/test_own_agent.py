@@ -136,7 +136,7 @@ class Forgets(Remembers):
 
 
 WRONG = {
-    "a text": (lambda state: "search", "TypeError: the agent returned the text 'search'; expected an action"),
+    "a text": (lambda state: "search", "TypeError: the agent returned the str 'search'; expected an action"),
     "a dict": (lambda state: {"name": "stop"}, "the agent returned the dict {'name': 'stop'}; expected"),
     "None": (lambda state: None, "the agent returned None; expected an action, such as Action("),
     "a wrong field": (lambda state: Action(name=5), "ValidationError: 1 validation error for Action name"),

@@ -53,11 +53,6 @@ class Setup:
     sampling: Mapping[str, Any] = field(default_factory=partial(dict, temperature=0.0))
     seed: int = 0
 
-    @property
-    def offline(self) -> bool:
-        """Whether the offline policy takes the language model's place."""
-        return isinstance(self.model, OfflinePolicy)
-
     def reply(self, messages: Sequence[Message], tools: tuple[Tool, ...] = ()) -> Reply:
         """Ask the language model for its reply."""
         request = Request(
@@ -114,6 +109,7 @@ class ChatAgent:
         entry_form: how a remembered behaviour is told.
         functions: what the model may call, beside talk.
         function: the one at hand, where the method knows it.
+        offline: whether the offline policy takes the language model's place.
 
     Raises:
         ValueError: the method does not run in the track, or lacks the function that its memory would serve.
@@ -136,12 +132,12 @@ class ChatAgent:
         # The setup's length counts before the method's own, which counts before the track's; 0 is one, too.
         lengths = (setup.length, self.length, MEMORY_LENGTH[setup.track])
         length = next(length for length in lengths if length is not None)
-        self.setup = setup
+        self.setup, self.offline = setup, isinstance(setup.model, OfflinePolicy)
         self.memory = Memory(strategy, setup.products, setup.embedder, length, setup.seed)
         self.allowed = self.functions + (("respond", "stop") if setup.track == "multi_turn" else ())
 
     def __call__(self, state: BeliefState) -> Action:
-        if self.setup.offline:
+        if self.offline:
             return self.setup.model.act(state, self.memory.recall(state, self.function), self.allowed)
         return self.ask(self.messages(state))
 

@@ -6,6 +6,7 @@ from typing import Any
 from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
 from pwagents.agents.conversation import Prompt, fill, tell_entries, transcript, user
 from pwagents.agents.memory import Entry, memory_entry
+from pwagents.agents.plain import OfflinePolicy
 from pwagents.agents.replies import parse_arguments
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.fence import FENCE_NOTE, fence
@@ -74,7 +75,7 @@ def play_task(
     agent = InteRecAgent(setup, profile)
     trajectory = run_episode(environment, task, history, agent)
     profile, after = update(agent, environment.state)
-    if setup.offline or not trajectory.steps:
+    if agent.offline or not trajectory.steps:
         return trajectory, profile
     # Calls about the profile belong to no step; the last one bears them, so that totals are right.
     *earlier, last = trajectory.steps
@@ -87,7 +88,7 @@ def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile,
     """Tell likes from dislikes in past behaviours, by the model; offline by ratings: 4 and up, 2 and down."""
     profile: Profile = {"like": [], "dislike": [], "expect": [], "unread": 0}
     entries = [memory_entry(behavior, setup.products) for behavior in history[: -FIRST_BEHAVIORS - 1 : -1]]
-    if setup.offline or not entries:
+    if isinstance(setup.model, OfflinePolicy) or not entries:
         liked = [entry["parent_asin"] for entry in entries if entry["rating"] >= 4]
         disliked = [entry["parent_asin"] for entry in entries if entry["rating"] <= 2]
         return merge(profile, {"like": liked, "dislike": disliked}), Usage()
@@ -97,7 +98,7 @@ def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile,
 
 def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
     """Update the profile after the task that ended in ``state``; offline by what the user said."""
-    if agent.setup.offline:
+    if agent.offline:
         answers = [step.observation.text for step in state.session if step.is_talk]
         return merge(agent.profile, {"expect": answers}), Usage()
     talk = transcript(agent.messages(state)[1:])

@@ -113,7 +113,7 @@ class PumaPrompting:
 
     def __init__(self, setup: Setup):
         self.setup = setup
-        self.identify = setup.identify or (setup.model.identify if setup.offline else None)
+        self.identify = setup.identify or getattr(setup.model, "identify", None)
         self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
 
     def __call__(self, state: BeliefState) -> Action:

@@ -91,7 +91,7 @@ class Reflection(ReAct):
     rules = ONLY_MULTI_TURN
 
     def __call__(self, state: BeliefState) -> Action:
-        if self.setup.offline or not state.session or not state.session[-1].is_talk:
+        if self.offline or not state.session or not state.session[-1].is_talk:
             return super().__call__(state)
         messages = self.messages(state)
         values = {

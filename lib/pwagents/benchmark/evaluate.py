@@ -9,7 +9,7 @@ It plays what notebook 03 plays, leak-free: the same data, shop, user and grader
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -91,8 +91,6 @@ def evaluate(
     preset: str = "smoke",
     track: Track = "multi_turn",
     *,
-    source: str = "",
-    data_dir: str = "",
     tasks: int | None = None,
     output_dir: str | Path = "",
     name: str = "",
@@ -108,22 +106,21 @@ def evaluate(
     Args:
         agent: see :mod:`pwagents.benchmark.own_agent`; also a chat model, as ``players.policy`` takes it
             ("openai:gpt-4o-mini"), or the folder of a trained model, which is the same as "local:FOLDER".
-        source, data_dir: "synthetic", "amazon" or "personalwab", and its files; empty: the preset's.
         tasks: how many, drawn at random; 0 takes all test tasks, None as many as the preset's methods play.
         output_dir: of episodes, tables and the page; empty: ``outputs/evaluate/<preset>``.
         name: what tables call the agent; empty: its own name.
         version: of the agent, in place of what it pickles to.
         method: how a chat model is prompted, one of :data:`pwagents.agents.methods.METHODS`. A model that
             was trained on prompts of its own (notebooks 04 to 06) does worse with these.
-        changes: of the preset, as in notebook 03's parameters cell: ``seed=1``,
-            ``players={"user": "none", "workers": 8}``.
+        changes: of the preset, as in notebook 03's parameters cell: ``seed=1``, ``source="amazon"`` with
+            ``data_dir="..."``, ``players={"user": "none", "workers": 8}``.
 
     Raises:
         SettingsError: an argument is wrong; says what was found and what was expected.
         InfrastructureError: some episode could not be played (an endpoint is down). All others are stored.
         RuntimeError: the agent cannot be made, or its first three tasks end in the same error of its own.
     """
-    require_track(track)
+    check_choice("track", track, Track)
     if model := _chat_model(agent):
         if method not in TRACKS[track]:
             why = ", which runs in the multi-turn track alone" if method in METHODS else ""
@@ -135,13 +132,10 @@ def evaluate(
     if name.startswith("Reference"):
         raise SettingsError(f"name: found {name!r}; expected one that no reference has")
 
-    settings = study_settings(preset, source, data_dir, tasks, output_dir, changes)
-    if not settings.portable:
-        portable.switch_off()
+    settings = study_settings(preset, tasks, output_dir, changes)
     engine.use(settings.engine)
-    run = Run(
-        "evaluate", settings.output_dir, Journal.start("evaluate", plain(settings), settings.output_dir)
-    )
+    journal = Journal.start("evaluate", plain(settings), settings.output_dir)
+    run = Run("evaluate", settings.output_dir, journal)
     benchmark, _ = load_benchmark(settings.data, settings.seed)
     study = Study(benchmark, settings, run)
     if model:
@@ -153,20 +147,11 @@ def evaluate(
         require_played(records)
         stored = f" {n:,} of {len(records):,} episodes were stored."
         if why_anew:
-            stored += (
-                f" The agent cannot be pickled ({why_anew}), so each call plays it anew, or give its version."
-            )
+            reason = f"The agent cannot be pickled ({why_anew})"
+            stored += f" {reason}, so each call plays it anew, or give its version."
     finished = _finish(run, study, track, name, records, stored)
     run.finish(benchmark.content_hash)
     return finished
-
-
-def require_track(track: str) -> None:
-    """Refuse what is no track with a SettingsError."""
-    try:
-        check_choice("track", track, Track)
-    except ValueError as error:
-        raise SettingsError(error) from None
 
 
 def _chat_model(agent: Any) -> str:
@@ -185,11 +170,15 @@ def _chat_model(agent: Any) -> str:
     return model
 
 
-def study_settings(preset, source, data_dir, tasks, output_dir, changes) -> BenchmarkNotebook:
-    """Notebook 03's, with as many tasks as are wanted, all of them played."""
-    given = {"preset": preset, "source": source, "data_dir": data_dir, "stored_runs_only": False}
+def study_settings(
+    preset: str, tasks: int | None, output_dir: str | Path, changes: Mapping[str, Any]
+) -> BenchmarkNotebook:
+    """Load notebook 03's settings, with as many tasks as are wanted, all of them played."""
+    given = {"preset": preset, "stored_runs_only": False}
     given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
     settings = load_settings("03_benchmark", BenchmarkNotebook, {**changes, **given})
+    if not settings.portable:
+        portable.switch_off()
     wanted = settings.play.method_tasks if tasks is None else tasks
     if not isinstance(wanted, int) or wanted < 0:
         raise SettingsError(f"tasks: found {tasks!r}; expected a number, 0 for all")

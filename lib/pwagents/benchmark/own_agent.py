@@ -10,6 +10,7 @@
 import copy
 import inspect
 import json
+import reprlib
 import traceback
 import uuid
 from collections.abc import Iterator
@@ -71,8 +72,7 @@ class OwnRun(NamedTuple):
 
 def require_agent(agent: Any) -> None:
     """Refuse what is no agent with a SettingsError."""
-    is_class = isinstance(agent, type)
-    if not (any("__call__" in vars(each) for each in agent.__mro__) if is_class else callable(agent)):
+    if "__call__" not in dir(agent):  # unlike callable(), of a class: what its objects have
         raise SettingsError(f"agent: found {_describe(agent)}; expected {KINDS}")
 
 
@@ -194,11 +194,8 @@ def _own_errors() -> Iterator[None]:
 
 
 def _describe(value: Any) -> str:
-    """A value in a message: its kind, and of plain ones how they begin."""
+    """A value in a message: its type, and how a plain one begins; the address of another is chance."""
     if value is None:
         return "None"
-    kind = {"str": "text"}.get(type(value).__name__, type(value).__name__)
-    if not isinstance(value, str | int | float | dict | list | tuple):
-        return f"a value of type {kind}"
-    text = repr(value)
-    return f"the {kind} {text if len(text) <= 80 else text[:77] + '...'}"
+    kind, is_plain = type(value).__name__, isinstance(value, str | int | float | dict | list | tuple)
+    return f"the {kind} {reprlib.repr(value)}" if is_plain else f"a value of type {kind}"
