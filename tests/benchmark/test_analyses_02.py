@@ -67,7 +67,7 @@ def test_a_value_that_matters_pays_and_one_that_the_instruction_has_is_not_added
     engine = Bm25Engine({asin: TITLES[asin] for asin in ("B1", "B2", "B3")})
     task = TASK.model_copy(update={"instruction": "an oak stool"})
     values = {"right": [["oak", "blue"]], "wrong": [["red"]]}
-    frame = analyses.search_with_profiles(engine, [task], values, added=(0, 1))
+    frame = analyses.search_with_profiles(engine, [task], values)
     accuracy = frame.set_index(["method", "added"])["result_accuracy"]
     assert accuracy["right", 0] == accuracy["wrong", 0] == accuracy["wrong", 1] == 0.9
     assert accuracy["right", 1] == 1.0

@@ -51,11 +51,7 @@ _SLOT = {"price": "tier"}  # attributes that the world calls otherwise
 def cluster_sizes(
     histories: Mapping[str, Sequence[Behavior]], products: Mapping[str, Product], embedder: Embedder
 ) -> pd.DataFrame:
-    """Compare what each way of bucketing makes of the users' histories.
-
-    Returns:
-        ``bucketing, clusters of a user, smallest, largest``, means over users.
-    """
+    """Average over users what each way of bucketing makes: how many clusters, of which sizes."""
     vectors = embed_items(histories.values(), products, embedder)
     rows = []
     for name, bucketing in BUCKETINGS.items():
@@ -72,17 +68,15 @@ def profile_quality(
     histories: Mapping[str, Sequence[Behavior]],
     tasks: Sequence[Task],
     embedder: Embedder,
-    m: int = 1,
 ) -> pd.DataFrame:
     """Judge what retrieval finds for each search and recommend task by the truth.
 
     Args:
         world: where the tasks come from.
         profiles, histories: of the tasks' users; the histories that the profiles were made from.
-        m: clusters retrieved.
 
     Returns:
-        One row a task: ``task, user, behaviors`` (|H|), ``clusters`` (of the user), and
+        One row a task: ``behaviors`` (|H|), ``clusters`` (of the user), and
 
         - ``nearest``: the interest that most members of the nearest cluster come from is the task's own;
         - ``holds``: the nearest cluster has any member of the task's interest;
@@ -97,11 +91,10 @@ def profile_quality(
     """
     tasks = [task for task in tasks if task.task_id in world.truth.tasks]
     users = [profiles[task.user_id] for task in tasks]
-    near = nearest_clusters([task.instruction for task in tasks], users, embedder, m)
+    near = nearest_clusters([task.instruction for task in tasks], users, embedder)
     rows = []
-    for task, user, clusters, profile in zip(
-        tasks, users, near, contextual_profiles(users, near), strict=True
-    ):
+    contexts = contextual_profiles(users, near)
+    for task, user, clusters, profile in zip(tasks, users, near, contexts, strict=True):
         # What is true: the task's interest, what the person now prefers in it, and what the history shows.
         person, interest = world.truth.people[task.user_id], world.truth.tasks[task.task_id].interest
         current = next(i.current for i in person.interests if i.domain.name == interest)
@@ -109,7 +102,7 @@ def profile_quality(
         domains = [item.domain.name for item in items]
         bought = {pair for item in items if item.domain.name == interest for pair in item.values.items()}
         preferences = {(slot, value.lower()) for slot, value in current.items()}
-        visible = {(slot, value.lower()) for slot, value in current.items() if (slot, value) in bought}
+        visible = {(slot, value.lower()) for slot, value in bought & current.items()}
 
         # The nearest cluster: is it that interest's?
         nearest = holds = np.nan
@@ -124,32 +117,20 @@ def profile_quality(
         wants = {(slot, value) for slot, value in wants if slot in current}
         avoids = [line for line in profile.lines if not line.positive]
         disliked = [a for a in avoids if a.about in DISLIKED_SLOTS and a.value.lower() in person.dislikes]
-        rows.append(
-            {
-                "task": task.task_id,
-                "user": task.user_id,
-                "behaviors": len(items),
-                "clusters": len(user.clusters),
-                "nearest": nearest,
-                "holds": holds,
-                "known": interest in domains,
-                "lines": len(wants),
-                "right": len(wants & preferences),
-                "preferences": len(visible),
-                "found": len(wants & visible),
-                "avoid": len(avoids),
-                "avoid_right": len(disliked),
-            }
-        )
-    return pd.DataFrame(rows)
+        lines = len(wants), len(wants & preferences), len(visible), len(wants & visible)
+        clustered = len(user.clusters), nearest, holds, interest in domains
+        rows.append((len(items), *clustered, *lines, len(avoids), len(disliked)))
+    columns = ["behaviors", "clusters", "nearest", "holds", "known"]
+    columns += ["lines", "right", "preferences", "found", "avoid", "avoid_right"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def by_length(quality: pd.DataFrame) -> pd.DataFrame:
-    """Average :func:`profile_quality` by length of the history.
+    """Average :func:`profile_quality` by length of the history, as in :data:`LENGTHS`.
 
     Returns:
-        ``behaviors`` (as in :data:`LENGTHS`), ``tasks``, ``clusters``, ``nearest``, ``holds``, ``known``,
-        ``precision`` and ``recall`` of wishes, and ``avoid_precision``.
+        ``behaviors, tasks, clusters, nearest, holds, known``, ``precision`` and ``recall`` of wishes, and
+        ``avoid_precision``.
     """
     bins = pd.cut(quality["behaviors"], [0, *LENGTHS.values()], labels=list(LENGTHS))
     groups = quality.groupby(bins, observed=True)
@@ -185,11 +166,8 @@ def profile_values(
     retrieved = contextual_profiles(users, near)
     heard = [hear(profile, task.instruction) for profile, task in zip(retrieved, tasks, strict=True)]
     # The averaged profile is the same for all tasks of a user.
-    values = {
-        AVERAGED: [
-            [ProfileLine.of(text, True, "history").value for text in user.whole.positive] for user in users
-        ]
-    }
+    lines = [[ProfileLine.of(text, True, "history") for text in user.whole.positive] for user in users]
+    values = {AVERAGED: [[line.value for line in own] for own in lines]}
     # Lines that the instruction stated are in the query already: only those of the history are added.
     for name, contexts in {RETRIEVED: retrieved, HEARD: heard}.items():
         values[name] = [
@@ -203,28 +181,25 @@ def search_with_profiles(
     engine: SearchEngine,
     tasks: Sequence[Task],
     values: Mapping[str, Sequence[Sequence[str]]],
-    added: Sequence[int] = (0, 1, 2, 3, 4, 5),
 ) -> pd.DataFrame:
-    """Search by the instruction and the first so many values that it does not hold: no agent, no model.
+    """Search by the instruction and up to five values that it does not hold: no agent, no model.
 
     Args:
-        values: method -> for each of ``tasks``, the values its profile names, the weightiest first.
+        tasks: searches.
+        values: method -> for each task, the values its profile names, the weightiest first.
 
     Returns:
-        ``method, added, task_id, user_id, type, result_accuracy``, one row a search task, method and number
-        of values.
+        ``method, added, task_id, user_id, type, result_accuracy``, one row each.
     """
     rows = []
     for method, values_of_tasks in values.items():
         for task, own in zip(tasks, values_of_tasks, strict=True):
-            if task.type == "search":
-                # What the instruction says needs no saying twice: it would only weigh more.
-                new = [value for value in own if value.lower() not in task.instruction.lower()]
-                for n in added:
-                    query = " ".join([task.instruction, *new[:n]])
-                    ranking = [asin for asin, _ in engine.search(query)]
-                    accuracy = rank_accuracy(ranking, task.target)
-                    rows.append((method, n, task.task_id, task.user_id, task.type, accuracy))
+            # What the instruction says needs no saying twice: it would only weigh more.
+            new = [value for value in own if value.lower() not in task.instruction.lower()]
+            for n in range(6):
+                query = " ".join([task.instruction, *new[:n]])
+                accuracy = rank_accuracy([asin for asin, _ in engine.search(query)], task.target)
+                rows.append((method, n, task.task_id, task.user_id, task.type, accuracy))
     columns = ["method", "added", "task_id", "user_id", "type", "result_accuracy"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -209,17 +209,17 @@ def costs(runs: Runs) -> pd.DataFrame:
     """
     rows = []
     for name, records in runs.items():
-        spent = []
-        for record in records:
-            if record.outcome == "scored":
-                agent = record.trajectory.usage
-                user = sum((step.user_usage or Usage() for step in record.trajectory.steps), Usage())
-                tokens = (agent.calls, agent.prompt_tokens, agent.completion_tokens)
-                spent.append((*tokens, agent.usd, user.tokens, user.usd))
-        if spent:
-            rows.append((name, len(spent), *np.mean(spent, axis=0)))
-    frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
-    return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]
+        scored = [record.trajectory for record in records if record.outcome == "scored"]
+        for played in scored:
+            agent = played.usage
+            user = sum((step.user_usage or Usage() for step in played.steps), Usage())
+            tokens = agent.calls, agent.prompt_tokens, agent.completion_tokens
+            rows.append((name, *tokens, agent.usd, user.tokens, user.usd))
+    frame = pd.DataFrame(rows, columns=["method", *COSTS])
+    by_method = frame.groupby("method", sort=False)
+    means = by_method.mean()
+    means.insert(0, "tasks", by_method.size())
+    return means.reset_index() if means[[*COSTS]].to_numpy().any() else means.reset_index().iloc[:0]
 
 
 def plot_transitions(transitions: pd.DataFrame):
@@ -273,14 +273,11 @@ def plot_attempts(numbers: pd.DataFrame):
         sns.barplot(part, x="attempt", y="tasks", color="0.65", saturation=1, native_scale=True, ax=upper)
         upper.set(title=task_type, ylabel="")
         upper.grid(axis="x", visible=False)
-        color = COLORS[task_type]
-        looks = {
-            "this attempt": {"marker": "o"},
-            "best so far, all tasks": {"marker": "s", "linestyle": "--"},
-        }
-        for y, (label, look) in zip(("result_accuracy", "best_so_far"), looks.items(), strict=True):
-            look |= {"label": label, "color": color, "markeredgecolor": color}
-            sns.lineplot(part, x="attempt", y=y, ax=lower, legend=False, **look)
+        look = {"color": COLORS[task_type], "markeredgecolor": COLORS[task_type], "ax": lower}
+        sns.lineplot(part, x="attempt", y="result_accuracy", marker="o", label="this attempt", **look)
+        look |= {"marker": "s", "linestyle": "--", "label": "best so far, all tasks"}
+        sns.lineplot(part, x="attempt", y="best_so_far", **look)
+        lower.get_legend().remove()
         lower.set(xticks=range(1, numbers["attempt"].max() + 1), ylim=(-0.03, 1.03), ylabel="")
     axes[0, 0].set_ylabel("tasks that get there")
     axes[1, 0].set_ylabel("result accuracy")
