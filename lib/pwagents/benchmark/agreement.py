@@ -4,7 +4,7 @@ Each row is a kind of call, made on purpose for the tasks that it fits. So a row
 worth where it occurs, not how often it occurs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,8 +38,9 @@ def published_against_corrected(study: "Study") -> pd.DataFrame:
         no row where there is no task to try it on.
         The first rows are two graders on the same calls, the others two ways to act under our grader.
     """
+    tasks = [task for task in study.sample if task.type != "review" or task.review.text.strip()]
     rows = []
-    for name, scores in (*compare_graders(study), *compare_ways_to_act(study)):
+    for name, scores in (*compare_graders(study, tasks), *compare_ways_to_act(study, tasks)):
         if scores:
             means = np.mean([(*published, *ours) for published, ours in scores], axis=0)
             rows.append((name, len(scores), *means))
@@ -48,9 +49,8 @@ def published_against_corrected(study: "Study") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["difference", "tasks", *metrics])
 
 
-def compare_graders(study: "Study") -> Iterator[tuple[str, Scores]]:
+def compare_graders(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str, Scores]]:
     """Grade the same calls by the published grader and by ours."""
-    tasks = [task for task in study.sample if _can_score(task)]
     # Of each real review the one among all others that is least like it.
     texts = {task.task_id: task.review.text for task in tasks if task.type == "review"}
     vectors = study.shops.embedder.encode(list(texts.values()))
@@ -73,19 +73,17 @@ def compare_graders(study: "Study") -> Iterator[tuple[str, Scores]]:
     for name, (task_type, argument) in calls.items():
         scores = []
         for task in (task for task in tasks if task.type == task_type):
-            call = Action(name=FUNCTION_OF[task_type], arguments={_PARAMETER[task_type]: argument(task)})
+            call = _call(task_type, argument(task))
             ours = _play(study, task, study.history(task), lambda state, call=call: call)
             scores.append((published_score(study.shops.of(task), task, call), ours))
         yield f"grader: {name}", scores
 
 
-def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
+def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str, Scores]]:
     """Act as published agents, scripts and data do, and as is done here, both under our grader."""
     products, embedder = study.benchmark.products, study.memory_embedder
     length, seed = study.settings.play.memory_length, study.settings.seed
     memory, last = (Memory(way, products, embedder, length, seed) for way in ("task_specific", "last"))
-    tasks = [task for task in study.sample if _can_score(task)]
-
     # Some published agents read the gold type of the task; ours has to tell it from the instruction.
     function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
     agents = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
@@ -93,8 +91,7 @@ def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
     yield "agent: told the task's type, its memory too", scores
 
     def recommend(task: Task, ids: list[str]) -> Score:
-        call = Action(name=FUNCTION_OF["recommend"], arguments={"product_sequence": ids})
-        return _play(study, task, (), lambda state: call)
+        return _play(study, task, (), lambda state: _call("recommend", ids))
 
     # Some published scripts lose the order of ids in a set, an earlier one repeated the first of few.
     pasts = [(task, _bought(study, task)) for task in tasks if task.type == "recommend"]
@@ -108,15 +105,14 @@ def compare_ways_to_act(study: "Study") -> Iterator[tuple[str, Scores]]:
     # In some published files the history holds the target itself.
     agent, scores = PlainAgent(study.classifier, last), []
     for task in tasks:
-        own = study.benchmark.behaviors[task.user_id]
-        until = tuple(behavior for behavior in own if behavior.timestamp <= task.timestamp)
+        until = study.benchmark.before(task.user_id, task.timestamp + 1)
         strictly = study.history(task, "as_published")
         scores.append((_play(study, task, until, agent), _play(study, task, strictly, agent)))
     yield "history: the target itself in it, at the task's own time", scores
 
 
-def _can_score(task: Task) -> bool:
-    return task.type != "review" or bool(task.review.text.strip())
+def _call(task_type: TaskType, argument: Any) -> Action:
+    return Action(name=FUNCTION_OF[task_type], arguments={_PARAMETER[task_type]: argument})
 
 
 def _bought(study: "Study", task: Task) -> list[str]:

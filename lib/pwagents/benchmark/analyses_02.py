@@ -209,8 +209,7 @@ def measure_retrieval(
 ) -> pd.DataFrame:
     """Measure PUMA's retrieval of memory and ours of a contextual profile on the same tasks (Orion, 4.1).
 
-    Embeddings are warm. PUMA's memory is told in the form of its function, our profile as
-    :meth:`pwagents.profiles.types.ContextualProfile.describe`.
+    Embeddings are warm; a memory is told in the form of its function.
 
     Returns:
         ``retrieval, median (ms), 99th percentile (ms), tokens`` (mean, by MiniLM's tokenizer), a row each.

@@ -84,11 +84,7 @@ def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
 
 
 def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Setup) -> list[dict[str, Any]]:
-    """Put ours below the papers' tables of prompting methods; each as arguments of ``run.table``.
-
-    Args:
-        single, multi: one row an episode of each track.
-    """
+    """Put ours (one row an episode) below the papers' tables of prompting methods, for ``run.table``."""
     tables = []
     for frame, table, track in ((single, "Table 3", "single-turn"), (multi, "Table 4", "multi-turn")):
         data = below_paper(frame[frame["method"].isin(PERSONALWAB)], "PersonalWAB", table, here)
@@ -169,8 +165,7 @@ def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     """Average attempts, the first, the second and so on (PersonalWAB, Figure 9): a row a type and number.
 
     ``tasks``: episodes that made so many attempts or more; ``result_accuracy``: mean of just that attempt
-    over them; ``best_so_far``: mean over all scored episodes of the type of the best of their attempts up to
-    it (0 for an episode without any).
+    over them; ``best_so_far``: mean over all scored episodes of the best of their attempts up to it, or 0.
     """
     scored = [record for record in records if record.outcome == "scored"]
     rows = []
@@ -186,10 +181,7 @@ def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
 
 
 def problem_counts(runs: Runs) -> pd.DataFrame:
-    """Count replies that could not be carried out: ``method, steps``, then a column a kind.
-
-    No row where everything could be carried out.
-    """
+    """Count replies that could not be carried out: ``method, steps``, a column a kind; no row without any."""
     rows = []
     for name, records in runs.items():
         steps = [step for r in records if r.outcome == "scored" for step in r.trajectory.steps]
@@ -200,12 +192,9 @@ def problem_counts(runs: Runs) -> pd.DataFrame:
 
 
 def costs(runs: Runs) -> pd.DataFrame:
-    """Average what a task costs by method: calls, tokens and US dollars of the model, and of the user's.
+    """Average what a task costs by method: ``method, tasks``, :data:`COSTS`; no row where no model played.
 
     Replies that came from the store count as what they cost when they were made.
-
-    Returns:
-        ``method, tasks`` and the columns of :data:`COSTS`. No row where no model was asked.
     """
     rows = []
     for name, records in runs.items():
@@ -223,10 +212,7 @@ def costs(runs: Runs) -> pd.DataFrame:
 
 
 def plot_transitions(transitions: pd.DataFrame):
-    """Draw :func:`action_transitions`, one panel a task type: shares of what follows each action.
-
-    PersonalWAB draws this as a chord diagram (Figure 8); a grid of shares can be read off.
-    """
+    """Draw :func:`action_transitions`, one panel a task type; the paper has a chord diagram (Figure 8)."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 

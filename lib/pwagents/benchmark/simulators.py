@@ -1,8 +1,7 @@
 """How good user simulators are: do they keep the secret, do they help, do they say the same twice?
 
-What an answer states is read off its text alone, so that any simulator can be measured, a language model too:
-its stated facts are the words that it shares with the target's page (title, store, category, features,
-details), or with the real review in review tasks, and every number.
+What an answer states is read off its text, so that any simulator can be measured: the words that it shares
+with the target's page (with the real review in review tasks), and every number.
 """
 
 import re

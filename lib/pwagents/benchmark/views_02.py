@@ -116,8 +116,7 @@ def map_items(
 ) -> pd.DataFrame:
     """Place a user's products on the plane of their embeddings' two largest components (PCA).
 
-    Returns:
-        ``x, y, cluster, product``, one row a behaviour in the order of the clusters.
+    One row a behaviour in the order of the clusters: ``x, y, cluster, product``.
     """
     from sklearn.decomposition import PCA
 
@@ -176,9 +175,7 @@ def follow_updates(
 ) -> tuple[pd.DataFrame, ContextualProfile]:
     """Follow a contextual profile over an episode (Orion's dynamic profile update).
 
-    Returns:
-        One row a step: ``step, action, answer, new, dropped`` (the lines that came and went), and the profile
-        after the last step.
+    One row a step (``step, action, answer, new, dropped``: lines that came and went), and the last profile.
     """
 
     def only_in(profile: ContextualProfile, other: ContextualProfile) -> str:
@@ -229,14 +226,10 @@ def profile_texts(
 
 
 def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) -> pd.DataFrame:
-    """Compare global and micro-profiles with one averaged profile, over all users and those with clusters.
+    """Compare global and micro-profiles with one averaged profile, over all users and the ``long`` ones.
 
-    Args:
-        agreement: from :mod:`pwagents.profiles.consistency`.
-        long: the users with more than ``alpha`` behaviours.
-
-    Returns:
-        ``evaluation, users, difference, low, high, p, n_tasks, n_users``, paired by user.
+    Those have more than ``alpha`` behaviours, and so clusters. Paired by user: ``evaluation, users,
+    difference, low, high, p, n_tasks, n_users``.
     """
     clustered = agreement[agreement["user_id"].isin(long)].assign(users=f"more than {alpha} behaviours")
     both = pd.concat([agreement.assign(users="all"), clustered])
@@ -247,7 +240,7 @@ def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) 
 def plot_consistency(summary: pd.DataFrame):
     """Draw how well profiles agree with what users do (Figure 5): a panel an evaluation, a bar a method.
 
-    ``summary`` has the columns ``method, evaluation, mean, low, high`` and is of one judge; dashed is chance.
+    ``summary`` (``method, evaluation, mean, low, high``) is of one judge; dashed is chance.
     """
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -275,11 +268,7 @@ def plot_consistency(summary: pd.DataFrame):
 
 
 def plot_ambiguity(frame: pd.DataFrame):
-    """Draw how many products fit an instruction: cumulative shares, a panel a task type, a line a writer.
-
-    Args:
-        frame: from :func:`pwagents.tasks.ambiguity.ambiguity`.
-    """
+    """Draw how many products fit an instruction: cumulative shares, a panel a task type, a line a writer."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 

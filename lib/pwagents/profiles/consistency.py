@@ -45,19 +45,13 @@ _NUMBERS = re.compile(r"[\d\s,;.>()\[\]]+")  # a reply of numbers alone
 
 
 class Question(NamedTuple):
-    """One question about one user's profile.
-
-    Args:
-        names: user ids, or product ids, in random order.
-        candidates: the texts of each: a user's behaviours, or the one text of a product.
-        truth: which of them are the user's.
-    """
+    """One question about one user's profile."""
 
     user_id: str
     kind: Kind
-    names: Sequence[str]
-    candidates: Sequence[Sequence[str]]
-    truth: Sequence[bool]
+    names: Sequence[str]  # user ids, or product ids, in random order
+    candidates: Sequence[Sequence[str]]  # the texts of each: a user's behaviours, or the one of a product
+    truth: Sequence[bool]  # which of them are the user's
 
 
 def describe_facts(profiles: Mapping[str, UserProfile]) -> dict[str, list[str]]:
@@ -107,8 +101,8 @@ def describe_average(histories: Histories, products: Mapping[str, Product]) -> P
 def describe_keywords(histories: Histories) -> ProfileTexts:
     """Write the keywords (tf-idf) of each user's reviews. Show it as "Apollonion (stand-in)".
 
-    PersonalWAB compares with the profile generator of Apollonion, an agent that profiles its users from what
-    they say in a dialogue, and describes it no further. Reviews are what comes nearest to a dialogue here.
+    PersonalWAB compares with Apollonion, which profiles users from what they say in a dialogue, and describes
+    it no further. Reviews are what comes nearest to a dialogue here.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -169,11 +163,11 @@ def judge_by_embedding(
     do on average. Ties fall as the candidates were shuffled.
 
     Args:
-        profiles: name of the method -> its profiles, of each user asked about.
+        profiles: name of the method -> its profiles, of each user in the questions.
 
     Returns:
-        One row a method, question and measure: ``method, judge, evaluation, task_id, user_id, value,
-        malformed``, for :func:`pwagents.evaluation.statistics.summarise` by method, judge and evaluation.
+        One row a method, question and measure: ``method, judge, evaluation, task_id, user_id,
+        value, malformed``.
     """
     texts = [text for each in questions for candidate in each.candidates for text in candidate]
     texts += [text for made in profiles.values() for each in questions for text in made[each.user_id]]
@@ -195,12 +189,10 @@ def judge_by_embedding(
 def judge_by_model(
     profiles: Mapping[str, ProfileTexts], questions: Sequence[Question], model: ChatModel
 ) -> pd.DataFrame:
-    """Let a language model answer the questions, as in the paper.
+    """Let a language model answer the questions, as in the paper; otherwise as :func:`judge_by_embedding`.
 
     A reply that is not the number of a candidate, or not an order of all of them, is ``malformed`` and scores
     0. What the model refuses to read has no value.
-
-    Args and returns as :func:`judge_by_embedding`; ``judge`` is the model's name.
     """
     prompts, rows = read_yaml(__package__, "prompts.yaml")["judge"], []
     for method, made in profiles.items():
@@ -226,10 +218,7 @@ def chance() -> dict[str, float]:
 
 
 def read_order(reply: str, question: Question) -> list[int] | None:
-    """Read the candidates that a model names, best first; None for a malformed reply.
-
-    A behavior question takes one number, a product question each number once.
-    """
+    """Read the candidates that a model names, best first; None for a malformed reply."""
     if not _NUMBERS.fullmatch(reply):
         return None
     place = {str(i + 1): i for i in range(len(question.names))}
@@ -246,10 +235,7 @@ def _describe(behavior: Behavior, product: Product) -> str:
 def _score(
     method: str, judge: str, question: Question, order: list[int] | None, is_refused: bool = False
 ) -> list[dict]:
-    """Score one answer: whether the first is right, or NDCG (binary gains) and recall of the first five.
-
-    ``order`` None is a malformed answer.
-    """
+    """Score one answer (None: malformed): top-1, or NDCG with binary gains and recall of the first five."""
     hits = np.array([question.truth[i] for i in order or ()][:TOP], dtype=float)
     n_right = sum(question.truth)
     if question.kind == "behavior":

@@ -58,7 +58,7 @@ class Near(NamedTuple):
 
 
 def item_text(product: Product) -> str:
-    """What stands for a product when clusters are compared with instructions: title, category, description.
+    """Write what stands for a product when clusters are compared with instructions.
 
     Features are left out: they say how a product is made, not what it is for, and with them the nearest
     cluster is the right one less often.
@@ -81,13 +81,11 @@ def adaptive_clusters(
 ) -> tuple[Cluster, ...]:
     """Cluster by the finest category that pages name, the small buckets merged into their neighbours.
 
-    The paper calls its bucketing adaptive and does not say how. This is ours: while a bucket has fewer than
-    ``least`` behaviours, the smallest one (ties: first by name) joins the one whose centre is nearest (ties:
-    first by name).
+    The paper calls its bucketing adaptive and does not say how. Ours: while a bucket has fewer than ``least``
+    behaviours, the smallest one joins the one whose centre is nearest (ties: first by name).
 
     Args:
         history: oldest first, not empty.
-        products: the catalogue.
         vectors: of the history's products (:func:`embed_items`).
 
     Returns:
@@ -164,8 +162,6 @@ def profile_users(
 
     Args:
         histories: user_id -> what the protocol lets be known, oldest first. Nothing else of a user is read.
-        products: the catalogue.
-        embedder: of item texts, and later of instructions.
         seed: chooses the behaviours that micro-profiles are made from.
         alpha: no clusters for histories of at most so many behaviours (|H| <= alpha).
         l_c: a micro-profile is made from at most so many behaviours of its cluster, drawn at random.
@@ -197,12 +193,7 @@ def profile_users(
 def contextual_profile(
     instruction: str, profiles: UserProfiles, embedder: Embedder, m: int = 1
 ) -> ContextualProfile:
-    """Make P_ctx,0 for one instruction: :func:`nearest_clusters`, then :func:`contextual_profiles`.
-
-    Args:
-        embedder: the one that the clusters' centres were made with.
-        m: clusters retrieved; 1 in the paper.
-    """
+    """Make P_ctx,0 for one instruction from the ``m`` nearest clusters (1 in the paper)."""
     return contextual_profiles([profiles], nearest_clusters([instruction], [profiles], embedder, m))[0]
 
 
@@ -214,8 +205,7 @@ def nearest_clusters(
     Exact, by faiss, where the paper names approximate search: a user has a few dozen clusters at most.
 
     Returns:
-        Of each instruction, clusters best first (ties: the earlier one), with weights that sum to 1; none
-        for users without clusters.
+        Clusters best first (ties: the earlier one), with weights that sum to 1; none where there are none.
     """
     import faiss
 
@@ -243,9 +233,6 @@ def contextual_profiles(
     What is to be avoided everywhere is not wanted here. A user without clusters falls back to the global
     profile. Several clusters, which go beyond the paper, all contribute: a line counts the weights of the
     clusters that have it, and the heaviest stand first.
-
-    Args:
-        near: from :func:`nearest_clusters` of the same users.
     """
     contexts = []
     for user, clusters in zip(profiles, near, strict=True):

@@ -1,8 +1,7 @@
 """Profiles made and updated by a language model.
 
-:class:`LlmProfiler` writes global and micro-profiles (PersonalWAB, Figures 10 and 11; Orion, 4.1).
-:class:`LlmUpdater` keeps a contextual profile up to date in a conversation (Orion, 4.2). What the model is
-told is in ``prompts.yaml``; its replies are JSON (:mod:`pwagents.llm.replies`).
+:class:`LlmProfiler` writes them (PersonalWAB, Figures 10 and 11; Orion, 4.1), :class:`LlmUpdater` keeps a
+contextual profile up to date in a conversation (Orion, 4.2). The prompts are in ``prompts.yaml``.
 """
 
 import json
@@ -38,16 +37,13 @@ Lines = Annotated[tuple[Text, ...], Field(max_length=2 * MOST_LINES)]
 
 
 class LlmProfiler:
-    """Makes profiles with a language model, many at once.
+    """Makes profiles with a language model (GPT-4o-mini in both papers), many at once.
 
     A reply that cannot be read, or that strays from the options, is sent back once with what is wrong.
     What still strays becomes "Other", what still cannot be read an empty profile; both are counted.
 
     Args:
-        model: the profiler (GPT-4o-mini in both papers).
-        products: the catalogue.
-        max_history: tokens (MiniLM's) of purchases told at most. The newest are told; the prompt says how
-            many older ones are left out.
+        max_history: tokens (MiniLM's) of purchases in a prompt; older ones are left out, and counted in it.
 
     Attributes:
         failures: "repaired" (replies usable at the second try), "strayed" (fields set to "Other"),
@@ -59,7 +55,7 @@ class LlmProfiler:
         self.failures: Counter[str] = Counter()
 
     def write_global(self, histories: Sequence[tuple[Behavior, ...]]) -> list[GlobalProfile]:
-        """Write the global profile of each history (oldest first); one pass over each.
+        """Write the global profile of each history (oldest first).
 
         Raises:
             InfrastructureError: the model cannot be reached.
@@ -73,11 +69,7 @@ class LlmProfiler:
         return profiles
 
     def write_micro(self, samples: Sequence[tuple[str, tuple[Behavior, ...]]]) -> list[MicroProfile]:
-        """Write the micro-profile of each sample: the name of a cluster, and behaviours of it, oldest first.
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-        """
+        """Write the micro-profile of each sample: a cluster's name, and behaviours of it, oldest first."""
         texts = self._tell([behaviors for _, behaviors in samples])
         interests = [f"The interest: {fence(name)}\n" for name, _ in samples]
         texts = [interest + text for interest, text in zip(interests, texts, strict=True)]
@@ -108,16 +100,9 @@ class LlmProfiler:
 class LlmUpdater:
     """Lets a language model edit the contextual profile after each step.
 
-    A reply that cannot be read leaves the profile as it was, and is counted. Whatever the model does, a
-    stated wish overrides other wishes about its attribute (:func:`pwagents.profiles.update.settle`), and a
-    line that it calls history without its being so is taken as inferred.
-
-    Args:
-        model: the updater.
-        products: the catalogue.
-
-    Attributes:
-        malformed: how many replies could not be read.
+    A reply that cannot be read leaves the profile as it was, and is counted (``malformed``). Whatever the
+    model does, stated wishes override others (:func:`pwagents.profiles.update.settle`), and a line that it
+    calls history without its being so is taken as inferred.
     """
 
     def __init__(self, model: ChatModel, products: Mapping[str, Product]):
@@ -154,8 +139,7 @@ class LlmUpdater:
     def messages(
         self, profile: ContextualProfile, instruction: str, session: Sequence[Step]
     ) -> list[Message]:
-        """Write the request: the instruction, the profile, and the last step; where that is talk, also what
-        the shop showed before."""
+        """Write the request: the instruction, the profile, and the last step with what was on show."""
         lines = [line.model_dump(include={"text", "positive", "provenance"}) for line in profile.lines]
         *_, step = session
         parts = {

@@ -45,11 +45,8 @@ class OfflineProfiler:
 
     A trait is a preference when at least two voices speak for it (liked products, reviews that praise it) and
     it is more common among the liked products than in their categories; of each attribute the best supported
-    value is kept. It is to be avoided when disliked products and their reviews blame it, and liked ones
-    speak less for it.
-
-    Args:
-        catalogue: what the behaviours are measured against.
+    value stays. It is to be avoided when disliked products and their reviews blame it, and liked ones speak
+    less for it.
     """
 
     def __init__(self, catalogue: Catalogue):

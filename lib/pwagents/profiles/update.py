@@ -88,9 +88,6 @@ class OfflineUpdater:
     - After a complaint, what all products shown last have in common is inferred to be unwanted, unless the
       user asked for it.
     - Results, errors and published reviews say nothing by themselves.
-
-    Args:
-        catalogue: its values and stores are the words that are understood.
     """
 
     def __init__(self, catalogue: Catalogue):
@@ -129,8 +126,7 @@ class OfflineUpdater:
         return settle(profile, lines)
 
     def find_attribute(self, question: str) -> str:
-        """Find what a question is about: the first attribute that it names or has a value of ("color"),
-        topics for one about anything at all, else nothing."""
+        """Find the first attribute that a question names or has a value of; else topics, if it is open."""
         words, about = stems(question), attribute_of_word() | attribute_of_word("asked")
         named = [about[word] for word in words if word in about]
         named += [trait.about for _, trait in self.catalogue.find(question)]
@@ -138,8 +134,7 @@ class OfflineUpdater:
         return next(iter(named), TOPIC if is_open else "")
 
     def _own_words(self, clause: str, positive: bool, about: str) -> list[Trait]:
-        """A clause in words that are no values. About anything at all, only words of titles tell, and "not
-        that" is no topic."""
+        """Take a clause in words that are no values; about anything at all, only words of titles tell."""
         empty = word_lists()["answer_words"].split()
         words = [word for word in content_words(clause) if word not in empty][:_OWN_WORDS]
         if about != TOPIC:

@@ -2,11 +2,8 @@
 
 What an instruction says of its target are those of its words that the target's page holds; a product fits
 when its page holds all of them. So the number is 1 where the instruction singles the target out, and the
-size of the catalogue where it says nothing. It is read off texts alone and costs a few look-ups.
-
-Counting the products that hold *all* words of the instruction would be plainer, and fails on real products:
-every second instruction has a word that no page needs to hold ("honest and to the point, please"), and then
-no product fits, the target included. A word that does not hold of the target tells nothing about it.
+size of the catalogue where it says nothing. Words that no page needs to hold ("honest and to the point")
+tell nothing about the target: with them, no product would fit, the target included.
 """
 
 from array import array

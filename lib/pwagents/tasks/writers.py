@@ -55,8 +55,8 @@ def with_instructions(
     truth's ``kind``, ``stated``, ``in_history`` and ``in_head``.
 
     Args:
-        profiles: user_id -> profile; None for the ones published with the benchmark. An instruction is what
-            the user says, so profiles of the whole history do for it (PersonalWAB, 3.2).
+        profiles: user_id -> profile; None for the published ones. An instruction is what the user says, so
+            profiles of the whole history do for it (PersonalWAB, 3.2).
         splits: whose instructions are written; other splits keep theirs.
     """
     profiles = benchmark.profiles if profiles is None else profiles
@@ -133,7 +133,6 @@ class LlmInstructionWriter:
     writes the instruction. It does so at once where the model refuses.
 
     Args:
-        fallback: :class:`OfflineInstructionWriter`, for instance.
         seed: chooses among the model's possible replies.
 
     Attributes:
@@ -149,11 +148,7 @@ class LlmInstructionWriter:
         self.counts: Counter[str] = Counter()
 
     def __call__(self, briefs: Sequence[Brief]) -> list[str]:
-        """Write an instruction for each brief, in order.
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-        """
+        """Write an instruction for each brief, in order; raise InfrastructureError where unreachable."""
         texts: dict[int, str] = {}
         left = list(range(len(briefs)))
         for attempt in range(2):
@@ -176,10 +171,7 @@ class LlmInstructionWriter:
             yield from (prompts()[trait] for trait in ("focus", "tone", "reference"))
 
     def request(self, brief: Brief, attempt: int = 0) -> Request:
-        """Write what the model is asked; attempt 1 asks for another reply to the same.
-
-        The model is told of user and product, and of the opinion in review tasks alone.
-        """
+        """Write the request: user and product, in review tasks also the opinion; attempt 1 asks once more."""
         task = brief.task
         limit = prompts()["limit"].format(n=self.limits[task.type])
         rules = [rule for rule in (*self.rules(brief), *prompts()["always"], limit) if rule]
