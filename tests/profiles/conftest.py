@@ -27,6 +27,8 @@ class ScriptedModel(ChatModel):
         with self._lock:
             self.requests.append(request)
             reply = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
+        if isinstance(reply, Exception):
+            raise reply
         reply = Reply(text=reply) if isinstance(reply, str) else reply
         return reply.model_copy(update={"usage": COST})
 

@@ -18,7 +18,6 @@ from pwagents.profiles.global_micro import (
     nearest_clusters,
     profile_users,
 )
-from pwagents.profiles.llm import LlmProfiler
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import (
     Cluster,
@@ -30,7 +29,7 @@ from pwagents.profiles.types import (
 )
 from pwagents.schema import UserProfile
 
-from .conftest import ScriptedModel, bought, lamp
+from .conftest import bought, lamp
 
 # Products in four categories: of 9, 8, 2 and 1. Categories a and d lie close together, so do b and c.
 SHOP = {p.parent_asin: p for p in (lamp(n, category=c) for n, c in enumerate("aaaaaaaaabbbbbbbbccd"))}
@@ -63,15 +62,6 @@ def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough():
     assert names(least=99) == ["a + b + c + d"]
     same = dict.fromkeys(SHOP, np.array([1.0, 0.0], np.float32))
     assert names(vectors=same) == ["a + d", "b", "c"]  # ties are broken by name
-
-
-def test_departments_are_finer_categories():
-    halves = {
-        asin: p.model_copy(update={"details": {"Department": "x" if int(asin[1:]) % 2 else "y"}})
-        for asin, p in SHOP.items()
-    }
-    found = names(shop=halves, least=4)
-    assert any(name.startswith("a > x") for name in found) and any("a > y" in name for name in found)
 
 
 def test_odd_histories_have_clusters():
@@ -163,15 +153,6 @@ def test_a_users_profiles_do_not_depend_on_other_users(build, histories):
         assert alone[user].whole == everybody[user].whole and alone[user].micro == everybody[user].micro
         assert [c.members for c in alone[user].clusters] == [c.members for c in everybody[user].clusters]
     assert build(histories={}) == {}
-
-
-def test_a_language_model_takes_the_profilers_place(build, histories, benchmark):
-    model = ScriptedModel(lambda _: '{"Domain Recommendations": ["color: navy"], "Domain Avoidances": []}')
-    profiles = build(LlmProfiler(model, benchmark.products))
-    n_micro = sum(len(own.micro) for own in profiles.values())
-    micro = MicroProfile(recommendations=("color: navy",))
-    assert n_micro and all(m == micro for own in profiles.values() for m in own.micro)
-    assert len(model.requests) == n_micro + 2 * len(histories)  # global replies are not readable, twice
 
 
 class Axes:

@@ -112,10 +112,6 @@ def test_a_complaint_makes_what_all_results_share_unwanted(update):
     assert "+stated topic: reading" in after(update, profile(), results(LAMPS[:3]), hint)
 
 
-def test_an_instruction_can_be_heard_like_an_answer(update):
-    assert update.hear(BEFORE, "I need a red lamp.").lines[0] == line("+stated color: red")
-
-
 def test_it_understands_the_rule_based_user(benchmark, catalogue):
     """Asked for brand and color, the simulated user names the target's, and so does the profile then."""
     user, update = RuleUser(benchmark.products), OfflineUpdater(catalogue)
@@ -149,9 +145,3 @@ def test_settling_never_loses_the_users_word(old, new):
     for y in stated_now:
         rivals = [x for x in settled.lines if x.about == y.about and x.positive and x.provenance != "stated"]
         assert not y.positive or y.about == "topic" or not [x for x in rivals if x not in new]
-
-
-def test_lines_know_what_they_are_about():
-    assert (line("+history color: navy").about, line("+history color: navy").value) == ("color", "navy")
-    assert (line("+history likes lamps").about, line("+history likes lamps").value) == ("", "likes lamps")
-    assert line("+history Special Feature : x: y").about == "special feature"

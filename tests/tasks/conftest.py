@@ -1,4 +1,4 @@
-"""Benchmarks of every source, profiles for their users, and a model that says what it is told."""
+"""Benchmarks of every source, and profiles for their users."""
 
 from pathlib import Path
 
@@ -6,8 +6,7 @@ import pytest
 
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.schema import Usage, UserProfile
+from pwagents.schema import UserProfile
 
 FACTS = {
     "gender": "Female",
@@ -44,27 +43,3 @@ def source(request, world, project_root):
     if not folder.is_dir():
         pytest.skip("no raw Amazon Reviews 2023 files here")
     return load_amazon(folder, n_users=60, min_behaviors=5, max_products=100)
-
-
-class Teller(ChatModel):
-    """Answers by a function of the request, and keeps what it was asked."""
-
-    name = "teller"
-    workers = 2
-
-    def __init__(self, answer):
-        self.answer, self.requests = answer, []
-
-    def reply(self, request: Request) -> Reply:
-        self.requests.append(request)
-        answer = self.answer(request)
-        if isinstance(answer, Exception):
-            raise answer
-        usage = Usage(calls=1, prompt_tokens=100, completion_tokens=10)
-        return answer if isinstance(answer, Reply) else Reply(text=answer, usage=usage)
-
-
-@pytest.fixture(scope="session")
-def teller():
-    """A model that answers every request with ``answer(request)``."""
-    return Teller

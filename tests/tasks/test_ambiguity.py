@@ -69,8 +69,3 @@ def test_a_frame_holds_a_row_for_each_writer_and_task(source):
     assert frame["share"].between(0, 1).all()
     means = frame.groupby(["type", "writer"])["share"].mean().unstack()
     assert (means["ambiguous"] > means["own"]).all()
-
-
-def test_an_unknown_target_is_an_error():
-    with pytest.raises(KeyError):
-        WordIndex(SHOP).fitting("A lamp", "B9")
