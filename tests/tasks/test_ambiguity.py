@@ -61,7 +61,7 @@ def test_the_index_counts_as_the_slow_way_does(titles, instruction, data):
 
 
 def test_a_frame_holds_a_row_for_each_writer_and_task(source):
-    generic = with_instructions(source, OfflineAmbiguousWriter(source.products))
+    generic = with_instructions(source, OfflineAmbiguousWriter(source.products), {})
     frame = ambiguity({"own": source, "ambiguous": generic}, WordIndex(source.products))
     tasks = source.tasks["test"]
     assert list(frame["task_id"]) == [task.task_id for task in tasks] * 2

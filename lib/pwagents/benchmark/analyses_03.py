@@ -175,8 +175,8 @@ def attempts_by_number(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
         by_number = pd.DataFrame([dict(enumerate(episode)) for episode in episodes])
         best = by_number.cummax(axis=1).ffill(axis=1).fillna(0.0)
         for i in by_number:
-            row = by_number[i].count(), by_number[i].mean(), best[i].mean()
-            rows.append((task_type, i + 1, *row))
+            attempt = by_number[i]
+            rows.append((task_type, i + 1, attempt.count(), attempt.mean(), best[i].mean()))
     return pd.DataFrame(rows, columns=["type", "attempt", "tasks", "result_accuracy", "best_so_far"])
 
 
@@ -198,17 +198,15 @@ def costs(runs: Runs) -> pd.DataFrame:
     """
     rows = []
     for name, records in runs.items():
-        scored = [record.trajectory for record in records if record.outcome == "scored"]
-        for played in scored:
-            agent = played.usage
-            user = sum((step.user_usage or Usage() for step in played.steps), Usage())
+        spent = []
+        for played in (record.trajectory for record in records if record.outcome == "scored"):
+            agent, user = played.usage, sum((step.user_usage or Usage() for step in played.steps), Usage())
             tokens = agent.calls, agent.prompt_tokens, agent.completion_tokens
-            rows.append((name, *tokens, agent.usd, user.tokens, user.usd))
-    frame = pd.DataFrame(rows, columns=["method", *COSTS])
-    by_method = frame.groupby("method", sort=False)
-    means = by_method.mean()
-    means.insert(0, "tasks", by_method.size())
-    return means.reset_index() if means[[*COSTS]].to_numpy().any() else means.reset_index().iloc[:0]
+            spent.append((*tokens, agent.usd, user.tokens, user.usd))
+        if spent:
+            rows.append((name, len(spent), *np.mean(spent, axis=0)))
+    frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])
+    return frame if frame[[*COSTS]].to_numpy().any() else frame.iloc[:0]
 
 
 def plot_transitions(transitions: pd.DataFrame):

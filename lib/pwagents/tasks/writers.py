@@ -17,7 +17,7 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.types import OTHER
 from pwagents.progress import progress
 from pwagents.project import read_yaml
-from pwagents.schema import Behavior, Benchmark, Product, Split, Task, TaskType, UserProfile
+from pwagents.schema import Behavior, Benchmark, Product, Task, TaskType, UserProfile
 from pwagents.seeds import rng
 from pwagents.web.functions import full_text
 from pwagents.words import gives_away, kind_of, section_of
@@ -44,31 +44,23 @@ InstructionWriter = Callable[[Sequence[Brief]], list[str]]
 
 
 def with_instructions(
-    benchmark: Benchmark,
-    writer: InstructionWriter,
-    profiles: Mapping[str, UserProfile] | None = None,
-    splits: Sequence[Split] = ("train", "test"),
+    benchmark: Benchmark, writer: InstructionWriter, profiles: Mapping[str, UserProfile]
 ) -> Benchmark:
     """Make the same benchmark with other instructions: ids, targets and all else of its tasks stay.
 
     What a source knows of its own instructions does not hold for new ones: in the embedded world, the latent
-    truth's ``kind``, ``stated``, ``in_history`` and ``in_head``.
-
-    Args:
-        profiles: user_id -> profile; None for the published ones. An instruction is what the user says, so
-            profiles of the whole history do for it (PersonalWAB, 3.2).
-        splits: whose instructions are written; other splits keep theirs.
+    truth's ``kind``, ``stated``, ``in_history`` and ``in_head``. An instruction is what the user says, so
+    profiles (by user_id) of the whole history do for it (PersonalWAB, 3.2).
     """
-    profiles = benchmark.profiles if profiles is None else profiles
-    tasks = dict(benchmark.tasks)
-    for split in splits:
+    written = {}
+    for split, tasks in benchmark.tasks.items():
         briefs = [
             Brief(t, benchmark.products[t.target], profiles.get(t.user_id), benchmark.history(t, split))
-            for t in tasks[split]
+            for t in tasks
         ]
-        written = zip(tasks[split], writer(briefs), strict=True)
-        tasks[split] = tuple(task.model_copy(update={"instruction": text}) for task, text in written)
-    return replace(benchmark, tasks=tasks)
+        texts = zip(tasks, writer(briefs), strict=True)
+        written[split] = tuple(task.model_copy(update={"instruction": text}) for task, text in texts)
+    return replace(benchmark, tasks=written)
 
 
 class OfflineInstructionWriter:
