@@ -178,9 +178,7 @@ def profile_values(
 
 
 def search_with_profiles(
-    engine: SearchEngine,
-    tasks: Sequence[Task],
-    values: Mapping[str, Sequence[Sequence[str]]],
+    engine: SearchEngine, tasks: Sequence[Task], values: Mapping[str, Sequence[Sequence[str]]]
 ) -> pd.DataFrame:
     """Search by the instruction and up to five values that it does not hold: no agent, no model.
 
