@@ -140,7 +140,7 @@ def count_tokens(texts: Sequence[str]) -> list[int]:
     tokenizer = _tokenizer()
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return [len(encoding.ids) for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    return list(map(len, tokenizer.encode_batch(list(texts), add_special_tokens=False)))
 
 
 def _tokenizer() -> Any:

@@ -57,10 +57,8 @@ def shortfall() -> str:
     if not _before:
         return f"Not portable: {SWITCH}=0 leaves the instruction set to the CPU."
     if _loaded_early:
-        return (
-            f"Not portable: imported before pwagents, with the CPU's own instruction set: "
-            f"{', '.join(_loaded_early)}. Restart the kernel and import pwagents first."
-        )
+        early = f"imported before pwagents, with the CPU's own instruction set: {', '.join(_loaded_early)}"
+        return f"Not portable: {early}. Restart the kernel and import pwagents first."
     return ""
 
 

@@ -37,11 +37,7 @@ Variants = tuple[dict[str, Any], ...]  # of a group: a name each, and what diffe
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(cls: Class) -> Class:
-    """Make a class a group of settings: a frozen pydantic dataclass.
-
-    A field that is itself a group also takes a dict. A wrong name, type or range raises
-    ``pydantic.ValidationError``, a ValueError that names the field.
-    """
+    """Make a class a group of settings: a frozen pydantic dataclass that takes its own keywords alone."""
     config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
     return dataclass(cls, frozen=True, kw_only=True, config=config)
 
@@ -79,5 +75,5 @@ def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
 
 
 def plain(value: Any) -> Any:
-    """Return settings as JSON values: groups and mappings as dicts, tuples as lists, all else as it is."""
+    """Return settings as JSON values: groups as dicts, tuples as lists."""
     return to_jsonable_python(value)

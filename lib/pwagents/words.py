@@ -45,9 +45,8 @@ def word_list(name: str) -> frozenset[str]:
 def kind_of(product: Product) -> str:
     """Say what people call a product: a word for its category, or the head noun of its title.
 
-    The head noun is the last plain word before the first comma, dash or preposition: "charger" in "Anker
-    (2 pack) USB-C Charger for iPhone". Where there is none, or where it is the title's first word (mostly a
-    brand), it is "item from" the section.
+    That is the last plain word before the first comma, dash or preposition: "charger" in "Anker (2 pack)
+    Charger for iPhone". Where it is the title's first word (mostly a brand), it is "item from" the section.
     """
     if product.category in _KINDS:
         return _KINDS[product.category]
@@ -79,10 +78,10 @@ def stars_in_words(rating: float) -> str:
 
 
 def gives_away(text: str, task_type: TaskType, product: Product, review: Review) -> bool:
-    """Tell whether a text says more of the product, or of the review, than an instruction may.
+    """Tell whether a text says more than an instruction may.
 
-    It may hold neither the product's id nor three consecutive words of its title, or all of a shorter title.
-    For a review task it may hold no four consecutive words of the review, or all of a shorter review.
+    That is the product's id or three words running of its title (all of a shorter one); for a review task,
+    also four words running of the review (all of a shorter one).
     """
     if product.parent_asin.lower() in text.lower():
         return True

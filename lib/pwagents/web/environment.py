@@ -37,8 +37,7 @@ class UserReply(NamedTuple):
     usage: Usage | None = None
 
 
-# (the task, the session so far, what the agent says now) -> what the user answers. It keeps nothing of its
-# own, so that one simulator serves all episodes and threads.
+# (the task, the session so far, what the agent says now) -> the answer. One serves all episodes and threads.
 UserSimulator = Callable[[Task, tuple[Step, ...], str], UserReply]
 
 
@@ -77,9 +76,8 @@ Agent = Callable[[BeliefState], Action]
 class WebEnvironment:
     """One agent's session with the shop. Make one for each thread; all may share one ``shop``.
 
-    Single-turn track: the first call ends the task, whatever it is (a look-up of a product's details
-    excepted). Multi-turn track: up to ``MAX_STEPS`` calls; ``respond`` reaches the user simulator and
-    ``stop`` ends the task.
+    Single-turn track: the first call ends the task (a look-up of a product's details excepted). Multi-turn
+    track: up to ``MAX_STEPS`` calls; ``respond`` reaches the user simulator and ``stop`` ends the task.
 
     Args:
         user: answers ``respond``; without one nobody answers.
@@ -131,13 +129,10 @@ class WebEnvironment:
 
     @property
     def done(self) -> bool:
-        """Whether the task has ended."""
         return self.end is not None
 
     def step(self, action: Action) -> Step:
-        """Carry out one call; :attr:`state` then holds the step that is returned.
-
-        A malformed call is no exception: its error is the observation, which the agent can learn from.
+        """Carry out one call; a malformed one has its error as observation, which the agent can learn from.
 
         Raises:
             RuntimeError: there is no task, or it has ended.

@@ -1,7 +1,6 @@
 """The shop, the web functions of PersonalWAB on it, and their JSON schemas made from their signatures.
 
-The first argument of each function is the :class:`pwagents.web.environment.WebEnvironment` that it acts on.
-The others are the agent's.
+A function's first argument is the :class:`pwagents.web.environment.WebEnvironment`, others are the agent's.
 """
 
 import json
@@ -53,7 +52,7 @@ class Shop:
 
 
 def compact_text(product: Product) -> str:
-    """Tell a product in one line: id, title, price, rating."""
+    """Tell a product in one line."""
     price = "no price" if product.price is None else f"${product.price:.2f}"
     rating = "unrated" if product.average_rating is None else f"{product.average_rating:g} stars"
     return f"{product.parent_asin} {product.title} ({price}, {rating})"
@@ -156,7 +155,7 @@ def stop(environment) -> Observation:
 
 
 class MalformedCallError(ValueError):
-    """A call that cannot be carried out, by the agent's fault; the message is one line for the agent."""
+    """A call that cannot be carried out, by the agent's fault; its one line is for the agent."""
 
     def __init__(self, message: str, kind: ProblemKind = "wrong_arguments"):
         super().__init__(message)

@@ -1,15 +1,13 @@
 """What PersonalWAB published beside its data: its recommender's checkpoint, and its grader.
 
-The recommender is SASRec trained on 19,005 Amazon users and 104,284 items (50 hidden, 2 blocks, 2 heads, 30
-items long), whose answers are restricted to the 35,772 products of ``1000_ids.json``. What users bought
-later, their test purchases included, was in its training: it belongs to the as-published protocol alone.
+The recommender is SASRec trained on 19,005 Amazon users and 104,284 items, whose answers are restricted to
+the 35,772 products of ``1000_ids.json``. It learned from test purchases, too: as-published protocol alone.
 
 The grader follows the published code. Tables use ours (:mod:`pwagents.evaluation.metrics`), unless they say
 this one's name. Where the two differ:
 
-- A call of the right function counts, also with an empty query or review, or with a text where a list of
-  ids is expected; ours wants well-formed parameters, and an empty text is none. Both give 0 where the
-  function itself fails.
+- A call of the right function counts, also with an empty text, or with a text where a list of ids is
+  expected; ours wants well-formed parameters. Both give 0 where the function itself fails.
 - A target at rank r of n results is worth 1 - (r - 1) / n; ours divides by ten, as in equation 1.
 - The target is found by its id within the text of a result, maybe another product's; ours compares ids.
 - A review is worth its cosine with the real one, below 0 too; ours is clipped to 0.
@@ -46,13 +44,12 @@ def find_published(data_dir: Path | str) -> tuple[Path, Path] | None:
 def load_published(checkpoint: Path, numbers: Path, products: Collection[str]) -> "Recommender":
     """Load the published recommender, restricted to those of its products that are among ``products``.
 
-    As published: the last 30 known ids count, and products of the sequence may be recommended again. An
-    earlier state of the code put the first id three times before fewer than four known ids; the latest does
-    not. Departure: equal scores are ordered by id.
+    An earlier state of the code put the first id three times before fewer than four known ids; the latest, as
+    here, does not. Departure: equal scores are ordered by id.
 
     Raises:
-        DataError: a file that is no such checkpoint (only weights are read, no code is run), weights of
-            another shape, or item numbers that the checkpoint does not have.
+        DataError: a file that is no such checkpoint (no code of it is run), weights of another shape, or item
+            numbers that the checkpoint does not have.
     """
     import torch
 

@@ -125,5 +125,5 @@ def _java_home() -> Path:
 
 
 def _java_text(text: str) -> str:
-    """Make question marks of halves of surrogate pairs, which Java's strings cannot be made from."""
+    """Make question marks of halves of surrogate pairs, which Java refuses."""
     return text.encode("utf-8", "replace").decode()

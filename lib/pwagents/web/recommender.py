@@ -7,7 +7,7 @@ is not after their first test task (:class:`RecommendersByTime`).
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 
 class Recommender:
-    """Recommends products to follow a sequence of products. Holds no mutable state: threads may share it.
+    """Recommends products to follow a sequence of products; threads may share it.
 
     Args:
-        model: a trained SasRec.
         index: product id -> the model's item number.
         candidates: ids that may be recommended, None for all of ``index``; ids not in ``index`` are ignored.
 
@@ -99,27 +98,24 @@ class Recommender:
         with torch.inference_mode():
             last = self.model(pad([items], self.model.max_length))[:, -1]
             (scores,) = (last @ self._embeddings.T).numpy()
-        return [self._candidates[i] for i in np.argsort(-scores, kind="stable")[:k]]
+        k = min(k, len(scores))
+        best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])  # no more than these is sorted
+        return [self._candidates[i] for i in best[np.argsort(-scores[best], kind="stable")][:k]]
 
 
 class NoRecommender:
     """Before anybody has bought anything there is nothing to recommend."""
 
     def recommend(self, product_sequence: Sequence[str], k: int = RESULTS) -> list[str]:
-        """Recommend nothing."""
         return []
 
 
+@dataclass(frozen=True)
 class RecommendersByTime:
-    """Recommenders in the order of their dates.
+    """Recommenders, each trained on purchases strictly before its date (milliseconds, ascending)."""
 
-    Args:
-        dates: milliseconds, ascending.
-        recommenders: one a date, trained on purchases strictly before it.
-    """
-
-    def __init__(self, dates: Sequence[int], recommenders: Sequence[ProductRecommender]):
-        self.dates, self.recommenders = list(dates), list(recommenders)
+    dates: Sequence[int]
+    recommenders: Sequence[ProductRecommender]
 
     @classmethod
     def fit(
@@ -130,10 +126,7 @@ class RecommendersByTime:
         n_dates: int,
         cache_dir: Path | None = None,
     ) -> "RecommendersByTime":
-        """Train on :func:`training_sequences`, at ``n_dates`` dates that part the users evenly.
-
-        Dates before which the same purchases lie share one training: in the embedded world all do.
-        """
+        """Train on :func:`training_sequences`, at ``n_dates`` dates at most that part the users evenly."""
         # Users are parted evenly by the date of their first test task: each date is some user's.
         starts = sorted(benchmark.first_task(user) for user in {t.user_id for t in benchmark.tasks["test"]})
         candidates = sorted({starts[len(starts) * i // n_dates] for i in range(n_dates)})
@@ -143,7 +136,7 @@ class RecommendersByTime:
             rows = sequences[date].values()
             return any(len(row) > 1 for row in rows) and len({asin for row in rows for asin in row}) > 1
 
-        # Where nothing was bought between two dates that is learned from, the later one adds nothing.
+        # Where the same purchases lie before two dates, as in the embedded world, the later one adds nothing.
         dates = [date for date in candidates if can_learn(date)]
         dates = dates[:1] + [b for a, b in pairwise(dates) if sequences[a] != sequences[b]]
         return cls(dates, [Recommender.fit(sequences[date], config, seed, cache_dir) for date in dates])
@@ -157,16 +150,12 @@ class RecommendersByTime:
 
 def training_sequences(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
     """Collect what strangers, and users in their train periods, bought before ``date``, oldest first."""
-    users = {
-        user: [b.parent_asin for b in benchmark.train_period(user) if b.timestamp < date]
-        for user in benchmark.behaviors
-    }
+    periods = {user: benchmark.train_period(user) for user in benchmark.behaviors}
+    users = {user: [b.parent_asin for b in own if b.timestamp < date] for user, own in periods.items()}
     return users | purchases_of_strangers(benchmark, date)
 
 
 def purchases_of_strangers(benchmark: Benchmark, date: int) -> dict[str, list[str]]:
     """Collect what each stranger bought before ``date``, oldest first."""
-    return {
-        stranger: [asin for timestamp, asin in bought if timestamp < date]
-        for stranger, bought in benchmark.population.items()
-    }
+    population = benchmark.population.items()
+    return {stranger: [asin for time, asin in bought if time < date] for stranger, bought in population}

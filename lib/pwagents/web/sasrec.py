@@ -99,10 +99,7 @@ def pad(sequences: Sequence[Sequence[int]], length: int) -> Tensor:
 
 
 def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Tensor:
-    """Cut windows of ``max_length`` inputs and their targets: (n, max_length + 1), zeros in front.
-
-    Windows of one sequence share one item, so that each item but the first is a target exactly once.
-    """
+    """Cut windows, (n, max_length + 1), zeros in front, so that all items but the first are targets once."""
     ends = [(sequence, end) for sequence in sequences for end in range(len(sequence), 1, -max_length)]
     return pad([sequence[:end] for sequence, end in ends], max_length + 1)
 
@@ -110,8 +107,7 @@ def training_windows(sequences: Sequence[Sequence[int]], max_length: int) -> Ten
 def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     """Draw uniform items that are not in the window: (batch, length + 1) -> (batch, length, n).
 
-    As published, a draw that hits the sequence is drawn again; unlike there, ten times at most: somebody may
-    have bought nearly everything.
+    Unlike the published code's, draws are repeated ten times at most: somebody may have bought everything.
     """
     batch, width = windows.shape
     # Each row's items get numbers of their own: then one look-up serves all rows.

@@ -136,9 +136,8 @@ _analyze_word = lru_cache(maxsize=50_000)(analyze)
 def top_rows(scores: np.ndarray, k: int, probe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rank the ``k`` highest ``scores`` (float64) above zero, ties by row: rows and float32 values.
 
-    ``probe``: different rows, of which many should be among the best. The k-th highest score of any rows is
-    a lower bound of the k-th highest of all; few rows reach it, and only these are sorted. With fewer than
-    ``k`` rows in it, all rows above zero are. (A partition of all scores takes several times as long.)
+    ``probe``: different rows, many of them good. The k-th highest score of any ``k`` rows is a lower bound of
+    the k-th highest of all; few rows reach it, and only these are sorted. (A partition takes much longer.)
     """
     bound = 0.0
     if 0 < k <= len(probe):
@@ -163,12 +162,7 @@ def lossy_length(length: np.ndarray) -> np.ndarray:
 
 
 def _build_index(texts: Sequence[str]) -> dict[str, Any]:
-    """Compute the postings of all terms.
-
-    Returns:
-        ``terms``, one a line, as bytes; ``starts`` (terms + 1,) of each term's postings in ``rows`` and
-        ``impacts`` (postings,).
-    """
+    """Compute ``terms`` (bytes, one a line), ``starts`` (terms + 1,) of their ``rows`` and ``impacts``."""
     # A word between two spaces is analysed once, however often it occurs. One entry an occurrence; equal ones
     # are summed. 32 bits each, or scipy computes with 64.
     term_ids: dict[str, int] = defaultdict(count().__next__)
