@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.evaluation.episodes import run_episodes, run_user_episodes
+from pwagents.evaluation.episodes import run_episodes
 from pwagents.persona2web.html_driver import HtmlDriver
 from pwagents.persona2web.offline_agent import OfflineAgent
 from pwagents.persona2web.runs import Condition, run_condition
@@ -93,7 +93,7 @@ def play(folder, notes):
     """Records of tasks one by one, and of users' tasks in the order of time."""
     alone = run_episodes(make_tasks(), partial(solve, notes=notes), folder / "alone.jsonl", **OPTIONS)
     chained = partial(remember, notes=folder / "chained.txt")
-    return alone, run_user_episodes(make_tasks(), chained, folder / "chained.jsonl", **OPTIONS)
+    return alone, run_episodes(make_tasks(), chained, folder / "chained.jsonl", **OPTIONS, memory={})
 
 
 def visit(folder):

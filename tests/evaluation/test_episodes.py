@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,13 +21,13 @@ from pwagents.evaluation.episodes import (
     count_outcomes,
     records_frame,
     run_episodes,
-    run_user_episodes,
 )
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
 
 from ..processes import begin, kill
 
 NAMES = {"method": "m", "model": "none", "params": {"data": "h1", "memory": 20}}
+run_user_episodes = partial(run_episodes, memory={})
 
 
 def make_tasks(n, users=3):

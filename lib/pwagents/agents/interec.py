@@ -63,7 +63,7 @@ class InteRecAgent(ChatAgent):
 def play_task(
     setup: Setup, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], profile: Profile
 ) -> tuple[Trajectory, Profile]:
-    """Play one task of a user: the ``solve`` that ``run_user_episodes`` wants.
+    """Play one task of a user: the ``solve`` that ``run_episodes`` wants of a method with a memory.
 
     An empty profile is first made from ``history``, as in the published code (A.2 of the paper adds the train
     tasks). Calls about the profile count to the last step's usage.

@@ -210,7 +210,14 @@ def run_episodes(
         stored_runs_only: run nothing and write nothing; every episode must be in the store.
         here: run in this process whatever the engine: ``solve`` computes several episodes at once, say.
         record: what is kept of an episode.
-        memory: of a user at the first task, for a method that remembers: see :func:`run_user_episodes`.
+        memory: for a method that remembers a user, what it knows at the first task: plain JSON values.
+            ``solve`` is then (task, memory) -> (trajectory, memory afterwards); what it does to the memory it
+            is given changes nothing.
+
+    With ``memory``, each user's tasks run one after another in time order (at the same time: in the order
+    given), users in parallel. A task that cannot be evaluated leaves the memory as it was. After an
+    infrastructure error the user's later tasks wait, as such errors too, for the next run. With other tasks
+    before it, a task is another episode and runs again.
 
     Raises:
         DataError: a line of the store is corrupt, two tasks share an id, params are not plain JSON values,
@@ -273,23 +280,6 @@ def run_episodes(
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
     return [records[keys[task.task_id]] for task in tasks]
-
-
-def run_user_episodes(
-    tasks: Iterable[Any], solve: Callable[..., Any], store: Path | str, **options: Any
-) -> list[EpisodeRecord]:
-    """:func:`run_episodes` for a method that remembers a user from one task to the next.
-
-    Each user's tasks run one after another in time order (at the same time: in the order given); users run in
-    parallel. A task that cannot be evaluated leaves the memory as it was. After an infrastructure error the
-    user's later tasks wait, as infrastructure errors too, for the next run. A task's result depends on the
-    tasks before it: with others before it, it is another episode and runs again.
-
-    Args:
-        solve: (task, memory) -> (trajectory, memory afterwards). The memory is a dict of plain JSON values,
-            empty at a user's first task; what ``solve`` does to the one it is given changes nothing.
-    """
-    return run_episodes(tasks, solve, store, **options, memory={})
 
 
 def chain_episodes(
