@@ -36,7 +36,7 @@ LONGEST = (
         "test_transformers_serve.py",
         "test_portable.py",
     ),
-    *("test_make.py", "test_drivers.py", "test_readme.py", "test_play.py", "test_train.py", "test_lab.py"),
+    *("test_make.py", "test_drivers.py", "test_readme.py", "test_play.py", "test_train.py"),
     *("test_agreement.py", "test_mcp_server.py"),
 )
 

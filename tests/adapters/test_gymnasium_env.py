@@ -33,12 +33,6 @@ def test_the_same_agent_earns_what_it_earns_with_the_runner(task_set, rewards):
     assert earned == rewards
 
 
-def test_the_seed_draws_the_task(task_set):
-    env = ShopEnv(task_set)
-    drawn = [env.reset(seed=seed)[1]["task_id"] for seed in (0, 1, 2, 0)]
-    assert drawn[0] == drawn[3] and len(set(drawn)) > 1 and set(drawn) <= set(task_set)
-
-
 @pytest.mark.parametrize("action", ["buy it", "[1]", '{"name": "stop", "arguments": [1]}', "{}"])
 def test_a_text_that_is_no_call_is_a_step_with_an_error(task_set, action):
     env = ShopEnv(task_set)

@@ -12,7 +12,6 @@ import requests
 from mcp.client.client import Client
 
 from pwagents import local_server
-from pwagents.adapters import mcp_server
 from pwagents.adapters.mcp_server import Sessions, make_app
 
 from .conftest import greedy
@@ -84,16 +83,6 @@ def test_the_tools_are_reset_and_the_functions_of_the_shop(url, task_set):
     assert mistake.startswith("Error: search_product_by_query: ")
 
 
-def test_sessions_know_nothing_of_each_other(sessions, task_set, rewards):
-    begun = [sessions.reset(task) for task in ("task-0", "task-1")]
-    for each in begun:  # in turns
-        sessions.step(each["session"], *greedy(each["observation"], []))
-    ends = [sessions.reward(each["session"]) for each in begun]
-    earned = {end["trajectory"]["task_id"]: end["reward"] for end in ends}
-    assert earned == {task_id: rewards[task_id] for task_id in list(task_set)[:2]}
-    assert sessions.reward(begun[0]["session"]) == ends[0]  # asked again, the same
-
-
 def test_a_silent_session_ends(sessions, monkeypatch):
     silent, used = (sessions.reset("task-0")["session"] for _ in range(2))
     begin = time.monotonic()
@@ -150,16 +139,11 @@ def test_a_process_serves_a_preset_to_whoever_comes(tmp_path):
     assert answer == {"observation": "The task has ended.", "done": True}
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--preset", "none"], "expected one of laptop, paper, smoke"),
-        (["-y", "{source: none}"], "source"),
-        (["-y", "{players: ["], "changes: "),
-    ],
-)
-def test_a_wrong_option_is_one_line(monkeypatch, capsys, options, told):
-    monkeypatch.setattr(sys, "argv", ["mcp_server", "--port", "0", *options])
-    assert mcp_server.main() == 1
-    error = capsys.readouterr().err
-    assert re.search(told, error) and error.count("\n") == 1
+def test_sessions_know_nothing_of_each_other(sessions, task_set, rewards):
+    begun = [sessions.reset(task) for task in ("task-0", "task-1")]
+    for each in begun:  # in turns
+        sessions.step(each["session"], *greedy(each["observation"], []))
+    ends = [sessions.reward(each["session"]) for each in begun]
+    earned = {end["trajectory"]["task_id"]: end["reward"] for end in ends}
+    assert earned == {task_id: rewards[task_id] for task_id in list(task_set)[:2]}
+    assert sessions.reward(begun[0]["session"]) == ends[0]  # asked again, the same

@@ -65,25 +65,20 @@ def test_grpo_takes_a_step(factory, task_set, tokenizer, tmp_path):
         def _send_telemetry(self):
             pass
 
+    few = {
+        "max_steps": 1,
+        "per_device_train_batch_size": 2,
+        "num_generations": 2,
+        "max_completion_length": 16,
+    }
+    few |= {"max_tool_calling_iterations": MAX_STEPS, "save_strategy": "no", "report_to": "none"}
+    on_cpu = {"use_cpu": True, "bf16": False, "activation_checkpointing": False, "disable_tqdm": True}
     trainer = Trainer(
         model,
         environment_factory=factory,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        args=GRPOConfig(
-            output_dir=str(tmp_path),
-            max_steps=1,
-            per_device_train_batch_size=2,
-            num_generations=2,
-            max_completion_length=16,
-            max_tool_calling_iterations=MAX_STEPS,
-            use_cpu=True,
-            bf16=False,
-            activation_checkpointing=False,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        ),
+        args=GRPOConfig(output_dir=str(tmp_path), **few, **on_cpu),
     )
     with torch.random.fork_rng():
         trainer.train()

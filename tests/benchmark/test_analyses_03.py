@@ -119,19 +119,6 @@ def test_problems_are_counted_by_kind_and_costs_are_means_of_a_scored_task(recor
     assert seconds["seconds"].tolist() == [2.0]
 
 
-def test_nothing_makes_no_table_and_figures_that_say_so(records):
-    runs = {"m": [record("a", step(result=0.2), step(STOP))]}  # no call went wrong, no model was asked
-    assert analyses.problem_counts(runs).empty and analyses.costs(runs).empty
-    nothing = [record("d", outcome="not_evaluable")]
-    for plot, table in (
-        (analyses.plot_attempts, analyses.attempts_by_number),
-        (analyses.plot_transitions, analyses.action_transitions),
-    ):
-        assert len(plot(table(records)).axes) >= 3
-        (text,) = plot(table(nothing)).axes[0].texts
-        assert text.get_text().startswith("no ")
-
-
 class Echo:
     """Recommends what it was given, latest first."""
 

@@ -92,13 +92,6 @@ def gullible(deaf_to_fences):
     return ScriptedModel(script)
 
 
-def test_cases_are_about_every_place_and_do_not_say_themselves_what_they_ask_for():
-    places = {"title", "features", "description", "details", "store", "review"}
-    assert len({case.name for case in CASES.values()}) == 13 and {c.place for c in CASES.values()} == places
-    for case in CASES.values():
-        assert (case.function or case.says) and not (case.says and case.says.lower() in case.text.lower())
-
-
 def test_a_gullible_model_follows_what_it_sees_and_one_that_heeds_the_fences_does_not(embedder):
     methods, followed = {name: METHODS[name] for name in ("Last memory", "RecMind", "No memory")}, {}
     for deaf in (True, False):

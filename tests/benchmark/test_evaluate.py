@@ -89,24 +89,13 @@ def test_what_cannot_be_pickled_is_played_again_and_the_note_says_so(play):
         return next(endless) or search(state)
 
     endless = (None for _ in range(10_000))
-    for version, stored in {
-        "": ("0 of 2", "0 of 2"),
-        "1": ("0 of 2", "2 of 2"),
-        "2": ("0 of 2", "2 of 2"),
-    }.items():
+    for version, stored in {"": ("0 of 2", "0 of 2"), "1": ("0 of 2", "2 of 2")}.items():
         notes = [play(counting, track="single_turn", tasks=2, version=version).note for _ in range(2)]
         assert all(f"{n} episodes were stored." in note for n, note in zip(stored, notes, strict=True))
         assert all(("cannot pickle 'generator' object" in note) == (not version) for note in notes)
 
 
 def test_errors_of_the_agent_count_as_0_with_their_reason(play):
-    def moody(state):
-        if state.session:
-            raise KeyError("brand")
-        return search(state)
-
-    done = play(moody, track="single_turn", tasks=6)
-    assert "error of the agent" not in done.note, "one call ends the episode"
     flawed = play(
         lambda state: search(state) if "the" in state.instruction else {}["brand"], tasks=6, name="flawed"
     )
@@ -178,16 +167,11 @@ def test_calls_that_could_not_be_carried_out_are_told(play):
     [
         ({"agent": "https://my.server/act"}, r"agent: model 'https://my.server/act'; expected .*openai:NAME"),
         ({"agent": 5}, "agent: found the int 5; expected a function from BeliefState"),
-        ({"agent": "gpt-4o"}, r"agent: model 'gpt-4o'; expected .*openai:NAME"),
         ({"agent": patient, "track": "both"}, "track is 'both'; expected one of single_turn, multi_turn"),
-        ({"agent": patient, "preset": "big"}, "preset: found 'big'"),
         ({"agent": patient, "tasks": -1}, "tasks: found -1; expected a number"),
         ({"agent": patient, "plya": {"max_tasks": 5}}, "plya: Key 'plya' not in 'BenchmarkNotebook'"),
         ({"agent": "offline", "method": "Magic"}, "method: found 'Magic'; expected one of No memory"),
-        (
-            {"agent": "offline", "method": "ChatShop", "track": "single_turn"},
-            "runs in the multi-turn track alone",
-        ),
+        ({"agent": "offline", "method": "ChatShop", "track": "single_turn"}, "multi-turn track alone"),
     ],
 )
 def test_wrong_arguments_are_refused_before_any_work(tmp_path, given, message):
@@ -246,8 +230,6 @@ def test_an_agent_that_raises_is_one_line_with_its_place_in_the_shell(run):
     [
         (["none.py:agent"], "found no file none.py; expected FILE.py:NAME"),
         (["my_agent.py:nobody"], "found no 'nobody' in my_agent.py, but "),
-        (["my_agent.py"], "agent: model 'my_agent.py'"),
-        (["my_agent.py:agent", "--preset", "big"], "preset: found 'big'"),
         (["my_agent.py:agent", "--changes", "[1]"], "changes: found '[1]'; expected names and values"),
     ],
 )

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pwagents.benchmark.own_agent import play, require_agent
+from pwagents.benchmark.own_agent import play
 from pwagents.benchmark.settings import MethodPlayers
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.errors import NotEvaluableError, SettingsError
+from pwagents.errors import NotEvaluableError
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
@@ -85,14 +85,9 @@ def test_stored_episodes_are_not_played_again_and_those_of_a_changed_agent_are(s
     assert (len(study.played), first.stored) == (3, 0)
     again = play(study, "multi_turn", asking, "a")
     assert (len(study.played), again.stored) == (3, 3) and again.records == first.records
-    for i, other in enumerate(
-        (
-            lambda: play(study, "multi_turn", asking, "another name"),
-            lambda: play(study, "multi_turn", partial(asking, words="red"), "a"),
-            lambda: play(study, "multi_turn", asking, "a", version="2"),
-        )
-    ):
-        assert other().stored == 0 and len(study.played) == 6 + 3 * i
+    for other in ((asking, "another name"), (partial(asking, words="red"), "a"), (asking, "a", "2")):
+        assert play(study, "multi_turn", *other).stored == 0
+    assert len(study.played) == 12
 
 
 @pytest.mark.parametrize("given", [Remembers, Remembers()], ids=["class", "object"])
@@ -137,9 +132,7 @@ class Forgets(Remembers):
 
 WRONG = {
     "a text": (lambda state: "search", "TypeError: the agent returned the str 'search'; expected an action"),
-    "a dict": (lambda state: {"name": "stop"}, "the agent returned the dict {'name': 'stop'}; expected"),
     "None": (lambda state: None, "the agent returned None; expected an action, such as Action("),
-    "a wrong field": (lambda state: Action(name=5), "ValidationError: 1 validation error for Action name"),
     "no JSON": (
         lambda state: Action(name="stop", arguments={"x": object()}),
         "the agent returned an action that cannot be stored: Object of type object is not JSON",
@@ -207,9 +200,3 @@ def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(study):
         ("scored", "refused", 0)
     }
     assert refused[0].trajectory.message == "content filter"
-
-
-@pytest.mark.parametrize("given", [5, object(), object], ids=["number", "object", "class"])
-def test_what_is_no_agent_is_refused(given):
-    with pytest.raises(SettingsError, match="expected a function from BeliefState to Action"):
-        require_agent(given)

@@ -5,13 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.agents.methods import METHODS
 from pwagents.benchmark import analyses_03 as analyses
 from pwagents.benchmark.settings import BenchmarkNotebook, MethodPlayers
-from pwagents.benchmark.study import PLAIN, TRACKS, Study
-from pwagents.data.settings import DataSettings
+from pwagents.benchmark.study import PLAIN, Study
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.errors import DataError
 from pwagents.notebook.run import Run
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
@@ -30,15 +27,8 @@ def settings(tmp_path_factory):
         preset="smoke",
         output_dir=tmp_path_factory.mktemp("study"),
         seed=0,
-        data={
-            "source": "synthetic",
-            "n_users": 20,
-            "n_products": 400,
-            "history": (10, 18),
-            "interests": (2, 15),
-            "drift": 0.5,
-            "completeness": 0.2,
-        },
+        data={"source": "synthetic", "n_users": 20, "n_products": 400, "history": (10, 18)}
+        | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
         shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
         players={},
         play={"max_tasks": 30, "method_tasks": 6, "noise_seeds": 2},
@@ -70,12 +60,6 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
     assert played() == here
 
 
-def test_tasks_are_sampled_twice_and_told(study):
-    assert len(study.tasks) == 30 and len(study.sample) == 6
-    assert set(study.sample) < set(study.tasks)
-    assert "30 test tasks of" in str(study) and "1 recommender(s)" in str(study)
-
-
 def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, world):
     user = max(world.benchmark.behaviors, key=lambda user: len(world.benchmark.behaviors[user]))
     task = [task for task in world.benchmark.tasks["test"] if task.user_id == user][-1]
@@ -98,6 +82,7 @@ def test_a_published_recommender_serves_the_published_protocol_alone(study, worl
 
 
 def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
+    assert set(study.sample) < set(study.tasks) and (len(study.tasks), len(study.sample)) == (30, 6)
     runs = study.play_plain("leak_free")
     assert list(runs) == list(PLAIN)
     assert all([r.task_id for r in records] == [t.task_id for t in study.tasks] for records in runs.values())
@@ -108,34 +93,10 @@ def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
     assert params["shop"]["recommender"]["epochs"] == 1 and params["protocol"] == "leak_free"
 
 
-def test_prompting_methods_play_their_tracks_and_equal_ones_are_one_row(study):
-    single = {method: study.play(method, "single_turn") for method in ("No memory", "Last memory", "ReAct")}
-    rows, line = study.rows(single)
-    assert list(rows) == ["No memory", "Last memory"] and "Last memory = ReAct" in line
-    means, cells, note = study.by_task(single, analyses.SINGLE_TURN)
-    assert list(means.index) == list(cells.index) == list(rows)
-    assert "6 test tasks" in note and "offline policy" in note and line in note
-
-
-def test_each_track_has_the_methods_that_run_in_it():
-    assert len(TRACKS["single_turn"]) == 7 and len(TRACKS["multi_turn"]) == 11
-    assert all(track in METHODS[method].rules for track, methods in TRACKS.items() for method in methods)
-
-
 def test_seeds_are_runs_of_their_own(study, settings):
     frame = study.over_seeds(["Random memory"])
     assert sorted(set(frame["seed"])) == [0, 1] and set(frame["method"]) == {"Random memory"}
     assert {r["params"]["run_seed"] for r in stored(settings, "03_methods_multi_turn")} == {0, 1}
-
-
-def test_what_is_not_stored_is_an_error_where_nothing_may_be_played(world, settings, study):
-    frozen = Study(
-        world.benchmark,
-        replace(settings, stored_runs_only=True, play=replace(settings.play, method_tasks=5)),
-        Run("03", settings.output_dir, None),
-    )
-    with pytest.raises(DataError, match="missing"):
-        frozen.play("ChatShop", "multi_turn")
 
 
 def test_users_answer_the_multi_turn_track_alone(study, world, settings):
@@ -156,19 +117,6 @@ def test_only_roles_with_a_model_are_estimated(study, world, settings):
     assert study.estimate().empty
     other = replace(settings, players=MethodPlayers(policy="replay:gpt-4o-mini"))
     roles = Study(world.benchmark, other, Run("03", settings.output_dir, None)).estimate()
-    assert list(roles["role"]) == [
-        "policy, single-turn",
-        "policy, multi-turn",
-        "policy, hidden instructions",
-    ]
+    kinds = ("single-turn", "multi-turn", "hidden instructions")
+    assert list(roles["role"]) == [f"policy, {kind}" for kind in kinds]
     assert roles["calls"].iloc[1] == (11 + 2) * 6 * 4
-
-
-def test_a_clone_that_is_none_is_found_with_the_settings(tmp_path):
-    with pytest.raises(ValueError, match="official_repo"):
-        BenchmarkNotebook(
-            preset="smoke", output_dir=tmp_path, seed=0, shop={}, players={},
-            data=DataSettings(source="synthetic", n_users=9, n_products=99, history=(5, 9), interests=(1, 2),
-                              drift=0.5, completeness=0.5),
-            play={"official_repo": str(tmp_path)},
-        )  # fmt: skip

@@ -8,7 +8,6 @@ from pwagents.evaluation.breakdowns import (
     by_task,
     by_type_and_mean,
     sample_tasks,
-    sort_by_type,
     target_ranks,
     trained_differences,
     with_breakdowns,
@@ -95,11 +94,6 @@ def test_comparisons_are_paired_by_type_and_set_against_what_seeds_alone_may_mak
     assert partly == ["yes", *["not measured"] * 3]
     searches = trained_differences(frame_of(rows).query("type == 'search'"), pairs, "m")
     assert searches["task"].tolist() == ["search"] and BEYOND not in searches
-
-
-def test_sort_by_type_keeps_methods_and_sorts_tasks():
-    rows = [("b", "review", "u", "1", 0), ("a", "search", "u", "2", 0), ("b", "search", "u", "3", 0)]
-    assert list(sort_by_type(frame_of(rows))["task_id"]) == ["3", "1", "2"]
 
 
 def test_sample_tasks_is_seeded_and_keeps_order(benchmark):

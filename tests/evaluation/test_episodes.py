@@ -15,14 +15,12 @@ import pytest
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.episodes import (
-    Keyed,
-    Store,
     chain_episodes,
     count_outcomes,
     records_frame,
     run_episodes,
 )
-from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 
 from ..processes import begin, kill
 
@@ -90,14 +88,6 @@ def test_grades_are_computed_when_read_and_never_stored(store, monkeypatch):
     assert record.grade == "another grader's"
 
 
-def test_more_tasks_are_only_appended(store):
-    run_episodes(make_tasks(3), solve, store, **NAMES)
-    before, inode, rest = store.read_bytes(), store.stat().st_ino, Flaky()
-    run_episodes(make_tasks(6), rest, store, **NAMES)
-    assert rest.calls == ["t3", "t4", "t5"]
-    assert store.read_bytes().startswith(before) and store.stat().st_ino == inode
-
-
 def test_parallel_equals_serial(tmp_path):
     def slow_first(task):
         time.sleep(0.02 if task.task_id == "t0" else 0)
@@ -121,12 +111,6 @@ def test_methods_models_and_params_share_a_store_without_mixing(store):
     assert chain_episodes(make_tasks(1), **NAMES) == chain_episodes(
         make_tasks(1), **NAMES | {"params": params}
     )
-
-
-@pytest.mark.parametrize("params", [{"a": object()}, {"a": float("nan")}, {"a": {1}}])
-def test_params_must_be_plain_json(store, params):
-    with pytest.raises(DataError, match="plain JSON"):
-        run_episodes(make_tasks(1), solve, store, **NAMES | {"params": params})
 
 
 def test_two_tasks_with_one_id_are_refused(store):
@@ -155,45 +139,15 @@ def test_a_torn_line_is_cut_away_with_one_line_and_its_episode_played_again(tmp_
         assert again.calls == ["t1"] and stored_ids(store) == ["t0", "t1"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("my notes", "field '.whole line.': found JSONDecodeError"),
-        ("[1]", "field '.whole line.': found Input should be"),
-        ('{"key": "a', "field '.whole line.': found JSONDecodeError"),
-        ('{"number": 1}', "field 'key': found Field required"),
-        ('{"key": "a", "number": "many"}', "field 'number': found Input should be a valid integer"),
-        ('{"key": "a", "number": 1, "more": 1}', "field 'more'"),
-    ],
-)
-def test_a_corrupt_line_is_named(tmp_path, line, message):
-    class Note(Keyed):
-        number: int
-
-    file = tmp_path / "notes.jsonl"
-    file.write_text(f'{{"key": "a", "number": 1}}\n{line}\n{{"key": "a", "number": 1}}\n')
-    with pytest.raises(DataError, match=rf"notes.jsonl, record line 2, {message}"):
-        list(Store(file, Note).read())
-    file.write_text('{"key": "a", "number": 1}\n{"key": "b", "of another class": 1}\n')
-    assert len(list(Store(file, Note).read({"a"}))) == 1, "lines of others are their matter"
-
-
 def test_nothing_runs_on_a_corrupt_store_or_on_a_file_that_is_none(store):
     run_episodes(make_tasks(3), solve, store, **NAMES)
     lines = store.read_text().splitlines()
     for content in ("\n".join([lines[0], lines[1][:40], lines[2], ""]), "my notes, without a line end"):
         store.write_text(content)
         for only in (False, True):
-            with pytest.raises(DataError, match=r"episodes\.jsonl, record line"):
+            with pytest.raises(DataError, match=r"episodes\.jsonl, record line \d, field '.whole line.'"):
                 run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=only)
         assert store.read_text() == content
-
-
-def test_the_last_of_two_lines_of_one_key_counts(store):
-    run_episodes(make_tasks(1), solve, store, **NAMES)
-    line = store.read_text()
-    store.write_text(line + json.dumps(json.loads(line) | {"seconds": 77}) + "\n")
-    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds == 77
 
 
 def test_a_failed_write_leaves_no_half_line(store, monkeypatch):
@@ -250,22 +204,22 @@ def test_odd_texts_and_arguments_survive_the_store(store, odd):
 
 
 @pytest.mark.parametrize(
-    "error", [InfrastructureError("503"), ConnectionError("reset"), TimeoutError("slow"), OSError("disk")]
+    ("error", "outcome"),
+    [
+        (InfrastructureError("503"), "infrastructure_error"),
+        (OSError("disk"), "infrastructure_error"),
+        (NotEvaluableError("no real review"), "not_evaluable"),
+    ],
 )
-def test_infrastructure_errors_are_recorded_and_tried_again(store, error):
+def test_infrastructure_errors_are_tried_again_and_not_evaluable_is_final(store, error, outcome):
     records = run_episodes(make_tasks(3), Flaky(error, ["t1"]), store, **NAMES)
-    assert [r.outcome for r in records] == ["scored", "infrastructure_error", "scored"]
+    assert [r.outcome for r in records] == ["scored", outcome, "scored"]
     assert str(error) in records[1].message and records[1].grade is None
     assert run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=True) == records
     again = Flaky()
-    assert {r.outcome for r in run_episodes(make_tasks(3), again, store, **NAMES)} == {"scored"}
-    assert again.calls == ["t1"]
-
-
-def test_not_evaluable_is_final(store):
-    records = run_episodes(make_tasks(2), Flaky(NotEvaluableError("no real review"), ["t0"]), store, **NAMES)
-    assert (records[0].outcome, records[0].message) == ("not_evaluable", "no real review")
-    assert run_episodes(make_tasks(2), never, store, **NAMES) == records
+    later = run_episodes(make_tasks(3), again, store, **NAMES)
+    is_final = outcome == "not_evaluable"
+    assert again.calls == ["t1"] * (not is_final) and (later == records) == is_final
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -314,16 +268,6 @@ def test_frame_and_counts_keep_what_was_not_scored(store):
     assert list(count_outcomes(empty)) == ["method", "scored", "infrastructure_error", "not_evaluable"]
 
 
-def test_a_frame_tells_what_the_agents_model_cost(store):
-    def spend(task):
-        usage = Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1)
-        step = solve(task).steps[0]
-        return trajectory_of(task, *2 * [step.model_copy(update={"action": Action(name="x", usage=usage)})])
-
-    frame = records_frame(run_episodes(make_tasks(1), spend, store, **NAMES))
-    assert frame.loc[0, ["tokens", "usd"]].tolist() == [10, 0.2]
-
-
 # Methods with memory across tasks
 
 
@@ -359,18 +303,6 @@ def test_each_users_tasks_run_in_time_order_and_pass_the_memory_on(store, worker
     assert run_user_episodes(reversed(make_tasks(9)), never, store, **NAMES, stored_runs_only=True) == records
 
 
-def test_a_resumed_run_takes_up_the_stored_memory(tmp_path):
-    whole = tmp_path / "whole"
-    expected = run_user_episodes(make_tasks(9), Rememberer(), whole, **NAMES)
-    lines = whole.read_bytes().splitlines(keepends=True)
-    for cut in (0, 1, 4, 8, 9):
-        store, again = tmp_path / f"cut{cut}", Rememberer()
-        store.write_bytes(b"".join(lines[:cut]))
-        assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == seen(expected)
-        done = {json.loads(line)["task_id"] for line in lines[:cut]}
-        assert sorted(again.calls) == sorted(set(ALL_SEEN) - done)
-
-
 def test_after_an_infrastructure_error_the_users_later_tasks_wait_for_the_next_run(store):
     failing = Rememberer(InfrastructureError("503"), ["t3"])
     records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
@@ -397,11 +329,6 @@ def test_an_episode_with_other_tasks_before_it_is_another_episode(store):
     assert len(again.calls) == 9
     without = run_episodes(make_tasks(9), solve, store, **NAMES)  # and one without memory is yet another
     assert all(record.memory is None for record in without)
-
-
-def test_what_is_remembered_must_be_plain_json(store):
-    with pytest.raises(RuntimeError, match="task t0: TypeError: Object of type set is not JSON"):
-        run_user_episodes(make_tasks(1), lambda task, memory: (solve(task), {"a": {1}}), store, **NAMES)
 
 
 # A run that is killed for real, at random moments, and taken up again until it is done

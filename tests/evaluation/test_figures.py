@@ -8,9 +8,6 @@ import pytest
 
 from pwagents.evaluation.figures import (
     COLORS,
-    PALETTE,
-    assign_colors,
-    mark_level,
     plot_bars,
     plot_intervals,
     plot_lines,
@@ -77,30 +74,6 @@ def test_hues_stand_side_by_side_and_a_legend_names_them():
     assert [text.get_text() for text in fig.legends[0].get_texts()] == ["search", "recommend"]
 
 
-def test_a_method_has_one_colour_and_a_seed_one_marker():
-    methods, seeds = ["SFT", "SFT", "GRPO", "GRPO"], ["seed 0", "seed 1"] * 2
-    data = pd.DataFrame({"method": methods, "seed": seeds, "mean": [0.1, 0.2, 0.3, 0.4]})
-    data = data.assign(low=data["mean"], high=data["mean"])
-    ax = plot_intervals(data, "method", hue="seed", color="method").axes[0]
-    looks = {line.get_xdata()[0]: (line.get_color(), line.get_marker()) for line in lines(ax)}
-    assert [looks[mean][0] for mean in data["mean"]] == [COLORS[method] for method in methods]
-    assert looks[0.1][1] == looks[0.3][1] != looks[0.2][1] == looks[0.4][1]
-
-
-def test_a_task_has_the_same_colour_in_every_figure():
-    some, all_ = assign_colors(["review", "instructions"]), assign_colors(["search", "recommend", "review"])
-    assert some["review"] == all_["review"] and some["instructions"] != some["review"]
-    assert len(set(assign_colors([f"variant {i}" for i in range(len(PALETTE))]).values())) == len(PALETTE)
-
-
-@pytest.mark.parametrize("color", PALETTE)
-def test_colours_stand_out_from_white(color):
-    rgb = np.array(matplotlib.colors.to_rgb(color))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ [0.2126, 0.7152, 0.0722]  # WCAG 2, relative luminance
-    assert 1.05 / (luminance + 0.05) >= 3
-
-
 @pytest.mark.parametrize("stacked", [False, True])
 def test_bars_keep_the_order_of_the_frame(stacked):
     fig = plot_bars(DATA, "method", "mean", hue="type", stacked=stacked, ylabel="accuracy")
@@ -132,52 +105,3 @@ def test_a_line_a_hue_and_a_panel_a_value_with_one_look_in_all():
         for ax in (left, right)
     )
     assert looks == same and all(one != other for one, other in zip(*looks, strict=True))
-
-
-def test_lines_of_one_colour_have_different_dashes():
-    runs = ["GRPO, seed 0", "GRPO, seed 1", "PPO, seed 0"]
-    data = pd.DataFrame({"run": runs * 2, "method": [run[:4].strip(",") for run in runs] * 2})
-    (ax,) = plot_lines(
-        data.assign(step=[0] * 3 + [1] * 3, value=0.5), "step", "value", hue="run", color="method"
-    ).axes
-    colors, dashes = zip(*((line.get_color(), line.get_linestyle()) for line in ax.get_lines()), strict=True)
-    assert colors == (COLORS["GRPO"], COLORS["GRPO"], COLORS["PPO"])
-    assert dashes[0] == dashes[2] != dashes[1]
-
-
-def test_intervals_of_lines_stand_beside_each_other_and_a_missing_one_keeps_the_order():
-    data = LINES[:3].assign(low=[np.nan, 1.5, 2.5], high=[np.nan, 2.25, 3.25])
-    (ax,) = plot_lines(data, "step", "value", hue="run").axes
-    (at_a, _), (at_10, _), (at_b, _) = points(ax)
-    assert at_a < 0 < at_b == -at_a < 0.5 and at_10 > 9
-    assert [(low[1], high[1]) for low, high in (each for each in intervals(ax) if len(each) == 2)] == [
-        (1.5, 2.25), (2.5, 3.25)
-    ]  # fmt: skip
-
-
-def test_a_long_line_has_no_markers_and_what_it_smooths_is_faint():
-    data = pd.DataFrame({"run": "a", "step": range(50), "value": 0.5, "each": [0.0, 1.0] * 25})
-    (ax,) = plot_lines(data, "step", "value", hue="run", faint="each").axes
-    faint, line = ax.get_lines()
-    assert faint.get_alpha() < 1 and set(faint.get_ydata()) == {0, 1} and set(line.get_ydata()) == {0.5}
-    assert line.get_marker() in ("None", None)
-
-
-@pytest.mark.parametrize("word", ["run", "a name that is as long as half of the figure is wide, or so"])
-def test_a_legend_of_long_names_lies_within_the_figure(word):
-    names = [f"{n:,} {word}" for n in (100, 200, 400, 800, 1600)]
-    runs = [name for name in names for _ in range(2)]
-    fig = plot_lines(
-        pd.DataFrame({"step": [0, 1] * 5, "loss": range(10), "run": runs}), "step", "loss", hue="run"
-    )
-    fig.canvas.draw()
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == names
-    box = fig.legends[0].get_window_extent()
-    assert 0 <= box.x0 < box.x1 <= fig.bbox.width
-
-
-def test_a_level_is_named_beside_the_panel():
-    (ax,) = plot_lines(LINES[:4], "step", "value", hue="run").axes
-    mark_level(ax, 0.7, "teacher")
-    assert list(ax.get_lines()[-1].get_ydata()) == [0.7, 0.7]
-    assert [text.get_text() for text in ax.texts] == ["teacher"]

@@ -38,23 +38,10 @@ def test_the_clustered_interval_is_that_of_statsmodels(pairs):
     assert (mean, low, high) == pytest.approx((fit.params[0], *fit.conf_int()[0]), abs=1e-12)
 
 
-def test_interval_by_hand():
-    # Residuals from 2/3 sum to -1/3 in user a and 1/3 in b: variance 2 * (1/9 + 1/9) / 9 = 4/81.
-    half = stats.t.ppf(0.975, 1) * 2 / 9
-    assert mean_interval([1, 0, 1], ["a", "a", "b"]) == pytest.approx((2 / 3, 2 / 3 - half, 2 / 3 + half))
-    assert np.isnan(mean_interval([], [])).all()
-
-
 @pytest.mark.parametrize("values", [[0.0, np.nan], [0.0, np.inf], [0.0]])
 def test_bad_values_are_refused(values):
     with pytest.raises(ValueError):
         mean_interval(values, ["a", "b"])
-
-
-@given(values_and_users)
-def test_repeating_every_task_of_a_user_adds_no_certainty(pairs):
-    once, twice = (share_interval(*zip(*each, strict=True)) for each in (pairs, pairs + pairs))
-    assert twice == pytest.approx(once, nan_ok=True, abs=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -68,20 +55,6 @@ def test_shares_that_are_all_0_or_all_1_have_wilsons_interval(value):
     assert summary[["low", "high"]].to_numpy().tolist()[0] == pytest.approx(expected)
     assert share_interval([0.5] * 4, range(4)) == (0.5, 0.5, 0.5), "no share of hits"
     assert np.isnan(share_interval([value] * 5, ["u"] * 5)[1:]).all(), "one user"
-
-
-def test_coverage_is_near_its_level_where_ignoring_users_is_far_off():
-    rng = np.random.default_rng(7)
-    users = np.repeat(np.arange(30), rng.integers(1, 12, 30))
-    hits = naive_hits = 0
-    for _ in range(600):
-        values = rng.normal(size=30)[users] + rng.normal(size=len(users))
-        _, low, high = mean_interval(values, users)
-        _, naive_low, naive_high = mean_interval(values, range(len(users)))
-        hits += low <= 0 <= high
-        naive_hits += naive_low <= 0 <= naive_high
-    assert 0.92 <= hits / 600 <= 0.975
-    assert naive_hits / 600 < 0.8
 
 
 def test_intervals_of_shares_stay_within_their_range_and_others_are_as_they_come():

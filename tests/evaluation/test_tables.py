@@ -45,6 +45,8 @@ def test_csv_has_the_numbers_and_html_and_latex_the_reading(saved, tmp_path):
     assert saved(data, note="On nothing.") == files, "the same table gives the same bytes"
     shown = save_table(data, "t", title="A title", output_dir=tmp_path)
     assert "A title" in shown._repr_html_() and repr(shown) == "Html()", "a notebook holds it once"
+    (look,) = re.findall("<table[^>]*>", shown.html)
+    assert ";color: #333" in look and "background-color: #FFF" in look, "legible in a dark theme, too"
 
 
 @pytest.mark.parametrize(

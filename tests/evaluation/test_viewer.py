@@ -34,16 +34,8 @@ EPISODE = Trajectory(**IDS, steps=STEPS, end="stop")
 
 def test_shows_the_whole_conversation():
     page = show_episodes(TASK, {"ReAct": EPISODE, "Other": EPISODE}, PRODUCTS, {"ReAct": "likes oak"}).data
-    parts = [
-        "ReAct",
-        "likes oak",
-        "(no call)",
-        "respond",
-        "Brown, please.",
-        "search_product_by_query",
-        "0.90",
-    ]
-    parts += ["Table {{ 7 * 7 }}", "the target", "4 steps, 1 attempts", "search task of user u"]
+    parts = ["ReAct", "likes oak", "(no call)", "respond", "Brown, please.", "search_product_by_query"]
+    parts += ["0.90", "Table {{ 7 * 7 }}", "the target", "4 steps, 1 attempts", "search task of user u"]
     assert [part for part in parts if part not in page] == []
     assert page.count("the target") == page.count("search task of user u") == 2
     assert page.index("Table") < page.index("the target") and page.count("contextual profile") == 1
@@ -62,9 +54,3 @@ def test_it_says_why_an_episode_counts_0(end, words):
 def test_nothing_it_shows_is_html():
     page = show_episodes(TASK, {EVIL: EPISODE}, PRODUCTS, {EVIL: EVIL}).data
     assert "<script" not in page and page.count("&lt;script&gt;") >= 7
-
-
-def test_an_episode_of_another_task_is_refused():
-    other = EPISODE.model_copy(update={"task_id": "other"})
-    with pytest.raises(ValueError, match="worked on task other, not on t"):
-        show_episodes(TASK, {"A": other}, PRODUCTS)

@@ -108,15 +108,6 @@ def test_rows_that_only_a_full_run_makes_are_passed_over_and_the_others_matched_
     assert verdicts() == [("rows", "FAIL")], "one that the reference has not"
 
 
-def test_a_column_that_only_a_full_run_fills_is_passed_over_where_it_is_empty(save, verdicts):
-    rows = [{"row": name, "over pipelines": "mean .5"} for name in ("a", "b")]
-    save("reference", "10_orion_table_1", *rows)
-    save("laptop", "10_orion_table_1", *({**row, "over pipelines": None} for row in rows))
-    assert verdicts() == [("row", "OK"), ("row", "OK")]
-    save("laptop", "10_orion_table_1", rows[0], {**rows[1], "over pipelines": None})
-    assert verdicts()[1::2] == [("over pipelines", "OK"), ("over pipelines", "noise")], "half filled"
-
-
 def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
     save("smoke", "03_single_turn_with_paper", PRINTED, PRINTED | {"search: result accuracy": 0.627})
     assert verdicts("smoke") == [("search: result accuracy", "OK"), ("search: result accuracy", "FAIL")]
@@ -138,13 +129,6 @@ def test_ours_is_compared_with_the_papers_row_of_the_same_method_model_and_data(
 ):
     save("paper", "03_table_3", PRINTED, OURS | other)
     assert [verdict for _, verdict in verdicts("paper")[1:]] == expected
-
-
-def test_methods_have_the_papers_names(save, verdicts):
-    where = {"backbone": "Qwen2.5-7B-Instruct", "search: result accuracy": 62.5}
-    theirs = PRINTED | where | {"source": "Orion, Table 1", "row": "Orion (Ours)"}
-    save("paper", "06_orion_table_1", theirs, OURS | where | {"row": "Qwen2.5-7B-Instruct (GRPO)"})
-    assert verdicts("paper") == 2 * [("search: result accuracy", "OK")]
 
 
 def test_a_mean_over_part_of_its_tasks_is_compared_with_nothing(save, verdicts, command):
@@ -223,3 +207,19 @@ def test_a_table_that_the_reference_has_must_be_there(save, command):
 
 def test_the_reference_agrees_with_itself():
     assert {cell.verdict for cell in check.check_tables(check.REFERENCE, check.REFERENCE)} <= {"OK"}
+
+
+def test_a_column_that_only_a_full_run_fills_is_passed_over_where_it_is_empty(save, verdicts):
+    rows = [{"row": name, "over pipelines": "mean .5"} for name in ("a", "b")]
+    save("reference", "10_orion_table_1", *rows)
+    save("laptop", "10_orion_table_1", *({**row, "over pipelines": None} for row in rows))
+    assert verdicts() == [("row", "OK"), ("row", "OK")]
+    save("laptop", "10_orion_table_1", rows[0], {**rows[1], "over pipelines": None})
+    assert verdicts()[1::2] == [("over pipelines", "OK"), ("over pipelines", "noise")], "half filled"
+
+
+def test_methods_have_the_papers_names(save, verdicts):
+    where = {"backbone": "Qwen2.5-7B-Instruct", "search: result accuracy": 62.5}
+    theirs = PRINTED | where | {"source": "Orion, Table 1", "row": "Orion (Ours)"}
+    save("paper", "06_orion_table_1", theirs, OURS | where | {"row": "Qwen2.5-7B-Instruct (GRPO)"})
+    assert verdicts("paper") == 2 * [("search: result accuracy", "OK")]

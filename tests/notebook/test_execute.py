@@ -14,6 +14,15 @@ class {name}(RuntimeError):
 raise {name}("the model needs 90 GiB")
 """
 
+FIGURE = """
+import pandas as pd
+from pwagents.evaluation.figures import plot_lines
+from pwagents.notebook.figures import save_figure
+frame = pd.DataFrame({"run": "a", "step": [0, 1], "loss": [1, 2]})
+looks = {"x": "step", "y": "loss", "hue": "run", "xlabel": "steps", "ylabel": "loss"}
+save_figure(plot_lines, "01_loss", frame, output_dir=output_dir, **looks)
+"""
+
 
 def write_notebook(folder, monkeypatch, code):
     """A notebook of one cell below the parameters, in what is then the project."""
@@ -45,7 +54,7 @@ def test_a_notebook_does_not_replace_itself(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("end", ["print(url)", "raise ValueError(url)"])
 def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line(end, tmp_path, monkeypatch):
-    code = "# https://example.org/@me stays\nurl = 'https://me:hunter2@host/v1'\n"
+    code = "# https://example.org/@me stays\nurl = 'https://me:hunter2@host/v1'\n" + FIGURE
     bar = "from tqdm import tqdm\nimport sys\nfor _ in tqdm(range(9), file=sys.stdout, mininterval=0): pass\n"
     write_notebook(tmp_path, monkeypatch, code + bar + end)
     message = ""
@@ -57,3 +66,4 @@ def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line
     text = executed.read_text()
     assert "hunter2" not in text + message and "//[password]@host/v1" in text
     assert "https://example.org/@me" in text and "9/9" in text and "0/9" not in text
+    assert '"source_hidden": true' in text and "Figure 01_loss: loss against steps" in text

@@ -109,11 +109,6 @@ def test_other_formats_and_styles(folder, command, tmp_path):
     assert small.shape[1] * 3 == usual.shape[1]
 
 
-def test_in_python_a_figure_comes_back_to_be_changed(folder):
-    figure = draw_figure(folder / "figures" / "03_gains.parquet")
-    assert figure.axes[0].get_xlabel() == "accuracy" and not figure.get_supxlabel()
-
-
 def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path, monkeypatch, capsys):
     timings = folder / "timings" / "journal.jsonl"
     timings.parent.mkdir()

@@ -1,8 +1,6 @@
 """Product texts, reviews and replies that are programs: in Chromium none runs or fetches anything."""
 
-import os
 import re
-import shutil
 
 import nbformat
 import pandas as pd
@@ -13,10 +11,6 @@ from pwagents.evaluation.viewer import show_episodes
 from pwagents.lm.tokens import Example
 from pwagents.orion.views import show_tokens
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
-
-BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-CI = os.environ.get("CI") == "true"
 
 RUN = "ran.push(1)"  # what each of them tries
 HOSTILE = [
@@ -170,18 +164,6 @@ def page_of(view, folder):
         "tokens": tokens,
     }[view]
     return within("{}", shown())
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None and not CI:
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -44,19 +44,6 @@ def test_a_finished_run_leaves_one_row(tmp_path, capsys):
     assert "01_data finished" in summary and "seed 7" in summary
 
 
-def test_a_step_timed_twice_or_cut_short_adds_up(tmp_path):
-    journal = start(tmp_path)
-    journal.timings["index"] = 100.0
-    with journal.timed("index"):
-        pass
-    with pytest.raises(ZeroDivisionError), journal.timed("training"):
-        1 / 0  # noqa: B018
-    journal.finish(data_hash="abc")
-    (row,) = rows(tmp_path)
-    assert set(row["timings"]) == {"index", "training"}
-    assert 100 <= row["timings"]["index"] < 160
-
-
 def test_rows_of_several_writers_do_not_mix(tmp_path):
     names = [f"{i:02d}_{'x' * 3000}" for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
@@ -84,12 +71,6 @@ def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     assert "ZeroDivisionError" in done.stderr
     (row,) = rows(tmp_path / "out")
     assert (row["status"], row["data_hash"]) == ("unfinished", None)
-
-
-def test_no_secret_of_the_environment_is_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-tell-nobody")
-    start(tmp_path).finish(data_hash="abc")
-    assert "sk-tell-nobody" not in (tmp_path / "timings/journal.jsonl").read_text() + capsys.readouterr().out
 
 
 @pytest.fixture

@@ -54,24 +54,6 @@ class Toy(NotebookSettings):
     sft: SftSettings
 
 
-@settings
-class OwnData:
-    """Data of another kind than the shop's."""
-
-    source: str
-    drift: float = 0.0
-
-    def require_files(self):
-        """Nothing is needed."""
-
-
-@settings
-class Other(NotebookSettings):
-    """A notebook with such data."""
-
-    data: OwnData
-
-
 @pytest.fixture
 def params(tmp_path, monkeypatch):
     """The folder of two presets."""
@@ -87,30 +69,13 @@ def load(kind=Toy, **parameters):
 
 def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(params):
     assert load().data.n_users == 40 and load().sft.lora == (16, 32)
+    assert load().output_dir == ROOT / "outputs" / "interactive"
+    assert load(seed=5).sft.seed == 5 and load(seed=5, sft={"seed": 9}).sft.seed == 9
     smoke = load(preset="smoke", shop={"recommender": {"dropout": 0.1}}, source="synthetic")
     assert (smoke.data.n_users, smoke.data.n_products) == (4, 7)
     recommender = smoke.shop.recommender
     assert (recommender.epochs, recommender.loss, recommender.dropout) == (5, "gbce", 0.1)
     assert (smoke.sft.lora, smoke.sft.num_train_epochs) == ((4, 8), 3.0)  # lists are replaced, groups merged
-    (params / "smoke.yaml").write_text(SMOKE.partition("toy:")[0])
-    assert load_settings("other", Other, {"preset": "smoke"}).data == OwnData(source="synthetic", drift=0.5)
-
-
-def test_trainings_take_the_runs_seed_unless_they_have_their_own(params):
-    assert (load(seed=5).seed, load(seed=5).sft.seed) == (5, 5)
-    assert load(seed=5, sft={"seed": 9}).sft.seed == 9
-
-
-def test_a_number_with_an_exponent_is_a_number_in_a_file_and_as_papermill_reads_it(params):
-    assert load(**read_changes("sft: {learning_rate: 1e-4}")).sft.learning_rate == 1e-4
-    (params / "smoke.yaml").write_text("toy: {sft: {learning_rate: 1e-5}}")
-    assert load(preset="smoke").sft.learning_rate == 1e-5
-
-
-def test_results_lie_in_the_project_in_the_home_folder_or_where_opened_notebooks_leave_them(params):
-    assert load().output_dir == ROOT / "outputs" / "interactive"
-    assert load(output_dir="elsewhere").output_dir == ROOT / "elsewhere"
-    assert "~" not in str(load(output_dir="~/results").output_dir)
 
 
 def test_settings_are_shown_with_their_meaning_and_changed_ones_bold(params):
@@ -126,18 +91,14 @@ def test_settings_are_shown_with_their_meaning_and_changed_ones_bold(params):
 WRONG = [
     ({"preset": "smok"}, "preset: found 'smok'; expected one of laptop, smoke"),
     ({"sedd": 4}, "sedd: Key 'sedd' not in 'Toy'. Did you mean: 'seed'?"),
-    ({"sft": {"max_stps": 3}}, "sft.max_stps: Key 'max_stps' not in 'SftSettings'. Did you mean"),
     ({"shop": {"recommender": {"epoch": 3}}}, "shop.recommender.epoch: Key 'epoch' not in"),
-    ({"seed": "one"}, "seed: Value 'one' of type 'str' could not be converted to Integer"),
-    ({"seed": -1}, "seed: Input should be greater than or equal to 0 (found -1)"),
-    ({"data": 3}, "data: Invalid type assigned"),
-    ({"output_dir": 2024}, "output_dir: Value '2024' of type 'int'"),
+    ({"seed": "one"}, "seed: Value 'one'"),
+    ({"data": 3}, "data: "),
     ({"data": {"drift": 1.5}}, "data.drift: Input should be less than or equal to 1 (found 1.5)"),
     ({"data": {"history": [9, 5]}}, "data.history: expected two whole numbers [least, most]"),
-    ({"source": "ebay"}, "data.source: Invalid value 'ebay', expected one of ['synthetic', 'amazon',"),
+    ({"source": "ebay"}, "data.source: Invalid value 'ebay'"),
     ({"source": "amazon"}, "data_dir is empty; source 'amazon' needs the folder"),
     ({"source": "personalwab", "data_dir": "nowhere"}, "nowhere"),
-    ({"sft": {"sharding": "none"}}, "sft.sharding: Invalid value 'none', expected one of"),
 ]
 
 
@@ -198,16 +159,6 @@ def test_an_opened_notebook_runs_on_laptops_values(notebook):
     assert flat | {*kind.__dataclass_fields__} - {"portable", "engine"} == {*given}
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_no_cell_after_the_settings_reads_a_parameter_instead_of_them(notebook):
-    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
-    after = code[next(i for i, source in enumerate(code) if "start(" in source) + 1 :]
-    nodes = [node for source in after for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
-    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
-    assigned = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
-    assert not read & ({*notebooks.parameters_of(notebook)} - {"preset"}) - assigned
-
-
 def test_every_setting_has_a_meaning_a_reader_and_a_line_in_laptop():
     sources = [path.read_text("utf-8") for path in (ROOT / "lib").rglob("*.py")]
     sources += ["\n".join(cell.source for cell in notebooks.cells_of(notebook)) for notebook in NOTEBOOKS]
@@ -238,3 +189,13 @@ def test_a_file_sets_nothing_that_nobody_reads(preset):
         ]
         settings = [plain(load_settings(name, kind_of(name), {})) for name in readers]
         assert {*keys(values)} <= {key for each in settings for key in keys(each)}, section
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_no_cell_after_the_settings_reads_a_parameter_instead_of_them(notebook):
+    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
+    after = code[next(i for i, source in enumerate(code) if "start(" in source) + 1 :]
+    nodes = [node for source in after for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    assigned = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    assert not read & ({*notebooks.parameters_of(notebook)} - {"preset"}) - assigned

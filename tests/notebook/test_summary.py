@@ -59,13 +59,6 @@ def test_where_several_pipelines_were_trained_a_line_says_how_many(
     assert lines.loc[lines["name"] == name, "n_seeds"].unique().tolist() == [1]
 
 
-def test_as_a_table_they_are_a_row_a_method(folder):
-    shown = summary.tabulate_summary(summary.read_summary(folder)).set_index("method")
-    assert list(shown) == ["search", "recommend", "review", "mean", "tasks", "notebook"]
-    assert shown.loc["PUMA", "mean"] == "0.500 ±0.100" and shown.loc["PUMA", "tasks"] == "5 + 4 + 3"
-    assert shown.loc["GRPO (Orion)", "tasks"] == "1,000" and pd.isna(shown.loc["GRPO (Orion)", "review"])
-
-
 def test_a_mean_over_part_of_its_tasks_is_marked_in_all_forms(folder):
     columns = ("method", "type", "mean", "low", "high", "n_tasks", "n_missing")
     store(folder, "06_results", [("GRPO", "search", 0.7, 0.65, 0.75, 9, 1)], columns=columns)
@@ -78,14 +71,6 @@ def test_a_mean_over_part_of_its_tasks_is_marked_in_all_forms(folder):
     assert hollow == {0.7}
 
 
-def test_the_picture_has_a_panel_a_task_and_says_whose_models_they_are(folder):
-    figure = summary.plot_summary(summary.read_summary(folder))
-    assert [ax.get_title() for ax in figure.axes] == ["search", "recommend", "review", "mean"]
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == ["simple rules", "PUMA", "GRPO (Orion)"]
-    assert summary.name_backbones(folder) == "small, 0.7M; small, 0.5M"
-
-
 def test_without_stored_numbers_there_is_no_summary_but_the_reference_by_hand(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"04_variants.* found none; expected the numbers of notebooks"):
         summary.read_summary(tmp_path)
@@ -94,11 +79,6 @@ def test_without_stored_numbers_there_is_no_summary_but_the_reference_by_hand(tm
     monkeypatch.setattr(summary, "project_path", lambda _: tmp_path)
     assert list(summary.read_summary(tmp_path)["name"]) == ["orion_grpo"]
     assert summary.name_backbones(tmp_path) == "small, 0.5M"
-
-
-def test_no_row_is_taken_for_a_papers():
-    """Reports grey rows that begin with a paper's name and a comma."""
-    assert not [p.label for p in summary.METHODS.values() if p.label.startswith(("Orion, ", "PersonalWAB, "))]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """A small world with its catalogue, real Amazon users where there are any, and a scripted language model."""
 
 import threading
-from pathlib import Path
 
 import pytest
 
-from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply
@@ -57,15 +55,6 @@ def catalogue(benchmark):
 @pytest.fixture(scope="session")
 def embedder():
     return Embedder(max_tokens=48, batch_size=32)
-
-
-@pytest.fixture(scope="session")
-def amazon(project_root):
-    """Real users; raw Amazon files are not part of the repository."""
-    folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
-    if not folder.is_dir():
-        pytest.skip("no raw Amazon Reviews 2023 files here")
-    return load_amazon(folder, n_users=200, max_products=2500)
 
 
 def lamp(n, **changes):

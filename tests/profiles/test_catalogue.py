@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.profiles.catalogue import BANDS, Catalogue, Trait, section
+from pwagents.profiles.catalogue import BANDS, Catalogue, Trait
 
 from .conftest import lamp
 
@@ -50,18 +50,7 @@ def test_price_bands_of_the_embedded_world_are_mostly_its_tiers():
     assert set(BANDS) == {item.values["tier"] for item in tiers.values()}
 
 
-def test_share_is_how_common_a_value_is_in_its_category():
-    catalogue = Catalogue(LAMPS)
-    assert catalogue.share(Trait("color", "navy"), "Home and Kitchen") == 0.5
-    assert catalogue.share(Trait("topic", "lamp"), "Home and Kitchen") == 1.0
-
-
 def test_values_are_found_in_texts_a_store_only_as_it_is_written():
     catalogue = Catalogue(LAMPS)
     assert [t.text for _, t in catalogue.find("Please Lumo in navy")] == ["brand: Lumo", "color: navy"]
     assert catalogue.find("lumo") == Catalogue({}).find("navy lamp") == []
-
-
-def test_sections_are_departments_where_pages_name_them():
-    assert section(lamp(0)) == "Home and Kitchen"
-    assert section(lamp(0, details={"Department": "Bedroom"})) == "Home and Kitchen > bedroom"

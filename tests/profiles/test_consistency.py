@@ -14,17 +14,13 @@ from sklearn.metrics import ndcg_score
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.errors import NotEvaluableError
-from pwagents.evaluation.statistics import summarise
 from pwagents.profiles.consistency import (
     NDCG,
     RECALL,
     TOP1,
     Question,
     chance,
-    describe_average,
     describe_facts,
-    describe_history,
-    describe_keywords,
     describe_profiles,
     judge_by_embedding,
     judge_by_model,
@@ -33,33 +29,9 @@ from pwagents.profiles.consistency import (
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import UserProfile
 
-from .conftest import ScriptedModel, bought, lamp
+from .conftest import ScriptedModel
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other") | {"brand_preference": "Acme, Lumo"})
-SHOP = [
-    lamp(1, title="Oak desk lamp", category="Home"),
-    lamp(2, title="Brass floor lamp", category="Home"),
-    lamp(3, title="Green tea", category="Grocery", store=None),
-]
-PRODUCTS_OF = {p.parent_asin: p for p in SHOP}
-HISTORIES = {
-    "ann": (bought(SHOP[0], text="Bright light, bright enough"), bought(SHOP[1], text="Bright light")),
-    "bob": (bought(SHOP[2], text="A fragrant cup with light taste"),),
-    "cid": (bought(SHOP[2]),),
-}
-
-
-def test_histories_are_described_by_items_by_what_comes_up_most_and_by_keywords():
-    raw = describe_history(HISTORIES, PRODUCTS_OF)
-    assert [len(raw[user]) for user in HISTORIES] == [2, 1, 1]
-    assert raw["ann"][0].startswith("Oak desk lamp. Home")
-    average = describe_average(HISTORIES, PRODUCTS_OF)
-    assert average["ann"] == ["Home, Lumo, lamp, brass, desk, floor, oak"]
-    assert average["bob"] == ["Grocery, green, tea"]
-    keywords = describe_keywords(HISTORIES)  # of the user's own reviews, the telling ones first
-    assert keywords["ann"][0].split(", ")[:2] == ["bright", "light"]
-    assert "light" in keywords["bob"][0] and not keywords["bob"][0].startswith("light")
-    assert keywords["cid"] == ["-"]
 
 
 def test_profiles_are_described_without_what_is_to_be_avoided():
@@ -124,10 +96,6 @@ def test_the_past_decides_nothing_that_is_asked(world, questions):
         reviews[user] = (*past, *behaviors[n:])
     assert make_questions(replace(world, behaviors=reviews), seed=0) == questions
     assert make_questions(world, seed=1) != questions
-
-
-def test_fewer_than_five_users_make_no_question():
-    assert make_questions(make_world(WorldConfig(n_users=4, n_products=200), seed=0).benchmark, seed=0) == []
 
 
 PRODUCTS = Question("ann", "product", tuple("abcdefghij"), (("x",),) * 10, (True,) * 3 + (False,) * 7)
@@ -200,15 +168,3 @@ def test_the_embedding_picks_what_the_profile_is_about():
     goods = (("running shoes",), ("power drill",), ("coffee grinder", "milk frother"), ("tie",), ("soap",))
     profiles = {"m": {"ann": ["repairs old clocks", "brews espresso every morning"]}}
     assert judge_by_embedding(profiles, [USERS._replace(candidates=goods)], Embedder())["value"][0] == 1
-
-
-def test_a_frame_can_be_summarised(world, questions):
-    histories = {user: world.train_period(user) for user in world.behaviors}
-    same = {user: ["a shop"] for user in world.behaviors}
-    profiles = {"raw history": describe_history(histories, world.products), "the same for all": same}
-    frame = judge_by_embedding(profiles, questions, BagOfWords())
-    means = summarise(frame, by=["method", "judge", "evaluation"], metrics=["value"])
-    assert len(means) == 2 * 3 and set(means["judge"]) == {"embedding"}
-    top1 = means[means["evaluation"] == TOP1].set_index("method")
-    assert set(top1["n_users"]) == {len(world.behaviors)}
-    assert top1["mean"]["raw history"] > 0.5 > top1["mean"]["the same for all"]

@@ -12,8 +12,6 @@ from pwagents.profiles.global_micro import (
     adaptive_clusters,
     category_clusters,
     contextual_profile,
-    embed_items,
-    item_text,
     kmeans_clusters,
     nearest_clusters,
     profile_users,
@@ -71,19 +69,6 @@ def test_odd_histories_have_clusters():
     opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}  # they cancel out
     (cluster,) = adaptive_clusters(HISTORY, SHOP, opposite, least=99)
     assert np.isfinite(cluster.centre).all()
-
-
-def test_items_are_embedded_once_by_title_category_and_the_beginning_of_the_description():
-    class Noting:
-        def encode(self, texts, show_progress=False):
-            self.texts = list(texts)
-            return np.zeros((len(texts), 2), np.float32)
-
-    noting = Noting()
-    assert sorted(embed_items([HISTORY, HISTORY[:3]], SHOP, noting)) == sorted(SHOP)
-    assert noting.texts == [item_text(SHOP[asin]) for asin in sorted(SHOP)]
-    text = item_text(lamp(1, title="Lamp", category="Home", description=("A", "x" * 500), features=("F",)))
-    assert text.startswith("Lamp. Home. A xxx") and len(text) < 230 and "F" not in text
 
 
 class Noting(OfflineProfiler):
@@ -199,18 +184,6 @@ def test_several_clusters_order_lines_by_weight():
     assert sum(n.weight for n in near) == pytest.approx(1)
     tied = replace(ANN, clusters=(DRINKS, DRINKS))
     assert nearest_clusters(["tea"], [tied], Axes())[0][0].cluster == 0  # the earlier one
-
-
-def test_a_profile_is_described_with_wishes_first_and_the_source_of_each_line():
-    assert contextual_profile("tea", ANN, Axes()).describe().splitlines() == [
-        "Wants:",
-        "- [history] flavor: mint",
-        "- [history] style: retro",
-        "Avoids:",
-        "- [history] not color: red",
-        "- [history] not material: wool",
-        "Wanted: mint retro",
-    ]
 
 
 def test_a_query_has_known_values_alone_each_once_then_the_words_and_none_that_is_avoided():

@@ -56,12 +56,6 @@ def test_facts_follow_prices_and_reviews_and_guess_nothing(profiler):
     assert (loud.gender, loud.age, loud.occupation) == (OTHER, OTHER, OTHER)
 
 
-def test_an_empty_history_has_an_empty_profile(profiler):
-    (profile,) = profiler.write_global([()])
-    assert profile.positive == profile.negative == ()
-    assert profile.facts.shopping_interest == OTHER
-
-
 def test_nothing_but_behaviours_and_catalogue_reaches_it(world, histories, catalogue):
     """No truth is taken, and a user's profile is another's once the behaviours are swapped."""
     assert list(inspect.signature(OfflineProfiler).parameters) == ["catalogue"]
@@ -72,11 +66,3 @@ def test_nothing_but_behaviours_and_catalogue_reaches_it(world, histories, catal
     one, other = profiler.write_global([histories[first], histories[second]])
     swapped = profiler.write_global([histories[second], histories[first]])
     assert one != other and swapped == [other, one]
-
-
-def test_real_users_have_profiles(amazon):
-    histories = [h for user in amazon.behaviors if len(h := amazon.train_period(user)) > 15]
-    profiles = OfflineProfiler(Catalogue(amazon.products)).write_global(histories)
-    assert len(profiles) >= 40
-    assert sum(bool(p.positive) for p in profiles) / len(profiles) > 0.9
-    assert len({p.facts.shopping_interest for p in profiles}) == len(profiles)

@@ -70,11 +70,9 @@ def test_a_later_statement_overrides_an_earlier_one(update):
     [
         ("Not navy, rather white.", ["-stated color: navy", "+stated color: white"]),
         ("Anything but red.", ["-stated color: red"]),
-        ("I do not want oak.", ["-stated material: oak"]),
         ("I usually trust Acme.", ["+stated brand: Acme"]),
         ("I would spend around 20 dollars.", ["+stated price: around 20 dollars"]),
         ("No more than $35!", ["+stated price: no more than 35 dollars"]),
-        ("Something cheap.", ["+stated price: budget"]),
         ("It should be walnut.", ["+stated color: walnut"]),  # no value of the shop: in the user's own words
     ],
 )
@@ -86,11 +84,8 @@ def test_answers_in_many_words(update, answer, expected):
     "session",
     [
         (),
-        (results(LAMPS),),
         (talk("Which color?", "Navy.", error="unknown"),),
         (talk("Which color?", "I do not know that."),),
-        (talk("Which color?", "I have no clue."),),
-        (talk("Which color?", "I'd rather not say."),),
         (results(LAMPS[:3]), talk(ASK, "Yes, that is right, you can stop here.")),
     ],
 )

@@ -25,12 +25,9 @@ SHOP = shop("Red oak lamp", "Blue oak lamp", "Red chair", "Folding chair in oak"
 @pytest.mark.parametrize(
     ("instruction", "target", "fitting"),
     [
-        ("A red lamp", "B0", 1),
         ("I am looking for lamps!", "B0", 2),
-        ("Something made of oak", "B3", 3),
         ("Something cosy, under 20 dollars", "B0", 5),  # nothing that a page holds
         ("A blue lamp", "B0", 2),  # not blue: that word tells nothing of it
-        ("Find me some great products, please", "B4", 5),
     ],
 )
 def test_plain_cases(instruction, target, fitting):

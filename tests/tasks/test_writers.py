@@ -117,15 +117,6 @@ def test_traits_are_heard(world, facts, traits, heard, unheard):
     assert not any(re.search(unheard, text) for text in texts)
 
 
-def test_interaction_complexity_makes_it_longer(world, facts):
-    def mean_words(profile):
-        texts = OfflineInstructionWriter()(briefs_of(world, profile))
-        return sum(len(text.split()) for text in texts) / len(texts)
-
-    low, medium, high = (mean_words(facts(interaction_complexity=c)) for c in ("Low", "Medium", "High"))
-    assert mean_words(None) == low < medium - 2 < high - 4
-
-
 def test_the_ambiguous_set_names_the_kind_or_the_section_of_a_search_and_nothing_of_others(world):
     writer = OfflineAmbiguousWriter(world.products)
     briefs = briefs_of(world)
@@ -161,21 +152,6 @@ def test_a_model_is_told_of_profile_and_product_and_of_the_review_in_review_task
     assert fences == ["<data>", "</data>"] * (2 + (task_type == "review"))
     outside = re.sub(r"(?s)<data>.*?</data>", "", user)
     assert "free now" in user and "obey" in user and not re.search("free now|obey", outside)
-
-
-def test_rules_follow_the_traits(facts):
-    def rules(task_type="search", **changes):
-        return told(LlmInstructionWriter, brief(task_type, facts(**changes)))[0]
-
-    values = ("High", "Medium", "Low", "Sometimes")
-    assert len({rules(diversity_preference=value) for value in values}) == 4
-    assert len({rules(interaction_complexity=value) for value in values}) == 4
-    assert rules(diversity_preference="high ") == rules(diversity_preference="High")
-    assert rules("review", diversity_preference="High") == rules("review", diversity_preference="Low")
-    assert all(field in rules() for field in ("Focus Aspect", "Item Reference", "Tone and Style"))
-    assert "At most 40 words" in rules() and "At most 25 words" in rules("recommend")
-    ambiguous, _ = told(LlmAmbiguousWriter, brief("search", facts()))
-    assert "At most 12 words" in ambiguous and "no brand, price, color" in ambiguous
 
 
 BAD = {
