@@ -2,7 +2,8 @@
 
 A mean over part of its tasks says so. A user, judge or updater that cannot answer leaves a task without a
 score (what the *agent* refuses counts 0). Then the table has a column "scored" beside that type, such as "7
-of 10", and an overall or a mean of types over fewer types than were played is absent.
+of 10", and an overall or a mean of types over fewer types than were played is absent. A ``frame`` has one row
+an episode (:func:`pwagents.evaluation.episodes.records_frame`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,6 @@ def by_task(frame: pd.DataFrame, metrics: Mapping[str, str]) -> tuple[pd.DataFra
     which stays empty for a method that was not scored on all of these types.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`.
         metrics: column of ``frame`` -> its name in the table.
 
     Returns:
@@ -83,10 +83,6 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
     "overall" of :func:`by_task` weighs each task the same instead. Here a task moves the mean by
     1 / (number of types x tasks of its type), and the interval, clustered by user, is of these parts.
-
-    Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`.
-        metric: a column of it.
 
     Returns:
         As of :func:`pwagents.evaluation.statistics.summarise` by ``method, type``. A method that was not
@@ -119,16 +115,14 @@ def trained_differences(
     There is no p: where a policy was trained once, tasks tell of this policy, not of how it was trained.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`.
         pairs: what is compared, in words -> the two methods, first minus second.
         seed_noise: how far two trainings of one method may differ by their seeds alone, by task type and
             "overall" (:func:`pwagents.evaluation.seeds.must_exceed`); None where that was not measured.
 
     Returns:
-        ``comparison, task, difference, low, high, n_tasks, n_users``, the interval over tasks clustered by
-        user; ``n_left_out`` where one of the two was not scored on some of the tasks; with ``seed_noise``
-        also whether the difference exceeds it ("yes", "no", or "not measured" on this type). A pair without
-        common tasks of a type has no row there.
+        ``comparison, task`` and those of :class:`PairedTest`, ``n_left_out`` only where there are any; with
+        ``seed_noise`` also whether the difference exceeds it ("yes", "no", or "not measured" on this type). A
+        pair without common tasks of a type has no row there.
     """
     rows = []
     for name, (a, b) in pairs.items():

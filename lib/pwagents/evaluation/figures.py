@@ -81,14 +81,11 @@ def plot_intervals(
     """Plot points with horizontal intervals, one line of the figure per ``label``, first at the top.
 
     Args:
-        data: one row per point, with ``low`` and ``high``; ``label``, ``mean``, ``hue`` and ``color`` name
-            columns. A missing interval draws the point alone, a missing ``mean`` nothing.
+        data: one row a point, with ``low`` and ``high``. A missing interval draws the point alone, a missing
+            ``mean`` nothing.
         hue: column whose values get a colour and marker each, side by side within a line.
         color: column that decides the colour in place of ``hue``, which then has the markers alone.
         xlim: the range of a metric that has one; intervals of small groups may reach beyond it.
-
-    Returns:
-        The matplotlib figure.
     """
     import matplotlib.pyplot as plt
 
@@ -159,9 +156,8 @@ def plot_lines(
     """Plot a line a ``hue``, told apart by colour, dashes and (where points are few) markers.
 
     Args:
-        data: one row a point, in the order of its line; ``x``, ``y``, ``hue``, ``color``, ``panel`` and
-            ``faint`` name columns. A missing ``y`` is left out. Where the frame has ``low`` and ``high``,
-            intervals are drawn, a little beside each other.
+        data: one row a point, in the order of its line. A missing ``y`` is left out. Where it has ``low`` and
+            ``high``, intervals are drawn, a little beside each other.
         color: column that decides the colour in place of ``hue``; lines of one colour have different dashes.
         panel: column whose values get a panel each, with the value as its title; ``columns`` in a row.
         faint: column drawn thin and pale below its line, such as what the line is a running mean of.

@@ -105,16 +105,13 @@ def below_paper(
     the paper's. Where anything was played, columns of what was not are left out.
 
     Args:
-        frame: the episodes of the methods to show, as from
-            :func:`pwagents.evaluation.episodes.records_frame`; may be empty.
-        paper: one of :data:`METRICS`.
+        frame: the episodes of the methods to show, a row each; may be empty.
         printed: the paper's rows to show; all where none are given.
 
     Returns:
         ``source`` ("here", or paper and table), ``row`` (as printed, or backbone and method of ours),
-        ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then a column a type of task and
-        metric, such as ("search", "result accuracy"), and those that tell what was scored in part
-        (:func:`pwagents.evaluation.breakdowns.by_task`). What a paper does not tell is missing.
+        ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then the columns of
+        :func:`pwagents.evaluation.breakdowns.by_task`. What a paper does not tell is missing.
     """
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
     theirs = theirs if printed is None else theirs.loc[list(printed)]
@@ -168,8 +165,7 @@ def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
 
     A mean over part of its tasks has no rank.
 
-    Args:
-        table: of :func:`below_paper`; may lack the column.
+    ``table`` is of :func:`below_paper`, and may lack the column.
     """
     if (task, metric) not in table:
         return f"{metric}, {task}: not played here"

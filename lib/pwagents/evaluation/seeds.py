@@ -1,12 +1,8 @@
 """Methods of training compared over seeds: the seed is the unit, for each is a training of its own.
 
 However many tasks are played, a method that was trained once has not been compared with another.
-
-    means = means_by_seed(frame, "result_final")     once; most of the other functions read it
-    table = by_seed(means)
-
-What is called ``frame`` has one row an episode, as from :func:`pwagents.evaluation.episodes.records_frame`,
-with the ``seed`` of its training.
+A ``frame`` has one row an episode (:func:`pwagents.evaluation.episodes.records_frame`), with the ``seed`` of
+its training; ``means`` are those of :func:`means_by_seed`.
 """
 
 from collections.abc import Mapping
@@ -30,9 +26,6 @@ def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def by_seed(means: pd.DataFrame) -> pd.DataFrame:
     """Tabulate, for each method of training and task type, the mean of each seed and the mean over seeds.
-
-    Args:
-        means: of :func:`means_by_seed`.
 
     Returns:
         ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, cut at 0 and
@@ -67,7 +60,6 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
     """Compare methods of training by their seeds' paired differences, a row a comparison and task type.
 
     Args:
-        means: of :func:`means_by_seed`; both methods' on the same tasks.
         pairs: what is compared, in words -> the two methods, first minus second.
 
     Returns:
@@ -93,15 +85,12 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
 def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Measure how far two runs of one method differ when only the seed does, one row a method.
 
-    Args:
-        frame: one row per episode with ``method, seed, task_id, user_id`` and ``metric``. Tasks that were not
-            scored under all seeds are left out.
+    Tasks that were not scored under all seeds are left out.
 
     Returns:
-        ``method, seeds, mean, sd`` (standard deviation of the seeds' means), ``largest`` (largest difference
-        of two seeds' means) and ``must_exceed``: the farthest end of any 95% interval of the paired
-        difference of two seeds, clustered by user. Two methods that differ by less than it differ no more
-        than two runs of one method may. The last three are NaN with one seed.
+        ``method, seeds, mean, sd`` (of the seeds' means), ``largest`` (difference of two seeds' means) and
+        ``must_exceed``: the farthest end of any 95% interval of the paired difference of two seeds, clustered
+        by user; two methods must differ by more. The last three are NaN with one seed.
     """
     rows = []
     for method, group in frame.groupby("method", sort=False):

@@ -91,13 +91,12 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) ->
     """Tabulate means with intervals clustered by user, one row per group of ``by`` and metric.
 
     Args:
-        frame: one row per episode with ``task_id``, ``user_id``, the columns of ``by`` and of ``metrics``.
-        by: columns to group by; groups keep the order of first appearance.
+        frame: one row an episode with ``task_id``, ``user_id``, the columns of ``by`` and of ``metrics``.
 
     Returns:
-        The columns of ``by``, then ``metric, mean, low, high, n_tasks, n_users, n_missing``; the last is
-        the number of rows without a value (not scored), which enter no mean. Intervals of :data:`SHARES` are
-        those of :func:`share_interval`.
+        The columns of ``by`` (in the order of first appearance), then ``metric, mean, low, high, n_tasks,
+        n_users`` and ``n_missing``, rows that were not scored, which enter no mean. Intervals of
+        :data:`SHARES` are those of :func:`share_interval`.
     """
     groups = frame.groupby(list(by), sort=False, dropna=False) if by else [((), frame)]
     rows = []
@@ -121,9 +120,8 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
     with fewer than two users.
 
     Args:
-        frame: one row per episode with ``method``, ``task_id``, ``user_id`` and ``metric``. Several rows of
-            one method on one task, as from several seeds, are averaged first. Rows without the metric are
-            left out.
+        frame: one row an episode with ``method, task_id, user_id`` and ``metric``. A method's rows on one
+            task, as from several seeds, are averaged first. Rows without the metric are left out.
     """
     scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
     wide = scored.groupby(["user_id", "task_id", "method"])[metric].mean().unstack("method")
@@ -146,13 +144,9 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
 def paired_gains(frame: pd.DataFrame, metric: str, better: str, base: str, by: Sequence[str]) -> pd.DataFrame:
     """Test how much more method ``better`` reaches than ``base``, one row a group of ``by``.
 
-    Args:
-        frame: one row a method and task, with ``method, task_id, user_id``, ``metric`` and the columns of
-            ``by``. Groups keep the order of first appearance.
-
     Returns:
-        The columns of ``by``, then ``difference, low, high, p, n_tasks, n_users``; ``n_left_out`` where
-        tasks are left out.
+        The columns of ``by`` (in the order of first appearance), then those of :class:`PairedTest`;
+        ``n_left_out`` where tasks are left out.
     """
     rows = [
         {**dict(zip(by, values, strict=True)), **paired_test(part, metric, better, base)._asdict()}

@@ -49,14 +49,12 @@ def save_table(
     """Write ``<output_dir>/tables/<name>.csv``, ``.html`` and ``.tex``; return what a notebook displays.
 
     Args:
-        data: the numbers, for the CSV (6 significant digits). Columns may have two levels, as from
-            :func:`pwagents.evaluation.paper.below_paper`; the upper one becomes a heading over its columns. A
-            named index becomes the first columns, an unnamed one is dropped.
-        note: a line below the table.
+        data: the numbers, for the CSV (6 significant digits). Of two levels of columns the upper one becomes
+            a heading over its columns. A named index becomes the first columns, an unnamed one is dropped.
         shown: what HTML and LaTeX show when that is not ``data``, as with :func:`format_intervals`.
         formats: column (its lower level) -> Python format, such as ``".1f"``. Without one, whole numbers
             get thousands separators and others three decimals (zeros and ones stored as floats too: shares).
-        missing: how a missing value or an empty text is shown, for instance "not run".
+        missing: how a missing value or an empty text is shown.
     """
     path = result_path(output_dir, "tables", name)
     data, shown = map(_with_index, (data, data if shown is None else shown))
@@ -107,12 +105,9 @@ def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
 
 
 def format_differences(differences: pd.DataFrame, difference: str = "difference") -> pd.DataFrame:
-    """Format paired differences: each with its interval in one cell, counts under plain names.
+    """Format paired differences (the column ``difference``, with ``low`` and ``high``) in one cell each.
 
-    A type of task that is the same in all rows is left out.
-
-    Args:
-        difference: the column that holds the mean difference, beside its ``low`` and ``high``.
+    Counts get plain names. A type of task that is the same in all rows is left out.
     """
     cells = format_intervals(differences.rename(columns={difference: "mean"}))
     one_type = "task" in differences and differences["task"].nunique() == 1
@@ -122,8 +117,7 @@ def format_differences(differences: pd.DataFrame, difference: str = "difference"
 
 
 def heading(column: str | tuple[str, str]) -> str:
-    """Return what a column is called in the CSV: its own heading, after the one above it where there is
-    one."""
+    """Return what a column is called in the CSV: its heading, after the one above it where there is one."""
     return ": ".join(filter(None, _levels(column)))
 
 

@@ -49,14 +49,6 @@ class Cell(NamedTuple):
     verdict: str
 
 
-class Runs(NamedTuple):
-    """What became of a preset's notebooks; ``missing`` are tables, the others names of notebooks."""
-
-    unfinished: list[str]
-    missing: list[str]
-    never_begun: list[str]
-
-
 def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     """Compare all cells of ``output_dir``'s tables that have something to be compared with.
 
@@ -74,8 +66,8 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     return cells
 
 
-def check_runs(output_dir: Path, reference: Path) -> Runs:
-    """Find which notebooks did not come to their end, and which tables they should have left."""
+def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
+    """Find the notebooks that did not come to their end, tables that are missing, and notebooks never begun."""
     last = {row["notebook"]: row for row in read_lines(output_dir / "timings" / "journal.jsonl")}
     # A process that was killed leaves no row, but the notebook as far as it came, or results without any row.
     begun = {path.stem for path in (output_dir / "notebooks" / ".partial").glob("*.ipynb")}
@@ -91,7 +83,7 @@ def check_runs(output_dir: Path, reference: Path) -> Runs:
         optional = [rule["tables"] for rule in _rules()["reference"] if "matched_by" in rule]
         whole = {path.stem for path in (reference / "tables").glob("*.csv")}
         expected |= {t for t in whole if t[:2] in made and not any(fnmatch(t, each) for each in optional)}
-    return Runs(*map(sorted, (unfinished, expected - tables, names - last.keys() - begun)))
+    return sorted(unfinished), sorted(expected - tables), sorted(names - last.keys() - begun)
 
 
 def report(cells: list[Cell]) -> str:
@@ -156,12 +148,12 @@ def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -
         )
         places = theirs.get_indexer(ours)
         expected = expected.iloc[places[places >= 0]].reset_index(drop=True)
-    found, wanted = (
+    graders = [
         ", ".join(each.get("grader", pd.Series())[each.get("source", pd.Series()) == "here"].unique())
         for each in (table, expected)
-    )
-    if found != wanted:
-        problems = [("grader", found, f"{wanted}; the notebook, run again, grades its runs anew")]
+    ]
+    if graders[0] != graders[1]:
+        problems = [("grader", graders[0], f"{graders[1]}; the notebook, run again, grades its runs anew")]
     elif len(table) != len(expected):
         problems = [("rows", len(table), len(expected))]
     else:
@@ -208,25 +200,22 @@ def _is_in_part(row: pd.Series, column: str) -> bool:
 
 def main() -> int:
     if len(sys.argv) != 2:
-        print("usage: python -m pwagents.notebook.check OUTPUTS/PRESET", file=sys.stderr)
-        return 2
+        sys.exit("usage: python -m pwagents.notebook.check OUTPUTS/PRESET")
     output_dir = Path(sys.argv[1])
-    runs = check_runs(output_dir, REFERENCE)
+    unfinished, missing, never_begun = check_runs(output_dir, REFERENCE)
     try:
         cells = check_tables(output_dir, REFERENCE)
     except ValueError as error:
         print(error, file=sys.stderr)
-        return 2 if runs.unfinished else 1
-    print(report(cells))
+        return 2 if unfinished else 1
+    notes = [report(cells)]
     if output_dir.name != PRESET:
-        print(f"There is no reference for {output_dir.name}: its other numbers are compared with nothing.")
-    for name in runs.unfinished:
-        print(f"{name} began and did not finish: run it again")
-    for table in runs.missing:
-        print(f"{table} is missing: its notebook should have left this table")
-    if runs.never_begun:
-        print(f"Never begun: {', '.join(runs.never_begun)}")
-    return 2 if runs.unfinished or runs.missing else int(any(cell.verdict == "FAIL" for cell in cells))
+        notes.append(f"There is no reference for {output_dir.name}: its other numbers are not compared.")
+    notes += [f"{name} began and did not finish: run it again" for name in unfinished]
+    notes += [f"{table} is missing: its notebook should have left this table" for table in missing]
+    notes += [f"Never begun: {', '.join(never_begun)}"] if never_begun else []
+    print("\n".join(notes))
+    return 2 if unfinished or missing else int(any(cell.verdict == "FAIL" for cell in cells))
 
 
 if __name__ == "__main__":
