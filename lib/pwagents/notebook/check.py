@@ -67,7 +67,7 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
 
 
 def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
-    """Find the notebooks that did not come to their end, tables that are missing, and notebooks never begun."""
+    """Find notebooks that did not come to their end, tables that are missing, and notebooks never begun."""
     last = {row["notebook"]: row for row in read_lines(output_dir / "timings" / "journal.jsonl")}
     # A process that was killed leaves no row, but the notebook as far as it came, or results without any row.
     begun = {path.stem for path in (output_dir / "notebooks" / ".partial").glob("*.ipynb")}
