@@ -57,16 +57,10 @@ class TaskSet:
 
 
 class Answer(NamedTuple):
-    """What comes back for a call.
+    """What comes back for a call."""
 
-    Args:
-        text: for the agent.
-        reward: of the episode where it ends with this call, else 0.
-        done: whether it has ended.
-    """
-
-    text: str
-    reward: float
+    text: str  # for the agent
+    reward: float  # of the episode where it ends with this call, else 0
     done: bool
 
 
@@ -107,10 +101,9 @@ class Session:
         if self.done:
             return Answer(ENDED, 0.0, True)
         read, mistake = parse_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
-        action = Action(name=str(name), arguments=read)
-        if mistake:
-            problem = f"the arguments of {name}: {mistake}"
-            action = Action(name=str(name), problem=problem, problem_kind="malformed_json")
+        problem = f"the arguments of {name}: {mistake}" if mistake else ""
+        kind = "malformed_json" if mistake else ""
+        action = Action(name=str(name), arguments=read, problem=problem, problem_kind=kind)
         try:
             step = self._environment.step(action)
         except Exception as error:

@@ -32,23 +32,21 @@ _RESET = {
     "input_schema": {"type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"]},
 }
 _SESSION = {"type": "string", "description": "What reset returned."}
+IDLE_S = 600  # a client whose connection is lost says nothing of it: what nobody used for so long is gone
 
 
 class Sessions:
-    """All sessions of a server, by ids that cannot be guessed.
+    """All sessions of a server, by ids that cannot be guessed."""
 
-    A client whose connection is lost says nothing of it: what nobody has used for ``idle_s`` seconds is gone.
-    """
-
-    def __init__(self, tasks: TaskSet, idle_s: float = 600.0):
-        self.tasks, self.idle_s = tasks, idle_s
+    def __init__(self, tasks: TaskSet):
+        self.tasks = tasks
         self.names = {f"task-{i}": task_id for i, task_id in enumerate(tasks)}  # ids tell types
         self._open: dict[str, tuple[Session, threading.Lock]] = {}
         self._used: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def reset(self, task: str) -> dict[str, Any]:
-        """Begin a task, by its name, in a new session: its id, and what the agent is told."""
+        """Begin a task, by its name, in a new session; return its id, and what the agent is told."""
         if not isinstance(task, str) or task not in self.names:
             raise ValueError(f"task: found {task!r}; expected one of the {len(self.names):,} of /tasks")
         session, key = Session(self.tasks), secrets.token_urlsafe(16)
@@ -72,7 +70,7 @@ class Sessions:
     def _find(self, key: str) -> tuple[Session, threading.Lock]:
         now = time.monotonic()
         with self._lock:
-            for idle in [k for k, used in self._used.items() if now - used >= self.idle_s]:
+            for idle in [k for k, used in self._used.items() if now - used >= IDLE_S]:
                 del self._open[idle], self._used[idle]
             if key not in self._open:
                 raise ValueError("session: unknown, or ended; begin one with reset")
@@ -81,10 +79,7 @@ class Sessions:
 
 
 def make_app(sessions: Sessions) -> "Starlette":
-    """Make the ASGI application, for requests from this machine alone.
-
-    What is wrong with a request is told as one line, marked as an error.
-    """
+    """Make the ASGI application; what is wrong with a request is told as one line, marked as an error."""
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
     from starlette.responses import JSONResponse
@@ -108,10 +103,7 @@ def make_app(sessions: Sessions) -> "Starlette":
             else:
                 key = str(arguments.pop("session", ""))
                 step = await asyncio.to_thread(sessions.step, key, call.name, arguments)
-                answer = {
-                    "observation": step.text,
-                    "done": step.done,
-                }  # without the reward: an agent reads it
+                answer = {"observation": step.text, "done": step.done}  # an agent reads it: no reward
         except (ValueError, RuntimeError, OSError) as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         text = TextContent(text=json.dumps(answer, ensure_ascii=False))
@@ -136,12 +128,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Serve the shop's tasks (MCP, loopback alone)")
     parser.add_argument("--preset", default="smoke", help="smoke, laptop or paper; default: %(default)s")
     parser.add_argument("--port", type=int, default=8010)
-    parser.add_argument("--idle", type=float, default=600.0, help="seconds after which a silent session ends")
     parser.add_argument("-y", default="{}", metavar="YAML", help="further arguments of load_tasks")
     given = parser.parse_args()
     try:
         listener = local_server.listen(given.port)
-        sessions = Sessions(load_tasks(given.preset, **read_changes(given.y)), given.idle)
+        sessions = Sessions(load_tasks(given.preset, **read_changes(given.y)))
     except (TypeError, ValueError, RuntimeError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -23,25 +23,22 @@ from pwagents.web.functions import FUNCTIONS
 
 
 class ShopEnvironment:
-    """One episode after another. The functions of the task set are methods of a subclass.
-
-    Args:
-        tokenizer: the policy's; its control tokens are broken up where foreign text holds them.
-    """
+    """One episode after another. The functions of the task set are methods of a subclass."""
 
     def __init__(self, tasks: TaskSet, tokenizer: Any):
-        self._session, self._tokenizer = Session(tasks), tokenizer
+        self._session = Session(tasks)
+        self._tell = partial(without_control_tokens, tokenizer)  # they are broken up in foreign text
 
     def reset(self, task_id: str, **_: Any) -> str:
         """Begin a task; TRL appends what it returns to the prompt."""
-        return without_control_tokens(self._tokenizer, self._session.reset(task_id))
+        return self._tell(self._session.reset(task_id))
 
     def get_reward(self) -> float:
-        """The reward of the episode; what failed outside the policy is raised here."""
+        """Return the episode's reward; what failed outside the policy is raised here."""
         return self._session.finish()
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        return without_control_tokens(self._tokenizer, self._session.step(name, arguments).text)
+        return self._tell(self._session.step(name, arguments).text)
 
 
 def environment_factory(tasks: TaskSet, tokenizer: Any) -> Callable[[], ShopEnvironment]:
