@@ -82,16 +82,9 @@ class Memory:
 def memory_entry(behavior: Behavior, products: Mapping[str, Product]) -> Entry:
     """A behaviour with all of the fields that a memory may tell."""
     product = products[behavior.parent_asin]
-    return {
-        "title": product.title,
-        "parent_asin": product.parent_asin,
-        "category": product.category,
-        "price": product.price,
-        "store": product.store,
-        "rating": behavior.review.rating,
-        "text": behavior.review.text,
-        "timestamp": behavior.timestamp,
-    }
+    told = {name: getattr(product, name) for name in ("title", "parent_asin", "category", "price", "store")}
+    review = {"rating": behavior.review.rating, "text": behavior.review.text}
+    return {**told, **review, "timestamp": behavior.timestamp}
 
 
 def behavior_text(behavior: Behavior, product: Product) -> str:

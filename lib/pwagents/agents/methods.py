@@ -7,14 +7,7 @@ methods have modules of their own, ``react`` and ``interec``.
 """
 
 from pwagents.agents.chat_agent import ONLY_MULTI_TURN, RULES_MULTI, RULES_SINGLE, ChatAgent, Setup
-from pwagents.agents.conversation import (
-    MINI_HISTORY,
-    TASK_SPECIFIC,
-    Prompt,
-    call_messages,
-    task_text,
-    user,
-)
+from pwagents.agents.conversation import MINI_HISTORY, TASK_SPECIFIC, Prompt, call_messages, task_text, user
 from pwagents.agents.interec import InteRecAgent
 from pwagents.agents.react import ReAct, Reflection
 from pwagents.agents.replies import problem_of

@@ -16,20 +16,10 @@ from pwagents.project import project_path
 CONSTANTS = {  # file -> the constants that the methods use
     "PersonalWAB/envs/pwab/__init__.py": ("SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI"),
     "PersonalWAB/agents/utils.py": (
-        "HISTORY_PROMPT",
-        "MINI_HISTORY_PROMPT",
-        "INTEREC_MEMORY_PROMPT",
-        "RECMIND_ST_PROMPT",
-        "RECMIND_MT_PROPMT",  # misspelt there
-        "INTEREC_PROMPT",
-        "INTEREC_UPDATE_MEM_PROMPT",
-        "REACT_INST",
-        "REFLECTION_INST",
-        "TS_SEARCH_PROMPT",
-        "TS_REC_PROMPT",
-        "TS_REV_PROMPT",
-        "TS_AGENT_PROMPT",
-        "TS_AGENT_MT_PROMPT",
+        *("HISTORY_PROMPT", "MINI_HISTORY_PROMPT", "REACT_INST", "REFLECTION_INST"),
+        *("RECMIND_ST_PROMPT", "RECMIND_MT_PROPMT"),  # misspelt there
+        *("INTEREC_PROMPT", "INTEREC_MEMORY_PROMPT", "INTEREC_UPDATE_MEM_PROMPT"),
+        *("TS_SEARCH_PROMPT", "TS_REC_PROMPT", "TS_REV_PROMPT", "TS_AGENT_PROMPT", "TS_AGENT_MT_PROMPT"),
     ),
 }
 

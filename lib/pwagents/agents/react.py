@@ -3,14 +3,7 @@
 import json
 
 from pwagents.agents.chat_agent import ONLY_MULTI_TURN, ChatAgent, tools_of
-from pwagents.agents.conversation import (
-    Prompt,
-    answer_text,
-    assistant,
-    fill,
-    transcript,
-    user,
-)
+from pwagents.agents.conversation import Prompt, answer_text, assistant, fill, transcript, user
 from pwagents.agents.replies import read_react
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import FENCE_NOTE
@@ -55,7 +48,7 @@ class ReAct(ChatAgent):
     def tell_step(self, i: int, step: Step) -> list[Message]:
         action, answer = step.action, answer_text(step)
         if action.problem:
-            return [assistant(action.thought or "(nothing)"), user(answer)]
+            return super().tell_step(i, step)
         # What the user says is no result of a function.
         call = f"Action:\n{action.name}\nArguments:\n{json.dumps(action.arguments)}"
         answer = answer if step.is_talk else f"Result:\n{answer}"

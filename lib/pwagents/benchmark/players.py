@@ -39,12 +39,10 @@ class ProfileRoles:
     """The players of notebook 02.
 
     Args:
-        players: the model of each role, or "offline".
         store: the file of language models' replies.
         seed: of the writers.
 
     Attributes:
-        profiler: makes profiles.
         updater: updates contextual profiles during a conversation.
         rules: the offline updater; it also hears the instruction before a conversation begins.
     """
@@ -67,15 +65,12 @@ class ProfileRoles:
 
         The offline ones step in where a reply of the language model will not do.
         """
-        offline = OfflineInstructionWriter(self.seed)
-        ambiguous = OfflineAmbiguousWriter(self.benchmark.products, self.seed)
+        seed, offline = self.seed, OfflineInstructionWriter(self.seed)
+        ambiguous = OfflineAmbiguousWriter(self.benchmark.products, seed)
         if self.players.writer == "offline":
             return offline, ambiguous
         model = self._model(self.players.writer)
-        return (
-            LlmInstructionWriter(model, offline, self.seed),
-            LlmAmbiguousWriter(model, ambiguous, self.seed),
-        )
+        return LlmInstructionWriter(model, offline, seed), LlmAmbiguousWriter(model, ambiguous, seed)
 
     def estimate(self) -> pd.DataFrame:
         """Estimate what language models will be asked, and cost at most: a row for each role that one plays.
@@ -110,11 +105,10 @@ class ProfileRoles:
         for role, writer in zip(("writer", "ambiguous writer"), self.writers, strict=True):
             if isinstance(writer, LlmInstructionWriter):
                 counts[role] = writer.counts
-        lines = [
-            f"{role}: "
-            + (", ".join(f"{what} {n:,}" for what, n in (+counted).items()) or "nothing went wrong")
-            for role, counted in counts.items()
-        ]
+        lines = []
+        for role, counted in counts.items():
+            told = ", ".join(f"{what} {n:,}" for what, n in (+counted).items())
+            lines.append(f"{role}: {told or 'nothing went wrong'}")
         return "\n".join(lines) or "No language model was asked."
 
 

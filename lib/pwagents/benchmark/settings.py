@@ -79,12 +79,6 @@ class MethodPlayers(Players):
     """Who answers in the multi-turn track (papers: gpt-4o-mini); rules: a simulated user without a model."""
 
 
-def _check_repo(repo: str) -> str:
-    """Return the folder once the prompts were read from it."""
-    official_prompts(repo)
-    return repo
-
-
 @settings
 class MethodSettings:
     """Which tasks are played, and how."""
@@ -97,7 +91,8 @@ class MethodSettings:
     """Tasks that the prompting methods play, drawn at random from these; 0 takes all."""
     noise_seeds: PositiveInt = 3
     """Seeds under which one and the same method is played, to see how far its results differ."""
-    official_repo: Annotated[str, AfterValidator(_check_repo)] = ""
+    # Read once here, so that a clone that lacks prompts is refused with the settings.
+    official_repo: Annotated[str, AfterValidator(lambda repo: official_prompts(repo) and repo)] = ""
     """A clone of HongruCai/PersonalWAB, to use its prompts, seen from the project's root; empty: our own."""
 
 

@@ -61,14 +61,7 @@ class Shops:
     published, everybody gets the recommender published with PersonalWAB, where its files are there: it has
     seen all purchases.
 
-    Args:
-        data: where the published recommender may lie.
-        seed: of the recommenders' training.
-        cache_dir: keeps index, recommenders and embeddings between runs.
-
     Attributes:
-        engine: the search engine.
-        embedder: scores reviews.
         recommenders: by date, trained on strangers and on the benchmark's train periods.
         published: the shop with the published recommender; None where there is none.
     """
@@ -82,13 +75,8 @@ class Shops:
         self.recommenders = RecommendersByTime.fit(
             benchmark, settings.recommender, seed, settings.rec_dates, cache_dir
         )
-        latest = Shop(
-            benchmark,
-            self.engine,
-            self.recommenders.at(float("inf")),
-            self.embedder,
-            settings.observation,
-        )
+        all_knowing = self.recommenders.at(float("inf"))
+        latest = Shop(benchmark, self.engine, all_knowing, self.embedder, settings.observation)
         self._of_user = {
             user: replace(latest, recommender=self.recommenders.at(benchmark.first_task(user)))
             for user in {task.user_id for task in benchmark.tasks["test"]}
@@ -119,15 +107,9 @@ class Shops:
 class Study:
     """Plays methods on the test tasks of a benchmark. Episodes that are stored already are not played again.
 
-    Args:
-        settings: the notebook's.
-        run: where records, replies and caches are kept.
-
     Attributes:
         tasks: the test tasks, or a sample of them.
         sample: those of them that the prompting methods play.
-        shops: the shop of each task.
-        roles: who plays the agent in the prompting methods, and who answers it.
         facts: what decides every episode, for the keys of records.
     """
 
@@ -154,26 +136,18 @@ class Study:
             f"{len(dates)} recommender(s), knowing what lies before {', '.join(dates)}"
         )
 
-    # Where an episode is played, and what an agent may know: for agents of one's own, too.
-
     def environment(
         self,
         task: Task,
         track: Track = "single_turn",
         *,
         user: UserSimulator | None = None,
-        details: bool = False,
         protocol: Protocol = "leak_free",
     ) -> WebEnvironment:
-        """Make an environment for one episode on ``task``.
-
-        Args:
-            user: answers in the multi-turn track; by default the one of the settings.
-            details: offer RecMind's look-up of a product's details.
-        """
+        """Make an environment for one episode; multi-turn, ``user`` answers, by default the settings'."""
         if track == "multi_turn" and user is None:
             user = self.user()
-        return WebEnvironment(self.shops.of(task, protocol), track, user, details)
+        return WebEnvironment(self.shops.of(task, protocol), track, user)
 
     def history(self, task: Task, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
         """Return the past behaviours that an agent may see."""
@@ -196,8 +170,6 @@ class Study:
             prompts=self.prompts.texts,
             seed=self.settings.seed if seed is None else seed,
         )
-
-    # What is played and recorded.
 
     def play_plain(self, protocol: Protocol) -> dict[str, list[EpisodeRecord]]:
         """Play the plain agent with each memory of :data:`PLAIN` on all tasks, single-turn."""
@@ -257,16 +229,15 @@ class Study:
                 environment = WebEnvironment(self.shops.of(task), track, user, details)
                 return run_episode(environment, task, self.benchmark.history(task, "test"), agent)
 
-        asked = {"user": players.user, "base_url": players.base_url, "prompts": self.prompts.origin}
+        params = {"code": self._code["prompted"], "track": track, "run_seed": setup.seed}
+        params |= {"user": players.user, "base_url": players.base_url, "prompts": self.prompts.origin}
         records = run_episodes(
             self.sample,
             solve,
             self.folder / f"03_methods_{track}.jsonl",
             method=method,
             model=self.roles.name,
-            params=self.facts
-            | {"code": self._code["prompted"], "track": track, "run_seed": setup.seed}
-            | asked,
+            params=self.facts | params,
             workers=players.workers,
             stored_runs_only=self.settings.stored_runs_only,
             memory=memory,
@@ -275,11 +246,7 @@ class Study:
         return records
 
     def rows(self, runs: Runs) -> tuple[Runs, str]:
-        """The runs that tables show, and what a note must say of them.
-
-        The offline policy reads no prompt. Methods that differ in nothing else play the same episodes with
-        it, and are one row.
-        """
+        """The runs that tables show, and a note on them: what the offline policy plays alike is one row."""
         return merge_equal(runs) if self.roles.offline else (runs, "")
 
     def by_task(self, runs: Runs, metrics: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
@@ -312,10 +279,8 @@ class Study:
         )
         if protocol == "leak_free":
             return note
-        return (
-            f"{note} References are those of the leak-free protocol; a recommender that saw the future "
-            "may pass the oracle."
-        )
+        unfair = "a recommender that saw the future may pass the oracle"
+        return f"{note} References are those of the leak-free protocol; {unfair}."
 
     def note(self) -> str:
         """What stands below a table of prompting methods."""

@@ -4,7 +4,7 @@ No paper has them; the shares are ours. What they say leaks no more than what th
 """
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 
@@ -64,9 +64,8 @@ class ImpatientUser(RuleUser):
         # Only answers since the last result count: who has seen something answers once more.
         last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
         answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
-        has_answered = any(
-            find_run(each.value, text) is not None for each in self.facts(task) for text in answers
-        )
+        pairs = product(self.facts(task), answers)
+        has_answered = any(find_run(each.value, text) is not None for each, text in pairs)
         return ("impatient", None) if manner == "tell" and has_answered else (manner, fact)
 
 

@@ -28,11 +28,8 @@ class HumanUser:
 
     Look at ``episode.result()`` in a later cell, once the box says that the session has ended.
 
-    Args:
-        products: the catalogue.
-        timeout_s: how long to wait for each answer in a notebook.
-
     Attributes:
+        timeout_s: how long to wait for each answer.
         widget: what the notebook displays: ``page`` (the conversation), ``box`` and ``button``. Enter in the
             box sends the answer, as the button does.
     """
@@ -78,15 +75,8 @@ class HumanUser:
     def play(
         self, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], agent: Agent
     ) -> "Future[Trajectory]":
-        """Display the box and play an episode beside it; the box shows the score at the end.
-
-        Args:
-            environment: of the multi-turn track, with this user.
-            history: what the agent may know of the user's past.
-
-        Returns:
-            Holds the trajectory, or what was raised.
-        """
+        """Display the box and play an episode of the multi-turn track beside it; at the end the box shows the
+        score, and the future holds the trajectory, or what was raised."""
         from IPython.display import display
 
         self._show([*self._lines(task, ()), "", "(The agent is at work.)"])

@@ -40,13 +40,7 @@ class LlmUser:
     """Lets a language model answer for the user.
 
     A reply that leaks (:func:`pwagents.users.leaks.leaks`) or is empty is asked for a second time; then a
-    refusal takes its place.
-
-    Args:
-        model: plays the user.
-        products: the catalogue.
-        profiles: user_id -> profile, where the benchmark has them.
-        seed: chooses among the model's possible replies.
+    refusal takes its place. ``seed`` chooses among the model's possible replies.
     """
 
     model: ChatModel

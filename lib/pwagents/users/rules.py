@@ -53,12 +53,7 @@ class RuleUser:
 
     It is an offline form of PersonalWAB's Figure 15: it reads the target's page or the real review, and
     nothing that it says leaks (:mod:`pwagents.users.leaks`). What it told follows from the session, and the
-    instruction's words count as told.
-
-    Args:
-        products: the catalogue.
-        profiles: user_id -> profile, where the benchmark has them.
-        seed: chooses the wording; which fact is told does not depend on it.
+    instruction's words count as told. ``seed`` chooses the wording; which fact is told does not depend on it.
     """
 
     products: Mapping[str, Product]
