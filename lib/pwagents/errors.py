@@ -5,13 +5,11 @@ class DataError(ValueError):
     """Input data are not what they should be: names file, record and field, what was found and expected."""
 
     def __init__(self, file, record, field, found, expected):
-        self.file, self.record, self.field = str(file), str(record), str(field)
         # Of these an error that was raised in another process is made again.
-        super().__init__(self.file, self.record, self.field, str(found), str(expected))
+        super().__init__(*map(str, (file, record, field, found, expected)))
 
     def __str__(self) -> str:
-        *_, found, expected = self.args
-        return f"{self.file}, record {self.record}, field '{self.field}': found {found}; expected {expected}"
+        return "{}, record {}, field '{}': found {}; expected {}".format(*self.args)
 
 
 class InfrastructureError(RuntimeError):

@@ -4,6 +4,7 @@ Records are immutable and validated once, when they are made.
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -182,25 +183,23 @@ class Benchmark:
         """When the user's first task of the split begins (milliseconds); what lies before it may be known."""
         return self._first_task[split, user_id]
 
-    def before(self, user_id: str, timestamp: int) -> tuple[Behavior, ...]:
+    def before(self, user_id: str, timestamp: float) -> tuple[Behavior, ...]:
         """The user's behaviours strictly before ``timestamp``, oldest first."""
         return tuple(b for b in self.behaviors[user_id] if b.timestamp < timestamp)
 
     def history(self, task: Task, split: Split, protocol: Protocol = "leak_free") -> tuple[Behavior, ...]:
         """What an agent may know of the user's past when it works on ``task``, oldest first.
 
-        ``leak_free``: only what lies before the user's first task of the split, so that no answer to one
-        task is seen in another. ``as_published``: everything before the task itself, as the code
-        published with PersonalWAB does; answers to the user's earlier tasks are then in sight.
+        ``leak_free``: only what lies before the user's first task of the split, so that no answer to one task
+        is seen in another. ``as_published``: all before the task itself, as PersonalWAB's code does.
         """
-        if protocol == "as_published":
-            return self.before(task.user_id, task.timestamp)
-        return self.before(task.user_id, self._first_task[split, task.user_id])
+        is_leak_free = protocol == "leak_free"
+        end = self._first_task[split, task.user_id] if is_leak_free else task.timestamp
+        return self.before(task.user_id, end)
 
     def train_period(self, user_id: str) -> tuple[Behavior, ...]:
         """What lies before the user's first test task: all a model may be trained on."""
-        end = self._first_task.get(("test", user_id))
-        return self.behaviors[user_id] if end is None else self.before(user_id, end)
+        return self.before(user_id, self._first_task.get(("test", user_id), math.inf))
 
     @cached_property
     def content_hash(self) -> str:
