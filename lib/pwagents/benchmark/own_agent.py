@@ -58,16 +58,11 @@ class AgentError(Exception):
 
 
 class OwnRun(NamedTuple):
-    """The episodes of an agent of one's own, in the order of the tasks.
+    """The episodes of an agent of one's own."""
 
-    Args:
-        stored: how many of them were stored before.
-        why_anew: why the agent cannot be told from others, so that each call plays it anew; else empty.
-    """
-
-    records: list[EpisodeRecord]
-    stored: int
-    why_anew: str
+    records: list[EpisodeRecord]  # in the order of the tasks
+    stored: int  # how many of them were stored before
+    why_anew: str  # why the agent cannot be told from others, so that each call plays it anew; else empty
 
 
 def require_agent(agent: Any) -> None:

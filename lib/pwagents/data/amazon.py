@@ -137,9 +137,7 @@ def load_amazon(
                     for record in _read(db, "listings", PRODUCT, "parent_asin")
                 }
         except duckdb.Error as error:  # its first line names file, line and value where a file is to blame
-            expected = (
-                "files of one JSON object a line, with Amazon's fields, and a memory_limit that suffices"
-            )
+            expected = "files of one JSON object a line, with Amazon's fields; a memory_limit that suffices"
             raise DataError(data_dir, "-", "(scan)", str(error).partition("\n")[0], expected) from None
     histories = {user: tuple(history) for user, history in behaviors.items()}
     tasks = _make_tasks(data_dir, products, histories, seed, repairs)
@@ -349,10 +347,8 @@ def _make_tasks(
                         continue
                     asin = behavior.parent_asin
                     task_id = f"{user}-{behavior.timestamp}-{asin}-{task_type}"
-                    generator = rng(seed, "instruction", task_id)
-                    instruction = write_instruction(
-                        task_type, products[asin], review, history[:start], generator
-                    )
+                    drawn = rng(seed, "instruction", task_id)
+                    instruction = write_instruction(task_type, products[asin], review, history[:start], drawn)
                     task = Task(task_id=task_id, user_id=user, type=task_type, timestamp=behavior.timestamp,
                                 instruction=instruction, target=asin, review=review)  # fmt: skip
                     tasks[split].append(task)

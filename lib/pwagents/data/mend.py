@@ -51,9 +51,8 @@ def parse_price(value: float | str | None, repairs: Counter) -> float | None:
         if number is None:
             repairs["price that is text without a number taken as missing"] += 1
             return None
-        repairs["price that is a range or phrase: its first number taken"] += number[
-            0
-        ] != value.strip().lstrip("$")
+        is_more = number[0] != value.strip().lstrip("$")
+        repairs["price that is a range or phrase: its first number taken"] += is_more
         value = float(number[0].replace(",", ""))
     return keep_in_range(value, HIGHEST_PRICE, "price", repairs)
 

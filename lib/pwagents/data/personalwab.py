@@ -24,12 +24,8 @@ from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, U
 from pwagents.seeds import derive_seed
 
 FOLDER_IN_CLONE = Path("PersonalWAB/envs/pwab/data")  # where the official repository holds the files
-FILES = (
-    "user_profiles.json",
-    "user_history_part_*.json",
-    "all_products_part_*.json",
-    "user_instructions.json",
-)
+_PARTS = ("user_history_part_*.json", "all_products_part_*.json")
+FILES = ("user_profiles.json", *_PARTS, "user_instructions.json")
 
 
 def load_personalwab(
@@ -38,9 +34,7 @@ def load_personalwab(
     """Read the benchmark that PersonalWAB's files hold, or a part of it.
 
     Args:
-        data_dir: holds the files ``user_profiles.json``, ``user_history_part_*.json``,
-            ``all_products_part_*.json`` and ``user_instructions.json``, or is a clone of the official
-            repository.
+        data_dir: holds :data:`FILES`, or is a clone of the official repository.
         n_users: how many users to take, with their tasks. ``seed`` chooses them where there are more.
         n_products: size of the catalogue. It holds every product of a chosen user, however many these are;
             others fill it up.
@@ -170,6 +164,8 @@ def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
         return [mend.join_values(part) for part in value] if isinstance(value, list) else value
 
     details = info["details"] or {}
+    if isinstance(details, dict):
+        details = {key: mend.join_values(part) for key, part in details.items()}
     return Product(
         parent_asin=info["parent_asin"],
         title=name_of("title", "Untitled"),
@@ -180,9 +176,7 @@ def _make_product(info: Mapping[str, Any], repairs: Counter) -> Product:
         rating_number=mend.parse_count(info["rating_number"], repairs),
         features=texts("features"),
         description=texts("description"),
-        details={key: mend.join_values(part) for key, part in details.items()}
-        if isinstance(details, dict)
-        else details,
+        details=details,
     )
 
 
@@ -190,7 +184,7 @@ def _add_product(info: Mapping[str, Any], products: dict[str, Product], repairs:
     """Give the id of the product that ``info`` tells about, which is added to a catalogue that lacks it."""
     if (asin := info["parent_asin"]) not in products:
         product = _make_product(info, repairs)
-        asin = product.parent_asin
+        asin = product.parent_asin  # without spaces around it
         products[asin] = product
         repairs["product of a history or target added to the catalogue, which lacks it"] += 1
     return asin
@@ -304,9 +298,7 @@ def _take_part(whole: Benchmark, n_users: int, n_products: int, seed: int) -> Be
     if n_users >= len(whole.behaviors) and n_products >= len(whole.products):
         return whole
     users = set(_choose(whole.behaviors, n_users, derive_seed(seed, "users")))
-    tasks = {
-        split: tuple(task for task in tasks if task.user_id in users) for split, tasks in whole.tasks.items()
-    }
+    tasks = {split: tuple(t for t in tasks if t.user_id in users) for split, tasks in whole.tasks.items()}
     needed = {behavior.parent_asin for user in users for behavior in whole.behaviors[user]}
     needed.update(task.target for split in tasks for task in tasks[split])
     others = _choose(whole.products.keys() - needed, n_products - len(needed), derive_seed(seed, "catalogue"))
