@@ -25,8 +25,8 @@ AGENTS = [code for code in PYTHON if "evaluate(" in code]
 
 
 @pytest.mark.parametrize("code", [code for code in PYTHON if code not in AGENTS])
-def test_an_example_runs(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def test_an_example_runs(code, tmp_path):
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
