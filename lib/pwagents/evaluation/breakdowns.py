@@ -17,8 +17,6 @@ from pwagents.evaluation.tables import format_intervals
 from pwagents.schema import TASK_TYPES, Benchmark, Task
 from pwagents.seeds import rng
 
-HISTORY_BANDS = (0, 10, 20, 40, 10**9)  # behaviours that an agent may see: 0-9, 10-19, 20-39, 40 and more
-
 # In place of a task type: all tasks, in whose mean each weighs the same, and the mean of the types' means.
 OVERALL, MEAN = "overall", "mean"
 
@@ -144,8 +142,8 @@ def with_breakdowns(frame: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:
     tasks = {task.task_id: task for task in benchmark.all_tasks()}
     categories = [benchmark.products[tasks[task_id].target].category for task_id in frame["task_id"]]
     lengths = [len(benchmark.history(tasks[task_id], "test")) for task_id in frame["task_id"]]
-    labels = ["0-9", "10-19", "20-39", "40 and more"]
-    bands = pd.cut(lengths, bins=HISTORY_BANDS, right=False, labels=labels)
+    labels = ["0-9", "10-19", "20-39", "40 and more"]  # behaviours that an agent may see
+    bands = pd.cut(lengths, bins=[0, 10, 20, 40, np.inf], right=False, labels=labels)
     return sort_by_type(frame.assign(category=categories, history=bands.astype(str)))
 
 

@@ -171,19 +171,17 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
 
 def settings_table(settings: Any, changed: DictConfig):
     """Lay out all settings as a table: group, name, value, meaning; those in ``changed`` are bold."""
-    listed, frame = list(rows(settings)), []
-    for group, name, value, what in listed:
+    listed, bold = [], []
+    for group, name, value, what in rows(settings):
+        if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None:
+            bold.append(len(listed))
         value = value.name if isinstance(value, Path) else str(plain(value))
-        frame.append((group, name, "none" if value in ("", "None", "[]") else value, what.replace("`", "")))
-    bold = [
-        i
-        for i, (group, name, *_) in enumerate(listed)
-        if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None
-    ]
-    frame = pd.DataFrame(frame, columns=["group", "setting", "value", "meaning"])
-    table = tables.render_table(
-        frame, "settings", title="Settings", note="Bold: changed here.", bold_rows=bold
+        listed.append((group, name, "none" if value in ("", "None", "[]") else value, what.replace("`", "")))
+    frame, note = (
+        pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"]),
+        "Bold: changed here.",
     )
+    table = tables.render_table(frame, "settings", title="Settings", note=note, bold_rows=bold)
     # A hundred rows: in a box of their own, so that the notebook's story begins on the first screen.
     return tables.Html(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')
 
