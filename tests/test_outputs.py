@@ -11,7 +11,6 @@ import nbformat
 import pandas as pd
 import pytest
 
-from pwagents.evaluation.paper import load_targets
 from pwagents.schema import TASK_TYPES
 
 FOLDER = Path(os.environ.get("PWAGENTS_OUTPUTS", Path(__file__).parents[1] / "outputs" / "smoke"))
@@ -86,47 +85,10 @@ def test_the_oracle_is_far_from_chance():
     assert means["recommend", "oracle"] > means["recommend", "repeat"] > means["recommend", "random"]
 
 
-WITH_A_PAPER = (
-    "03_single_turn_with_paper",
-    "04_table_3",
-    "04_table_5",
-    "04_table_6",
-    "05_orion_table_1",
-    "06_orion_table_1",
-    "09_with_paper",
-    "09_levels_with_paper",
-    "09_profile_with_paper",
-    "09_judges_with_paper",
-)
-
-
-def test_no_row_of_a_table_holds_a_papers_numbers_and_ours():
-    for path in sorted((FOLDER / "tables").glob("*.csv")):
-        headings = pd.read_csv(path, nrows=0).columns
-        assert not [h for h in headings if h.endswith((": paper", ": here"))], path.stem
-    printed_rows = set(load_targets()["row"])
-    for name in WITH_A_PAPER:
-        rows = table(name)
-        assert list(rows)[:6] == ["source", "row", "backbone", "data", "n", "grader"], name
-        ours = rows[rows["source"] == "here"]
-        assert 0 < len(ours) < len(rows) and not set(ours["row"]) & printed_rows, name
-        assert set(rows.loc[rows.index.difference(ours.index), "row"]) <= printed_rows, name
-        assert ours[["backbone", "data", "n", "grader"]].notna().all(axis=None), name
-
-
 def test_no_training_has_a_p_from_tasks_alone():
     """One seed each: differences of these policies. What other trainings would give, seeds alone can tell."""
     for name in ("04_differences", "05_tests", "06_tests", "06_shuffled_profiles"):
         assert "p" not in table(name), name
-
-
-def test_intervals_of_shares_lie_between_0_and_1():
-    shares = ("result_final", "result_official", "function_accuracy", "step_accuracy")
-    for path in sorted((FOLDER / "figures").glob("*.csv")):
-        data = pd.read_csv(path)
-        if {"metric", "low", "high"} <= set(data):
-            data = data[data["metric"].isin(shares)].dropna(subset=["low"])
-            assert (data["low"] >= 0).all() and (data["high"] <= 1).all(), path.stem
 
 
 def printed(name):
@@ -142,11 +104,6 @@ def test_every_episode_was_scored():
     said = printed("03_benchmark")
     assert "All 1,200 episodes were scored." in said and "All 1,080 episodes were scored." in said
     assert not list((FOLDER / "tables").glob("03_*outcomes*"))
-
-
-def test_no_memory_is_the_same_under_both_protocols():
-    differences = table("03_protocols").set_index("method")["difference"]
-    assert (differences["Plain, no memory"] == 0).all()
 
 
 def test_notebooks_ran_on_the_same_data():
@@ -196,11 +153,6 @@ def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
     assert (levels["oracle"] == 1).all() and (levels["offline agent", "no history"][1:] == 0).all()
     found = table("09_level_2").set_index("agent")["website: found"]
     assert (found["guesses"] == 0).all() and (found["oracle"] == 1).all()
-
-
-def test_chromium_saw_what_the_html_alone_shows():
-    drivers = table("09_drivers").set_index(["agent", "driver"])
-    assert (drivers["same trajectory"] == 1).all() and (drivers.loc["oracle", "SR"] == 1).all()
 
 
 SUMMARY = FOLDER / "notebooks" / "10_summary.ipynb"

@@ -27,18 +27,19 @@ def profile_reply(**parts):
 def test_a_first_profile_comes_from_the_history_and_each_task_adds_to_it(play_one, task_of):
     task = task_of["search"]
     script = [
-        profile_reply(like=["A"], dislike=["B"]),
+        profile_reply(like=["A", "D"], dislike=["B"]),
         "Which brand?",
         call("search_product_by_query", '{"query": "mug"}'),
         call("stop"),
-        profile_reply(like=["B", "C"], expect=["a Kestrel mug"]),
+        profile_reply(like=["B", "C"], dislike=["D"], expect=["a Kestrel mug"]),
     ]
     model = ScriptedModel(script)
     trajectory, profile = play_one(model, task, {})
-    assert profile == {"like": ["A", "B", "C"], "dislike": [], "expect": ["a Kestrel mug"], "unread": 0}
+    assert profile == {"like": ["A", "B", "C"], "dislike": ["D"], "expect": ["a Kestrel mug"], "unread": 0}
     first, agent, *_, last = (request.messages for request in model.requests)
-    assert "clearly dislike" in first[0]["content"] and first[0]["content"].count("stars.") > 10
-    assert "<data>\nlike: A\ndislike: B\nexpect: -\n</data>" in agent[0]["content"]
+    before, _, past = first[0]["content"].partition("<data>")
+    assert "clearly dislike" in before and past.count("stars.") > 10
+    assert "<data>\nlike: A, D\ndislike: B\nexpect: -\n</data>" in agent[0]["content"]
     talk = ("Which brand?", "I prefer ", 'search_product_by_query({"query": "mug"})', "stop({})")
     assert all(text in last[0]["content"] for text in (task.instruction, *talk))
     assert trajectory.usage.calls == 5

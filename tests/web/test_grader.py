@@ -265,7 +265,24 @@ def test_listings_of_equal_text_rank_by_id_at_every_run_and_in_every_thread(ids,
         assert result.result_final == equation_1(sorted(ids), task.target)
 
 
-# --- one call: ids in other products' texts ---
+# --- one call: empty results, ids in other products' texts ---
+
+
+unheard = st.sampled_from(["the", "!", "...", "qzxv", "\u200b", "'s"])
+nothing_found = st.lists(unheard, min_size=1).map(" ".join)
+
+
+@given(
+    st.tuples(st.just("search"), st.builds(dict, query=nothing_found))
+    | st.tuples(st.just("recommend"), st.builds(dict, product_sequence=st.lists(unknown_ids)))
+)
+def test_an_empty_result_is_an_attempt_worth_nothing(shop, call):
+    """A query of which no product holds a word; ids that the recommender does not know, or none."""
+    task_type, arguments = call
+    step, result = play_one(shop, task_for(min(shop.benchmark.products), task_type), arguments)
+    assert step.observation.products == () and step.observation.text
+    assert (result.attempts, result.function_accuracy) == (1, 1)
+    assert (result.result_official, result.result_final) == (0, 0)
 
 
 NAMING = {
@@ -452,3 +469,37 @@ def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
     assert result.model_dump() == pytest.approx(expected, abs=1e-5)
     assert result.steps <= 10 and grade(stored_and_read(trajectory)) == result
     event(f"{track}, {task.type}: {min(result.attempts, 2)} attempts, {result.result_official > 0}")
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(1, 8))
+def test_wrong_functions_earn_nothing_until_the_right_one_is_called(shop, data, n_wrong):
+    """Though they may show the target first."""
+    task = data.draw(tasks(shop))
+    title, seen = title_of(shop, task), [task.target] * 3
+    shows_it = {SEARCH: {"query": title}, RECOMMEND: {"product_sequence": seen}, REVIEW: {"review": "Fine."}}
+    right = (ASKED_FOR[task.type], shows_it.pop(ASKED_FOR[task.type]))
+    wrong = data.draw(st.lists(st.sampled_from(list(shows_it.items())), min_size=n_wrong, max_size=n_wrong))
+    before = grade(play(shop, task, wrong))
+    assert (before.function_accuracy, before.step_accuracy, before.attempts) == (0, 0, 0)
+    assert (before.result_official, before.result_final) == (0, 0)
+    after = grade(play(shop, task, [*wrong, right, ("stop", {})]))
+    alone = grade(play(shop, task, [right]))
+    assert after.result_official == after.result_final == alone.result_final
+    assert (after.function_accuracy, after.attempts, after.steps) == (1, 1, n_wrong + 2)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(2, 5))
+def test_of_several_attempts_the_best_is_official_and_the_last_final(shop, data, n_attempts):
+    """Wherever they stand among other calls, as long as nothing ends the episode."""
+    task = task_for(data.draw(known_ids(shop)))
+    hits = [asin for asin, _ in shop.search_engine.search(title_of(shop, task), 12)]
+    queries = st.sampled_from([title_of(shop, task_for(asin)) for asin in hits] + ["the"])
+    attempts = [(SEARCH, {"query": data.draw(queries)}) for _ in range(n_attempts)]
+    others = [("respond", {"content": "?"}), (DETAILS, {"asin": hits[0]}), ("buy", {}), (SEARCH, {})]
+    called = data.draw(st.permutations([*attempts, *others]))
+    result = grade(play(shop, task, called))
+    alone = [grade(play(shop, task, [call])).result_final for call in called if call in attempts]
+    assert (result.attempts, result.steps) == (n_attempts, n_attempts + 4)
+    assert (result.result_official, result.result_final) == (max(alone), alone[-1])
