@@ -110,7 +110,8 @@ class Session:
             self._failure = error
             raise
         answer = self.tasks.teller.tell_step(len(self._environment.state.session) - 1, step)[-1]
-        return Answer(answer["content"], self._reward() if self.done else 0.0, self.done)
+        reward = grade(self.trajectory).result_final if self.done else 0.0
+        return Answer(answer["content"], reward, self.done)
 
     def finish(self) -> float:
         """End the episode, if it goes on, and tell its reward.
@@ -124,7 +125,7 @@ class Session:
             self._environment.end = "cut_off"
         if self._failure is not None:
             raise self._failure
-        return self._reward()
+        return grade(self.trajectory).result_final
 
     @property
     def done(self) -> bool:
@@ -137,6 +138,3 @@ class Session:
     def trajectory(self) -> Trajectory:
         """The episode so far, with target and ledger: not for the agent."""
         return self._environment.trajectory
-
-    def _reward(self) -> float:
-        return grade(self.trajectory).result_final

@@ -14,17 +14,13 @@ import secrets
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from pwagents import local_server
 from pwagents.adapters.core import Answer, Session, TaskSet
 from pwagents.adapters.load import load_tasks
 from pwagents.notebook.settings import read_changes
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse
 
 _RESET = {
     "name": "reset",
@@ -78,10 +74,11 @@ class Sessions:
             return self._open[key]
 
 
-def make_app(sessions: Sessions) -> "Starlette":
+def make_app(sessions: Sessions) -> Callable:
     """Make the ASGI application; what is wrong with a request is told as one line, marked as an error."""
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
+    from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
@@ -109,10 +106,10 @@ def make_app(sessions: Sessions) -> "Starlette":
         text = TextContent(text=json.dumps(answer, ensure_ascii=False))
         return CallToolResult(content=[text], structured_content=answer)
 
-    async def list_tasks(_: "Request") -> "JSONResponse":
+    async def list_tasks(_: Request) -> JSONResponse:
         return JSONResponse(list(sessions.names))
 
-    async def end(request: "Request") -> "JSONResponse":
+    async def end(request: Request) -> JSONResponse:
         try:
             return JSONResponse(await asyncio.to_thread(sessions.reward, request.path_params["session"]))
         except ValueError as error:

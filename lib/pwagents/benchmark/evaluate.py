@@ -221,9 +221,8 @@ def _note(study: Study, track: Track) -> str:
 
 def _problems(records: Sequence[EpisodeRecord]) -> str:
     """Say what could not be scored, what scored 0 for the agent's errors, and which calls were malformed."""
-    told, unscored = "", sum(record.outcome == "not_evaluable" for record in records)
-    if unscored:
-        told += f" {unscored} tasks could not be scored."
+    unscored = sum(record.outcome == "not_evaluable" for record in records)
+    told = f" {unscored} tasks could not be scored." if unscored else ""
     played = [record.trajectory for record in records if record.trajectory]
     for end, what in {"error": "an error of the agent", "refused": "a refusal of its model"}.items():
         if ended := [each for each in played if each.end == end]:
