@@ -20,7 +20,6 @@ from pwagents.profiles.consistency import (
     TOP1,
     Question,
     chance,
-    describe_facts,
     describe_profiles,
     judge_by_embedding,
     judge_by_model,
@@ -35,18 +34,13 @@ FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other") | {"brand
 
 
 def test_profiles_are_described_without_what_is_to_be_avoided():
-    (facts,) = describe_facts({"ann": FACTS}).values()
-    assert len(facts) == 11 and "Brand Preference: Acme, Lumo" in facts
     cluster = Cluster("Home > lighting", (0, 1), np.zeros(384, np.float32))
     whole = GlobalProfile(facts=FACTS, positive=("brand: Lumo", "color: green"), negative=("material: oak",))
     micro = MicroProfile(recommendations=("material: brass",), avoidances=("size: huge",))
-    made = {
-        "ann": UserProfiles("ann", whole, (cluster,), (micro,)),
-        "bob": UserProfiles("bob", GlobalProfile(facts=FACTS)),
-    }
-    texts = describe_profiles(made)
-    assert texts["ann"][11:] == ["brand: Lumo; color: green", "Home > lighting: material: brass"]
-    assert len(texts["bob"]) == 11
+    texts = describe_profiles(UserProfiles("ann", whole, (cluster,), (micro,)))
+    assert len(texts[:11]) == 11 and "Brand Preference: Acme, Lumo" in texts[:11]
+    assert texts[11:] == ["brand: Lumo; color: green", "Home > lighting: material: brass"]
+    assert len(describe_profiles(UserProfiles("bob", GlobalProfile(facts=FACTS)))) == 11
 
 
 @pytest.fixture(scope="module")

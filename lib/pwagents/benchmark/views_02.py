@@ -209,20 +209,23 @@ def profile_texts(
     truth: Truth | None,
 ) -> dict[str, consistency.ProfileTexts]:
     """Describe the profiles of every make, by its name; with the truth, also what each person prefers."""
-    facts = {user: own.whole.facts for user, own in profiles.items()}
-    texts = {
-        AVERAGE: consistency.describe_average(histories, products),
-        "Apollonion (stand-in)": consistency.describe_keywords(histories),
-        "facts (PersonalWAB)": consistency.describe_facts(facts),
-        ORION: consistency.describe_profiles(profiles),
-        "raw history": consistency.describe_history(histories, products),
+    keywords = consistency.describe_keywords(histories)
+
+    def bought(user: str) -> list[Product]:
+        return [products[behavior.parent_asin] for behavior in histories[user]]
+
+    makes = {
+        AVERAGE: lambda user: consistency.describe_average(bought(user)),
+        "Apollonion (stand-in)": lambda user: keywords[user],
+        "facts (PersonalWAB)": lambda user: consistency.describe_facts(profiles[user].whole.facts),
+        ORION: lambda user: consistency.describe_profiles(profiles[user]),
+        "raw history": lambda user: consistency.describe_history(bought(user)),
     }
     if truth:
-        texts["true preferences (reference)"] = {
-            user: [f"{i.domain.name}. {', '.join(i.current.values())}" for i in truth.people[user].interests]
-            for user in histories
-        }
-    return texts
+        makes["true preferences (reference)"] = lambda user: [
+            f"{i.domain.name}. {', '.join(i.current.values())}" for i in truth.people[user].interests
+        ]
+    return {name: {user: describe(user) for user in histories} for name, describe in makes.items()}
 
 
 def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) -> pd.DataFrame:

@@ -30,7 +30,6 @@ from pwagents.seeds import rng
 from pwagents.words import content_words
 
 Kind = Literal["behavior", "product"]
-Histories = Mapping[str, Sequence[Behavior]]  # user_id -> what a profile may know, oldest first
 ProfileTexts = Mapping[str, Sequence[str]]  # user_id -> the texts of the profile
 
 OTHERS = 4  # users beside the right one (A.1)
@@ -54,51 +53,39 @@ class Question(NamedTuple):
     truth: Sequence[bool]  # which of them are the user's
 
 
-def describe_facts(profiles: Mapping[str, UserProfile]) -> dict[str, list[str]]:
-    """Write PersonalWAB's profiles: a text a fact."""
-    return {
-        user: [f"{name}: {value}" for name, value in profile.model_dump(by_alias=True).items()]
-        for user, profile in profiles.items()
-    }
+def describe_facts(profile: UserProfile) -> list[str]:
+    """Write a profile of PersonalWAB's: a text a fact."""
+    return [f"{name}: {value}" for name, value in profile.model_dump(by_alias=True).items()]
 
 
-def describe_profiles(profiles: Mapping[str, UserProfiles]) -> ProfileTexts:
-    """Write Orion's profiles: a text a fact, one for the global preferences, one for each micro-profile.
+def describe_profiles(own: UserProfiles) -> list[str]:
+    """Write Orion's profiles of a user: a text a fact, one for global preferences, one a micro-profile.
 
     Without what is to be avoided: an embedding takes it for what is wanted.
     """
-    texts = describe_facts({user: own.whole.facts for user, own in profiles.items()})
-    for user, own in profiles.items():
-        whole = ["; ".join(own.whole.positive)] if own.whole.positive else []
-        interests = zip(own.clusters, own.micro, strict=True)
-        micro = [f"{cluster.name}: {'; '.join(profile.recommendations)}" for cluster, profile in interests]
-        texts[user] = [*texts[user], *whole, *micro]
-    return texts
+    whole = ["; ".join(own.whole.positive)] if own.whole.positive else []
+    interests = zip(own.clusters, own.micro, strict=True)
+    micro = [f"{cluster.name}: {'; '.join(profile.recommendations)}" for cluster, profile in interests]
+    return [*describe_facts(own.whole.facts), *whole, *micro]
 
 
-def describe_history(histories: Histories, products: Mapping[str, Product]) -> ProfileTexts:
+def describe_history(bought: Sequence[Product]) -> list[str]:
     """Write the raw history: each product bought is a text of its own."""
-    return {
-        user: [item_text(products[b.parent_asin]) for b in history] for user, history in histories.items()
-    }
+    return [item_text(product) for product in bought]
 
 
-def describe_average(histories: Histories, products: Mapping[str, Product]) -> ProfileTexts:
+def describe_average(bought: Sequence[Product]) -> list[str]:
     """Write a single profile over all interests: the categories, stores and title words bought most."""
-    texts = {}
-    for user, history in histories.items():
-        bought = [products[b.parent_asin] for b in history]
-        counts = {
-            "categories": Counter(product.category for product in bought),
-            "stores": Counter(product.store for product in bought if product.store),
-            "words": Counter(word for product in bought for word in content_words(product.title)),
-        }
-        most = [sorted(n, key=lambda value, n=n: (-n[value], value))[: _MOST[x]] for x, n in counts.items()]
-        texts[user] = [", ".join(value for values in most for value in values)]
-    return texts
+    counts = {
+        "categories": Counter(product.category for product in bought),
+        "stores": Counter(product.store for product in bought if product.store),
+        "words": Counter(word for product in bought for word in content_words(product.title)),
+    }
+    most = [sorted(n, key=lambda value, n=n: (-n[value], value))[: _MOST[x]] for x, n in counts.items()]
+    return [", ".join(value for values in most for value in values)]
 
 
-def describe_keywords(histories: Histories) -> ProfileTexts:
+def describe_keywords(histories: Mapping[str, Sequence[Behavior]]) -> ProfileTexts:
     """Write the keywords (tf-idf) of each user's reviews. Show it as "Apollonion (stand-in)".
 
     PersonalWAB compares with Apollonion, which profiles users from what they say in a dialogue, and describes
