@@ -1,4 +1,4 @@
-"""A small world with its catalogue, real Amazon users where there are any, and a scripted language model."""
+"""A small world with its catalogue, and a scripted language model."""
 
 import threading
 

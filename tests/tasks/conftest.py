@@ -1,10 +1,7 @@
-"""Benchmarks of every source, and profiles for their users."""
-
-from pathlib import Path
+"""A benchmark, and profiles for its users."""
 
 import pytest
 
-from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import UserProfile
 
@@ -32,14 +29,3 @@ def facts():
 @pytest.fixture(scope="session")
 def world():
     return make_world(WorldConfig(n_users=20, n_products=240), seed=0).benchmark
-
-
-@pytest.fixture(scope="session", params=["synthetic", "amazon"])
-def source(request, world, project_root):
-    """A benchmark of each source; raw Amazon files are not part of the repository."""
-    if request.param == "synthetic":
-        return world
-    folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
-    if not folder.is_dir():
-        pytest.skip("no raw Amazon Reviews 2023 files here")
-    return load_amazon(folder, n_users=60, min_behaviors=5, max_products=100)

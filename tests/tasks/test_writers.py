@@ -57,11 +57,11 @@ class Clerk:
         return [f"Request {i}" for i in range(len(briefs))]
 
 
-def test_only_instructions_change(source):
-    made = with_instructions(source, Clerk(), {})
-    assert made.content_hash != source.content_hash
-    assert (made.products, made.behaviors, made.name) == (source.products, source.behaviors, source.name)
-    for split, old in source.tasks.items():
+def test_only_instructions_change(world):
+    made = with_instructions(world, Clerk(), {})
+    assert made.content_hash != world.content_hash
+    assert (made.products, made.behaviors, made.name) == (world.products, world.behaviors, world.name)
+    for split, old in world.tasks.items():
         assert [t.instruction for t in made.tasks[split]] == [f"Request {i}" for i in range(len(old))]
         same = (task.model_copy(update={"instruction": "-"}) for task in old)
         assert [t.model_copy(update={"instruction": "-"}) for t in made.tasks[split]] == list(same)
@@ -80,12 +80,12 @@ def test_a_writer_is_told_of_target_profile_and_the_past_alone(world, facts):
 
 
 @pytest.mark.parametrize("kind", ["instruction", "ambiguous"])
-def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(source, facts, kind):
+def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(world, facts, kind):
     def writer(seed):
         ambiguous = kind == "ambiguous"
-        return OfflineAmbiguousWriter(source.products, seed) if ambiguous else OfflineInstructionWriter(seed)
+        return OfflineAmbiguousWriter(world.products, seed) if ambiguous else OfflineInstructionWriter(seed)
 
-    briefs, limits = briefs_of(source, facts()), dict.fromkeys(TASK_TYPES, AMBIGUOUS_LIMIT)
+    briefs, limits = briefs_of(world, facts()), dict.fromkeys(TASK_TYPES, AMBIGUOUS_LIMIT)
     texts = writer(0)(briefs)
     assert len(texts) == len(briefs) > 50
     for each, text in zip(briefs, texts, strict=True):

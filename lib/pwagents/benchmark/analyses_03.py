@@ -7,7 +7,7 @@ What happened within episodes is read off those that were scored.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from pwagents.evaluation.metrics import attempts, rank_accuracy
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
 from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_gains, paired_test, summarise
 from pwagents.profiles.global_micro import adaptive_clusters, embed_items
-from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Task, Usage
+from pwagents.schema import TASK_TYPES, Behavior, Benchmark, ProblemKind, Task, Usage
 from pwagents.web.functions import ProductRecommender
 
 Runs = Mapping[str, Sequence[EpisodeRecord]]
@@ -40,14 +40,8 @@ ACTIONS = {
     "get_product_details_by_asin": "details",
     **{name: name for name in ("respond", "malformed", "stop", "end")},
 }
-# Kinds of problems (pwagents.schema.ProblemKind), as the table shows them.
-PROBLEMS = {
-    "malformed_json": "malformed JSON",
-    "unknown_function": "unknown function",
-    "wrong_arguments": "wrong arguments",
-    "empty": "empty",
-    "cut_off": "cut off",
-}
+# Kinds of problems, as the table shows them: "malformed_json" is "malformed JSON".
+PROBLEMS = {kind: kind.replace("_", " ").replace("json", "JSON") for kind in get_args(ProblemKind) if kind}
 COST_NOTE = "Replies that came from the store count as what they cost when they were made."
 # What a task costs, and the format of each column.
 COSTS = {

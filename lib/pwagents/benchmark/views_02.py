@@ -103,11 +103,8 @@ def find_example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task
     users.sort(key=lambda user: -min(len(profiles[user].clusters), MOST_CLUSTERS))
     users = [user for user in users if profiles[user].clusters] or users
     if position >= len(users):
-        clustered = " and a history of more than alpha behaviours" if profiles[users[0]].clusters else ""
-        raise SettingsError(
-            f"group profiles, setting example_user: found {position}; expected less than {len(users)}, the "
-            f"number of users with a search task{clustered}"
-        )
+        expected = f"expected less than {len(users)}, the number of users to look at"
+        raise SettingsError(f"group profiles, setting example_user: found {position}; {expected}")
     return users[position]
 
 
