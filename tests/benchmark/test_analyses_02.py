@@ -50,7 +50,7 @@ def test_the_right_interest_is_found_mostly_and_never_where_it_is_unknown(judge)
     long = quality["behaviors"] > 15
     assert quality.loc[~long, "nearest"].isna().all() and quality.loc[long, "nearest"].mean() > 0.7
     assert not quality.loc[long & ~quality["known"], "holds"].any()
-    assert (quality["right"] <= quality["lines"]).all() and (quality["found"] <= quality["preferences"]).all()
+    assert (quality["right"] <= quality["lines"]).all() and (quality["named"] <= quality["preferences"]).all()
     table = analyses.by_length(quality)
     assert table["tasks"].sum() == len(quality) and table["precision"].between(0, 1).all()
 
@@ -58,7 +58,7 @@ def test_the_right_interest_is_found_mostly_and_never_where_it_is_unknown(judge)
 def test_micro_profiles_say_more_that_is_true_than_the_global_profile(judge):
     micro, whole = judge(), judge(alpha=10**6)
     long = micro["behaviors"] > 15
-    for truth, base in (("right", "lines"), ("found", "preferences")):
+    for truth, base in (("right", "lines"), ("named", "preferences")):
         share = micro.loc[long, truth].sum() / micro.loc[long, base].sum()
         assert share > whole.loc[long, truth].sum() / whole.loc[long, base].sum()
 

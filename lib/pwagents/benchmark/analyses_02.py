@@ -83,7 +83,7 @@ def profile_quality(
         - ``known``: the history has any behaviour of it; where it has none, no cluster can be right;
         - ``lines, right``: positive lines about attributes of the interest, and how many of them name what
           the user now prefers in it;
-        - ``preferences``: attributes whose preferred value the history holds, and ``found``, how many of them
+        - ``preferences``: attributes whose preferred value the history holds, and ``named``, how many of them
           the lines name;
         - ``avoid, avoid_right``: negative lines, and how many of them the user really dislikes.
 
@@ -121,7 +121,7 @@ def profile_quality(
         clustered = len(user.clusters), nearest, holds, interest in domains
         rows.append((len(items), *clustered, *lines, len(avoids), len(disliked)))
     columns = ["behaviors", "clusters", "nearest", "holds", "known"]
-    columns += ["lines", "right", "preferences", "found", "avoid", "avoid_right"]
+    columns += ["lines", "right", "preferences", "named", "avoid", "avoid_right"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -136,10 +136,10 @@ def by_length(quality: pd.DataFrame) -> pd.DataFrame:
     groups = quality.groupby(bins, observed=True)
     table = groups[["clusters", "nearest", "holds", "known"]].mean()
     # Shares of lines, not means of shares: a task with many lines counts more.
-    sums = groups[["lines", "right", "preferences", "found", "avoid", "avoid_right"]].sum()
+    sums = groups[["lines", "right", "preferences", "named", "avoid", "avoid_right"]].sum()
     table.insert(0, "tasks", groups.size())
     table["precision"] = sums["right"] / sums["lines"]
-    table["recall"] = sums["found"] / sums["preferences"]
+    table["recall"] = sums["named"] / sums["preferences"]
     table["avoid_precision"] = sums["avoid_right"] / sums["avoid"]
     return table.reset_index().astype({"behaviors": str})
 

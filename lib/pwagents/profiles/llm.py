@@ -174,16 +174,16 @@ def options() -> dict:
 
 def global_prompt() -> str:
     """Write the profiler's prompt, with the fields and options in the order of the published profiles."""
-    known, lines = options(), []
+    fields, lines = options(), []
     for name in _FIELDS:
-        if name in known["levels"]:
-            levels = "; ".join(f"{level} ({text})" for level, text in known["levels"][name].items())
+        if name in fields["levels"]:
+            levels = "; ".join(f"{level} ({text})" for level, text in fields["levels"][name].items())
             lines.append(f'- "{name}": exactly one of: {levels}.')
-        elif name in known["choices"]:
-            lines.append(f'- "{name}": exactly one of: {"; ".join(known["choices"][name])}.')
+        elif name in fields["choices"]:
+            lines.append(f'- "{name}": exactly one of: {"; ".join(fields["choices"][name])}.')
         else:
-            lines.append(f'- "{name}": keywords, separated by commas: {known["free"][name]}.')
-    lines.append(f"The focus aspects are: {', '.join(known['focus_aspects'])}.")
+            lines.append(f'- "{name}": keywords, separated by commas: {fields["free"][name]}.')
+    lines.append(f"The focus aspects are: {', '.join(fields['focus_aspects'])}.")
     return _prompt("global", fields="\n".join(lines))
 
 

@@ -170,14 +170,14 @@ class LlmInstructionWriter:
         listed = "Rules:\n" + "\n".join(f"- {rule}" for rule in rules)
         system = [prompts()["role"], FENCE_NOTE, prompts()[self.situations][task.type], listed]
         facts = brief.profile.model_dump(by_alias=True).items() if brief.profile else ()
-        known = {
+        parts = {
             "Your profile": "\n".join(f"{name}: {value}" for name, value in facts),
             "The product": full_text(brief.product),
         }
         if task.type == "review":
             review = task.review
-            known["Your opinion"] = f"{review.rating:g} of 5 stars. {review.title}\n{review.text}"
-        user = [f"{what}:\n{fence(text)}" for what, text in known.items() if text]
+            parts["Your opinion"] = f"{review.rating:g} of 5 stars. {review.title}\n{review.text}"
+        user = [f"{what}:\n{fence(text)}" for what, text in parts.items() if text]
         messages = (
             {"role": "system", "content": "\n\n".join(system)},
             {"role": "user", "content": "\n\n".join(user)},
