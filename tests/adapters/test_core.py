@@ -80,6 +80,15 @@ def test_an_episode_ends_after_ten_steps_and_nothing_follows_the_end(session, se
     assert answers[-1] == (ENDED, 0.0, True) and len(session.trajectory.steps) == MAX_STEPS
 
 
+def test_a_session_without_a_task_and_a_task_that_is_none_are_errors(session):
+    for act in (session.finish, lambda: session.step("stop", {})):
+        with pytest.raises(ValueError, match="no task is under way"):
+            act()
+    for wrong in ("t-none", ["a"]):
+        with pytest.raises(ValueError, match=r"task_id: found .*; expected one of the 18 tasks"):
+            session.reset(wrong)
+
+
 def test_a_failure_outside_the_agent_is_no_reward(session, search):
     session.reset(search.task_id)
 

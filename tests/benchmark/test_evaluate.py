@@ -78,12 +78,6 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
     assert repr(done) == str(done) and len(repr(done)) < 5000, "a shell shows no catalogue"
 
 
-def test_a_second_call_plays_nothing_and_the_note_counts_what_was_stored(play):
-    first, again = (play(patient, tasks=2, name="counted") for _ in range(2))
-    assert "0 of 2 episodes were stored." in first.note and "2 of 2 episodes were stored." in again.note
-    assert again.records == first.records and again.table.equals(first.table)
-
-
 def test_what_cannot_be_pickled_is_played_again_and_the_note_says_so(play):
     def counting(state):
         return next(endless) or search(state)

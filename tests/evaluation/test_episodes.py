@@ -14,13 +14,8 @@ import numpy as np
 import pytest
 
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation.episodes import (
-    chain_episodes,
-    count_outcomes,
-    records_frame,
-    run_episodes,
-)
-from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
+from pwagents.evaluation.episodes import chain_episodes, count_outcomes, records_frame, run_episodes
+from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
 
 from ..processes import begin, kill
 
@@ -113,6 +108,12 @@ def test_methods_models_and_params_share_a_store_without_mixing(store):
     )
 
 
+@pytest.mark.parametrize("params", [{"a": object()}, {"a": float("nan")}, {"a": {1}}])
+def test_params_must_be_plain_json(store, params):
+    with pytest.raises(DataError, match="plain JSON"):
+        run_episodes(make_tasks(1), solve, store, **NAMES | {"params": params})
+
+
 def test_two_tasks_with_one_id_are_refused(store):
     for run in (run_episodes, run_user_episodes):
         with pytest.raises(DataError, match="t0"):
@@ -148,6 +149,13 @@ def test_nothing_runs_on_a_corrupt_store_or_on_a_file_that_is_none(store):
             with pytest.raises(DataError, match=r"episodes\.jsonl, record line \d, field '.whole line.'"):
                 run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=only)
         assert store.read_text() == content
+
+
+def test_the_last_of_two_lines_of_one_key_counts(store):
+    run_episodes(make_tasks(1), solve, store, **NAMES)
+    line = store.read_text()
+    store.write_text(line + json.dumps(json.loads(line) | {"seconds": 77}) + "\n")
+    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds == 77
 
 
 def test_a_failed_write_leaves_no_half_line(store, monkeypatch):
@@ -266,6 +274,16 @@ def test_frame_and_counts_keep_what_was_not_scored(store):
     empty = records_frame([])
     assert len(empty) == 0 and "result_final" in empty
     assert list(count_outcomes(empty)) == ["method", "scored", "infrastructure_error", "not_evaluable"]
+
+
+def test_a_frame_tells_what_the_agents_model_cost(store):
+    def spend(task):
+        usage = Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1)
+        step = solve(task).steps[0]
+        return trajectory_of(task, *2 * [step.model_copy(update={"action": Action(name="x", usage=usage)})])
+
+    frame = records_frame(run_episodes(make_tasks(1), spend, store, **NAMES))
+    assert frame.loc[0, ["tokens", "usd"]].tolist() == [10, 0.2]
 
 
 # Methods with memory across tasks

@@ -56,14 +56,7 @@ def test_of_the_list_only_the_place_of_the_target_matters(products, data):
 
 
 def test_official_takes_the_best_attempt_and_final_the_last():
-    result = grade(
-        episode(
-            step(SEARCH, rank=2),
-            step("respond"),
-            step(SEARCH, rank=6),
-            step("stop"),
-        )
-    )
+    result = grade(episode(step(SEARCH, rank=2), step("respond"), step(SEARCH, rank=6), step("stop")))
     assert (result.result_official, result.result_final) == (0.9, 0.5)
     assert (result.function_accuracy, result.step_accuracy) == (1, 1)
     assert (result.steps, result.attempts) == (4, 2)

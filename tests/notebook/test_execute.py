@@ -66,4 +66,4 @@ def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line
     text = executed.read_text()
     assert "hunter2" not in text + message and "//[password]@host/v1" in text
     assert "https://example.org/@me" in text and "9/9" in text and "0/9" not in text
-    assert '"source_hidden": true' in text and "Figure 01_loss: loss against steps" in text
+    assert '"source_hidden": true' in text and r"alt=\"Figure 01_loss: loss against steps" in text

@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.profiles.catalogue import BANDS, Catalogue, Trait
+from pwagents.profiles.catalogue import BANDS, Catalogue, Trait, section
 
 from .conftest import lamp
 
@@ -54,3 +54,8 @@ def test_values_are_found_in_texts_a_store_only_as_it_is_written():
     catalogue = Catalogue(LAMPS)
     assert [t.text for _, t in catalogue.find("Please Lumo in navy")] == ["brand: Lumo", "color: navy"]
     assert catalogue.find("lumo") == Catalogue({}).find("navy lamp") == []
+
+
+def test_sections_are_departments_where_pages_name_them():
+    assert section(lamp(0)) == "Home and Kitchen"
+    assert section(lamp(0, details={"Department": "Bedroom"})) == "Home and Kitchen > bedroom"

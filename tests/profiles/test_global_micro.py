@@ -119,14 +119,8 @@ def as_bytes(own):
 @pytest.mark.usefixtures("each_text_is_embedded_again")
 def test_two_runs_are_the_same_to_the_byte(histories, benchmark):
     one, other = (
-        profile_users(
-            histories,
-            benchmark.products,
-            Embedder(max_tokens=48, batch_size=32),
-            OfflineProfiler(Catalogue(benchmark.products)),
-            seed=0,
-        )
-        for _ in range(2)
+        profile_users(histories, shop, Embedder(max_tokens=48), OfflineProfiler(Catalogue(shop)), seed=0)
+        for shop in 2 * [benchmark.products]
     )
     assert [*map(as_bytes, one.values())] == [*map(as_bytes, other.values())]
 
