@@ -15,6 +15,7 @@ from pwagents.web.search import (
     content_query,
     lossy_length,
     product_text,
+    top_rows,
 )
 
 
@@ -60,6 +61,12 @@ def test_score_by_hand():
     assert dict(engine.search("red")) == pytest.approx(expected, rel=1e-6)
     assert [docid for docid, _ in engine.search("red")] == ["b", "a"]
     assert dict(engine.search("red reds"))["a"] == pytest.approx(2 * expected["a"])  # each time counts
+
+
+def test_scores_that_differ_only_in_double_precision_tie():
+    rows, values = top_rows(np.array([0.0, 2.0, 1.0, 2.0 + 1e-9, 3.0]), k=2, probe=np.array([3, 4]))
+    assert rows.tolist() == [4, 1]
+    assert values.tolist() == [3.0, 2.0]
 
 
 words = st.text("abcdé' ", max_size=30)
