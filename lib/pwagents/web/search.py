@@ -41,7 +41,7 @@ def build_search_engine(
     """Index ``products`` (by parent_asin). With ``cache_dir`` an index is built once and kept there.
 
     Raises:
-        InfrastructureError: "pyserini" is asked for and there is no Java 21 or no Pyserini.
+        InfrastructureError: "pyserini" is asked for and not installed.
     """
     documents = {asin: product_text(product) for asin, product in products.items()}
     if engine == "pyserini":
