@@ -31,6 +31,15 @@ def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
     assert sorted(p for p in tmp_path.iterdir() if p.is_dir()) == sorted([first, other])
 
 
+def test_another_version_of_a_library_makes_it_anew(tmp_path, monkeypatch):
+    made = []
+    first = cached(tmp_path, "sft", {}, writes("one", made))
+    monkeypatch.setattr("pwagents.cache.version", lambda library: "0.0")
+    assert cached(tmp_path, "sft", {}, writes("two", made)) != first and len(made) == 2
+    with pytest.raises(TypeError):
+        cached(tmp_path, "sft", {"settings": object()}, writes("three", made))
+
+
 def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
     def fails(folder):
         (folder / "checkpoint").write_text("half way")
