@@ -101,7 +101,8 @@ def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:
 
 def plot_instructions(statistics: pd.DataFrame):
     """Draw :func:`instruction_statistics` as bars of mean tokens, with the number of instructions in each."""
-    figure = plot_bars(statistics, "task", "mean_tokens", hue="task", ylabel="mean tokens of an instruction")
+    look = {"hue": "task", "stacked": True}  # each colour has a place to itself
+    figure = plot_bars(statistics, "task", "mean_tokens", **look, ylabel="mean tokens of an instruction")
     figure.legends[0].remove()  # the axis names the types
     for place, n in enumerate(statistics["instructions"]):
         figure.axes[0].annotate(f"n = {n:,}", (place, 0.5), ha="center", color="white")
