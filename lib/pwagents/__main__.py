@@ -41,6 +41,8 @@ def main() -> int:
         from pwagents.notebook.settings import read_changes
 
         agent, changes = load_agent(given.pop("agent")), read_changes(given.pop("changes"))
+        if twice := sorted(given.keys() & changes.keys()):
+            raise ValueError(f"-y: found {', '.join(twice)}, which have options of their own")
         print(f"Making the world, its search and its recommender of preset {given['preset']}", flush=True)
         print(evaluate(agent, **given, **changes))
         return 0

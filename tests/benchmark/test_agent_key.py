@@ -130,6 +130,19 @@ def keys(tmp_path_factory):
     return made
 
 
+def test_a_module_of_the_readers_that_a_call_imports_is_part_of_the_agent(tmp_path):
+    call = "from helper_of_mine import word\n        return word()"
+    (tmp_path / "mine.py").write_text(f"class A:\n    def __call__(self, state):\n        {call}\n")
+    program = "import mine; from pwagents.benchmark.agent_key import agent_key; print(agent_key(mine.A))"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    env |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    made = []
+    for word in ("red", "blue", "red"):
+        (tmp_path / "helper_of_mine.py").write_text(f"def word():\n    return {word!r}\n")
+        made.append(subprocess.check_output([sys.executable, "-c", program], env=env))
+    assert made[0] == made[2] != made[1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_change_is_seen_and_the_same_source_is_the_same_agent_elsewhere(keys, kind):
     here, there = keys

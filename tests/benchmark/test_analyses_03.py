@@ -78,6 +78,8 @@ def test_outcomes_are_a_table_where_something_was_not_scored_and_else_a_line(tmp
     run.show_outcomes(analyses.frame_of({"A": [refused], "B": scored}), "outcomes", by=["method"])
     saved = pd.read_csv(tmp_path / "tables" / "03_outcomes.csv").set_index("method")
     assert saved["scored"].tolist() == [1, 2] and saved["of these refused by its model"].tolist() == [1, 0]
+    run.show_outcomes(analyses.frame_of({"A": scored}), "outcomes", by=["method"])  # what failed was mended
+    assert not list((tmp_path / "tables").iterdir())
 
 
 @pytest.fixture

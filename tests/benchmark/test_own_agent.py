@@ -175,6 +175,18 @@ def test_an_error_on_some_tasks_loses_no_other_and_scores_0(study):
     assert all(r.trajectory.end == "steps" for r in records if r is not failed)
 
 
+def test_a_memory_that_cannot_be_stored_costs_its_task_alone(study):
+    class Spoils(Remembers):
+        def __call__(self, state):
+            if not state.session and len(self.memory["users"]) == 1:
+                self.memory["set"] = {1}
+            return super().__call__(state)
+
+    records = play(study, "multi_turn", Spoils, "a").records
+    ends = [record.trajectory.end for record in records]
+    assert ends.count("error") > 0 and ends.count("stop") > 0 and len(ends) == len(study.sample)
+
+
 class ClientError(Exception):
     pass
 

@@ -92,6 +92,8 @@ def test_comparisons_are_paired_by_type_and_set_against_what_seeds_alone_may_mak
     assert table[BEYOND].tolist() == ["no", "yes", "no", "yes"]
     partly = trained_differences(frame_of(rows), pairs, "m", {"search": 0.05})[BEYOND].tolist()
     assert partly == ["yes", *["not measured"] * 3]
+    part = frame_of(rows).query("method == 'a' or type != 'review'")  # b lacks a type: no overall
+    assert trained_differences(part, pairs, "m")["task"].tolist() == ["search", "recommend"]
     searches = trained_differences(frame_of(rows).query("type == 'search'"), pairs, "m")
     assert searches["task"].tolist() == ["search"] and BEYOND not in searches
 

@@ -160,12 +160,13 @@ def test_it_prints_what_is_not_as_expected_and_fails_by_its_exit_code(save, comm
     assert code == 0 and "There is no reference for smoke" in said and "Never begun: 00_tour" in said
 
 
-def journal(folder, *rows):
+def journal(folder, *rows, latest_first=False):
     (folder / "timings").mkdir(exist_ok=True)
     lines = [
-        json.dumps({"notebook": name, "status": status, "tables": tables}) for name, status, *tables in rows
+        json.dumps({"notebook": name, "status": status, "started": str(i), "tables": tables}) + "\n"
+        for i, (name, status, *tables) in enumerate(rows)
     ]
-    (folder / "timings" / "journal.jsonl").write_text("".join(line + "\n" for line in lines))
+    (folder / "timings" / "journal.jsonl").write_text("".join(lines[::-1] if latest_first else lines))
 
 
 def test_notebooks_that_did_not_finish_and_missing_tables_end_with_2(save, command, tmp_path):
@@ -177,6 +178,13 @@ def test_notebooks_that_did_not_finish_and_missing_tables_end_with_2(save, comma
     code, said = command("smoke")
     assert code == 0 and "Never begun: 00_tour, 04_puma" in said and "began" not in said
 
+    journal(folder, *finished, ("03_benchmark", "finished", "03_z"), ("evaluate", "finished", "evaluate_a"))
+    assert command("smoke")[0] == 0
+    # A first try writes its row when the kernel ends, after that of the second.
+    journal(
+        folder, ("03_benchmark", "unfinished"), *finished, ("03_benchmark", "finished"), latest_first=True
+    )
+    assert command("smoke")[0] == 0
     journal(folder, *finished, ("03_benchmark", "unfinished", "03_z"))
     code, said = command("smoke")
     assert code == 2 and "03_benchmark began and did not finish" in said and "02" not in said

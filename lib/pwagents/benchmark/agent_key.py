@@ -8,6 +8,7 @@ code, locks, the order of a set), so that a killed run goes on in another proces
 
 import dis
 import hashlib
+import importlib.util
 import io
 import pickle
 import re
@@ -90,6 +91,7 @@ class _Writer(pickle._Pickler):  # the one written in C lets nobody decide how a
         elif isinstance(value, FunctionType) and _is_by_value(value):
             own = value.__globals__ if _is_own(value.__module__) else {}
             used = {name: own[name] for name in _global_names(value.__code__) if name in own}
+            used |= _imported_modules(value.__code__) if own else {}
             defaults = [value.__defaults__, value.__kwdefaults__, value.__annotations__, vars(value)]
             cells = list(value.__closure__ or ())
             tag, state = value.__qualname__, [value.__code__, defaults, cells, used]
@@ -123,6 +125,20 @@ def is_own_file(file: str) -> bool:
     if {"site-packages", "dist-packages"} & {*Path(file).parts} or file.startswith("<frozen"):
         return False
     return not any(Path(file).is_relative_to(folder) for folder in _NOT_OWN)
+
+
+def _imported_modules(code: CodeType) -> dict[str, ModuleType]:
+    """The reader's modules that code imports when it runs, that of functions within it, too."""
+    modules: dict[str, ModuleType] = {}
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME":
+            spec = importlib.util.find_spec(instruction.argval.partition(".")[0])
+            if spec and spec.has_location and is_own_file(spec.origin):
+                modules[f"import {instruction.argval}"] = importlib.import_module(instruction.argval)
+    for held in code.co_consts:
+        if isinstance(held, CodeType):
+            modules |= _imported_modules(held)
+    return modules
 
 
 def _global_names(code: CodeType) -> Iterator[str]:

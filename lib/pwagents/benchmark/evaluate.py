@@ -4,7 +4,7 @@
 
     evaluate(my_agent, preset="smoke", track="multi_turn")
 
-It plays what notebook 03 plays, leak-free: the same data, shop, user and grader.
+It plays where notebook 03's methods play, leak-free: the same data, shop, user and grader.
 """
 
 import hashlib

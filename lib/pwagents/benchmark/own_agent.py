@@ -102,7 +102,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         try:
             own = make()
             for before in memory:
-                own.memory = before or copy.deepcopy(own.memory)
+                own.memory = copy.deepcopy(before or own.memory)
             trajectory = run_episode(environment, task, history, partial(_act, own))
             return trajectory, _memory_of(own) if memory else None, None
         except AgentError as error:

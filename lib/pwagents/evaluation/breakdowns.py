@@ -120,12 +120,15 @@ def trained_differences(
     Returns:
         ``comparison, task`` and those of :class:`PairedTest`, ``n_left_out`` only where there are any; with
         ``seed_noise`` also whether the difference exceeds it ("yes", "no", or "not measured" on this type). A
-        pair without common tasks of a type has no row there.
+        pair without common tasks of a type has no row there, nor has "overall" where it lacks a type.
     """
-    rows = []
+    rows, scored = [], frame.dropna(subset=[metric])
     for name, (a, b) in pairs.items():
+        types = scored.groupby("method")["type"].unique()
+        whole = all({*types.get(method, ())} == {*frame["type"]} for method in (a, b))
         for task, part in split_by_type(frame):
-            rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
+            if task != OVERALL or whole:
+                rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
     table = pd.DataFrame(rows, columns=["comparison", "task", *PairedTest._fields]).drop(columns="p")
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
     table = name_left_out(table)

@@ -68,7 +68,9 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
 
 def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
     """Find notebooks that did not come to their end, tables that are missing, and notebooks never begun."""
-    last = {row["notebook"]: row for row in read_lines(output_dir / "timings" / "journal.jsonl")}
+    # The last to start counts: an earlier run may write its row when the kernel ends. `evaluate` writes, too.
+    journal = sorted(read_lines(output_dir / "timings" / "journal.jsonl"), key=lambda row: row["started"])
+    last = {row["notebook"]: row for row in journal if row["notebook"][:2].isdigit()}
     # A process that was killed leaves no row, but the notebook as far as it came, or results without any row.
     begun = {path.stem for path in (output_dir / "notebooks" / ".partial").glob("*.ipynb")}
     folders = (output_dir / "tables", output_dir / "timings" / "tables")

@@ -17,7 +17,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from pwagents import portable
-from pwagents.notebook.settings import read_changes
+from pwagents.notebook.settings import COMPLETE, read_changes
 from pwagents.project import PARAMS
 
 # Errors whose message says all that a user needs; the last is a full disk's.
@@ -35,7 +35,8 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
     """
     if output_dir.resolve() == Path.cwd():  # an empty one, too: the notebook would replace itself
         sys.exit(f"[{name}] the results' folder is the project's; expected another one")
-    if not OmegaConf.select(OmegaConf.load(PARAMS / f"{preset}.yaml"), "all.portable", default=True):
+    files = [OmegaConf.load(PARAMS / f"{name}.yaml") for name in (COMPLETE, preset)]
+    if not OmegaConf.select(OmegaConf.merge(*files), "all.portable", default=True):
         portable.switch_off()  # before the kernel, which inherits the variables, loads numpy
     start = time.time()
     parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}

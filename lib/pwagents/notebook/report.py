@@ -73,7 +73,7 @@ def read_notebooks(output_dir: Path) -> list[Notebook]:
     executed = {path.stem: path for path in sorted((output_dir / "notebooks").glob("*.ipynb"))}
     journal = [*read_lines(output_dir / "timings" / "journal.jsonl")]
     journal.sort(key=lambda row: row["status"] == "finished")
-    rows = {row["notebook"]: row for row in journal}
+    rows = {row["notebook"]: row for row in journal if row["notebook"][:2].isdigit()}
     folders = (output_dir, output_dir / "timings")
     tables = [_read_table(path) for each in folders for path in sorted(each.glob("tables/*.html"))]
     figures = [

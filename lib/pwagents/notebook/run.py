@@ -66,11 +66,13 @@ class Run:
         return tables.save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
     def show(self, data: pd.DataFrame, name: str, *, otherwise: str, **options: Any) -> None:
-        """Save a table and display it; where it has no row, save nothing and print ``otherwise``."""
+        """Save and display a table; where it has no row, print ``otherwise`` and remove an earlier run's."""
         if len(data):
             _display(self.table(data, name, **options))
         else:
             print(otherwise)
+            for path in (self.output_dir / "tables").glob(f"{self.number}_{name}.*"):
+                path.unlink()
 
     def show_outcomes(self, episodes: pd.DataFrame, name: str, by: Sequence[str]) -> None:
         """Show how episodes ended, counted by the columns ``by``; in a line where nothing went wrong.
