@@ -45,6 +45,7 @@ def drawn_once(tmp_path_factory):
     """A preset's folder in which a notebook has drawn."""
     folder = tmp_path_factory.mktemp("outputs") / "laptop"
     matplotlib.use("Agg")
+    plt.close("all")  # what tests of other files drew in this process
     with matplotlib.rc_context():
         run = Run("03", folder, journal=None, made_from={"preset": "laptop", "source": "synthetic"})
         run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
