@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from pwagents.cache import cached
+from pwagents.cache import cached, damage
+from pwagents.errors import DataError
 
 
 def writes(text, made):
@@ -53,7 +54,46 @@ def test_what_failed_is_not_there_and_is_gone_on_with(tmp_path):
         assert (folder / "checkpoint").read_text() == "half way"
         (folder / "checkpoint").unlink()
 
-    assert [p.name for p in cached(tmp_path, "sft", {}, goes_on).iterdir()] == ["made_from.json"]
+    assert [p.name for p in cached(tmp_path, "sft", {}, goes_on).glob("check*")] == []
+
+
+def zeros(folder):
+    (folder / "weights").write_bytes(bytes(len("weights")))
+
+
+DAMAGE = {
+    "zeros": zeros,
+    "half": lambda folder: (folder / "weights").write_text("wei"),
+    "a missing file": lambda folder: (folder / "weights").unlink(),
+    "an empty folder": lambda folder: [file.unlink() for file in folder.iterdir()],
+    "another list": lambda folder: (folder / "files.json").write_text("[1]"),
+    "what it was made from": lambda folder: (folder / "made_from.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_folder_is_set_aside_with_one_line_and_made_again(tmp_path, kind, capsys):
+    made = []
+    whole = cached(tmp_path, "sft", {}, writes("weights", made))
+    (whole / "README.md").write_text("measured later, as model cards are")
+    assert cached(tmp_path, "sft", {}, writes("weights", made)) == whole and len(made) == 1
+    DAMAGE[kind](whole)
+    with pytest.raises(DataError, match="stored_runs_only"):
+        cached(tmp_path, "sft", {}, writes("weights", made), stored_only=True)
+    again = cached(tmp_path, "sft", {}, writes("weights", made))
+    assert again == whole and len(made) == 2 and (again / "weights").read_text() == "weights"
+    (line,) = capsys.readouterr().out.splitlines()
+    assert f"{whole.name} is damaged" in line and (tmp_path / f".{whole.name}.damaged").is_dir()
+    assert cached(tmp_path, "sft", {}, writes("weights", made)) == whole and len(made) == 2
+
+
+def test_of_a_large_file_the_size_counts_and_all_bytes_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("pwagents.cache.SMALL", 3)
+    folder = cached(tmp_path, "sft", {}, writes("weights", []))
+    zeros(folder)
+    assert damage(folder) == "" and "weights has other bytes" in damage(folder, all_bytes=True)
+    (folder / "weights").write_text("wei")
+    assert "weights has 3 bytes" in damage(folder)
 
 
 def _slow(root, began, made):

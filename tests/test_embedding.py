@@ -53,3 +53,20 @@ def test_a_file_that_cannot_be_written_is_named(cache, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", refuse)
     with pytest.raises(InfrastructureError, match=r"embeddings\.sqlite: database or disk is full"):
         embedder.encode(["a new text"])
+
+
+@pytest.mark.parametrize("damage", [b"", bytes(12 * 1024), b"half"])
+def test_a_damaged_file_is_set_aside_and_a_damaged_vector_embedded_again(tmp_path, damage, capsys):
+    whole = Embedder(tmp_path).encode(TEXTS)
+    file = tmp_path / "embeddings.sqlite"
+    if damage:
+        content = file.read_bytes()
+        file.write_bytes(content[: len(content) // 2] if damage == b"half" else damage)
+    else:
+        with sqlite3.connect(file) as db:
+            for i, vector in enumerate([bytes(4 * DIMENSION), b"\xff" * 4 * DIMENSION, bytes(7)]):
+                db.execute("UPDATE embedding SET vector = ? WHERE rowid = ?", [vector, i + 1])
+    for _ in range(2):  # the second time from the mended file
+        assert (Embedder(tmp_path).encode(TEXTS) == whole).all()
+    out = capsys.readouterr().out
+    assert (f"{file} is damaged" in out) == bool(damage) == (tmp_path / "embeddings.sqlite.damaged").exists()

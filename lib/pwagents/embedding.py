@@ -48,6 +48,12 @@ class Embedder:
         if cache_dir is not None:
             Path(cache_dir).mkdir(parents=True, exist_ok=True)
             self._file = Path(cache_dir) / "embeddings.sqlite"
+            if self._file.exists() and (wrong := _damage(self._file)):
+                aside = self._file.with_name(f"{self._file.name}.damaged")
+                self._file.replace(aside)
+                print(
+                    f"{self._file} is damaged ({wrong}): set aside as {aside.name}, texts are embedded again"
+                )
             with self._connect() as db:
                 db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB)")
 
@@ -59,8 +65,12 @@ class Embedder:
             if missing and self._file is not None:
                 with self._connect() as db:
                     for key in missing:
-                        for (vector,) in db.execute("SELECT vector FROM embedding WHERE key = ?", [key]):
-                            self._memory[key] = np.frombuffer(vector, np.float32)
+                        for (stored,) in db.execute("SELECT vector FROM embedding WHERE key = ?", [key]):
+                            vector = np.frombuffer(stored, np.float32) if len(stored) == 4 * DIMENSION else 0
+                            if (
+                                abs(np.dot(vector, vector) - 1) < 1e-3
+                            ):  # else zeros, NaN, half: embedded again
+                                self._memory[key] = vector
             if missing := {key: text for key, text in missing.items() if key not in self._memory}:
                 # Texts of like length share a batch; each batch is stored when it is done.
                 model, size = self._load_model(), self.batch_size
@@ -73,7 +83,7 @@ class Embedder:
                         if self._file is not None:
                             stored = [(key, self._memory[key].tobytes()) for key in batch]
                             with self._connect() as db:
-                                db.executemany("INSERT OR IGNORE INTO embedding VALUES (?, ?)", stored)
+                                db.executemany("INSERT OR REPLACE INTO embedding VALUES (?, ?)", stored)
             rows = [self._memory[key] for key in keys]
         return np.stack(rows) if rows else np.zeros((0, DIMENSION), np.float32)
 
@@ -97,6 +107,18 @@ class Embedder:
 
     def _load_model(self) -> "_MiniLm":
         return _MiniLm(self.max_tokens)
+
+
+def _damage(file: Path) -> str:
+    """In SQLite's words what is wrong with a database; an empty text where nothing is."""
+    try:
+        with closing(sqlite3.connect(file, timeout=60)) as db:
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError:  # locked, or a full disk: no damage
+        return ""
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if found == "ok" else " ".join(found.split())
 
 
 @cache
