@@ -210,7 +210,7 @@ def test_the_published_protocol_does_show_earlier_answers(benchmark):
         for task in benchmark.tasks["test"]
         if any(
             time >= benchmark.first_task(task.user_id)
-            for time in times_of_markers(repr(benchmark.history(task, "test", "as_published")))
+            for time in times_of_markers(repr(benchmark.history(task, "test", "published")))
         )
     ]
     assert leaks

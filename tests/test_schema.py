@@ -57,7 +57,7 @@ def test_history_by_split_and_protocol(benchmark):
     later = task(3, 5)
     two = replace(benchmark, tasks={"train": (), "test": (test, later)})
     assert [b.timestamp for b in two.history(later, "test")] == [1, 2, 3]
-    assert [b.timestamp for b in two.history(later, "test", "as_published")] == [1, 2, 3, 4]
+    assert [b.timestamp for b in two.history(later, "test", "published")] == [1, 2, 3, 4]
 
 
 def test_hash_tells_splits_products_and_behaviours_apart(benchmark):

@@ -18,7 +18,7 @@ from pwagents.errors import DataError, SettingsError
 
 TaskType = Literal["search", "recommend", "review"]
 Split = Literal["train", "test"]
-Protocol = Literal["leak_free", "as_published"]
+Protocol = Literal["leak_free", "published"]
 Outcome = Literal["scored", "infrastructure_error", "not_evaluable"]
 # Why a reply of a model could not be carried out; empty where it could.
 ProblemKind = Literal["", "malformed_json", "unknown_function", "wrong_arguments", "empty", "cut_off"]
@@ -191,7 +191,7 @@ class Benchmark:
         """What an agent may know of the user's past when it works on ``task``, oldest first.
 
         ``leak_free``: only what lies before the user's first task of the split, so that no answer to one task
-        is seen in another. ``as_published``: all before the task itself, as PersonalWAB's code does.
+        is seen in another. ``published``: all before the task itself, as PersonalWAB's code does.
         """
         is_leak_free = protocol == "leak_free"
         end = self._first_task[split, task.user_id] if is_leak_free else task.timestamp

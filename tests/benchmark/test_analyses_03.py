@@ -50,7 +50,7 @@ def test_methods_with_the_same_episodes_are_one_row_and_the_note_names_them():
 def test_gains_are_paired_by_task():
     reached = {"without": (0.25, 0.25), "with": (0.5, 0.75)}  # only "with" gains by hindsight
     rows = [
-        (method, f"t{user}", f"u{user}", "search", values[protocol == "as_published"], protocol)
+        (method, f"t{user}", f"u{user}", "search", values[protocol == "published"], protocol)
         for method, values in reached.items()
         for user in range(3)
         for protocol in analyses.PROTOCOLS

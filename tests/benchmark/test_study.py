@@ -63,11 +63,11 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
 def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, world):
     user = max(world.benchmark.behaviors, key=lambda user: len(world.benchmark.behaviors[user]))
     task = [task for task in world.benchmark.tasks["test"] if task.user_id == user][-1]
-    assert len(study.history(task)) < len(study.history(task, "as_published"))
+    assert len(study.history(task)) < len(study.history(task, "published"))
     shops = [study.environment(task, protocol=protocol).shop for protocol in analyses.PROTOCOLS]
     assert shops[0].recommender is shops[1].recommender, "without the published files both are ours"
-    assert "leak-free" in study.shops.recommender_name("as_published")
-    assert study.shops.params("as_published") == {}
+    assert "leak-free" in study.shops.recommender_name("published")
+    assert study.shops.params("published") == {}
 
 
 def test_a_published_recommender_serves_the_published_protocol_alone(study, world, monkeypatch):
@@ -75,9 +75,9 @@ def test_a_published_recommender_serves_the_published_protocol_alone(study, worl
     published = replace(study.shops.of(task), recommender=object())
     monkeypatch.setattr(study.shops, "published", published)
     monkeypatch.setattr(study.shops, "_hashes", [CHECKPOINT])
-    assert study.shops.of(task, "as_published") is published
+    assert study.shops.of(task, "published") is published
     assert study.shops.of(task) is not published
-    assert study.shops.params("as_published") == {"published": [CHECKPOINT]}
+    assert study.shops.params("published") == {"published": [CHECKPOINT]}
     assert study.shops.params("leak_free") == {}
 
 

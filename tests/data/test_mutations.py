@@ -44,7 +44,7 @@ def check_sound(benchmark) -> None:
     assert not bought["train"] & bought["test"]
     for split, of_split in benchmark.tasks.items():
         for task in of_split:
-            past = benchmark.history(task, split, "as_published")
+            past = benchmark.history(task, split, "published")
             assert all((b.parent_asin, b.review) != (task.target, task.review) for b in past), task.task_id
 
 

@@ -106,7 +106,7 @@ def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple
     agent, scores = PlainAgent(study.classifier, last), []
     for task in tasks:
         until = study.benchmark.before(task.user_id, task.timestamp + 1)
-        strictly = study.history(task, "as_published")
+        strictly = study.history(task, "published")
         scores.append((_play(study, task, until, agent), _play(study, task, strictly, agent)))
     yield "history: the target itself in it, at the task's own time", scores
 

@@ -30,7 +30,7 @@ Runs = Mapping[str, Sequence[EpisodeRecord]]
 # Metrics as the tables of each track call them.
 SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
 MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
-PROTOCOLS = {"leak_free": "leak-free", "as_published": "as published"}  # as tables call them
+PROTOCOLS = {"leak_free": "leak-free", "published": "as published"}  # as tables call them
 # Short names of the functions, as figures and tables show them, in their order.
 ACTIONS = {
     "start": "start",
@@ -124,7 +124,7 @@ def gains_of_memory(results: pd.DataFrame, without: str) -> pd.DataFrame:
 def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
     """Test result accuracy as published minus leak-free (``protocol``), as :func:`gains_of_memory` does."""
     both = sort_by_type(outcomes).rename(columns={"method": "of", "protocol": "method"})
-    gains = paired_gains(both, "result_official", "as_published", "leak_free", by=["of", "type"])
+    gains = paired_gains(both, "result_official", "published", "leak_free", by=["of", "type"])
     return gains.rename(columns={"of": "method", "type": "task"})
 
 

@@ -91,7 +91,7 @@ class Shops:
 
     def of(self, task: Task, protocol: Protocol = "leak_free") -> Shop:
         """Return the shop that the task's user visits."""
-        return (protocol == "as_published" and self.published) or self._of_user[task.user_id]
+        return (protocol == "published" and self.published) or self._of_user[task.user_id]
 
     def recommender_name(self, protocol: Protocol) -> str:
         """Return what tables say of the recommender."""
@@ -101,7 +101,7 @@ class Shops:
 
     def params(self, protocol: Protocol) -> dict[str, Any]:
         """Return what tells runs with a published recommender from others, for the keys of records."""
-        return {"published": self._hashes} if self.published and protocol == "as_published" else {}
+        return {"published": self._hashes} if self.published and protocol == "published" else {}
 
 
 class Study:
