@@ -65,7 +65,7 @@ def play_task(
 ) -> tuple[Trajectory, Profile]:
     """Play one task of a user: the ``solve`` that ``run_episodes`` wants of a method with a memory.
 
-    An empty profile is first made from ``history``, as in the published code (A.2 of the paper adds the train
+    An empty profile is first made from ``history``, as in the published code (A.3 of the paper adds the train
     tasks). Calls about the profile count to the last step's usage.
 
     Returns:

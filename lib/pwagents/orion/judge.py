@@ -1,8 +1,8 @@
 """The judge of Orion's alignment reward (4.3): how well an action follows from the belief state, in [-1, 1].
 
-In the paper a language model is the judge; it prints neither rubric nor prompt, so both are ours. Whoever
-judges is given S_t and a_t and nothing else: no target, no task type, no result of the action. A judge that
-knew the target would pay for success a second time.
+In the paper GPT-4o-mini is the judge (5.1), and a neutral action scores 0 (4.3). Rubric and prompt are not
+printed, so both are ours. Whoever judges is given S_t and a_t and nothing else: no target, no task type, no
+result of the action. A judge that knew the target would pay for success a second time.
 
 - :class:`OfflineJudge`: by rules.
 - :class:`LlmJudge`: by a language model, in the words of ``prompts.yaml``.
@@ -28,7 +28,7 @@ from pwagents.web.environment import BeliefState
 from pwagents.words import content_words
 
 WORST = -1.0
-# What a good question costs: the user would rather be served than asked. More than a little, summed over an
+# What a good question costs; the paper's neutral action costs nothing. More than a little, summed over an
 # episode's questions, and a policy never asks, whatever an answer is worth.
 PATIENCE = 0.1
 VAGUE = -0.5  # a question about nothing that one could tell

@@ -1,9 +1,10 @@
 """The teachers: the agent's side of the role-play that makes conversations to learn from (Orion, 4.3).
 
-Orion's teacher is "a strong LLM" (:func:`llm_teachers`). :class:`OfflineTeacher` goes by rules. Both see what
-a policy sees, S_t, and never the target or the task; the one by rules also knows the public shop. It is
-decent and not perfect on purpose: how often and for what it asks is drawn by lot, so that reinforcement
-learning has something to find out.
+The paper does not say who plays the agent's side; "a strong LLM" writes its instructions. Here a language
+model plays it (:func:`llm_teachers`), or rules (:class:`OfflineTeacher`). Both see what a policy sees, S_t,
+and never the target or the task; the one by rules also knows the public shop. It is decent and not perfect on
+purpose: how often and for what it asks is drawn by lot, so that reinforcement learning has something to find
+out.
 """
 
 import re
@@ -23,7 +24,7 @@ from pwagents.web.search import SearchEngine
 QUESTIONS = 3  # at most, in an episode
 NAMED = 3  # open attributes, at most, in a thought
 LEADING = 20  # products of a first search that are looked over
-REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # of a language model: the paper's for training data (5.1)
+REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # of a language model: the paper's for RL's episodes (5.1)
 MAX_TOKENS = 500  # of its turn
 _LONGEST = 30  # words of a sentence that is taken over from an earlier review
 _STARS = re.compile(r"\b(one|two|three|four|five|[1-5])\b(?: and a half)?[ -]stars?\b", re.IGNORECASE)

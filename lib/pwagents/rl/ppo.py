@@ -4,10 +4,11 @@ A loop of our own, for TRL has none any more: play a step's episodes, let the cr
 before each token, estimate advantages (GAE), update the policy within the clip range, fit the critic. Start,
 episodes, reward and token budget are GRPO's (:mod:`pwagents.rl.grpo`), and so are folder and log.
 
-Departures: Orion gives no settings for PPO beyond the clip range. The probabilities at sampling are the
-rollouts' own; the critic reads the policy's hidden states and is fitted to them apart. Nothing is compared
-within a task, so equally many episodes serve better as one of each of many tasks (``num_generations`` 1):
-from a few tasks the critic learns by heart how these ended, and says nothing true of the next step's.
+Departures: Orion gives no settings for PPO beyond clip range, temperatures and reward. The probabilities at
+sampling are the rollouts' own; the critic reads the policy's hidden states and is fitted to them apart.
+Nothing is compared within a task, so equally many episodes serve better as one of each of many tasks
+(``num_generations`` 1): from a few tasks the critic learns by heart how these ended, and says nothing true
+of the next step's.
 
 GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
 itself, farther only through the critic; as long as the critic foresees nothing, that is a discount, and a

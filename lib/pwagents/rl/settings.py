@@ -23,7 +23,7 @@ class RlSettings(Tuning):
     num_generations: PositiveInt = 8
     """Episodes of each of them."""
     learning_rate: PositiveFloat = 5e-4
-    """Of AdamW, without weight decay; Orion, 5.1: 2e-6 for all weights."""
+    """Of AdamW, without weight decay; Orion prints none (5.1, of fine-tuning: 2e-6)."""
     lr_scheduler_type: Schedule = "constant"
     per_device_train_batch_size: PositiveInt = 16
     """Episodes a GPU and pass. On a CPU 8 to 32 are fastest: what they compute stays in its cache."""
