@@ -42,15 +42,6 @@ def test_statistics_stand_below_the_papers_in_rows_of_their_own(world):
     assert paper["Products that are a target"].isna().all()
 
 
-def test_tasks_of_a_user_tell_what_instructions_leave_out_where_that_is_known(world):
-    benchmark, truth = world.benchmark, world.truth
-    user = benchmark.tasks["test"][0].user_id
-    known, unknown = (analyses.task_table(benchmark, user, 4, given) for given in (truth, None))
-    assert list(unknown) == ["task", "instruction", "really bought"]
-    assert known["instruction"].tolist() == unknown["instruction"].tolist() and len(known) <= 4
-    assert (known["kind"].isna() == (known["task"] == "review")).all()
-
-
 @pytest.fixture(scope="module")
 def ladder(world, engine):
     return analyses.search_ladder(world, engine, world.benchmark.tasks["test"], seed=0)
@@ -63,16 +54,6 @@ def test_each_rung_of_the_ladder_stands_higher(ladder):
     assert means["instruction alone"] + 0.1 < means["+ right interest, up to date"]
     assert means["+ averaged profile"] + 0.1 < means["+ right interest, up to date"]
     assert means["+ right interest, up to date"] < means["+ the user's answers"]
-
-
-def test_the_ladder_by_kind_of_instruction_counts_every_search_once(world, ladder):
-    table = analyses.ladder_by_kind(ladder, world.truth)
-    assert list(table.index) == list(analyses.RUNGS)
-    counts = [int(column.partition("n = ")[2].rstrip(")").replace(",", "")) for column in table]
-    assert sum(counts) == sum(task.type == "search" for task in world.benchmark.tasks["test"])
-    weighted = (table.loc["instruction alone"] * counts).sum() / sum(counts)
-    own = ladder.loc[ladder["method"] == "instruction alone", "result_accuracy"]
-    assert weighted == pytest.approx(own.mean())
 
 
 def test_negative_controls_gain_exactly_nothing(config):

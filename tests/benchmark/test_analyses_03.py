@@ -117,8 +117,6 @@ def test_problems_are_counted_by_kind_and_costs_are_means_of_a_scored_task(recor
     (row,) = analyses.costs({"m": records}).to_dict("records")
     assert (row["tasks"], row["calls"], row["US dollars"]) == (4, 0.5, 0.25)
     assert (row["prompt tokens"], row["user's tokens"], row["user's US dollars"]) == (50.0, 27.5, 0.125)
-    seconds = analyses.seconds_per_task({"m": [record("1", seconds=2.0), record("2")]}, [record("1")])
-    assert seconds["seconds"].tolist() == [2.0]
 
 
 class Echo:

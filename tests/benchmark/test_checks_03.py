@@ -11,13 +11,14 @@ from pwagents.agents.plain import OfflinePolicy
 from pwagents.benchmark.adversarial import adversarial_cases, adversarial_report, is_followed, poison_shop
 from pwagents.benchmark.agreement import published_against_corrected
 from pwagents.benchmark.settings import BenchmarkNotebook
-from pwagents.benchmark.simulators import rule_user_quality, simulator_quality, stated_facts
+from pwagents.benchmark.simulators import simulator_quality, stated_facts
 from pwagents.benchmark.study import Study
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.notebook.run import Run
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
+from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserReply
 
 from ..agents.conftest import ScriptedModel, call
@@ -139,33 +140,34 @@ def task(task_type="search", rating=4):
     return Task(task_id="t", type=task_type, review=review, **fixed)
 
 
-def quality(questions, **answers):
-    """The row of simulators, by seed, that say these answers in turn."""
+def quality(questions, *answers):
+    """The row of simulators that say these answers in turn."""
 
     def saying(texts):
         waiting = list(texts)
         return lambda task, session, line: UserReply(waiting.pop(0).replace("{line}", line))
 
-    by_seed = {seed: saying(texts) for seed, texts in answers.items()}
-    return simulator_quality(by_seed, {"B0LAMP0001": LAMP}, [task()], {"honest": questions}).iloc[0].to_dict()
+    simulators = [saying(texts) for texts in answers]
+    row = simulator_quality(simulators, {"B0LAMP0001": LAMP}, [task()], {"honest": questions}).iloc[0]
+    return row.to_dict()
 
 
 def test_rates_are_shares_of_answers():
     rates = quality(
         ["color?", "brand?", "title?", "size?"],
-        a=["In navy.", "By Larkspur.", "A foldable reading lamp.", "Either is fine."],
-        b=["Best in navy!", "I do not mind.", "No idea.", "It does not matter."],
+        ["In navy.", "By Larkspur.", "A foldable reading lamp.", "Either is fine."],
+        ["Best in navy!", "I do not mind.", "No idea.", "It does not matter."],
     )
     assert rates == {
         "questions": "honest",
         "answers": 8,
         "leak rate": 1 / 8,
-        "refusal rate": 4 / 8,  # brand? and title? under b, size? under both
+        "refusal rate": 4 / 8,  # of the second brand? and title?, of both size?
         "consistency": 1 / 3,  # of color?, brand? and title? only the first has a fact in common
     }
-    echo = quality(["Is it {asin}, {title}?"], a=["{line}"])  # filled with the target's own id and title
+    echo = quality(["Is it {asin}, {title}?"], ["{line}"])  # filled with the target's own id and title
     assert echo["leak rate"] == 1 and echo["consistency"] != echo["consistency"]  # one seed: NaN
-    silent = quality(["color?"], a=["No idea."], b=["I do not mind."])
+    silent = quality(["color?"], ["No idea."], ["I do not mind."])
     assert silent["refusal rate"] == 1 and silent["consistency"] != silent["consistency"]
 
 
@@ -186,7 +188,8 @@ def test_facts_are_words_shared_with_the_page_or_the_review(text, task, facts):
 def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice():
     benchmark = make_world(WorldConfig(n_users=20, n_products=200), seed=0).benchmark
     tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:10]
-    rates = rule_user_quality(benchmark, tasks).set_index("questions")
+    users = [RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(3)]
+    rates = simulator_quality(users, benchmark.products, tasks).set_index("questions")
     assert rates.loc["honest", "answers"] == 300 and rates.loc["adversarial", "answers"] == 6000
     assert (rates["leak rate"] == 0).all() and (rates["consistency"] == 1).all()
     assert rates.loc["honest", "refusal rate"] < 0.4 < 0.8 < rates.loc["adversarial", "refusal rate"]

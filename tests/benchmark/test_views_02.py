@@ -1,4 +1,4 @@
-"""What notebook 02 shows: counted values, one user, whom profiles agree with, and what its figures show."""
+"""Figures of notebook 02: counted values, the map of a user, whom profiles agree with, ambiguity."""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -8,21 +8,9 @@ import pytest
 
 from pwagents.benchmark import views_02 as views
 from pwagents.embedding import Embedder
-from pwagents.errors import SettingsError
 from pwagents.profiles.consistency import NDCG, RECALL, TOP1, chance
-from pwagents.profiles.types import Cluster, ContextualProfile, GlobalProfile, ProfileLine, UserProfiles
-from pwagents.profiles.update import Update
-from pwagents.schema import (
-    Action,
-    Behavior,
-    Observation,
-    Product,
-    Review,
-    Step,
-    Task,
-    Trajectory,
-    UserProfile,
-)
+from pwagents.profiles.types import Cluster, GlobalProfile, UserProfiles
+from pwagents.schema import Behavior, Product, Review, UserProfile
 
 matplotlib.use("Agg")
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
@@ -69,17 +57,12 @@ def test_ages_and_levels_keep_their_order_whoever_has_them_and_strays_come_after
 def test_bars_show_counts_and_fields_that_say_nothing_have_no_panel():
     few = {"price_sensitivity": {"High": 100}, "diversity_preference": {"Low": 40, "Medium": 60}}
     profiles = people(100, gender={"Female": 60}, occupation={"Sells $5 & $6": 50}, **few)
-    counts, levels = views.profile_figures(profiles).values()
+    counts, levels = (views.count_values(profiles, names) for names in (views.PEOPLE, views.TENDENCIES))
     axes = views.plot_values(counts).axes
-    assert [ax.get_title() for ax in axes] == ["Gender", "Occupation"]
+    assert [ax.get_title() for ax in axes] == ["Gender", "Occupation"], "all ages are Other"
     assert [bar.get_width() for bar in axes[0].patches] == [60, 0, 40] and axes[0].yaxis_inverted()
     axes = views.plot_values(levels).axes
-    assert [[bar.get_width() for bar in ax.patches] for ax in axes] == [
-        [0, 0, 100],
-        [40, 60, 0],
-        [0, 0, 0, 100],
-    ]
-    assert list(views.profile_figures(people(9))) == ["tendencies"]
+    assert [[bar.get_width() for bar in ax.patches] for ax in axes] == [[0, 0, 100], [40, 60, 0]]
 
 
 @pytest.fixture(scope="module")
@@ -102,63 +85,6 @@ def test_the_map_places_every_behaviour_near_those_like_it_in_the_colour_of_its_
     assert first != second == third
     labels = [text.get_text() for text in fig.legends[0].get_texts()]
     assert labels[0] == "kettles (1)" and labels[1].endswith("\N{HORIZONTAL ELLIPSIS} (2)")
-
-
-def test_the_example_user_has_clusters_wherever_anybody_has():
-    fixed = {"timestamp": 1, "instruction": "A stool", "target": "B1", "review": Review(rating=5)}
-    tasks = [Task(task_id=user, user_id=user, type="search", **fixed) for user in "ab"]
-    short, long = (
-        UserProfiles("a", GlobalProfile(facts=FACTS), clusters)
-        for clusters in ((), (Cluster("stools", (0,), np.ones(384)),))
-    )
-    assert views.find_example_user({"a": short, "b": long}, tasks, 0) == "b"
-    with pytest.raises(SettingsError, match="setting example_user: found 1; expected less than 1"):
-        views.find_example_user({"a": short, "b": long}, tasks, 1)
-    nobody = {"a": short, "b": short}
-    assert [views.find_example_user(nobody, tasks, position) for position in (0, 1)] == ["a", "b"]
-    reviews = [task.model_copy(update={"type": "review"}) for task in tasks]
-    assert views.find_example_user(nobody, reviews, 1) == "b"
-
-
-def test_updates_are_the_lines_that_come_and_go():
-    red, oak = (ProfileLine.of(text, True, "history") for text in ("color: red", "material: oak"))
-    blue = ProfileLine.of("color: blue", True, "stated")
-
-    def updater(profile, instruction, session):
-        asked = session[-1].action.name == "respond"
-        return Update(ContextualProfile(lines=(blue, oak)) if asked else profile)
-
-    respond, stop = Action(name="respond", arguments={"content": "Color?"}), Action(name="stop")
-    steps = [Step(action=act, observation=Observation(text="Blue.")) for act in (respond, stop)]
-    episode = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
-    frame, end = views.follow_updates(ContextualProfile(lines=(red, oak)), episode, "A stool", updater)
-    came, went = "+ color: blue (stated)", "+ color: red (history)"
-    assert frame.loc[0].tolist() == [1, "respond: Color?", "Blue.", came, went]
-    assert frame.loc[1].tolist() == [2, "stop", "", "", ""] and end.lines == (blue, oak)
-
-
-def test_only_the_world_knows_true_preferences(world):
-    benchmark = world.benchmark
-    histories = {user: benchmark.train_period(user) for user in list(benchmark.behaviors)[:4]}
-    profiles = {user: UserProfiles(user, GlobalProfile(facts=FACTS)) for user in histories}
-    known, unknown = (
-        views.profile_texts(histories, profiles, benchmark.products, truth) for truth in (world.truth, None)
-    )
-    (true,) = set(known) - set(unknown)
-    assert all(set(texts) == set(histories) and all(texts.values()) for texts in known.values())
-    assert all(len(known[true][user]) == len(world.truth.people[user].interests) for user in histories)
-
-
-def test_gains_over_all_users_and_over_those_with_long_histories():
-    rows = [
-        (method, "top-1", f"{user}-behavior", user, value)
-        for method, values in ((views.ORION, (1.0, 1.0, 0.0)), (views.AVERAGE, (0.0, 1.0, 0.0)))
-        for user, value in zip("abc", values, strict=True)
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "evaluation", "task_id", "user_id", "value"])
-    gains = views.agreement_gains(frame, {"a", "b"}, 15).set_index("users")
-    assert gains["difference"].to_dict() == {"all": 1 / 3, "more than 15 behaviours": 1 / 2}
-    assert gains["n_users"].tolist() == [3, 2]
 
 
 def test_bars_of_consistency_are_means_with_their_intervals_beside_chance():

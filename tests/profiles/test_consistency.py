@@ -15,7 +15,9 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.errors import NotEvaluableError
 from pwagents.profiles.consistency import (
+    AVERAGE,
     NDCG,
+    ORION,
     RECALL,
     TOP1,
     Question,
@@ -28,19 +30,30 @@ from pwagents.profiles.consistency import (
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import UserProfile
 
-from .conftest import ScriptedModel
+from .conftest import ScriptedModel, bought, lamp
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other") | {"brand_preference": "Acme, Lumo"})
 
 
-def test_profiles_are_described_without_what_is_to_be_avoided():
+def test_profiles_of_every_make_are_described_without_what_is_to_be_avoided():
     cluster = Cluster("Home > lighting", (0, 1), np.zeros(384, np.float32))
     whole = GlobalProfile(facts=FACTS, positive=("brand: Lumo", "color: green"), negative=("material: oak",))
     micro = MicroProfile(recommendations=("material: brass",), avoidances=("size: huge",))
-    texts = describe_profiles(UserProfiles("ann", whole, (cluster,), (micro,)))
-    assert len(texts[:11]) == 11 and "Brand Preference: Acme, Lumo" in texts[:11]
-    assert texts[11:] == ["brand: Lumo; color: green", "Home > lighting: material: brass"]
-    assert len(describe_profiles(UserProfiles("bob", GlobalProfile(facts=FACTS)))) == 11
+    ann = UserProfiles("ann", whole, (cluster,), (micro,))
+    products = {p.parent_asin: p for p in (lamp(0), lamp(1))}
+    histories = {
+        "ann": [bought(product, text="Great light, great glow") for product in products.values()],
+        "bob": [],
+    }
+    bare = UserProfiles("bob", GlobalProfile(facts=FACTS))
+    makes = describe_profiles(histories, {"ann": ann, "bob": bare}, products)
+    facts = makes["facts (PersonalWAB)"]["ann"]
+    assert len(facts) == 11 and "Brand Preference: Acme, Lumo" in facts
+    assert makes[ORION]["ann"] == [*facts, "brand: Lumo; color: green", "Home > lighting: material: brass"]
+    assert makes[ORION]["bob"] == makes["facts (PersonalWAB)"]["bob"] == facts
+    assert makes[AVERAGE]["ann"] == ["Home and Kitchen, Lumo, lamp, lumo, reading, navy, white"]
+    assert makes["Apollonion (stand-in)"]["ann"] == ["glow, light"]
+    assert [text.startswith("Lumo reading lamp") for text in makes["raw history"]["ann"]] == [True, True]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.benchmark.references import COLUMNS, product_references
-from pwagents.data.synthetic import Truth, World, WorldConfig, make_world
+from pwagents.data.synthetic import World, WorldConfig, make_world
 from pwagents.embedding import count_tokens
 from pwagents.evaluation.figures import COLORS, NEUTRAL, plot_bars, plot_intervals, use_style
 from pwagents.evaluation.metrics import rank_accuracy
@@ -109,15 +109,6 @@ def plot_instructions(statistics: pd.DataFrame):
     return figure
 
 
-def comparison_table(source: str) -> pd.DataFrame:
-    """Compare benchmarks of web agents as PersonalWAB's Table 1 does, with Persona2Web and ``source``."""
-    table = paper_table("PersonalWAB", "Table 1").droplevel("task", axis=1).rename_axis("benchmark")
-    table["source of the row"] = "PersonalWAB, Table 1"
-    table.loc["Persona2Web"] = [*paper_table("Persona2Web", "summary").iloc[0], "Persona2Web"]
-    table.loc[f"here ({source})"] = ["Single-turn & Multi-turn", "Web function", "yes", "this project"]
-    return table
-
-
 def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
     """List the last ``n`` behaviours of a user's train period, one a row, to be read."""
     behaviors = benchmark.train_period(user_id)[-n:]
@@ -132,25 +123,6 @@ def history_table(benchmark: Benchmark, user_id: str, n: int) -> pd.DataFrame:
         "review": [behavior.review.text for behavior in behaviors],
     }
     return pd.DataFrame(columns)
-
-
-def task_table(benchmark: Benchmark, user_id: str, n: int, truth: Truth | None) -> pd.DataFrame:
-    """List the first ``n`` test tasks of a user, one a row, to be read.
-
-    Args:
-        truth: of the embedded world; with it, the table says which kind of instruction each is and what it
-            leaves out (review tasks have no such truth).
-    """
-    rows = []
-    for task in [task for task in benchmark.tasks["test"] if task.user_id == user_id][:n]:
-        title = benchmark.products[task.target].title
-        row = {"task": task.type, "instruction": task.instruction, "really bought": title}
-        if truth and (meaning := truth.tasks.get(task.task_id)):
-            row["kind"] = meaning.kind
-            row["left out, in the history"] = ", ".join(meaning.in_history)
-            row["left out, in the head"] = ", ".join(meaning.in_head)
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def last_year(benchmark: Benchmark, user_id: str) -> pd.DataFrame:
@@ -223,15 +195,6 @@ def search_ladder(world: World, engine: SearchEngine, tasks: Sequence[Task], see
     ladder = pd.concat([ends, pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
     ladder = ladder.replace({"method": {"oracle": "oracle query"}})
     return ladder.sort_values("method", key=lambda rungs: rungs.map(RUNGS.index), kind="stable")
-
-
-def ladder_by_kind(ladder: pd.DataFrame, truth: Truth) -> pd.DataFrame:
-    """Average :func:`search_ladder` by rung (a row) and kind of instruction (a column, with its tasks)."""
-    kinds = ladder["task_id"].map(lambda task_id: truth.tasks[task_id].kind)
-    table = ladder.assign(kind=kinds).pivot_table(index="method", columns="kind", values="result_accuracy")
-    n_tasks = ladder.groupby(kinds)["task_id"].nunique()
-    table.columns = [f"{kind} (n = {n_tasks[kind]:,})" for kind in table.columns]
-    return table.loc[[rung for rung in RUNGS if rung in table.index]].rename_axis("query")
 
 
 def knowledge_gains(config: WorldConfig, seed: int) -> pd.DataFrame:

@@ -15,12 +15,12 @@ import pandas as pd
 from pwagents.benchmark.references import popular_products
 from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
-from pwagents.evaluation.breakdowns import sort_by_type, with_breakdowns
+from pwagents.evaluation.breakdowns import sort_by_type
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame
 from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plot_intervals, use_style
 from pwagents.evaluation.metrics import attempts, rank_accuracy
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
-from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_gains, paired_test, summarise
+from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_gains, paired_test
 from pwagents.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, ProblemKind, Task, Usage
 from pwagents.web.functions import ProductRecommender
@@ -90,12 +90,6 @@ def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Setup) -> 
     return [*tables, {"data": data, "name": "orion_table_1", "title": title, "formats": IN_PERCENT}]
 
 
-def break_down(frame: pd.DataFrame, benchmark: Benchmark, by: str) -> pd.DataFrame:
-    """Average result accuracy by task type and target's ``category``, or band of the ``history``'s length."""
-    summary = summarise(with_breakdowns(frame, benchmark), by=["type", by], metrics=["result_official"])
-    return summary.sort_values(by, kind="stable") if by == "history" else summary
-
-
 def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):
     """Draw result accuracy (of a single method: ``of``) by task type, a line for each value of ``by``."""
     xlabel = f"result accuracy{of and f', {of}'} (95% interval)"
@@ -126,14 +120,6 @@ def gains_of_hindsight(outcomes: pd.DataFrame) -> pd.DataFrame:
     both = sort_by_type(outcomes).rename(columns={"method": "of", "protocol": "method"})
     gains = paired_gains(both, "result_official", "published", "leak_free", by=["of", "type"])
     return gains.rename(columns={"of": "method", "type": "task"})
-
-
-def seconds_per_task(runs: Runs, tasks: Sequence[Task]) -> pd.DataFrame:
-    """List the wall-clock of the episodes on some tasks: ``method, seconds, user_id, task_id``."""
-    columns = ["method", "seconds", "user_id", "task_id"]
-    rows = [(name, r.seconds, r.user_id, r.task_id) for name, records in runs.items() for r in records]
-    seconds = pd.DataFrame(rows, columns=columns)
-    return seconds[seconds["task_id"].isin([task.task_id for task in tasks])]
 
 
 def action_transitions(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
@@ -210,8 +196,6 @@ def plot_transitions(transitions: pd.DataFrame):
 
     use_style()
     types = [name for name in TASK_TYPES if name in set(transitions["type"])]
-    if not types:
-        return _plot_nothing("no episode was scored")
     present = {*transitions["from"], *transitions["to"]}
     names = [name for name in ACTIONS.values() if name in present]
     height = 1.8 + 0.55 * len(names)
@@ -242,8 +226,6 @@ def plot_attempts(numbers: pd.DataFrame):
 
     use_style()
     types = [name for name in TASK_TYPES if name in set(numbers["type"])]
-    if not types:
-        return _plot_nothing("no attempt was made")
     shared = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": (1, 1.6)}
     fig, axes = plt.subplots(2, len(types), figsize=(4.2 * len(types), 6.5), **shared)
     for (upper, lower), task_type in zip(axes.T, types, strict=True):
@@ -262,16 +244,6 @@ def plot_attempts(numbers: pd.DataFrame):
     legend = legend_above(fig, *axes[1, 0].get_legend_handles_labels(), columns=2)
     for line in legend.get_lines():  # the colours are of the types
         line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
-    return fig
-
-
-def _plot_nothing(why: str):
-    """A figure that says why there is nothing to be seen."""
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(6, 1.5))
-    ax.axis("off")
-    ax.text(0.5, 0.5, why, ha="center", va="center")
     return fig
 
 

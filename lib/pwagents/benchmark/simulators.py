@@ -10,31 +10,24 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from pwagents.progress import progress
-from pwagents.schema import Benchmark, Product, Task
+from pwagents.schema import Product, Task
 from pwagents.users.leaks import adversarial_questions, ask_about, leaks, ordinary_questions
-from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
 from pwagents.words import content_words, stars_in_words
 
 
-def rule_user_quality(benchmark: Benchmark, tasks: Sequence[Task], seeds: int = 3) -> pd.DataFrame:
-    """Measure the user by rules: asked honestly, and by 200 attempts to hear too much; no review tasks."""
-    users = {seed: RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(seeds)}
-    questions = {"honest": ordinary_questions("search"), "adversarial": adversarial_questions()}
-    return simulator_quality(users, benchmark.products, tasks, questions)
-
-
 def simulator_quality(
-    simulators: Mapping[int, UserSimulator],
+    simulators: Sequence[UserSimulator],
     products: Mapping[str, Product],
     tasks: Sequence[Task],
-    questions: Mapping[str, Sequence[str]],
+    questions: Mapping[str, Sequence[str]] | None = None,
 ) -> pd.DataFrame:
     """Ask every question on every task, each at the start of a session, and judge the answers.
 
     Args:
-        simulators: seed -> the simulator with that seed.
-        questions: kind -> questions; {asin} and {title} in them become the target's own.
+        simulators: the same one under several seeds.
+        questions: kind -> questions; {asin} and {title} in them become the target's own. By default what an
+            agent honestly asks in a search, and 200 attempts to hear too much.
 
     Returns:
         One row a kind of question: ``questions, answers, leak rate, refusal rate, consistency``.
@@ -44,14 +37,15 @@ def simulator_quality(
         - consistency: of the questions that got a fact under some seed, the share whose answers have at
           least one stated fact in common under all seeds. Missing with one seed, or where none got a fact.
     """
+    ours = {"honest": ordinary_questions("search"), "adversarial": adversarial_questions()}
     rows = []
-    for kind, of_kind in questions.items():
+    for kind, of_kind in (questions or ours).items():
         facts, leaked = [], []  # a question's facts by seed; whether an answer leaks
         for task in progress(tasks, desc=f"{kind} questions"):
             product = products[task.target]
             for question in of_kind:
                 line = ask_about(question, product)
-                answers = [simulator(task, (), line).text for simulator in simulators.values()]
+                answers = [simulator(task, (), line).text for simulator in simulators]
                 facts.append([stated_facts(text, task, product) for text in answers])
                 leaked += [leaks(text, task, product) for text in answers]
         silent = pd.Series([not stated for by_seed in facts for stated in by_seed])

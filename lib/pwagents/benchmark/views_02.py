@@ -1,27 +1,21 @@
-"""Notebook 02, to be looked at: who users are, what profiles of one say, and whom profiles agree with."""
+"""Figures of notebook 02: who users are, how one user's products lie, and whom profiles agree with."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
-from pwagents.errors import SettingsError
 from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, use_style
-from pwagents.evaluation.statistics import paired_gains
-from pwagents.profiles import consistency
+from pwagents.profiles.consistency import chance
 from pwagents.profiles.global_micro import embed_items
 from pwagents.profiles.llm import options
-from pwagents.profiles.types import ContextualProfile, GlobalProfile, UserProfiles
-from pwagents.profiles.update import Updater
-from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Task, Trajectory, UserProfile
+from pwagents.profiles.types import OTHER, UserProfiles
+from pwagents.schema import TASK_TYPES, Behavior, Product, UserProfile
 
 PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
-AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
-MOST_CLUSTERS = 3  # of a user that tables list; a user with so many is worth looking at
 _RARE = 0.01  # a value of fewer users than this share has no bar of its own
 _FEW = 8  # a field of fewer options shows all of them, in their order
 _MARKERS = "osD^vPX*<>"  # a second cue beside colour
@@ -31,18 +25,19 @@ _LONGEST = 38  # letters of a cluster's name in a legend
 def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> pd.DataFrame:
     """Count how many users have which value: ``field, value, users, share``.
 
-    Fields of a few options (ages, levels) show each of them, also those that nobody has, in their order, then
-    what strays from them; other fields go by number of users. Values of fewer than 1% of the users, options
-    and strays alike, are counted together as "rarer (n kinds)".
+    A field that says "Other" of everybody is left out. Fields of a few options (ages, levels) show each of
+    them, also those that nobody has, in their order, then what strays from them; other fields go by number of
+    users. Values of fewer than 1% of the users, options and strays alike, are counted together as "rarer
+    (n kinds)".
 
     Args:
         profiles: user_id -> profile.
         fields: names as published, such as :data:`PEOPLE`.
     """
+    values = pd.DataFrame([profile.model_dump(by_alias=True) for profile in profiles.values()])
     rows = []
-    for field in fields:
-        users = Counter(profile.model_dump(by_alias=True)[field] for profile in profiles.values())
-        fixed = options()["choices"][field]
+    for field in (field for field in fields if (values[field] != OTHER).any()):
+        users, fixed = Counter(values[field]), options()["choices"][field]
         if field in options()["levels"]:
             fixed = fixed[::-1]  # from low to high
         elif len(fixed) >= _FEW:
@@ -55,17 +50,6 @@ def count_values(profiles: Mapping[str, UserProfile], fields: Sequence[str]) -> 
             rows.append((field, kinds, sum(users[value] for value in rare)))
     counts = pd.DataFrame(rows, columns=["field", "value", "users"])
     return counts.assign(share=counts["users"] / len(profiles))
-
-
-def profile_figures(profiles: Mapping[str, UserProfile]) -> dict[str, pd.DataFrame]:
-    """Count who users are ("people") and how they shop ("tendencies"), for :func:`plot_values`.
-
-    A field of "people" that says "Other" of everybody is left out; without any, so is the figure.
-    """
-    values = pd.DataFrame([profile.model_dump(by_alias=True) for profile in profiles.values()])
-    people = [field for field in PEOPLE if (values[field] != "Other").any()]
-    figures = {"people": people, "tendencies": TENDENCIES}
-    return {name: count_values(profiles, fields) for name, fields in figures.items() if fields}
 
 
 def plot_values(counts: pd.DataFrame):
@@ -87,25 +71,6 @@ def plot_values(counts: pd.DataFrame):
         ax.grid(axis="y", visible=False)
         ax.locator_params(axis="x", nbins=4)
     return fig
-
-
-def find_example_user(profiles: Mapping[str, UserProfiles], tasks: Sequence[Task], position: int) -> str:
-    """Find the user at a position among those with a search task: first those with most clusters, then by id.
-
-    More than three clusters count as three. Where nobody has clusters, the position is among all of them;
-    where nobody searches, among the users with any task.
-
-    Raises:
-        SettingsError: there is no such user, or only others have clusters to show.
-    """
-    searching = {task.user_id for task in tasks if task.type == "search"}
-    users = sorted(searching or {task.user_id for task in tasks})
-    users.sort(key=lambda user: -min(len(profiles[user].clusters), MOST_CLUSTERS))
-    users = [user for user in users if profiles[user].clusters] or users
-    if position >= len(users):
-        expected = f"expected less than {len(users)}, the number of users to look at"
-        raise SettingsError(f"group profiles, setting example_user: found {position}; {expected}")
-    return users[position]
 
 
 def map_items(
@@ -147,96 +112,6 @@ def plot_item_map(frame: pd.DataFrame):
     return fig
 
 
-def global_profile_table(profile: GlobalProfile) -> pd.DataFrame:
-    """List a global profile, one row a fact, then what is liked and avoided everywhere: ``field, value``."""
-    rows = {
-        **profile.facts.model_dump(by_alias=True),
-        "likes everywhere": ", ".join(profile.positive),
-        "avoids everywhere": ", ".join(profile.negative),
-    }
-    return pd.DataFrame(rows.items(), columns=["field", "value"])
-
-
-def micro_profile_table(profiles: UserProfiles) -> pd.DataFrame:
-    """List the micro-profiles of a user's three largest clusters, one a row."""
-    clusters = zip(profiles.clusters, profiles.micro, strict=True)
-    rows = [
-        (cluster.name, len(cluster.members), ", ".join(micro.recommendations), ", ".join(micro.avoidances))
-        for cluster, micro in sorted(clusters, key=lambda pair: -len(pair[0].members))[:MOST_CLUSTERS]
-    ]
-    return pd.DataFrame(rows, columns=["cluster", "behaviours", "recommendations", "avoidances"])
-
-
-def follow_updates(
-    start: ContextualProfile, trajectory: Trajectory, instruction: str, updater: Updater
-) -> tuple[pd.DataFrame, ContextualProfile]:
-    """Follow a contextual profile over an episode (Orion's dynamic profile update).
-
-    One row a step (``step, action, answer, new, dropped``: lines that came and went), and the last profile.
-    """
-
-    def only_in(profile: ContextualProfile, other: ContextualProfile) -> str:
-        lines = [line for line in profile.lines if line not in other.lines]
-        return "; ".join(f"{'+' if x.positive else '-'} {x.text} ({x.provenance})" for x in lines)
-
-    rows, profile = [], start
-    for i, step in enumerate(trajectory.steps, start=1):
-        before, profile = profile, updater(profile, instruction, trajectory.steps[:i]).profile
-        # What the agent asked or searched for; other calls have no such text.
-        text = step.action.arguments.get("content") or step.action.arguments.get("query") or ""
-        call = f"{step.action.name}: {text}" if text else step.action.name
-        answer = step.observation.text if step.action.name == "respond" else ""
-        rows.append((i, call, answer, only_in(profile, before), only_in(before, profile)))
-    return pd.DataFrame(rows, columns=["step", "action", "answer", "new", "dropped"]), profile
-
-
-def wording_table(wordings: Mapping[str, Benchmark], n: int = 6) -> pd.DataFrame:
-    """List the first ``n`` test tasks of the first user in every wording: ``task, written, instruction``."""
-    tasks = {name: benchmark.tasks["test"] for name, benchmark in wordings.items()}
-    first = next(iter(tasks.values()))
-    own = [i for i, task in enumerate(first) if task.user_id == first[0].user_id][:n]
-    rows = [(first[i].type, name, tasks[name][i].instruction) for i in own for name in tasks]
-    return pd.DataFrame(rows, columns=["task", "written", "instruction"])
-
-
-def profile_texts(
-    histories: Mapping[str, Sequence[Behavior]],
-    profiles: Mapping[str, UserProfiles],
-    products: Mapping[str, Product],
-    truth: Truth | None,
-) -> dict[str, consistency.ProfileTexts]:
-    """Describe the profiles of every make, by its name; with the truth, also what each person prefers."""
-    keywords = consistency.describe_keywords(histories)
-
-    def bought(user: str) -> list[Product]:
-        return [products[behavior.parent_asin] for behavior in histories[user]]
-
-    makes = {
-        AVERAGE: lambda user: consistency.describe_average(bought(user)),
-        "Apollonion (stand-in)": lambda user: keywords[user],
-        "facts (PersonalWAB)": lambda user: consistency.describe_facts(profiles[user].whole.facts),
-        ORION: lambda user: consistency.describe_profiles(profiles[user]),
-        "raw history": lambda user: consistency.describe_history(bought(user)),
-    }
-    if truth:
-        makes["true preferences (reference)"] = lambda user: [
-            f"{i.domain.name}. {', '.join(i.current.values())}" for i in truth.people[user].interests
-        ]
-    return {name: {user: describe(user) for user in histories} for name, describe in makes.items()}
-
-
-def agreement_gains(agreement: pd.DataFrame, long: Collection[str], alpha: int) -> pd.DataFrame:
-    """Compare global and micro-profiles with one averaged profile, over all users and the ``long`` ones.
-
-    Those have more than ``alpha`` behaviours, and so clusters. Paired by user: ``evaluation, users,
-    difference, low, high, p, n_tasks, n_users``.
-    """
-    clustered = agreement[agreement["user_id"].isin(long)].assign(users=f"more than {alpha} behaviours")
-    both = pd.concat([agreement.assign(users="all"), clustered])
-    gains = paired_gains(both, "value", ORION, AVERAGE, by=["users", "evaluation"])
-    return gains[["evaluation", "users", *gains.columns[2:]]]
-
-
 def plot_consistency(summary: pd.DataFrame):
     """Draw how well profiles agree with what users do (Figure 5): a panel an evaluation, a bar a method.
 
@@ -259,7 +134,7 @@ def plot_consistency(summary: pd.DataFrame):
             width=0.75, color="0.65", saturation=1, estimator="median", errorbar=("pi", 100),
             capsize=0.2, err_kws={"color": "black", "linewidth": 2},
         )  # fmt: skip
-        ax.axvline(consistency.chance()[evaluation], color="black", linestyle="dashed", label="chance")
+        ax.axvline(chance()[evaluation], color="black", linestyle="dashed", label="chance")
         ax.set(title=escape_math(evaluation), xlabel="mean over users", ylabel="")
         ax.set(xlim=(0, 1), xticks=(0, 0.5, 1))
         ax.grid(axis="y", visible=False)

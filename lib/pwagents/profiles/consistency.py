@@ -8,11 +8,11 @@ Departure: the paper's behaviours and products are those that its profiles were 
 profiles know what lies before the user's first test task, behaviours and products lie after it, and no
 product is one that the user had bought before.
 
-A profile is one text or several: so profiles of every make can be compared (``describe_...`` write them).
+A profile is one text or several: so profiles of every make can be compared (:func:`describe_profiles`).
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -25,13 +25,14 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.global_micro import item_text
 from pwagents.profiles.types import UserProfiles
 from pwagents.project import read_yaml
-from pwagents.schema import Behavior, Benchmark, Product, UserProfile
+from pwagents.schema import Behavior, Benchmark, Product
 from pwagents.seeds import rng
 from pwagents.words import content_words
 
 Kind = Literal["behavior", "product"]
 ProfileTexts = Mapping[str, Sequence[str]]  # user_id -> the texts of the profile
 
+AVERAGE, ORION = "averaged", "global + micro (Orion)"  # makes of profiles
 OTHERS = 4  # users beside the right one (A.1)
 POSITIVES, NEGATIVES = 3, 7  # products of a question (A.1)
 TOP = 5
@@ -53,43 +54,23 @@ class Question(NamedTuple):
     truth: Sequence[bool]  # which of them are the user's
 
 
-def describe_facts(profile: UserProfile) -> list[str]:
-    """Write a profile of PersonalWAB's: a text a fact."""
-    return [f"{name}: {value}" for name, value in profile.model_dump(by_alias=True).items()]
+def describe_profiles(
+    histories: Mapping[str, Sequence[Behavior]],
+    profiles: Mapping[str, UserProfiles],
+    products: Mapping[str, Product],
+) -> dict[str, ProfileTexts]:
+    """Write the profiles of each make as texts, for the users of ``histories``.
 
+    Returns:
+        make -> user_id -> texts.
 
-def describe_profiles(own: UserProfiles) -> list[str]:
-    """Write Orion's profiles of a user: a text a fact, one for global preferences, one a micro-profile.
-
-    Without what is to be avoided: an embedding takes it for what is wanted.
-    """
-    whole = ["; ".join(own.whole.positive)] if own.whole.positive else []
-    interests = zip(own.clusters, own.micro, strict=True)
-    micro = [f"{cluster.name}: {'; '.join(profile.recommendations)}" for cluster, profile in interests]
-    return [*describe_facts(own.whole.facts), *whole, *micro]
-
-
-def describe_history(bought: Sequence[Product]) -> list[str]:
-    """Write the raw history: each product bought is a text of its own."""
-    return [item_text(product) for product in bought]
-
-
-def describe_average(bought: Sequence[Product]) -> list[str]:
-    """Write a single profile over all interests: the categories, stores and title words bought most."""
-    counts = {
-        "categories": Counter(product.category for product in bought),
-        "stores": Counter(product.store for product in bought if product.store),
-        "words": Counter(word for product in bought for word in content_words(product.title)),
-    }
-    most = [sorted(n, key=lambda value, n=n: (-n[value], value))[: _MOST[x]] for x, n in counts.items()]
-    return [", ".join(value for values in most for value in values)]
-
-
-def describe_keywords(histories: Mapping[str, Sequence[Behavior]]) -> ProfileTexts:
-    """Write the keywords (tf-idf) of each user's reviews. Show it as "Apollonion (stand-in)".
-
-    PersonalWAB compares with Apollonion, which profiles users from what they say in a dialogue, and describes
-    it no further. Reviews are what comes nearest to a dialogue here.
+        - :data:`AVERAGE`: one profile over all interests: the categories, stores and title words bought most;
+        - "Apollonion (stand-in)": keywords (tf-idf) of the user's reviews. Apollonion profiles users from
+          what they say in a dialogue, to which reviews come nearest; PersonalWAB describes it no further;
+        - "facts (PersonalWAB)": a text a fact;
+        - :data:`ORION`: the facts, a text of the global preferences, and one a micro-profile. What is to be
+          avoided is left out: an embedding takes it for what is wanted;
+        - "raw history": a text a product bought.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -100,12 +81,31 @@ def describe_keywords(histories: Mapping[str, Sequence[Behavior]]) -> ProfileTex
     vectorizer = TfidfVectorizer(analyzer=review_words)
     weights = vectorizer.fit_transform(histories.values())
     weights.sort_indices()  # alphabetical order, which settles ties
-    words = vectorizer.get_feature_names_out()
-    texts = {}
-    for user, row in zip(histories, weights, strict=True):
+    keywords = vectorizer.get_feature_names_out()
+
+    makes: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for (user, history), row in zip(histories.items(), weights, strict=True):
+        bought = [products[behavior.parent_asin] for behavior in history]
+        counts = {
+            "categories": Counter(product.category for product in bought),
+            "stores": Counter(product.store for product in bought if product.store),
+            "words": Counter(word for product in bought for word in content_words(product.title)),
+        }
+        most = [sorted(n, key=lambda value, n=n: (-n[value], value))[: _MOST[x]] for x, n in counts.items()]
+        makes[AVERAGE][user] = [", ".join(value for values in most for value in values)]
+
         best = np.argsort(-np.round(row.data, 9), kind="stable")[:_KEYWORDS]
-        texts[user] = [", ".join(words[row.indices[best]])]
-    return texts
+        makes["Apollonion (stand-in)"][user] = [", ".join(keywords[row.indices[best]])]
+
+        own = profiles[user]
+        facts = [f"{name}: {value}" for name, value in own.whole.facts.model_dump(by_alias=True).items()]
+        whole = ["; ".join(own.whole.positive)] if own.whole.positive else []
+        interests = zip(own.clusters, own.micro, strict=True)
+        micro = [f"{cluster.name}: {'; '.join(profile.recommendations)}" for cluster, profile in interests]
+        makes["facts (PersonalWAB)"][user] = facts
+        makes[ORION][user] = [*facts, *whole, *micro]
+        makes["raw history"][user] = [item_text(product) for product in bought]
+    return dict(makes)
 
 
 def make_questions(benchmark: Benchmark, seed: int) -> list[Question]:
@@ -118,8 +118,13 @@ def make_questions(benchmark: Benchmark, seed: int) -> list[Question]:
     products = benchmark.products
     past = {user: benchmark.train_period(user) for user in benchmark.behaviors}
     held_out = {user: every[len(past[user]) :] for user, every in benchmark.behaviors.items()}
-    texts = {user: [_describe(b, products[b.parent_asin]) for b in held_out[user]] for user in held_out}
-    texts = {user: behaviors for user, behaviors in texts.items() if behaviors}
+    # What stands for a behaviour: the product, and what the user thought of it.
+    pages = {asin: item_text(product) for asin, product in products.items()}
+    texts = {
+        user: [f"{pages[b.parent_asin]} {b.review.rating:g} stars. {b.review.text}" for b in behaviors]
+        for user, behaviors in held_out.items()
+        if behaviors
+    }
 
     questions: list[Question] = []
     for user in texts if len(texts) > OTHERS else ():
@@ -136,8 +141,8 @@ def make_questions(benchmark: Benchmark, seed: int) -> list[Question]:
         if len(own) >= POSITIVES and len(foreign) >= NEGATIVES:
             chosen = draw(own, POSITIVES, replace=False), draw(foreign, NEGATIVES, replace=False)
             names = draw(np.concatenate(chosen), POSITIVES + NEGATIVES, replace=False).tolist()
-            pages = [[item_text(products[n])] for n in names]
-            questions.append(Question(user, "product", names, pages, [n in own for n in names]))
+            candidates = [[pages[name]] for name in names]
+            questions.append(Question(user, "product", names, candidates, [name in own for name in names]))
     return questions
 
 
@@ -212,11 +217,6 @@ def read_order(reply: str, question: Question) -> list[int] | None:
     order = [place.get(number, -1) for number in re.findall(r"\d+", reply)]
     is_valid = len(order) == 1 if question.kind == "behavior" else sorted(order) == sorted(place.values())
     return order if is_valid and min(order) >= 0 else None
-
-
-def _describe(behavior: Behavior, product: Product) -> str:
-    """Write what stands for a behaviour: the product, and what the user thought of it."""
-    return f"{item_text(product)} {behavior.review.rating:g} stars. {behavior.review.text}"
 
 
 def _score(
