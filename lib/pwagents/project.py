@@ -4,7 +4,7 @@ import ast
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files as package_files
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import yaml
+
+from pwagents.errors import DataError
 
 _LIBRARY = Path(__file__).resolve().parent
 IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them inside the package
@@ -74,6 +76,19 @@ def file_hash(file: Path) -> str:
     """Compute the file's SHA-256, 64 hex digits."""
     with open(file, "rb") as opened:  # models are large
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def refuse_pointers(files: Iterable[Path]) -> None:
+    """Look for Git LFS pointers: texts that a clone without git-lfs has in the place of its large files.
+
+    Raises:
+        DataError: a file is one.
+    """
+    for file in files:
+        with open(file, "rb") as opened:
+            if opened.read(24) == b"version https://git-lfs.":
+                expected = "its content: `git lfs pull` in the clone that it is from brings it"
+                raise DataError(file, "-", "(file)", "a Git LFS pointer", expected)
 
 
 def result_path(output_dir: str | Path, kind: str, name: str) -> Path:

@@ -25,6 +25,7 @@ from pwagents.data import mend
 from pwagents.data.instructions import write_instruction
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
+from pwagents.project import refuse_pointers
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task
 from pwagents.seeds import derive_seed, rng
 
@@ -149,7 +150,7 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
     """Find the review files and the metadata files below a folder, each in the order of their paths.
 
     Raises:
-        DataError: there is no file of one kind, or no such folder.
+        DataError: there is no file of one kind, or no such folder, or a Git LFS pointer.
     """
     files = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
     metas = [path for path in files if path.name.startswith("meta")]
@@ -161,6 +162,7 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
         if not paths:
             expected = f"{example} (or .jsonl), here or in folders below"
             raise DataError(data_dir.absolute(), "-", "(file)", f"no {kind} file", expected)
+    refuse_pointers(files)
     return reviews, metas
 
 

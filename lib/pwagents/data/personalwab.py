@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from pwagents.data import mend
 from pwagents.errors import DataError
+from pwagents.project import refuse_pointers
 from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
 from pwagents.seeds import derive_seed
 
@@ -78,7 +79,7 @@ def find_files(data_dir: Path) -> list[list[Path]]:
     """Find the files of each kind, part 2 before part 10, in ``data_dir`` or in a clone's place below it.
 
     Raises:
-        DataError: there is no file of some kind.
+        DataError: there is no file of some kind, or a Git LFS pointer in its place.
     """
     for folder in (data_dir, data_dir / FOLDER_IN_CLONE):
         paths = [sorted(folder.glob(name), key=lambda path: (len(path.name), path.name)) for name in FILES]
@@ -87,6 +88,7 @@ def find_files(data_dir: Path) -> list[list[Path]]:
     if missing := [name for name, of_kind in zip(FILES, paths, strict=True) if not of_kind]:
         expected = "PersonalWAB's files: run `make data`, or point data_dir at a folder that holds them"
         raise DataError(data_dir.absolute(), "-", "(files)", f"no {', no '.join(missing)}", expected)
+    refuse_pointers(path for of_kind in paths for path in of_kind)
     return paths
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.llm.failures import one_line
+from pwagents.project import refuse_pointers
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -76,6 +77,7 @@ def read_model(folder: Path | str, dtype: Any) -> "PreTrainedModel":
     """
     from transformers import AutoModelForCausalLM
 
+    refuse_pointers(Path(folder).glob("*.safetensors"))
     with _told(folder, "model"):
         return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, **_SAFE)
 
