@@ -15,7 +15,6 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -89,9 +88,7 @@ class _Writer(pickle._Pickler):  # the one written in C lets nobody decide how a
             names = [value.co_names, value.co_varnames, value.co_freevars, value.co_kwonlyargcount]
             state = [value.co_code, value.co_exceptiontable, value.co_consts, names]
         elif isinstance(value, FunctionType) and _is_by_value(value):
-            own = value.__globals__ if _is_own(value.__module__) else {}
-            used = {name: own[name] for name in _global_names(value.__code__) if name in own}
-            used |= _imported_modules(value.__code__) if own else {}
+            used = _used_names(value.__code__, value.__globals__) if _is_own(value.__module__) else {}
             defaults = [value.__defaults__, value.__kwdefaults__, value.__annotations__, vars(value)]
             cells = list(value.__closure__ or ())
             tag, state = value.__qualname__, [value.__code__, defaults, cells, used]
@@ -127,25 +124,18 @@ def is_own_file(file: str) -> bool:
     return not any(Path(file).is_relative_to(folder) for folder in _NOT_OWN)
 
 
-def _imported_modules(code: CodeType) -> dict[str, ModuleType]:
-    """The reader's modules that code imports when it runs, that of functions within it, too."""
-    modules: dict[str, ModuleType] = {}
+def _used_names(code: CodeType, own: dict[str, Any]) -> dict[str, Any]:
+    """What code, and that of functions within it, uses of its globals and imports of the reader's modules."""
+    used: dict[str, Any] = {}
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "IMPORT_NAME":
-            spec = importlib.util.find_spec(instruction.argval.partition(".")[0])
+        name = instruction.argval
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and name in own:
+            used[name] = own[name]
+        elif instruction.opname == "IMPORT_NAME":
+            spec = importlib.util.find_spec(name.partition(".")[0])
             if spec and spec.has_location and is_own_file(spec.origin):
-                modules[f"import {instruction.argval}"] = importlib.import_module(instruction.argval)
+                used[f"import {name}"] = importlib.import_module(name)
     for held in code.co_consts:
         if isinstance(held, CodeType):
-            modules |= _imported_modules(held)
-    return modules
-
-
-def _global_names(code: CodeType) -> Iterator[str]:
-    """The globals that code uses, that of functions within it, too."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
-    for held in code.co_consts:
-        if isinstance(held, CodeType):
-            yield from _global_names(held)
+            used |= _used_names(held, own)
+    return used

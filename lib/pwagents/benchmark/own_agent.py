@@ -44,8 +44,7 @@ class AgentError(Exception):
     """An agent raised, or returned something else than an action.
 
     Attributes:
-        said: the error in one line.
-        place: where in the reader's code it was raised, as " (FILE, line N)"; else empty.
+        said: the error in one line, without where in the reader's code it was raised.
         kind: its class and place: the same mistake on every task, whatever it says of each.
     """
 
@@ -53,7 +52,7 @@ class AgentError(Exception):
         frames = [each for each in traceback.extract_tb(error.__traceback__) if is_own_file(each.filename)]
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
         self.said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"  # pydantic's take lines
-        self.kind, self.place = (type(error), place), place
+        self.kind = type(error), place
         super().__init__(self.said + place)
 
 
