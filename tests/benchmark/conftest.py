@@ -1,9 +1,24 @@
-"""A world that is small, and large enough for its properties to show."""
+"""A world that is small, and large enough for its properties to show; a study of a smaller one."""
 
+import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 
+from pwagents.benchmark.settings import BenchmarkNotebook
+from pwagents.benchmark.study import Study
 from pwagents.data.synthetic import WorldConfig, make_world
+from pwagents.embedding import Embedder
+from pwagents.notebook.run import Run
 from pwagents.web.search import build_search_engine
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    with matplotlib.rc_context():
+        yield
+    plt.close("all")
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +34,43 @@ def world(config):
 @pytest.fixture(scope="session")
 def engine(world):
     return build_search_engine(world.benchmark.products)
+
+
+@pytest.fixture(scope="session")
+def small():
+    return make_world(WorldConfig(n_users=12, n_products=300), seed=0)
+
+
+@pytest.fixture(scope="session")
+def embedder():
+    return Embedder(max_tokens=48, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Of a study whose world is so small that all behaviours can be embedded."""
+    data = {"source": "synthetic", "n_users": 20, "n_products": 400, "history": (10, 18)}
+    return BenchmarkNotebook(
+        preset="smoke",
+        output_dir=tmp_path_factory.mktemp("study"),
+        seed=0,
+        data=data | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
+        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
+        players={},
+        play={"max_tasks": 30, "method_tasks": 6, "noise_seeds": 2},
+    )
+
+
+@pytest.fixture(scope="module")
+def study_of():
+    """``study_of(settings)``: a study of the world of some settings."""
+    return lambda settings: Study(
+        make_world(settings.data.world, settings.seed).benchmark,
+        settings,
+        Run("03", settings.output_dir, None),
+    )
+
+
+@pytest.fixture(scope="module")
+def study(study_of, settings):
+    return study_of(settings)

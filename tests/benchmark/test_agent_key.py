@@ -85,6 +85,7 @@ KINDS = {
     "strategy object": ("class S:\n    def __init__(self, k): self.k = k\ns = S(?)", "s.k"),
     "module beside it": ("import beside", "beside.f()"),
     "name from a module beside it": ("from beside import f", "f()"),
+    "import in the call": ("def f():\n    from beside import f\n    return f()", "f()"),
 }  # fmt: skip
 
 PROGRAM = """
@@ -128,19 +129,6 @@ def keys(tmp_path_factory):
         assert done.returncode == 0, done.stderr[-2000:]
         made.append(json.loads(done.stdout))
     return made
-
-
-def test_a_module_of_the_readers_that_a_call_imports_is_part_of_the_agent(tmp_path):
-    call = "from helper_of_mine import word\n        return word()"
-    (tmp_path / "mine.py").write_text(f"class A:\n    def __call__(self, state):\n        {call}\n")
-    program = "import mine; from pwagents.benchmark.agent_key import agent_key; print(agent_key(mine.A))"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    env |= {"PYTHONDONTWRITEBYTECODE": "1"}
-    made = []
-    for word in ("red", "blue", "red"):
-        (tmp_path / "helper_of_mine.py").write_text(f"def word():\n    return {word!r}\n")
-        made.append(subprocess.check_output([sys.executable, "-c", program], env=env))
-    assert made[0] == made[2] != made[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,20 +1,23 @@
 """Notebook 01: statistics below the paper's, one user to be read, and what each kind of knowledge pays."""
 
-import matplotlib
 import pytest
 
 from pwagents.benchmark import analyses_01 as analyses
 
-matplotlib.use("Agg")
 
-
-def test_statistics_count_what_an_agent_may_see(world):
+def test_statistics_count_what_an_agent_may_see_below_the_papers_in_rows_of_their_own(world):
     benchmark = world.benchmark
-    table = analyses.benchmark_statistics(benchmark)
-    lengths = [len(benchmark.train_period(user)) for user in {t.user_id for t in benchmark.tasks["test"]}]
-    assert table.loc["Avg. behavior length", "test"] == pytest.approx(sum(lengths) / len(lengths))
-    assert table.loc["Avg. behavior length", "train"] < table.loc["Avg. behavior length", "test"]
-    assert table.loc["Instructions", "test"] == len(benchmark.tasks["test"])
+    table = analyses.statistics_below_paper(benchmark, "embedded world")
+    paper, here = table.loc["PersonalWAB, Table 2"], table.loc["here, embedded world"]
+    assert paper["Products"].tolist() == [8236, 8236] and len(table) == 4
+    assert here["Avg. profile tokens"].isna().all() and paper["Avg. profile tokens"].notna().all()
+    assert paper["Products that are a target"].isna().all()
+    users = {task.user_id for task in benchmark.tasks["test"]}
+    lengths = [len(benchmark.train_period(user)) for user in users]
+    assert here["Avg. behavior length"]["test"] == pytest.approx(sum(lengths) / len(lengths))
+    assert here["Avg. behavior length"]["train"] < here["Avg. behavior length"]["test"]
+    counted = here.loc["test", ["Users", "Instructions"]].tolist()
+    assert counted == [len(users), len(benchmark.tasks["test"])]
     instructions = analyses.instruction_statistics(benchmark).set_index("task")
     assert instructions["instructions"].sum() == len(list(benchmark.all_tasks()))
     assert instructions["mean_tokens"].idxmin() == "recommend"
@@ -31,15 +34,6 @@ def test_the_last_year_holds_purchases_and_the_tasks_about_them(world):
     (ax,) = analyses.plot_year(year).axes
     assert len(ax.collections[0].get_offsets()) == len(year)
     assert len(ax.get_yticks()) == year["section"].nunique()
-
-
-def test_statistics_stand_below_the_papers_in_rows_of_their_own(world):
-    table = analyses.statistics_below_paper(world.benchmark, "embedded world")
-    paper, here = table.loc["PersonalWAB, Table 2"], table.loc["here, embedded world"]
-    assert paper["Products"].tolist() == [8236, 8236] and len(table) == 4
-    assert here.loc["test", "Users"] == len({t.user_id for t in world.benchmark.tasks["test"]})
-    assert here["Avg. profile tokens"].isna().all() and paper["Avg. profile tokens"].notna().all()
-    assert paper["Products that are a target"].isna().all()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import analyses_03 as analyses
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.notebook.run import Run
@@ -124,11 +123,6 @@ class Echo:
 
     def recommend(self, product_sequence, k=10):
         return list(dict.fromkeys(reversed(product_sequence)))[:k]
-
-
-@pytest.fixture(scope="module")
-def small():
-    return make_world(WorldConfig(n_users=12, n_products=300), seed=0)
 
 
 @pytest.fixture(scope="module")

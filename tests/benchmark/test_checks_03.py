@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,13 +11,8 @@ from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import OfflinePolicy
 from pwagents.benchmark.adversarial import adversarial_cases, adversarial_report, is_followed, poison_shop
 from pwagents.benchmark.agreement import published_against_corrected
-from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.simulators import simulator_quality, stated_facts
-from pwagents.benchmark.study import Study
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
 from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.notebook.run import Run
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserReply
@@ -25,25 +21,9 @@ from ..agents.conftest import ScriptedModel, call
 
 
 @pytest.fixture(scope="module")
-def embedder():
-    return Embedder(max_tokens=48, batch_size=32)
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    data = {"source": "synthetic", "n_users": 20, "n_products": 400, "history": (10, 20)}
-    settings = BenchmarkNotebook(
-        preset="smoke",
-        output_dir=tmp_path_factory.mktemp("agreement"),
-        seed=0,
-        data=data | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
-        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
-        players={},
-        play={"max_tasks": 60, "method_tasks": 60, "noise_seeds": 2},
-    )
-    world = make_world(settings.data.world, seed=0)
-    study = Study(world.benchmark, settings, Run("03", settings.output_dir, None))
-    return published_against_corrected(study).set_index("difference")
+def table(study_of, settings):
+    play = replace(settings.play, max_tasks=60, method_tasks=60)
+    return published_against_corrected(study_of(replace(settings, play=play))).set_index("difference")
 
 
 SAYS_NOTHING = {"empty query": 0, "blank query": 0, "text where a list": 0, "empty review": 1}
@@ -185,8 +165,8 @@ def test_facts_are_words_shared_with_the_page_or_the_review(text, task, facts):
     assert stated_facts(text, task, LAMP) == facts
 
 
-def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice():
-    benchmark = make_world(WorldConfig(n_users=20, n_products=200), seed=0).benchmark
+def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice(small):
+    benchmark = small.benchmark
     tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:10]
     users = [RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(3)]
     rates = simulator_quality(users, benchmark.products, tasks).set_index("questions")

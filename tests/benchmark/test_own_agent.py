@@ -8,7 +8,6 @@ import pytest
 
 from pwagents.benchmark.own_agent import play
 from pwagents.benchmark.settings import MethodPlayers
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.errors import NotEvaluableError
 from pwagents.schema import Action
 from pwagents.web.environment import WebEnvironment
@@ -49,8 +48,8 @@ class Titles:
 
 
 @pytest.fixture(scope="module")
-def benchmark():
-    return make_world(WorldConfig(n_users=12, n_products=300), seed=0).benchmark
+def benchmark(small):
+    return small.benchmark
 
 
 @pytest.fixture

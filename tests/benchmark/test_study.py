@@ -3,41 +3,12 @@
 import json
 from dataclasses import replace
 
-import pytest
-
 from pwagents.benchmark import analyses_03 as analyses
-from pwagents.benchmark.settings import BenchmarkNotebook, MethodPlayers
-from pwagents.benchmark.study import PLAIN, Study
-from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.notebook.run import Run
+from pwagents.benchmark.settings import MethodPlayers
+from pwagents.benchmark.study import PLAIN
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 from pwagents.web.published import CHECKPOINT
-
-
-@pytest.fixture(scope="module")
-def world():
-    """Smaller than that of the other tests here: all its behaviours are embedded."""
-    return make_world(WorldConfig(n_users=20, n_products=400, history=(10, 18)), seed=0)
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    return BenchmarkNotebook(
-        preset="smoke",
-        output_dir=tmp_path_factory.mktemp("study"),
-        seed=0,
-        data={"source": "synthetic", "n_users": 20, "n_products": 400, "history": (10, 18)}
-        | {"interests": (2, 15), "drift": 0.5, "completeness": 0.2},
-        shop={"max_tokens": 32, "rec_dates": 1, "recommender": {"epochs": 1, "hidden": 8}},
-        players={},
-        play={"max_tasks": 30, "method_tasks": 6, "noise_seeds": 2},
-    )
-
-
-@pytest.fixture(scope="module")
-def study(world, settings):
-    return Study(world.benchmark, settings, Run("03", settings.output_dir, None))
 
 
 def stored(settings, name):
@@ -60,9 +31,10 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
     assert played() == here
 
 
-def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, world):
-    user = max(world.benchmark.behaviors, key=lambda user: len(world.benchmark.behaviors[user]))
-    task = [task for task in world.benchmark.tasks["test"] if task.user_id == user][-1]
+def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study):
+    behaviors = study.benchmark.behaviors
+    user = max(behaviors, key=lambda user: len(behaviors[user]))
+    task = [task for task in study.benchmark.tasks["test"] if task.user_id == user][-1]
     assert len(study.history(task)) < len(study.history(task, "published"))
     shops = [study.environment(task, protocol=protocol).shop for protocol in analyses.PROTOCOLS]
     assert shops[0].recommender is shops[1].recommender, "without the published files both are ours"
@@ -70,7 +42,7 @@ def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study, 
     assert study.shops.params("published") == {}
 
 
-def test_a_published_recommender_serves_the_published_protocol_alone(study, world, monkeypatch):
+def test_a_published_recommender_serves_the_published_protocol_alone(study, monkeypatch):
     task = study.tasks[0]
     published = replace(study.shops.of(task), recommender=object())
     monkeypatch.setattr(study.shops, "published", published)
@@ -99,24 +71,21 @@ def test_seeds_are_runs_of_their_own(study, settings):
     assert {r["params"]["run_seed"] for r in stored(settings, "03_methods_multi_turn")} == {0, 1}
 
 
-def test_users_answer_the_multi_turn_track_alone(study, world, settings):
+def test_users_answer_the_multi_turn_track_alone(study, study_of, settings):
     task = study.sample[0]
     assert study.environment(task).user is None
     assert isinstance(study.environment(task, "multi_turn").user, RuleUser)
     assert study.user() is study.user(0) is not study.user(1)
 
     def user(spec):
-        players = MethodPlayers(policy="replay:m", user=spec)
-        other = replace(settings, players=players)
-        return Study(world.benchmark, other, Run("03", settings.output_dir, None)).user()
+        return study_of(replace(settings, players=MethodPlayers(policy="replay:m", user=spec))).user()
 
     assert user("none") is None and isinstance(user("replay:m"), LlmUser)
 
 
-def test_only_roles_with_a_model_are_estimated(study, world, settings):
+def test_only_roles_with_a_model_are_estimated(study, study_of, settings):
     assert study.estimate().empty
-    other = replace(settings, players=MethodPlayers(policy="replay:gpt-4o-mini"))
-    roles = Study(world.benchmark, other, Run("03", settings.output_dir, None)).estimate()
+    roles = study_of(replace(settings, players=MethodPlayers(policy="replay:gpt-4o-mini"))).estimate()
     kinds = ("single-turn", "multi-turn", "hidden instructions")
     assert list(roles["role"]) == [f"policy, {kind}" for kind in kinds]
     assert roles["calls"].iloc[1] == (11 + 2) * 6 * 4

@@ -1,26 +1,15 @@
 """Figures of notebook 02: counted values, the map of a user, whom profiles agree with, ambiguity."""
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from pwagents.benchmark import views_02 as views
-from pwagents.embedding import Embedder
 from pwagents.profiles.consistency import NDCG, RECALL, TOP1, chance
 from pwagents.profiles.types import Cluster, GlobalProfile, UserProfiles
 from pwagents.schema import Behavior, Product, Review, UserProfile
 
-matplotlib.use("Agg")
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    with matplotlib.rc_context():
-        yield
-    plt.close("all")
 
 
 def people(n, **changes):
@@ -63,11 +52,6 @@ def test_bars_show_counts_and_fields_that_say_nothing_have_no_panel():
     assert [bar.get_width() for bar in axes[0].patches] == [60, 0, 40] and axes[0].yaxis_inverted()
     axes = views.plot_values(levels).axes
     assert [[bar.get_width() for bar in ax.patches] for ax in axes] == [[0, 0, 100], [40, 60, 0]]
-
-
-@pytest.fixture(scope="module")
-def embedder():
-    return Embedder(max_tokens=48, batch_size=32)
 
 
 def test_the_map_places_every_behaviour_near_those_like_it_in_the_colour_of_its_cluster(embedder):

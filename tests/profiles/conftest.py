@@ -1,34 +1,11 @@
-"""A small world with its catalogue, and a scripted language model."""
-
-import threading
+"""A small world with its catalogue; purchases, conversations and results by hand."""
 
 import pytest
 
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.llm.chat import ChatModel, Reply
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.schema import Action, Behavior, Observation, Product, Review, Step, Usage
-
-COST = Usage(calls=1, prompt_tokens=100, completion_tokens=10, usd=0.5)
-
-
-class ScriptedModel(ChatModel):
-    """Answers with ``script``: replies in order, or a function of the request. Notes every request."""
-
-    name = "scripted"
-
-    def __init__(self, script):
-        self.script, self.requests, self._lock = script, [], threading.Lock()
-
-    def reply(self, request):
-        with self._lock:
-            self.requests.append(request)
-            reply = self.script(request) if callable(self.script) else self.script[len(self.requests) - 1]
-        if isinstance(reply, Exception):
-            raise reply
-        reply = Reply(text=reply) if isinstance(reply, str) else reply
-        return reply.model_copy(update={"usage": COST})
+from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,8 @@ from pwagents.profiles.consistency import (
 from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
 from pwagents.schema import UserProfile
 
-from .conftest import ScriptedModel, bought, lamp
+from ..agents.conftest import ScriptedModel
+from .conftest import bought, lamp
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other") | {"brand_preference": "Acme, Lumo"})
 

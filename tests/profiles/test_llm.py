@@ -11,7 +11,8 @@ from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Observation, Step
 
-from .conftest import ScriptedModel, bought, lamp, results, talk
+from ..agents.conftest import ScriptedModel
+from .conftest import bought, lamp, results, talk
 
 PRODUCTS = {p.parent_asin: p for p in (lamp(n) for n in range(40))}
 HISTORY = tuple(bought(lamp(n), text=f"Review number {n}", day=n + 1) for n in range(4))

@@ -1,7 +1,5 @@
 """The offline profiler: what it says follows from behaviours and catalogue, and from nothing else."""
 
-import inspect
-
 import pytest
 
 from pwagents.profiles.catalogue import Catalogue
@@ -54,15 +52,3 @@ def test_facts_follow_prices_and_reviews_and_guess_nothing(profiler):
     assert "Enthusiastic" in loud.tone_and_style and "Positive" in loud.tone_and_style
     assert "Critical" in flat.tone_and_style and flat.interaction_complexity == "Low"
     assert (loud.gender, loud.age, loud.occupation) == (OTHER, OTHER, OTHER)
-
-
-def test_nothing_but_behaviours_and_catalogue_reaches_it(world, histories, catalogue):
-    """No truth is taken, and a user's profile is another's once the behaviours are swapped."""
-    assert list(inspect.signature(OfflineProfiler).parameters) == ["catalogue"]
-    assert list(inspect.signature(Catalogue).parameters) == ["products"]
-    profiler = OfflineProfiler(catalogue)
-    first, second = sorted(histories, key=lambda user: -len(histories[user]))[:2]
-    assert world.truth.people[first].interests != world.truth.people[second].interests
-    one, other = profiler.write_global([histories[first], histories[second]])
-    swapped = profiler.write_global([histories[second], histories[first]])
-    assert one != other and swapped == [other, one]
