@@ -112,7 +112,9 @@ def _domain(name: str, entry: dict[str, Any]) -> Domain:
 
 
 def _facet(name: str, entry: dict[str, Any]) -> Facet:
-    fields = {key: value for key, value in entry.items() if key not in ("values", "phrases")}
+    usual = f"{entry['stated'].split()[0]} my usual {name}"
+    defaults = {"kind": "choice" if isinstance(entry["values"], dict) else "cap", "usual": usual}
+    fields = defaults | {key: value for key, value in entry.items() if key not in ("values", "phrases")}
     bare = Facet(name=name, values=tuple(entry["values"]), evidence={}, **fields)
     if bare.kind == "choice":
         evidence = {value: tuple(text.split("; ")) for value, text in entry["values"].items()}
