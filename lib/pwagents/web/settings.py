@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from pwagents.settings import Share, settings
+from pwagents.settings import settings
 
 
 @settings
@@ -27,13 +27,10 @@ class SasRecSettings:
     """Windows of `max_length` purchases a step."""
     learning_rate: PositiveFloat = 0.001
     """Of Adam, with betas 0.9 and 0.98."""
-    loss: Literal["bce", "cross_entropy", "gbce"] = "bce"
-    """bce, as published; cross_entropy over all items; gbce (Petrov & Macdonald, RecSys 2023): bce corrected
-    for the overconfidence that negative sampling causes."""
+    loss: Literal["bce", "cross_entropy"] = "bce"
+    """bce, as published; cross_entropy over all items."""
     negatives: PositiveInt = 1
-    """Sampled items a position, for bce (published: 1) and gbce (its paper: 256)."""
-    gbce_t: Share = 0.75
-    """Calibration of gbce: 0 is bce, 1 is fully calibrated."""
+    """Sampled items a position, for bce (published: 1)."""
 
 
 @settings

@@ -48,19 +48,23 @@ class WorldConfig:
     """The size of a world, and the knobs of its difficulty."""
 
     n_users: PositiveInt = 300
+    """Users; amazon and personalwab may have fewer."""
+
     n_products: PositiveInt = 3000
+    """Products; with amazon and personalwab, others fill up what the users bought to this number."""
 
     history: History = (5, 80)
-    """Least and most behaviours of a user, train and test purchases included."""
+    """Least and most behaviours of a user, train and test purchases included; amazon heeds the least alone,
+    personalwab neither."""
 
     interests: Interests = (2, 15)
-    """Least and most interests of a user; longer histories have more."""
+    """Least and most interests of a user (synthetic); longer histories have more."""
 
     drift: Share = 0.5
-    """Probability that an interest's preferences change during the history."""
+    """Probability that an interest's preferences change during the history (synthetic)."""
 
     completeness: Share = 0.2
-    """Probability that an instruction names an attribute."""
+    """Probability that an instruction names an attribute of what is wanted (synthetic)."""
 
 
 @dataclass(frozen=True)
