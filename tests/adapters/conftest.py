@@ -14,13 +14,7 @@ from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
-
-class WordOverlap:
-    """Stands in for MiniLM: the share of words in common."""
-
-    def cosine(self, text, other):
-        a, b = set(text.lower().split()), set(other.lower().split())
-        return len(a & b) / len(a | b)
+from ..web.conftest import WordOverlap
 
 
 @pytest.fixture(scope="session")

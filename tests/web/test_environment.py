@@ -3,20 +3,17 @@
 What calls are worth, in which order results stand, and where an episode ends, is in ``test_grader.py``.
 """
 
-import copy
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 
 import pytest
-from pydantic import BaseModel
 
 from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.metrics import attempts, grade
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update
-from pwagents.schema import FUNCTION_OF, Action, Task, Usage
-from pwagents.users.rules import RuleUser
+from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment, run_episode
-from pwagents.web.functions import DETAILS_FUNCTION, Shop, tool_schemas
+from pwagents.web.functions import DETAILS_FUNCTION, tool_schemas
 
 ASK = Action(name="respond", arguments={"content": "Which color?"})
 STOP = Action(name="stop")
@@ -136,25 +133,6 @@ def test_tool_schemas_come_from_the_signatures():
     assert not any("environment" in function["parameters"]["properties"] for function in schemas.values())
 
 
-# Traps of the published code
-
-
-def test_nothing_is_copied_at_reset(shop, task_of):
-    class NeverCopied(dict):
-        def refuse(self, *_):
-            raise AssertionError("the data were copied")
-
-        __copy__ = __deepcopy__ = copy = __reduce_ex__ = refuse
-
-    products = NeverCopied(shop.benchmark.products)
-    environment = WebEnvironment(replace(shop, benchmark=replace(shop.benchmark, products=products)))
-    for task in task_of.values():
-        environment.reset(task)
-        environment.step(search("navy"))
-    with pytest.raises(AssertionError, match="copied"):
-        copy.deepcopy(products)
-
-
 def test_what_breaks_inside_the_shop_is_no_malformed_call(begin, shop):
     class Broken:
         def search(self, query, k=10):
@@ -167,50 +145,11 @@ def test_what_breaks_inside_the_shop_is_no_malformed_call(begin, shop):
 # What agents see
 
 
-def reachable(value, seen):
-    """All objects that one reaches from ``value`` by attributes, items, and what functions hold."""
-    if id(value) in seen or isinstance(value, type):
-        return
-    seen[id(value)] = value
-    parts = list(vars(value).values()) if hasattr(value, "__dict__") else []
-    if isinstance(value, BaseModel):
-        parts += value.model_dump().items()
-    elif isinstance(value, dict):
-        parts += [*value, *value.values()]
-    elif isinstance(value, list | tuple | set | frozenset):
-        parts += value
-    elif callable(value):
-        parts += [getattr(value, "__self__", None), getattr(value, "func", None)]
-        parts += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
-    for part in parts:
-        reachable(part, seen)
-
-
-def test_from_its_state_an_agent_reaches_neither_grade_nor_target_nor_what_leads_to_them(shop, benchmark):
-    """A cheat that read the grade of its last step off the state once reached 1.000."""
-    looked = 0
-    for task in (t for t in benchmark.tasks["test"] if t.type != "review"):
-        history = benchmark.history(task, "test")
-        environment = WebEnvironment(shop, "multi_turn", RuleUser(benchmark.products))
-        environment.reset(task, history)
-        for action in (search("zzz"), ASK, search("mat"), STOP):
-            environment.step(action)
-        objects = {}
-        reachable(environment.state, objects)
-        for value in objects.values():
-            assert not isinstance(value, WebEnvironment | Task | Shop | RuleUser) and not callable(value)
-        names = {name for o in objects.values() if is_dataclass(o) for name in vars(o)}
-        names |= {name for o in objects.values() if isinstance(o, BaseModel) for name in type(o).model_fields}
-        assert not names & {"attempt", "result_accuracy", "grade", "reward", "target", "similarities", "type"}
-        shown = {asin for step in environment.state.session for asin in step.observation.products}
-        if task.target not in shown | {behavior.parent_asin for behavior in history}:
-            assert not any(isinstance(o, str) and task.target in o for o in objects.values())
-            looked += 1
-    assert looked > 10
-
-
 def test_another_target_leaves_the_state_as_it_is(shop, benchmark, task_of):
-    """Whatever an agent could read off its state, it does not tell the target."""
+    """Whatever an agent could read off its state, it tells neither target nor grade.
+
+    A cheat that read the grade of its last step off the state once reached 1.000.
+    """
     for task in (task_of["search"], task_of["recommend"]):
         states, results = [], set()
         for target in [task.target, *list(benchmark.products)[:20]]:
@@ -248,29 +187,21 @@ def cotton(*_):
     return UserReply("material: cotton")
 
 
-def test_an_answer_changes_the_profile_and_is_told_with_its_observation(begin):
+def test_an_answer_changes_the_profile_and_is_told_with_it_and_no_other_step_does(begin):
     update, context = Hears(), Context(BEFORE, ("B0OLD",))
     environment = begin(user=cotton, context=context, update=update)
     first = environment.state
     assert (first.profile, first.context, first.session) == (BEFORE, context, ())
+    environment.step(Action(problem="two calls", problem_kind="malformed_json"))
     step, state = environment.step(ASK), environment.state
     assert [line.text for line in state.profile.lines] == ["material: cotton", "color: navy"]
     assert step == state.session[-1] and step.profile == state.profile.describe()
     assert state.context.profile == BEFORE and first.profile == BEFORE, "P_ctx,0 stays what it was"
-    ((profile, instruction, session),) = update.given
-    assert (profile, instruction) == (BEFORE, state.instruction)
-    assert [(s.action, s.observation.text) for s in session] == [(ASK, "material: cotton")]
-
-
-def test_a_step_that_changes_nothing_tells_no_profile_and_costs_all_the_same(begin):
-    update = Hears()
-    environment = begin(user=cotton, context=Context(BEFORE), update=update)
-    lost = environment.step(Action(problem="two calls", problem_kind="malformed_json"))
-    assert update.given[0][2][-1].error == "two calls" and lost.profile == ""
-    environment.step(ASK)
-    after = environment.state.profile
     environment.step(search("mat"))
-    assert environment.state.profile == after == update.given[2][0]
+    assert environment.state.profile == state.profile == update.given[2][0]
+    lost, asked, _ = (session for _, _, session in update.given)
+    assert lost[-1].error == "two calls" and {given[1] for given in update.given} == {state.instruction}
+    assert (asked[-1].action, asked[-1].observation.text) == (ASK, "material: cotton")
     steps = environment.trajectory.steps
     assert [bool(step.profile) for step in steps] == [False, True, False]
     assert [step.update_usage for step in steps] == [COST] * 3
@@ -285,12 +216,3 @@ def test_without_an_update_the_profile_stays_and_without_a_profile_there_is_no_u
     assert environment.state.profile == (context.profile if context else None)
     assert not any(step.profile for step in environment.state.session)
     assert update is None or not update.given
-
-
-def test_the_profiles_of_two_episodes_do_not_mix(begin):
-    """They share one update: what one user says is not held of the other."""
-    update = Hears()
-    first, second = (begin(user=cotton, context=Context(BEFORE), update=update) for _ in range(2))
-    first.step(ASK)
-    second.step(search("mat"))
-    assert second.state.profile == BEFORE
