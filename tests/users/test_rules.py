@@ -17,7 +17,7 @@ from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 PROFILE = UserProfile(
     **dict.fromkeys(UserProfile.model_fields, "x") | {"focus_aspect": "Quality, brand reputation"}
 )
-OLD = "As before|I told you already|Nothing new"
+OLD = "as before|i told you already|nothing new"
 
 
 def answer(question, task=None, session=(), seed=0, product=LAMP, profiles=None) -> str:
@@ -25,57 +25,61 @@ def answer(question, task=None, session=(), seed=0, product=LAMP, profiles=None)
     return user(task or lamp_task(), session, question).text
 
 
+def priced(price):
+    return {"product": LAMP.model_copy(update={"price": price})}
+
+
+REVIEW = {"task": lamp_task("review")}
+BARE = Product(parent_asin="B0BARE0001", title="Something with Many Words in It", category="Toys & Games")
+NOTHING_KNOWN = {"task": lamp_task(target="B0BARE0001"), "product": BARE}
+NAVY = {"task": lamp_task(instruction="I need a lamp in navy.")}
+LIKE_AN_ERROR = {"session": (talk("Which color?", "Error: my last one was grey; navy, please."),)}
+FACTS = (
+    "35 dollars",
+    "larkspur",
+    "navy",
+    "aluminum",
+    "led",
+    "lamp",
+    "foldable",
+    "readers",
+    "kitchen",
+    "toys",
+)
+
+
 @pytest.mark.parametrize(
-    ("question", "expected"),
+    ("question", "given", "expected"),
     [
-        ("What is your budget?", "around 35 dollars, so something premium"),
-        ("Any brand you trust?", "larkspur"),
-        ("Which colour?", "navy"),
-        ("Navy or white?", "navy"),
-        ("What should it be made of?", "aluminum"),
-        ("Which light source?", "led"),
-        ("What kind of thing?", "lamp"),
-        ("Which features matter?", "foldable"),
-        ("What is the occasion?", "late readers"),
-        ("Which department?", "home and kitchen"),
+        ("What is your budget?", {}, "around 35 dollars, so something premium"),
+        ("Any brand you trust?", {}, "larkspur"),
+        ("Which colour?", {}, "navy"),
+        ("What should it be made of?", {}, "aluminum"),
+        ("Which light source?", {}, "led"),
+        ("What kind of thing?", {}, "lamp"),
+        ("Which features matter?", {}, "foldable"),
+        ("What is the occasion?", {}, "late readers"),
+        ("Which department?", {}, "home and kitchen"),
+        ("What is important to you?", {"profiles": {"ann": PROFILE}}, "quality, brand reputation"),
+        ("What price?", priced(0), "free"),  # prices are told in round numbers
+        ("What price?", priced(0.6), r"around 1 dollar\b"),
+        ("What price?", priced(7.99), "around 8 dollars"),
+        ("What price?", priced(1799), "around 1800 dollars"),
+        ("How many stars?", REVIEW, "four stars"),  # of the real review
+        ("What should the review mention?", REVIEW, "sturdy|bright|battery"),
+        ("Is there a problem with the battery?", REVIEW, "battery"),
+        ("Which size?", {}, ""),  # what it does not know
+        ("Who won the cup last year?", {}, ""),
+        ("What price?", NOTHING_KNOWN, r"^\D*$"),
+        ("Which color?", NAVY, f"({OLD}).*navy"),  # what the instruction or an answer says counts as told
+        ("What are you looking for?", NAVY, ""),
+        ("Which color?", LIKE_AN_ERROR, f"({OLD}).*navy"),
     ],
 )
-def test_a_question_about_something_gets_one_fact_about_it(question, expected):
-    text = answer(question).lower()
-    values = ("35 dollars", "larkspur", "navy", "aluminum", "led", "foldable", "readers", "kitchen")
-    others = [value for value in values if re.search(rf"\b{value}\b", text) and value not in expected]
-    assert expected in text and others == []
-
-
-def test_in_a_review_task_the_real_review_is_known():
-    for question, expected in (
-        ("How many stars?", "four stars"),
-        ("What should the review mention?", "sturdy|bright|battery"),
-        ("Is there a problem with the battery?", "battery"),
-    ):
-        assert re.search(expected, answer(question, lamp_task("review")).lower())
-
-
-def test_what_it_does_not_know_gets_no_fact():
-    for question in ("Which size?", "What title does it have?", "Who won the cup last year?"):
-        assert not re.search("(?i)lamp|larkspur|navy|dollar|foldable|LX", answer(question))
-    bare = Product(parent_asin="B0BARE0001", title="Something with Many Words in It", category="Toys & Games")
-    for question in ("What price?", "Which brand?", "Which color?"):
-        assert not re.search(r"\d|toys", answer(question, lamp_task(target="B0BARE0001"), product=bare))
-
-
-@pytest.mark.parametrize(
-    ("price", "expected"),
-    [(0, "free"), (0.6, "around 1 dollar"), (7.99, "around 8 dollars"), (17.99, "around 20 dollars"),
-     (123, "around 120 dollars"), (480, "around 500 dollars"), (1799, "around 1800 dollars")],
-)  # fmt: skip
-def test_prices_are_told_in_round_numbers(price, expected):
-    assert expected in answer("What price?", product=LAMP.model_copy(update={"price": price}))
-
-
-def test_a_profile_tells_what_matters_to_the_user():
-    text = answer("What is important to you?", profiles={"ann": PROFILE})
-    assert "quality, brand reputation" in text.lower()
+def test_a_question_about_something_gets_one_fact_about_it(question, given, expected):
+    text = answer(question, **given).lower()
+    others = [fact for fact in FACTS if re.search(rf"\b{fact}\b", text) and fact not in expected]
+    assert re.search(expected, text) and len(others) <= (question == "What are you looking for?")
 
 
 def test_wording_follows_the_seed_and_the_fact_does_not():
@@ -92,15 +96,7 @@ def test_nothing_told_is_told_again_as_new():
     texts = [step.observation.text.lower() for step in session]
     values = [next((value for value in facts if value.lower() in text), None) for text in texts]
     assert values[: len(facts)] == facts and set(values[len(facts) :]) == {None}
-    assert re.match(OLD, user(lamp_task(), session, "Which color?").text)
-
-
-def test_what_the_instruction_or_an_answer_says_counts_as_told():
-    task = lamp_task(instruction="I need a lamp in navy.")
-    assert re.match(OLD, answer("Which color?", task))
-    assert "lamp" not in answer("What are you looking for?", task)
-    like_an_error = (talk("Which color?", "Error: my last one was grey; navy, please."),)
-    assert re.match(OLD, answer("Which color?", session=like_an_error))
+    assert re.match(OLD, user(lamp_task(), session, "Which color?").text.lower())
 
 
 def test_wrong_results_get_a_hint_and_right_ones_a_word_of_content():
