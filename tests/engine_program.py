@@ -17,9 +17,6 @@ from pathlib import Path
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.evaluation.episodes import run_episodes
-from pwagents.persona2web.html_driver import HtmlDriver
-from pwagents.persona2web.offline_agent import OfflineAgent
-from pwagents.persona2web.runs import Condition, run_condition
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
@@ -96,19 +93,6 @@ def play(folder, notes):
     return alone, run_episodes(make_tasks(), chained, folder / "chained.jsonl", **OPTIONS, memory={})
 
 
-def visit(folder):
-    """Episodes of Persona2Web, by the offline agent."""
-    world = worlds.make_world(n_users=2, tasks_per_user=2, records=200)
-    readers = worlds.readers(world)
-    condition = Condition("indexed", "on_demand")
-
-    def agent_of(task):
-        return OfflineAgent(readers[task.user_id], "indexed", "on_demand")
-
-    drivers = [HtmlDriver(world.web)]
-    return run_condition(world, condition, agent_of, drivers, folder / "web.jsonl", method="offline agent")
-
-
 class Words(worlds.Words):
     """As it is asked for items."""
 
@@ -123,12 +107,7 @@ def profile():
     profiler = OfflineProfiler(Catalogue(benchmark.products))
     made = profile_users(histories, benchmark.products, Words(), profiler, seed=0)
     return [
-        [
-            user,
-            own.whole.model_dump_json(),
-            [each.model_dump_json() for each in own.micro],
-            [(c.name, c.members, c.centre.tobytes().hex()) for c in own.clusters],
-        ]
+        [user, own.whole.model_dump_json(), [each.model_dump_json() for each in own.micro]]
         for user, own in made.items()
     ]
 
@@ -136,10 +115,7 @@ def profile():
 def work(folder):
     folder.mkdir(parents=True)
     alone, chained = play(folder, folder / "alone.txt")
-    records = [
-        record.model_copy(update={"seconds": 0}).model_dump_json()
-        for record in (*alone, *chained, *visit(folder))
-    ]
+    records = [record.model_copy(update={"seconds": 0}).model_dump_json() for record in (*alone, *chained)]
     return records, profile()
 
 

@@ -240,15 +240,6 @@ def test_floors_know_no_future(benchmark, embedder):
     assert set(rows["method"]) == {"random", "same user", "oracle"}
 
 
-def test_the_ceiling_of_recommend_counts_what_was_bought_before_by_anybody(benchmark):
-    engine = build_search_engine(benchmark.products)
-    rows = references.product_references(benchmark, engine, benchmark.tasks["test"], seed=0)
-    by_task = rows[(rows["type"] == "recommend") & (rows["method"] == "oracle")].set_index("task_id")
-    for task in benchmark.tasks["test"]:
-        if task.type == "recommend":  # each marked product is bought once, at the time of the task itself
-            assert by_task.loc[task.task_id, "result_accuracy"] == 0.0
-
-
 def test_profiles_hold_nothing_of_the_future(benchmark, embedder):
     """Global and micro profiles, clusters, and what they put into a prompt."""
     histories = {task.user_id: benchmark.history(task, "test") for task in benchmark.tasks["test"]}

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from importlib.metadata import distribution
 
 import pytest
 from packaging.requirements import Requirement
@@ -25,22 +24,6 @@ def project(project_root):
     return tomllib.loads((project_root / "pyproject.toml").read_text())["project"]
 
 
-def needed(requirements):
-    """The names of all distributions that these need here, by what the installed ones say."""
-    seen, todo = set(), [(Requirement(requirement), "") for requirement in requirements]
-    while todo:
-        requirement, extra = todo.pop()
-        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
-            continue
-        for extra in ("", *requirement.extras):
-            found = (canonicalize_name(requirement.name), extra)
-            if found not in seen:
-                seen.add(found)
-                needs = distribution(requirement.name).requires or ()
-                todo += [(Requirement(need), extra) for need in needs]
-    return {name for name, _ in seen}
-
-
 def test_each_file_is_known_by_its_hash_and_no_place_is_named(locked, project_root):
     assert all(count > 0 for _, count in locked.values())
     assert all(re.fullmatch(r"==[^,*]+", str(requirement.specifier)) for requirement, _ in locked.values())
@@ -60,10 +43,3 @@ def test_it_is_in_step_with_pyproject(locked, project):
     build = Requirement("setuptools>=77")
     (version,) = locked["setuptools"][0].specifier
     assert build.specifier.contains(version.version)
-
-
-def test_it_holds_what_is_needed_here_and_nothing_else(locked, project):
-    here = {name for name, (r, _) in locked.items() if r.marker is None or r.marker.evaluate()}
-    wanted = needed(project["dependencies"] + project["optional-dependencies"]["dev"])
-    own_to_torch = re.compile(r"torch$|triton|nvidia-|cuda-")  # with the build of torch
-    assert here == {name for name in wanted if not own_to_torch.match(name)}
