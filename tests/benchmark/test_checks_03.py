@@ -9,9 +9,15 @@ import pytest
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.agents.plain import OfflinePolicy
-from pwagents.benchmark.adversarial import adversarial_cases, adversarial_report, is_followed, poison_shop
+from pwagents.benchmark.adversarial import (
+    adversarial_cases,
+    adversarial_report,
+    is_followed,
+    poison_shop,
+    simulator_quality,
+    stated_facts,
+)
 from pwagents.benchmark.agreement import published_against_corrected
-from pwagents.benchmark.simulators import simulator_quality, stated_facts
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
 from pwagents.users.rules import RuleUser
