@@ -12,7 +12,7 @@ from pwagents.evaluation.tables import save_table
 from pwagents.llm.chat import Reply, Request
 from pwagents.llm.store import ResponseStore
 from pwagents.notebook.figures import write_figure
-from pwagents.notebook.journal import Journal
+from pwagents.notebook.run import Run
 
 
 def table(folder):
@@ -32,9 +32,9 @@ def export(folder):
 
 
 def journal(folder):
-    begun = Journal.start("01_data", {"preset": "smoke", "seed": 0, "data": {"source": "x"}}, folder)
-    atexit.unregister(begun._append)
-    return begun._append
+    begun = Run.begin("01_data", {"preset": "smoke", "seed": 0, "data": {"source": "x"}}, folder)
+    atexit.unregister(begun.write_row)
+    return begun.write_row
 
 
 @pytest.mark.parametrize("writer", [table, figure, export, journal])

@@ -47,7 +47,7 @@ def drawn_once(tmp_path_factory):
     matplotlib.use("Agg")
     plt.close("all")  # what tests of other files drew in this process
     with matplotlib.rc_context():
-        run = Run("03", folder, journal=None, made_from={"preset": "laptop", "source": "synthetic"})
+        run = Run("03", folder, made_from={"preset": "laptop", "source": "synthetic"})
         run.figure(plot_intervals, "gains", ROWS, label="method", xlabel="accuracy", xlim=(0, 1))
         run.figure(plot_bars, "bars", ROWS[:2], made_from={"source": "amazon"}, label="method", value="mean")
         run.figure(plot_curves, "curves", CURVES, window=2)

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pwagents.notebook import journal as journal_module
-from pwagents.notebook.journal import Journal
+from pwagents.notebook import run as run_module
+from pwagents.notebook.run import Run
 
 FIELDS = {
     *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
@@ -16,7 +16,7 @@ SETTINGS = {"preset": "smoke", "seed": 7, "data": {"source": "synthetic"}, "sft"
 
 
 def start(folder, notebook="01_data"):
-    return Journal.start(notebook, SETTINGS, folder)
+    return Run.begin(notebook, SETTINGS, folder)
 
 
 def rows(folder):
@@ -57,14 +57,14 @@ def test_a_torn_row_is_cut_away_with_a_line_and_no_other_is_lost(tmp_path, capsy
     (tmp_path / "timings/journal.jsonl").write_text(f'{whole}{{"notebook": "01_da')
     start(tmp_path).finish(data_hash="abc")
     told = capsys.readouterr().out.splitlines()
-    assert len(told) == 2 and "journal.jsonl: the last row" in told[0]
+    assert len(told) == 2 and "journal.jsonl: the last line" in told[0]
     assert [row["notebook"] for row in rows(tmp_path)] == ["00_tour"] * bool(whole) + ["01_data"]
 
 
 def test_a_run_that_fails_is_journalled_as_unfinished(tmp_path):
     code = (
-        "import os; from pwagents.notebook.journal import Journal\n"
-        f"Journal.start('01_data', {SETTINGS}, 'out')\n"
+        "import os; from pwagents.notebook.run import Run\n"
+        f"Run.begin('01_data', {SETTINGS}, 'out')\n"
         "os.chdir('/'); 1 / 0"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
@@ -83,7 +83,7 @@ def checkout(tmp_path, monkeypatch):
     git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e@example.org"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run(git + arguments, check=True)
-    monkeypatch.setattr(journal_module, "ROOT", root)
+    monkeypatch.setattr(run_module, "ROOT", root)
     return root
 
 

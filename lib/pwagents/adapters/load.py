@@ -37,7 +37,7 @@ def load_tasks(
     check_choice("track", track, Track)
     settings = study_settings(preset, tasks, output_dir, changes)
     benchmark, _ = load_benchmark(settings.data, settings.seed)
-    study = Study(benchmark, settings, Run("adapters", settings.output_dir, journal=None))
+    study = Study(benchmark, settings, Run("adapters", settings.output_dir))
     chosen = study.sample
     if split == "train":
         # Of users who have test tasks, too: a shop is that of a user's first test task.

@@ -31,7 +31,6 @@ from pwagents.evaluation.episodes import EpisodeRecord, require_played
 from pwagents.evaluation.metrics import GRADER
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.settings import model_folder, parse_player
-from pwagents.notebook.journal import Journal
 from pwagents.notebook.run import Run
 from pwagents.notebook.settings import load_settings
 from pwagents.project import write_aside
@@ -134,8 +133,7 @@ def evaluate(
 
     settings = study_settings(preset, tasks, output_dir, changes)
     engine.use(settings.engine)
-    journal = Journal.start("evaluate", plain(settings), settings.output_dir)
-    run = Run("evaluate", settings.output_dir, journal)
+    run = Run.begin("evaluate", plain(settings), settings.output_dir)
     benchmark, _ = load_benchmark(settings.data, settings.seed)
     study = Study(benchmark, settings, run)
     if model:

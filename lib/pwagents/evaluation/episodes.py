@@ -40,6 +40,7 @@ from pwagents.schema import Outcome, Record, TaskType, Trajectory
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 NUMBERS = (*METRICS, "tokens", "usd")  # of a scored episode; the last two are of the agent's model
 FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
+_START = b'{"key":'  # of every line
 
 
 class Keyed(Record):
@@ -115,7 +116,8 @@ class Store:
             return
         with open(self.path, "rb") as lines:
             for number, line in enumerate(lines, 1):
-                if _is_torn(line):
+                # The last line, cut short; other files' ends are refused.
+                if not line.endswith(b"\n") and _START.startswith(line[: len(_START)]):
                     return
                 field = "(whole line)"
                 try:
@@ -132,27 +134,12 @@ class Store:
 
     @contextmanager
     def appending(self) -> Iterator[Callable[[Any], Any]]:
-        """Lock the file, cut a torn line away, and give a function that appends a record for good.
+        """Open the file (:func:`open_lines`), and give a function that appends a record for good.
 
         It may be called from several threads. It returns the record as it is read from its line, so that a
-        fresh and a resumed run go on with equal ones.
-
-        Raises:
-            RuntimeError: another process is appending.
-            OSError: the disk refuses (from a call); nothing of the record stays.
+        fresh and a resumed run go on with equal ones. Where the disk refuses it raises an OSError.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                wrong = f"{self.path} is being written by another run"
-                raise RuntimeError(f"{wrong}; wait for it to end or name another file") from None
-            with open(self.path, "rb") as lines:
-                torn = sum(len(line) for line in lines if _is_torn(line))
-            if torn:
-                file.truncate(file.seek(0, os.SEEK_END) - torn)
-                print(f"{self.path}: the last line, which a killed run left unfinished, was cut away.")
+        with open_lines(self.path) as file:
             lock = threading.Lock()  # a failed write is cut off, and must not take another's line with it
 
             def append(record: Keyed) -> Keyed:
@@ -164,6 +151,28 @@ class Store:
                 return stored
 
             yield append
+
+
+@contextmanager
+def open_lines(path: Path, *, wait: bool = False) -> Iterator[FileIO]:
+    """Open a file for one writer to append lines to; what a killed run left of its last line is cut away.
+
+    Raises:
+        RuntimeError: another process is appending, and this one does not ``wait``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            wrong = f"{path} is being written by another run"
+            raise RuntimeError(f"{wrong}; wait for it to end or name another file") from None
+        with open(path, "rb") as lines:
+            torn = sum(len(line) for line in lines if not line.endswith(b"\n"))  # the last one alone
+        if torn:
+            file.truncate(file.seek(0, os.SEEK_END) - torn)
+            print(f"{path}: the last line, which a killed run left unfinished, was cut away.")
+        yield file
 
 
 def append_line(file: FileIO, line: bytes) -> None:
@@ -178,12 +187,6 @@ def append_line(file: FileIO, line: bytes) -> None:
         if error.errno:  # write() does not say where
             error.filename = file.name
         raise
-
-
-def _is_torn(line: bytes) -> bool:
-    """Whether it is the last line of a store, without its end; other files' ends are refused, not cut."""
-    start = b'{"key":'
-    return not line.endswith(b"\n") and start.startswith(line[: len(start)])
 
 
 def run_episodes(

@@ -1,4 +1,4 @@
-"""A notebook's run: its settings shown, its results saved under its number, its journal row.
+"""A notebook's run: its settings shown, its results saved under its number, its row in the journal.
 
 settings, run = start("01_data", DataNotebook, globals())           # first cell after the parameters
 with run.timed("search index"):
@@ -6,11 +6,26 @@ with run.timed("search index"):
 run.table(frame, "statistics", title="...")                         # tables/01_statistics.csv, .html, .tex
 run.figure(plot_year, "year", frame)         # figures/01_year.png, .svg, .csv; .parquet for `make figures`
 run.finish(data_hash=benchmark.content_hash)                        # last cell
+
+A run leaves a row in ``<output_dir>/timings/journal.jsonl``: what ran, on what, for how long, and how it
+ended. Wall-clock belongs there and never into a table. A run that ends without ``finish`` (a cell failed, the
+kernel was restarted) leaves a row with the status "unfinished"; only a killed process leaves none. Nothing of
+the environment's variables is recorded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import atexit
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +34,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from pwagents import engine, portable
 from pwagents.evaluation import tables
-from pwagents.evaluation.episodes import count_outcomes
+from pwagents.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents.evaluation.viewer import FAILURES
 from pwagents.llm.settings import Players
 from pwagents.notebook.figures import save_figure
-from pwagents.notebook.journal import Journal
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
+from pwagents.project import ROOT
 from pwagents.settings import plain
 
 SMOKE_BANNER = (
     "Preset smoke: this run only shows that everything works. Its numbers mean nothing; "
     "the preset laptop makes real ones."
 )
+# Folders that decide results: a stray file elsewhere, such as an executed notebook, changes none.
+DECIDING = ("lib", "notebooks", "params")
+PACKAGES = ("torch", "transformers", "numpy", "pwagents")
 
 
 @dataclass(frozen=True)
@@ -42,12 +60,49 @@ class Run:
         output_dir: of tables, figures, models, caches, stored runs and timings.
         made_from: what each figure says of itself in small type: preset, source and, where the notebook has
             one, the backbone.
+        row: of the journal, of a run that :meth:`begin` began; its ``timings`` are seconds by step.
+        began: when, in seconds of the process's own clock.
     """
 
     number: str
     output_dir: Path
-    journal: Journal
     made_from: Mapping[str, str] = field(default_factory=dict)
+    row: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def begin(
+        cls, notebook: str, settings: Mapping[str, Any], output_dir: Path | str, **made_from: str
+    ) -> "Run":
+        """Begin a run with a row in the journal: note commit, versions and settings as they are now.
+
+        Args:
+            settings: all of the notebook's, as JSON values.
+        """
+        versions: dict[str, str | None] = {"python": platform.python_version()}
+        for package in PACKAGES:  # by their metadata, which costs no import
+            versions[package] = None
+            with suppress(PackageNotFoundError):
+                versions[package] = version(package)
+        row = {
+            "notebook": notebook,
+            "status": "unfinished",
+            "preset": settings["preset"],
+            "seed": settings["seed"],
+            "source": settings["data"]["source"],
+            "settings": {**settings, "output_dir": str(output_dir)},
+            "data_hash": None,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            **find_commit(),
+            "versions": versions,
+            "portable": not portable.shortfall(),
+            "cpu_count": os.cpu_count(),
+            "timings": {},
+        }
+        # An absolute path: a notebook may change its working directory before it ends.
+        run = cls(notebook.partition("_")[0], Path(output_dir).absolute(), made_from, row)
+        atexit.register(run.write_row)
+        return run
 
     @property
     def cache_dir(self) -> Path:
@@ -61,8 +116,7 @@ class Run:
     def table(self, data: pd.DataFrame, name: str, *, title: str, **options: Any):
         """Save a table and return it to be displayed; for the options see :func:`tables.save_table`."""
         name = f"{self.number}_{name}"
-        if self.journal:  # for `make check`, which misses it where it is gone
-            self.journal.row.setdefault("tables", []).append(name)
+        self.row.setdefault("tables", []).append(name)  # for `make check`, which misses it where it is gone
         return tables.save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
     def show(self, data: pd.DataFrame, name: str, *, otherwise: str, **options: Any) -> None:
@@ -132,13 +186,49 @@ class Run:
         """Saves under ``timings``: seconds differ from run to run, and stay out of the tables."""
         return replace(self, output_dir=self.output_dir / "timings")
 
-    def timed(self, step: str) -> AbstractContextManager[None]:
-        """Adds the wall-clock of the ``with`` block to the journal row."""
-        return self.journal.timed(step)
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the wall-clock of the ``with`` block to the journal row, also when it raises."""
+        timings, begin = self.row.setdefault("timings", {}), time.monotonic()
+        try:
+            yield
+        finally:
+            timings[step] = round(timings.get(step, 0.0) + time.monotonic() - begin, 3)
 
     def finish(self, data_hash: str) -> None:
-        """Write the journal row of a run that went to its end."""
-        self.journal.finish(data_hash)
+        """Write the journal row of a run that went to its end, and print it as one line."""
+        self.row.update(status="finished", data_hash=data_hash)
+        atexit.unregister(self.write_row)
+        self.write_row()
+        row = self.row
+        commit = (row["commit"] or "no commit")[:10] + (" with local changes" if row["local_changes"] else "")
+        print(
+            f"{row['notebook']} finished in {row['minutes']:.1f} min, {row['peak_memory_mb']:,.0f} MB: "
+            f"{row['preset']}, {row['source']}, seed {row['seed']}, data {data_hash}, {commit}"
+        )
+
+    def write_row(self) -> None:
+        """Append the row to the journal; notebooks run beside each other, and each waits for its turn."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.row["peak_memory_mb"] = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+        self.row["minutes"] = round((time.monotonic() - self.began) / 60, 3)
+        with open_lines(self.output_dir / "timings" / "journal.jsonl", wait=True) as file:
+            append_line(file, json.dumps(self.row).encode() + b"\n")
+
+
+def find_commit() -> dict[str, Any]:
+    """Return the commit, and whether what decides results differs from it; None for both without git."""
+    git = ["git", "--no-optional-locks", "-C", str(ROOT)]
+    try:
+        if not (ROOT / ".git").exists() or not (ROOT / "lib" / "pwagents").is_dir():
+            raise FileNotFoundError  # installed: a repository around it is another one
+        answers = [
+            subprocess.run([*git, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", *DECIDING])
+        ]
+    except (OSError, subprocess.CalledProcessError):  # git is missing, or refuses
+        return {"commit": None, "local_changes": None}
+    return {"commit": answers[0], "local_changes": bool(answers[1])}
 
 
 def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tuple[Kind, Run]:
@@ -159,16 +249,16 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
     elif shortfall := portable.shortfall():
         print(shortfall)
     engine.use(settings.engine)
-    journal = Journal.start(notebook, plain(settings), settings.output_dir)
-    if settings.preset == "smoke":
-        _display(tables.banner(SMOKE_BANNER))
-    _display(settings_table(settings, changes(parameters)))
     made_from = {"preset": settings.preset, "source": settings.data.source}
     if hasattr(settings, "base"):  # notebooks that train
         made_from["backbone"] = settings.base.backbone
     elif hasattr(getattr(settings, "players", None), "profiler"):
         made_from["profiler"] = settings.players.profiler
-    return settings, Run(notebook[:2], settings.output_dir, journal, made_from)
+    run = Run.begin(notebook, plain(settings), settings.output_dir, **made_from)
+    if settings.preset == "smoke":
+        _display(tables.banner(SMOKE_BANNER))
+    _display(settings_table(settings, changes(parameters)))
+    return settings, run
 
 
 def settings_table(settings: Any, changed: DictConfig):
@@ -179,10 +269,8 @@ def settings_table(settings: Any, changed: DictConfig):
             bold.append(len(listed))
         value = value.name if isinstance(value, Path) else str(plain(value))
         listed.append((group, name, "none" if value in ("", "None", "[]") else value, what.replace("`", "")))
-    frame, note = (
-        pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"]),
-        "Bold: changed here.",
-    )
+    frame = pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"])
+    note = "Bold: changed here."
     table = tables.render_table(frame, "settings", title="Settings", note=note, bold_rows=bold)
     # A hundred rows: in a box of their own, so that the notebook's story begins on the first screen.
     return tables.Html(f'<div style="max-height: 32em; overflow-y: auto">{table.html}</div>')

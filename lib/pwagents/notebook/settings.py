@@ -73,7 +73,7 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
     preset = parameters.get("preset") or COMPLETE
     try:
         given = [{"output_dir": INTERACTIVE}, changes(parameters), {"preset": preset}]
-        merged = OmegaConf.merge(*_layers(notebook, kind, preset), *given)
+        merged = OmegaConf.merge(_read_preset(notebook, kind, preset), *given)
         merged = OmegaConf.merge(OmegaConf.structured(kind), merged)  # refuses names that there are not
         values = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
         loaded = kind(**values | {"output_dir": project_path(values["output_dir"])})
@@ -89,11 +89,9 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
         lines = []
         for problem in error.errors():
             place, wrong = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
-            # Where values do not go together, the input is the whole group.
-            group = isinstance(problem["input"], ArgsKwargs | Mapping)
-            lines.append(
-                f"{notebook}, {place}: {wrong}" + (f" (found {problem['input']!r})" if not group else "")
-            )
+            if not isinstance(problem["input"], ArgsKwargs | Mapping):  # a group, whose values do not agree
+                wrong += f" (found {problem['input']!r})"
+            lines.append(f"{notebook}, {place}: {wrong}")
         raise SettingsError("\n".join(lines)) from None
     except ValueError as error:
         raise SettingsError(f"{notebook}: {error}") from None
@@ -106,26 +104,27 @@ def preset_values(notebook: str, kind: type[NotebookSettings], preset: str) -> d
     Raises:
         ValueError: there is no such preset.
     """
-    return OmegaConf.to_container(OmegaConf.merge(*_layers(notebook, kind, preset)), resolve=True)
+    return OmegaConf.to_container(_read_preset(notebook, kind, preset), resolve=True)
 
 
-def _layers(notebook: str, kind: type[NotebookSettings], preset: str) -> list[DictConfig]:
-    """The sections that a notebook reads, the weakest first."""
+def _read_preset(notebook: str, kind: type[NotebookSettings], preset: str) -> DictConfig:
+    """Merge the sections that a notebook reads, the weakest first."""
     presets = sorted(file.stem for file in PARAMS.glob("*.yaml"))
     if preset not in presets:
         raise ValueError(f"preset: found {preset!r}; expected one of {', '.join(presets)}")
-    own, wing = get_type_hints(kind), kind.__module__.split(".")[1]
-    layers = []
+    own, wing, merged = get_type_hints(kind), kind.__module__.split(".")[1], OmegaConf.create()
     for name in dict.fromkeys([COMPLETE, preset]):
         file = OmegaConf.load(PARAMS / f"{name}.yaml")
-        for section in ("all", wing):  # not every notebook has all groups that are shared
-            shared = {group: values for group, values in file.get(section, {}).items() if group in own}
-            if "data" in shared:  # nor all of the shop's data
-                kept = [field.name for field in fields(own["data"])]
-                shared["data"] = OmegaConf.masked_copy(shared["data"], kept)
-            layers.append(shared)
-        layers.append(file.get(notebook, {}))
-    return layers
+        for section in ("all", wing):
+            # Not every notebook has all groups that are shared, nor all of the shop's data.
+            shared = OmegaConf.masked_copy(file.get(section, OmegaConf.create()), list(own))
+            if "data" in shared:
+                shared.data = OmegaConf.masked_copy(
+                    shared.data, [field.name for field in fields(own["data"])]
+                )
+            merged.merge_with(shared)
+        merged.merge_with(file.get(notebook, {}))
+    return merged
 
 
 def read_changes(text: str) -> dict[str, Any]:
