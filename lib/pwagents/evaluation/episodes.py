@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pandas as pd
-from pydantic import ValidationError
 
 from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
@@ -119,18 +118,18 @@ class Store:
                 # The last line, cut short; other files' ends are refused.
                 if not line.endswith(b"\n") and _START.startswith(line[: len(_START)]):
                     return
-                field = "(whole line)"
                 try:
                     data = json.loads(line)
                     if keys is None or data["key"] in keys:
                         yield self.record.model_validate(data)
-                    continue
-                except ValidationError as error:
-                    first = error.errors()[0]
-                    field, wrong = ".".join(map(str, first["loc"])) or field, first["msg"]
-                except (ValueError, KeyError, TypeError) as error:
+                except (
+                    ValueError,
+                    KeyError,
+                    TypeError,
+                ) as error:  # pydantic's, which names the field, is one
                     wrong = f"{type(error).__name__}: {error}"
-                raise DataError(self.path, f"line {number}", field, wrong, "one JSON record with its key")
+                    expected = "one JSON record with its key"
+                    raise DataError(self.path, f"line {number}", "(whole line)", wrong, expected) from None
 
     @contextmanager
     def appending(self) -> Iterator[Callable[[Any], Any]]:
@@ -259,26 +258,25 @@ def run_episodes(
                 break
         return played
 
-    here = here or engine.in_use == "local"
+    # On a cluster, what it plays in one round is kept once the round is over. Here, threads keep their own
+    # records: an interrupt reaches the main thread alone, and so never falls into a write. After it, and
+    # after any exception, no episode begins, and those under way are kept.
     at_work = None if here else engine.remote(partial(play, keep=None))
     with (
         episodes.appending() as append,
         progress(total=len(tasks), initial=len(done), desc=method, unit="episode") as bar,
     ):
-        if at_work is not None:
-            # What a cluster plays in one round is kept once the round is over.
-            for made in itertools.chain.from_iterable(itertools.chain.from_iterable(at_work(unfinished))):
-                records[made.key] = append(made)
-                bar.update()
-            return [records[keys[task.task_id]] for task in tasks]
-
-        # Threads keep their own records: an interrupt reaches the main thread alone, and so never falls into
-        # a write. After it, and after any exception, no episode begins, and those under way are kept.
         pool = ThreadPoolExecutor(workers)
         try:
-            for ended in as_completed([pool.submit(play, chain, append) for chain in unfinished]):
-                records |= {each.key: each for each in ended.result()}
-                bar.update(len(ended.result()))
+            if at_work is not None:
+                rounds = itertools.chain.from_iterable(at_work(unfinished))
+                parts = ([append(made) for made in part] for part in rounds)
+            else:
+                threads = [pool.submit(play, chain, append) for chain in unfinished]
+                parts = (ended.result() for ended in as_completed(threads))
+            for part in parts:
+                records |= {each.key: each for each in part}
+                bar.update(len(part))
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

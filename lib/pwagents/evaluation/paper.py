@@ -9,7 +9,7 @@ their own below the printed ones, which say what they are.
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import cycle, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -52,37 +52,35 @@ class Setup(NamedTuple):
 
 
 @cache
-def _targets() -> pd.DataFrame:
-    cells = []
-    for name in ("personalwab", "orion", "persona2web"):
-        paper = read_yaml("pwagents.evaluation", f"papers/{name}.yaml")
-        for title, table in paper["tables"].items():
-            for row in table["rows"]:
-                row = {"ours": row["row"], "backbone": "", "n": None, "tasks": [""]} | paper | table | row
-                places = zip(product(row["tasks"], row["columns"]), row["expected"], strict=True)
-                # Unit and source stand once for a row, or a column each.
-                units, sources = (
-                    cycle([row[each]] if isinstance(row[each], str) else row[each])
-                    for each in ("unit", "source")
-                )
-                about = {each: row[each] for each in ("paper", "row", *_OF_ROW)} | {"table": title}
-                for ((task, column), value), unit, source in zip(places, units, sources, strict=False):
-                    if value is not None:
-                        value = value if unit == "text" else float(value)
-                        cell = {"task": task, "column": column, "value": value, "unit": unit}
-                        cells.append(about | cell | {"source": source})
-    return pd.DataFrame(cells).astype({"value": object})
-
-
 def load_targets() -> pd.DataFrame:
-    """Load all printed cells.
+    """Load all printed cells, once; the frame is not to be changed.
 
     Returns:
         ``paper, table, row, column, task``; ``value`` (a float, or text) and its ``unit``; ``source``, where
         it was read; of its row ``backbone``, ``n`` (test tasks, where told), ``ours`` (the method's name with
         us), ``command`` (what makes it here) and ``tolerance`` (see :mod:`pwagents.notebook.check`).
     """
-    return _targets().copy()
+    cells = []
+    for name in ("personalwab", "orion", "persona2web"):
+        paper = read_yaml("pwagents.evaluation", f"papers/{name}.yaml")
+        for title, table in paper["tables"].items():
+            for row in table["rows"]:
+                # What paper, table and row say: the nearest holds.
+                row = {"ours": row["row"], "backbone": "", "n": None, "tasks": [""]} | paper | table | row
+                own = {each: row[each] for each in ("paper", "row", *_OF_ROW)} | {"table": title}
+                places = list(product(row["tasks"], row["columns"]))
+                # Unit and source stand once for a row, or a column each.
+                units, sources = (
+                    [row[each]] * len(places) if isinstance(row[each], str) else row[each] * len(row["tasks"])
+                    for each in ("unit", "source")
+                )
+                about = zip(places, row["expected"], units, sources, strict=True)
+                for (task, column), value, unit, source in about:
+                    if value is not None:
+                        value = value if unit == "text" else float(value)
+                        cell = {"task": task, "column": column, "value": value, "unit": unit}
+                        cells.append(own | cell | {"source": source})
+    return pd.DataFrame(cells).astype({"value": object})
 
 
 def paper_table(paper: str, table: str) -> pd.DataFrame:
@@ -113,16 +111,16 @@ def below_paper(
         ``backbone, data, n`` (test tasks), ``grader`` and :data:`COSTS`; then the columns of
         :func:`pwagents.evaluation.breakdowns.by_task`. What a paper does not tell is missing.
     """
+    cells = _cells(paper, table)
     theirs = paper_table(paper, table).rename(columns=_heading, level="column")
-    theirs = theirs if printed is None else theirs.loc[list(printed)]
-    facts = (
-        _printed_facts(paper, table).loc[theirs.index].assign(**dict.fromkeys(COSTS.values(), float("nan")))
-    )
+    facts = _printed_facts(cells).assign(**dict.fromkeys(COSTS.values(), float("nan")))
+    if printed is not None:
+        theirs, facts = theirs.loc[list(printed)], facts.loc[list(printed)]
     if not frame.empty:
-        cells = _cells(paper, table)
+        # By what this paper grades by, in its unit.
         percent = set(cells.loc[cells["unit"] == "percent", "column"].map(_heading))
-        scales = {metric: 100 if name in percent else 1 for metric, name in METRICS[paper].items()}
-        means, _ = by_task(frame.assign(**{m: by * frame[m] for m, by in scales.items()}), METRICS[paper])
+        in_unit = {m: frame[m] * (100 if name in percent else 1) for m, name in METRICS[paper].items()}
+        means, _ = by_task(frame.assign(**in_unit), METRICS[paper])
         if frame["type"].nunique() < len(TASK_TYPES):
             means = means.drop(columns="overall", level=0, errors="ignore")
         # What our rows say of themselves.
@@ -155,7 +153,7 @@ def below_printed(ours: pd.DataFrame, paper: str, table: str, setup: Setup, grad
     theirs = paper_table(paper, table).droplevel("task", axis="columns")
     added = ours.rename_axis("row").reset_index().assign(source="here", data=setup.data, grader=grader)
     added["backbone"] = ours.get("backbone", pd.Series(setup.backbone, ours.index)).to_numpy()
-    printed = pd.concat([_printed_facts(paper, table), theirs], axis=1)
+    printed = pd.concat([_printed_facts(_cells(paper, table)), theirs], axis=1)
     both = pd.concat([printed, added], ignore_index=True).rename(columns=_heading)
     return both.rename_axis(columns=None)
 
@@ -178,16 +176,15 @@ def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
     return "\n".join(lines)
 
 
-def _printed_facts(paper: str, table: str) -> pd.DataFrame:
+def _printed_facts(cells: pd.DataFrame) -> pd.DataFrame:
     """Return what a paper's rows say of themselves: the columns :data:`_FACTS`, by row."""
-    rows = _cells(paper, table).drop_duplicates("row").set_index("row", drop=False).rename_axis(None)
-    rows = rows.assign(source=f"{paper}, {table}", data=f"the data of {paper}", grader="the paper's")
-    return rows.astype({"n": float})[_FACTS]
+    rows = cells.drop_duplicates("row").set_index("row", drop=False).rename_axis(None)
+    rows = rows.assign(source=rows["paper"] + ", " + rows["table"], data="the data of " + rows["paper"])
+    return rows.assign(grader="the paper's").astype({"n": float})[_FACTS]
 
 
 def _cells(paper: str, table: str) -> pd.DataFrame:
-    targets = _targets()
-    cells = targets[(targets["paper"] == paper) & (targets["table"] == table)]
+    cells = load_targets().query("paper == @paper and table == @table")
     if cells.empty:
         raise KeyError(f"no {table} of {paper} in evaluation/papers")
     return cells

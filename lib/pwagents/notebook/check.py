@@ -35,6 +35,8 @@ _ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
 _ABOUT += ("notebook", "over pipelines", "to run it here")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _EXACT = {"ok": 0, "noise": 0}
+# Against what, our rows, as many rows with what is expected of them, and how far apart they may be.
+Comparison = tuple[str, pd.DataFrame, pd.DataFrame, Mapping[str, Any]]
 
 
 class Cell(NamedTuple):
@@ -58,11 +60,13 @@ def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
-    cells = [cell for name, table in tables.items() for cell in _against_papers(name, table)]
-    if output_dir.name == PRESET:
-        for path in sorted((reference / "tables").glob("*.csv")):
-            if path.stem in tables:
-                cells += _against_reference(path.stem, tables[path.stem], pd.read_csv(path))
+    cells = []
+    for name, table in tables.items():
+        comparisons = [*_against_papers(table)]
+        path = reference / "tables" / f"{name}.csv"
+        if output_dir.name == PRESET and path.exists():
+            comparisons += _against_reference(name, table, pd.read_csv(path))
+        cells += [cell for each in comparisons for cell in _compare(name, *each)]
     return cells
 
 
@@ -109,28 +113,29 @@ def _rules() -> Mapping[str, Any]:
     return read_yaml("pwagents.notebook", "tolerances.yaml")
 
 
-def _against_papers(name: str, table: pd.DataFrame) -> Iterator[Cell]:
-    """Compare the papers' rows as printed, and ours of the same method, model and data."""
+def _against_papers(table: pd.DataFrame) -> Iterator[Comparison]:
+    """Put the papers' rows beside what is printed, and ours beside the row of its method, model and data."""
     if not {"source", "row", "backbone", "data"} <= set(table):
         return
     targets = load_targets()
-    targets["source"] = targets["paper"] + ", " + targets["table"]
-    headings = targets["task"] + ": " + targets["column"].str.replace("_", " ")
-    targets = targets.set_index(headings.str.removeprefix(": "))
-    printed = dict(list(targets[targets["source"].isin(table["source"])].groupby(["source", "row"])))
+    headings = (targets["task"] + ": " + targets["column"].str.replace("_", " ")).str.removeprefix(": ")
+    targets = targets.assign(source=targets["paper"] + ", " + targets["table"], heading=headings)
+    targets = targets[targets["source"].isin(table["source"])]
+    printed = targets.pivot(index=["source", "row"], columns="heading", values="value")
     columns = [column for column in table if column not in _ABOUT and not column.endswith(f": {SCORED}")]
-    for _, row in table.iterrows():
+    printed, rows = printed.reindex(columns=columns), targets.drop_duplicates(["source", "row"])
+    for i, row in table.iterrows():
         if row["source"] != "here":
-            expected = printed[row["source"], row["row"]]["value"]
-            yield from _compare(name, "the paper's print", row, expected, columns, _EXACT)
-        elif row["data"] == _PAPERS_DATA:
-            for key, cells in printed.items():
-                target = cells.iloc[0]
-                names = {_method(key[1], row["backbone"]), target["ours"].casefold()}
-                if target["backbone"] == row["backbone"] and _method(row["row"], row["backbone"]) in names:
-                    rule = target["tolerance"]
-                    yield from _compare(name, ", ".join(key), row, cells["value"], columns, rule)
-                    break
+            key, against, rule = (row["source"], row["row"]), "the paper's print", _EXACT
+        else:
+            method, model = _method(row["row"], row["backbone"]), row["backbone"]
+            of_model = [each for each in rows.itertuples() if each.backbone == model]
+            same = [each for each in of_model if method in (_method(each.row, model), each.ours.casefold())]
+            if not same or row["data"] != _PAPERS_DATA:
+                continue
+            key, rule = (same[0].source, same[0].row), same[0].tolerance
+            against = ", ".join(key)
+        yield against, table.loc[[i]], printed.loc[[key]], rule
 
 
 def _method(row: str, backbone: str) -> str:
@@ -139,8 +144,8 @@ def _method(row: str, backbone: str) -> str:
     return (name[1:-1] if name.startswith("(") else name).casefold()
 
 
-def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -> Iterator[Cell]:
-    """Compare row by row, in their order, or by names where a run may make less than the reference has."""
+def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -> Iterator[Comparison]:
+    """Put rows beside those of the reference: in their order, or by names where a run may make fewer."""
     rule = next(rule for rule in _rules()["reference"] if fnmatch(name, rule["tables"]))
     by = [column for column in rule.get("matched_by", ()) if column in expected]
     if by:  # rows of one name are told apart by their order
@@ -149,49 +154,42 @@ def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -
             for frame in (table, expected)
         )
         places = theirs.get_indexer(ours)
-        expected = expected.iloc[places[places >= 0]].reset_index(drop=True)
-    graders = [
-        ", ".join(each.get("grader", pd.Series())[each.get("source", pd.Series()) == "here"].unique())
-        for each in (table, expected)
-    ]
-    if graders[0] != graders[1]:
-        problems = [("grader", graders[0], f"{graders[1]}; the notebook, run again, grades its runs anew")]
-    elif len(table) != len(expected):
-        problems = [("rows", len(table), len(expected))]
-    else:
-        problems = [("column", "none", column) for column in expected if column not in table and not by]
+        expected = expected.iloc[places[places >= 0]]
         # A column that only a full run fills is filled as a whole, or not at all.
         unfilled = [c for c in rule.get("filled_by_a_full_run", ()) if c in table and table[c].isna().all()]
-        columns = [column for column in expected if column in table and column not in unfilled]
-        for i, row in table.iterrows():
-            yield from _compare(name, "the reference", row, expected.loc[i], columns, rule)
-    for problem in problems:
-        yield Cell(name, "the reference", "(whole table)", *problem, "FAIL")
+        expected = expected[[column for column in expected if column in table and column not in unfilled]]
+    if len(table) != len(expected):
+        counts = [pd.DataFrame({"rows": [len(each)]}, index=["(whole table)"]) for each in (table, expected)]
+        yield "the reference", *counts, _EXACT
+    else:
+        yield "the reference", table, expected, rule
 
 
 def _compare(
-    table: str, against: str, row: pd.Series, expected: pd.Series, columns: list[str], rule: Mapping[str, Any]
+    name: str, against: str, found: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]
 ) -> Iterator[Cell]:
-    """Compare a row's cells, those left out that are empty on both sides.
+    """Compare row by row all columns of ``expected``; cells that are empty on both sides are left out.
 
     A distance is |found - expected| / max(1, |expected|): absolute for shares, relative for what is larger.
     """
-    # A row is named by its texts.
-    label = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"row {row.name}"
-    for column in columns:
-        found, wanted = row[column], expected.get(column)
-        if pd.isna(found) and pd.isna(wanted):
-            continue
-        own = _EXACT if column in _rules()["exact"] else rule
-        texts = any(isinstance(value, str) or pd.isna(value) for value in (found, wanted))
-        if any(_is_in_part(each, column) for each in (row, expected)) and not isinstance(found, str):
-            verdict = IN_PART
-        elif texts:
-            verdict = "OK" if found == wanted else own.get("texts", "FAIL")
-        else:
-            distance = abs(found - wanted) / max(1.0, abs(wanted))
-            verdict = "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
-        yield Cell(table, against, label, column, found, wanted, verdict)
+    for (place, row), (_, wanted) in zip(found.iterrows(), expected.iterrows(), strict=True):
+        # A row is named by its texts.
+        texts = " ".join(str(value) for value in row if isinstance(value, str))[:60]
+        label = texts or (place if isinstance(place, str) else f"row {place}")
+        for column in expected:
+            ours, theirs = row.get(column), wanted[column]
+            if pd.isna(ours) and pd.isna(theirs):
+                continue
+            own = _EXACT if column in _rules()["exact"] else rule
+            is_text = any(isinstance(value, str) or pd.isna(value) for value in (ours, theirs))
+            if any(_is_in_part(each, column) for each in (row, wanted)) and not isinstance(ours, str):
+                verdict = IN_PART
+            elif is_text:
+                verdict = "OK" if ours == theirs else own.get("texts", "FAIL")
+            else:
+                distance = abs(ours - theirs) / max(1.0, abs(theirs))
+                verdict = "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
+            yield Cell(name, against, label, column, ours, theirs, verdict)
 
 
 def _is_in_part(row: pd.Series, column: str) -> bool:

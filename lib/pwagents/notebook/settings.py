@@ -119,9 +119,8 @@ def _read_preset(notebook: str, kind: type[NotebookSettings], preset: str) -> Di
             # Not every notebook has all groups that are shared, nor all of the shop's data.
             shared = OmegaConf.masked_copy(file.get(section, OmegaConf.create()), list(own))
             if "data" in shared:
-                shared.data = OmegaConf.masked_copy(
-                    shared.data, [field.name for field in fields(own["data"])]
-                )
+                names = [field.name for field in fields(own["data"])]
+                shared.data = OmegaConf.masked_copy(shared.data, names)
             merged.merge_with(shared)
         merged.merge_with(file.get(notebook, {}))
     return merged
