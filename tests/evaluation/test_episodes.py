@@ -43,17 +43,19 @@ def never(task):
     raise AssertionError(f"{task.task_id} ran again")
 
 
-class Flaky:
-    """Solves, but raises ``error`` on the tasks of ``bad``; notes every call."""
+class Solver:
+    """Solves and, where it may, remembers the user's tasks; raises ``error`` on the tasks of ``bad``."""
 
     def __init__(self, error=None, bad=()):
         self.error, self.bad, self.calls = error, bad, []
 
-    def __call__(self, task):
+    def __call__(self, task, memory=None):
         self.calls.append(task.task_id)
+        if memory is not None:
+            memory.setdefault("seen", []).append(task.task_id)
         if task.task_id in self.bad:
             raise self.error
-        return solve(task)
+        return solve(task) if memory is None else (solve(task), memory)
 
 
 @pytest.fixture
@@ -65,40 +67,30 @@ def stored_ids(store):
     return [json.loads(line)["task_id"] for line in store.open()]
 
 
-def test_a_second_run_repeats_nothing_and_returns_the_same_in_task_order(store):
-    tasks = make_tasks(5)
-    first = run_episodes(tasks, solve, store, **NAMES)
-    assert [record.task_id for record in first] == ["t0", "t1", "t2", "t3", "t4"]
-    assert first[2].trajectory == solve(tasks[2]) and first[2].grade.result_official == 0.5
-    before = store.read_bytes()
-    assert run_episodes(tasks, never, store, **NAMES) == first
-    assert run_episodes(tasks, never, store, **NAMES, stored_runs_only=True) == first
-    assert store.read_bytes() == before
-
-
-def test_grades_are_computed_when_read_and_never_stored(store, monkeypatch):
-    (record,) = run_episodes(make_tasks(1), solve, store, **NAMES)
-    assert "grade" not in json.loads(store.read_text()) and "0.5" not in store.read_text()
-    monkeypatch.setattr("pwagents.evaluation.episodes.grade", lambda trajectory: "another grader's")
-    assert record.grade == "another grader's"
-
-
-def test_parallel_equals_serial(tmp_path):
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_second_run_repeats_nothing_and_returns_the_same_in_task_order(store, monkeypatch, workers):
     def slow_first(task):
         time.sleep(0.02 if task.task_id == "t0" else 0)
         return solve(task)
 
-    serial = run_episodes(make_tasks(20), slow_first, tmp_path / "a", **NAMES)
-    parallel = run_episodes(make_tasks(20), slow_first, tmp_path / "b", **NAMES, workers=4)
-    assert [r.model_copy(update={"seconds": 0}) for r in serial] == [
-        r.model_copy(update={"seconds": 0}) for r in parallel
-    ]
+    tasks = make_tasks(20)
+    first = run_episodes(tasks, slow_first, store, **NAMES, workers=workers)
+    assert [record.task_id for record in first] == [task.task_id for task in tasks]
+    assert [record.trajectory for record in first] == [solve(task) for task in tasks]
+    before = store.read_bytes()
+    assert run_episodes(tasks, never, store, **NAMES) == first
+    assert run_episodes(tasks, never, store, **NAMES, stored_runs_only=True) == first
+    assert store.read_bytes() == before
+    assert first[2].grade.result_official == 0.5
+    assert b"grade" not in before and b"0.5" not in before, "computed when read, and never stored"
+    monkeypatch.setattr("pwagents.evaluation.episodes.grade", lambda trajectory: "another grader's")
+    assert first[2].grade == "another grader's"
 
 
 def test_methods_models_and_params_share_a_store_without_mixing(store):
     run_episodes(make_tasks(2), solve, store, **NAMES)
     for changed in ({"method": "other"}, {"model": "other"}, {"params": {"data": "h2", "memory": 20}}):
-        fresh = Flaky()
+        fresh = Solver()
         records = run_episodes(make_tasks(2), fresh, store, **NAMES | changed)
         assert fresh.calls == ["t0", "t1"] and len(records) == 2
     assert len(run_episodes(make_tasks(2), never, store, **NAMES)) == 2
@@ -108,13 +100,10 @@ def test_methods_models_and_params_share_a_store_without_mixing(store):
     )
 
 
-@pytest.mark.parametrize("params", [{"a": object()}, {"a": float("nan")}, {"a": {1}}])
-def test_params_must_be_plain_json(store, params):
-    with pytest.raises(DataError, match="plain JSON"):
-        run_episodes(make_tasks(1), solve, store, **NAMES | {"params": params})
-
-
-def test_two_tasks_with_one_id_are_refused(store):
+def test_params_must_be_plain_json_and_ids_unique(store):
+    for params in ({"a": object()}, {"a": float("nan")}, {"a": {1}}):
+        with pytest.raises(DataError, match="plain JSON"):
+            run_episodes(make_tasks(1), solve, store, **NAMES | {"params": params})
     for run in (run_episodes, run_user_episodes):
         with pytest.raises(DataError, match="t0"):
             run(make_tasks(2) + make_tasks(1), never, store, **NAMES)
@@ -129,7 +118,7 @@ def test_a_torn_line_is_cut_away_with_one_line_and_its_episode_played_again(tmp_
     content = whole.read_bytes()
     start = content.index(b"\n") + 1
     for cut in [start + 1, start + 5, start + 12, len(content) // 2 + 90, len(content) - 1]:
-        store, again = tmp_path / f"cut{cut}", Flaky()
+        store, again = tmp_path / f"cut{cut}", Solver()
         store.write_bytes(content[:cut])
         run_episodes(tasks[:1], never, store, **NAMES, stored_runs_only=True)
         assert store.read_bytes() == content[:cut], "reading alone changes nothing"
@@ -149,13 +138,6 @@ def test_nothing_runs_on_a_corrupt_store_or_on_a_file_that_is_none(store):
             with pytest.raises(DataError, match=r"episodes\.jsonl, record line \d, field '.whole line.'"):
                 run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=only)
         assert store.read_text() == content
-
-
-def test_the_last_of_two_lines_of_one_key_counts(store):
-    run_episodes(make_tasks(1), solve, store, **NAMES)
-    line = store.read_text()
-    store.write_text(line + json.dumps(json.loads(line) | {"seconds": 77}) + "\n")
-    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds == 77
 
 
 def test_a_failed_write_leaves_no_half_line(store, monkeypatch):
@@ -180,8 +162,11 @@ def test_two_writers_on_one_store_are_refused(store):
         assert run_episodes(make_tasks(1), never, store, **NAMES)
 
 
-def test_missing_stored_runs_are_counted(store):
+def test_the_last_of_two_lines_of_one_key_counts_and_missing_ones_are_counted(store):
     run_episodes(make_tasks(3), solve, store, **NAMES)
+    first = json.loads(store.read_text().splitlines()[0])
+    store.write_text(store.read_text() + json.dumps(first | {"seconds": 77}) + "\n")
+    assert run_episodes(make_tasks(1), never, store, **NAMES)[0].seconds == 77
     with pytest.raises(DataError, match=r"7 of 10 missing \(the first is task t3\).*stored_runs_only=False"):
         run_episodes(make_tasks(10), never, store, **NAMES, stored_runs_only=True)
     with pytest.raises(DataError, match="1 of 1 missing"):
@@ -189,23 +174,18 @@ def test_missing_stored_runs_are_counted(store):
     assert not (store.parent / "none").exists()
 
 
-@pytest.mark.parametrize(
-    "odd", [{"\ud800": 1}, {"query": [float("nan")]}, "nested", 'line\u2028 "\n" \ud83d \x00 é']
-)
+@pytest.mark.parametrize("odd", [{"\ud800": 1}, {"query": [float("nan")]}, 'line\u2028 "\n" \ud83d \x00 é'])
 def test_odd_texts_and_arguments_survive_the_store(store, odd):
-    nested = []
+    nested = ["x"]
     for _ in range(300):
         nested = [nested]
-    arguments = {"nested": {"query": nested}}.get(odd, {"query": odd}) if isinstance(odd, str) else odd
-
-    def speak(task):
-        seen = Observation(text=odd if isinstance(odd, str) else "")
-        return trajectory_of(task, Step(action=Action(name="x", arguments=arguments), observation=seen))
-
-    (record,) = run_episodes(make_tasks(1), speak, store, **NAMES)
+    step = Step(
+        action=Action(name="x", arguments={"odd": odd, "nested": nested}),
+        observation=Observation(text=str(odd)),
+    )
+    run_episodes(make_tasks(1), lambda task: trajectory_of(task, step), store, **NAMES)
     (again,) = run_episodes(make_tasks(1), never, store, **NAMES)
-    assert record.trajectory.steps[0].observation == again.trajectory.steps[0].observation
-    assert repr(again.trajectory.steps[0].action.arguments) == repr(arguments)
+    assert repr(again.trajectory.steps[0]) == repr(step)
 
 
 # How an episode may end
@@ -220,11 +200,11 @@ def test_odd_texts_and_arguments_survive_the_store(store, odd):
     ],
 )
 def test_infrastructure_errors_are_tried_again_and_not_evaluable_is_final(store, error, outcome):
-    records = run_episodes(make_tasks(3), Flaky(error, ["t1"]), store, **NAMES)
+    records = run_episodes(make_tasks(3), Solver(error, ["t1"]), store, **NAMES)
     assert [r.outcome for r in records] == ["scored", outcome, "scored"]
     assert str(error) in records[1].message and records[1].grade is None
     assert run_episodes(make_tasks(3), never, store, **NAMES, stored_runs_only=True) == records
-    again = Flaky()
+    again = Solver()
     later = run_episodes(make_tasks(3), again, store, **NAMES)
     is_final = outcome == "not_evaluable"
     assert again.calls == ["t1"] * (not is_final) and (later == records) == is_final
@@ -232,18 +212,15 @@ def test_infrastructure_errors_are_tried_again_and_not_evaluable_is_final(store,
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_any_other_error_stops_the_run_names_the_task_and_keeps_what_is_finished(store, workers):
-    failing = Flaky(KeyError("price"), ["t5"])
+    failing = Solver(KeyError("price"), ["t5"])
     with pytest.raises(RuntimeError, match="task t5: KeyError") as caught:
         run_episodes(make_tasks(400), failing, store, **NAMES, workers=workers)
     assert isinstance(caught.value.__cause__, KeyError)
     assert set(stored_ids(store)) == set(failing.calls) - {"t5"} and len(stored_ids(store)) >= 5
     assert len(run_episodes(make_tasks(7), solve, store, **NAMES)) == 7
-
-
-def test_solve_must_return_the_trajectory_of_its_task(store):
-    for wrong in (solve(make_tasks(2)[1]), None):
-        with pytest.raises(RuntimeError, match="task t0: "):
-            run_episodes(make_tasks(1), lambda task, wrong=wrong: wrong, store, **NAMES)
+    for wrong in (solve(make_tasks(2)[1]), None):  # another task's trajectory, or none
+        with pytest.raises(RuntimeError, match="task t7: "):
+            run_episodes(make_tasks(8), lambda task, wrong=wrong: wrong, store, **NAMES, workers=workers)
 
 
 def test_an_interrupt_leaves_a_clean_store(store):
@@ -257,17 +234,22 @@ def test_an_interrupt_leaves_a_clean_store(store):
         run_episodes(make_tasks(200), interrupted, store, **NAMES)
     stored = stored_ids(store)
     assert stored == [f"t{i}" for i in range(len(stored))] and 4 <= len(stored) < 200
-    rest = Flaky()
+    rest = Solver()
     run_episodes(make_tasks(200), rest, store, **NAMES)
     assert not set(rest.calls) & set(stored)
 
 
-def test_frame_and_counts_keep_what_was_not_scored(store):
-    records = run_episodes(make_tasks(4), Flaky(NotEvaluableError("empty"), ["t2"]), store, **NAMES)
-    frame = records_frame(records)
+def test_frame_and_counts_keep_what_was_not_scored_and_tell_what_the_agents_model_cost(store):
+    def spend(task):
+        if task.task_id == "t2":
+            raise NotEvaluableError("empty")
+        action = Action(name="x", usage=Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1))
+        return trajectory_of(task, *2 * [solve(task).steps[0].model_copy(update={"action": action})])
+
+    frame = records_frame(run_episodes(make_tasks(4), spend, store, **NAMES))
     assert frame["task_id"].tolist() == ["t0", "t1", "t2", "t3"]
     assert np.isnan(frame.loc[2, ["function_accuracy", "steps", "tokens", "usd"]].astype(float)).all()
-    assert frame.loc[1, "result_official"] == 0.5
+    assert frame.loc[1, ["steps", "tokens", "usd"]].tolist() == [2, 10, 0.2]
     assert count_outcomes(frame).to_dict("records") == [
         {"method": "m", "scored": 3, "infrastructure_error": 0, "not_evaluable": 1}
     ]
@@ -276,31 +258,7 @@ def test_frame_and_counts_keep_what_was_not_scored(store):
     assert list(count_outcomes(empty)) == ["method", "scored", "infrastructure_error", "not_evaluable"]
 
 
-def test_a_frame_tells_what_the_agents_model_cost(store):
-    def spend(task):
-        usage = Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1)
-        step = solve(task).steps[0]
-        return trajectory_of(task, *2 * [step.model_copy(update={"action": Action(name="x", usage=usage)})])
-
-    frame = records_frame(run_episodes(make_tasks(1), spend, store, **NAMES))
-    assert frame.loc[0, ["tokens", "usd"]].tolist() == [10, 0.2]
-
-
 # Methods with memory across tasks
-
-
-class Rememberer:
-    """Remembers the user's tasks so far; raises ``error`` on the tasks of ``bad``."""
-
-    def __init__(self, error=None, bad=()):
-        self.error, self.bad, self.calls = error, bad, []
-
-    def __call__(self, task, memory):
-        self.calls.append(task.task_id)
-        memory.setdefault("seen", []).append(task.task_id)
-        if task.task_id in self.bad:
-            raise self.error
-        return solve(task), memory
 
 
 def seen(records):
@@ -313,7 +271,7 @@ ALL_SEEN = {f"t{i}": [f"t{j}" for j in range(i % 3, i + 1, 3)] for i in range(9)
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_each_users_tasks_run_in_time_order_and_pass_the_memory_on(store, workers):
-    solver = Rememberer()
+    solver = Solver()
     records = run_user_episodes(reversed(make_tasks(9)), solver, store, **NAMES, workers=workers)
     assert [record.task_id for record in records] == [f"t{i}" for i in reversed(range(9))]
     assert seen(records) == ALL_SEEN
@@ -322,31 +280,27 @@ def test_each_users_tasks_run_in_time_order_and_pass_the_memory_on(store, worker
 
 
 def test_after_an_infrastructure_error_the_users_later_tasks_wait_for_the_next_run(store):
-    failing = Rememberer(InfrastructureError("503"), ["t3"])
+    failing = Solver(InfrastructureError("503"), ["t3"])
     records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
     messages = {r.task_id: r.message for r in records if r.outcome == "infrastructure_error"}
     assert list(messages) == ["t3", "t6"] and "t6" not in failing.calls
     assert messages["t6"] == "InfrastructureError: waits for task t3 of the same user"
-    again = Rememberer()
+    again = Solver()
     assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
     assert again.calls == ["t3", "t6"]
 
 
 def test_a_task_that_cannot_be_evaluated_leaves_the_memory_as_it_was(store):
-    failing = Rememberer(NotEvaluableError("no real review"), ["t3"])
+    failing = Solver(NotEvaluableError("no real review"), ["t3"])
     records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
     assert records[3].outcome == "not_evaluable" and records[3].memory == {"seen": ["t0"]}
     assert records[6].memory == {"seen": ["t0", "t6"]}
     assert run_user_episodes(make_tasks(9), never, store, **NAMES) == records
-
-
-def test_an_episode_with_other_tasks_before_it_is_another_episode(store):
-    run_user_episodes(make_tasks(9)[6:], Rememberer(), store, **NAMES)
-    again = Rememberer()
-    assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
-    assert len(again.calls) == 9
-    without = run_episodes(make_tasks(9), solve, store, **NAMES)  # and one without memory is yet another
-    assert all(record.memory is None for record in without)
+    # An episode with other tasks before it is another episode, and one without memory is yet another.
+    again = Solver()
+    run_user_episodes(make_tasks(9)[6:], again, store, **NAMES)
+    without = run_episodes(make_tasks(9), again, store, **NAMES)
+    assert len(again.calls) == 3 + 9 and all(record.memory is None for record in without)
 
 
 # A run that is killed for real, at random moments, and taken up again until it is done

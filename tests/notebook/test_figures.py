@@ -88,9 +88,6 @@ def test_drawn_again_by_another_process_they_are_the_same_bytes(folder):
     assert b"source: amazon" in svg and b"costs" in svg, "the stamp says what made it"
     assert b"<dc:date>" not in svg and b"Matplotlib" not in svg.split(b"<defs>")[0]
     assert b"Software" not in png and b"tIME" not in png
-
-
-def test_the_numbers_are_those_of_the_notebook(folder):
     stored = pd.read_parquet(folder / "figures" / "03_gains.parquet")
     pd.testing.assert_frame_equal(stored, ROWS.reset_index(drop=True))  # unrounded
     rounded = pd.read_csv(folder / "figures" / "03_gains.csv")

@@ -1,3 +1,5 @@
+"""The row that a run leaves in the journal, whatever ends it."""
+
 import json
 import subprocess
 import sys
@@ -6,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pwagents.notebook import run as run_module
-from pwagents.notebook.run import Run
+from pwagents.notebook.run import Run, find_commit
 
 FIELDS = {
     *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
@@ -31,17 +33,13 @@ def test_a_finished_run_leaves_one_row(tmp_path, capsys):
     journal.finish(data_hash="abc")
     (row,) = rows(tmp_path)
     assert set(row) == FIELDS
-    assert row["status"] == "finished"
-    assert (row["preset"], row["seed"], row["source"], row["data_hash"]) == ("smoke", 7, "synthetic", "abc")
-    assert row["settings"] == {**SETTINGS, "output_dir": str(tmp_path)}
-    assert row["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert set(row["versions"]) == {"python", "torch", "transformers", "numpy", "pwagents"}
-    assert row["versions"]["numpy"]
-    assert row["started"].endswith("+00:00")
-    assert 5 < row["peak_memory_mb"] < 1e6
-    summary = capsys.readouterr().out
-    assert summary.count("\n") == 1
-    assert "01_data finished" in summary and "seed 7" in summary
+    assert (row["status"], row["data_hash"]) == ("finished", "abc")
+    assert (row["preset"], row["seed"], row["source"]) == ("smoke", 7, "synthetic")
+    assert row["settings"] == {**SETTINGS, "output_dir": str(tmp_path)} and {*row["timings"]} == {"index"}
+    assert row["versions"]["python"] == ".".join(map(str, sys.version_info[:3])) and row["versions"]["numpy"]
+    assert row["started"].endswith("+00:00") and 5 < row["peak_memory_mb"] < 1e6
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "01_data finished" in line and "seed 7" in line
 
 
 def test_rows_of_several_writers_do_not_mix(tmp_path):
@@ -87,17 +85,16 @@ def checkout(tmp_path, monkeypatch):
     return root
 
 
-def test_local_changes_are_those_of_what_decides_results(checkout, tmp_path, project_root):
-    clean = start(tmp_path).row
+def test_local_changes_are_those_of_what_decides_results(checkout, project_root):
+    clean = find_commit()
     assert len(clean["commit"]) == 40 and clean["local_changes"] is False
     (checkout / ".gitignore").write_text((project_root / ".gitignore").read_text())
     (checkout / "executed.ipynb").write_text("{}")
     (checkout / "notebooks").mkdir()
     (checkout / "notebooks/03_benchmark-Copy1.ipynb").write_text("{}")
-    assert start(tmp_path).row["local_changes"] is False
+    assert find_commit() == clean
     (checkout / "lib/pwagents/journal.py").write_text("changed")
-    changed = start(tmp_path).row
-    assert (changed["commit"], changed["local_changes"]) == (clean["commit"], True)
+    assert find_commit() == clean | {"local_changes": True}
 
 
 @pytest.mark.parametrize("missing", ["git", "library"])
@@ -107,5 +104,4 @@ def test_without_git_or_a_checkout_the_commit_is_unknown(checkout, tmp_path, mon
         monkeypatch.setenv("PATH", str(tmp_path))
     else:
         (checkout / "lib").rename(checkout / "elsewhere")
-    row = start(tmp_path).row
-    assert (row["commit"], row["local_changes"]) == (None, None)
+    assert find_commit() == {"commit": None, "local_changes": None}

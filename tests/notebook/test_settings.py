@@ -122,19 +122,17 @@ def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params)
             read_changes(text)
 
 
-def test_a_password_in_a_url_is_not_repeated():
+def test_a_password_in_a_url_is_not_repeated_and_a_missing_key_is_told_first(monkeypatch):
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
         load_settings("03_benchmark", kind_of("03_benchmark"), given)
     assert "secret" not in str(refused.value)
-
-
-def test_a_missing_key_is_told_first_unless_stored_replies_will_do(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given = {"players": {"teacher": "openai:gpt-4o-mini"}}
     with pytest.raises(SettingsError, match=r"^05_orion_sft: teacher: .*OPENAI_API_KEY$"):
         load_settings("05_orion_sft", kind_of("05_orion_sft"), given)
-    assert load_settings("05_orion_sft", kind_of("05_orion_sft"), given | {"stored_runs_only": True})
+    stored = given | {"stored_runs_only": True}  # replies will do
+    assert load_settings("05_orion_sft", kind_of("05_orion_sft"), stored)
 
 
 def test_papermills_parameters_are_read_and_a_misspelt_one_stops_the_run_before_any_work(tmp_path):
@@ -151,12 +149,19 @@ def test_papermills_parameters_are_read_and_a_misspelt_one_stops_the_run_before_
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_an_opened_notebook_runs_on_laptops_values(notebook):
+def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook):
     """The parameters cell lists every group and changes nothing: JupyterLab and `make` run the same."""
     given, kind = notebooks.parameters_of(notebook), kind_of(notebook)
     assert load_settings(notebook, kind, given) == load_settings(notebook, kind, {})
     flat = {"preset", "source", "data_dir", "output_dir", "seed", "stored_runs_only"}
     assert flat | {*kind.__dataclass_fields__} - {"portable", "engine"} == {*given}
+    # No cell after the settings reads a parameter instead of them.
+    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
+    after = code[next(i for i, source in enumerate(code) if "start(" in source) + 1 :]
+    nodes = [node for source in after for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    assigned = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    assert not read & ({*given} - {"preset"}) - assigned
 
 
 def test_every_setting_has_a_meaning_a_reader_and_a_line_in_laptop():
@@ -189,13 +194,3 @@ def test_a_file_sets_nothing_that_nobody_reads(preset):
         ]
         settings = [plain(load_settings(name, kind_of(name), {})) for name in readers]
         assert {*keys(values)} <= {key for each in settings for key in keys(each)}, section
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_no_cell_after_the_settings_reads_a_parameter_instead_of_them(notebook):
-    code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
-    after = code[next(i for i, source in enumerate(code) if "start(" in source) + 1 :]
-    nodes = [node for source in after for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
-    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
-    assigned = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
-    assert not read & ({*notebooks.parameters_of(notebook)} - {"preset"}) - assigned
