@@ -10,9 +10,7 @@ from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import (
     adaptive_clusters,
-    category_clusters,
     contextual_profile,
-    kmeans_clusters,
     nearest_clusters,
     profile_users,
 )
@@ -39,9 +37,8 @@ VECTORS = {
 }
 
 
-@pytest.mark.parametrize("method", [adaptive_clusters, category_clusters, kmeans_clusters])
-def test_clusters_share_out_all_behaviours_around_their_centre(method):
-    clusters = method(HISTORY, SHOP, VECTORS)
+def test_clusters_share_out_all_behaviours_around_their_centre():
+    clusters = adaptive_clusters(HISTORY, SHOP, VECTORS)
     assert sorted(i for cluster in clusters for i in cluster.members) == list(range(20))
     for cluster in clusters:
         assert list(cluster.members) == sorted(cluster.members)
@@ -49,23 +46,17 @@ def test_clusters_share_out_all_behaviours_around_their_centre(method):
         np.testing.assert_allclose(cluster.centre, mean / np.linalg.norm(mean), atol=1e-6)
 
 
-def names(history=HISTORY, shop=SHOP, vectors=VECTORS, method=adaptive_clusters, **options):
-    return [cluster.name for cluster in method(history, shop, vectors, **options)]
+def names(vectors=VECTORS, **options):
+    return [cluster.name for cluster in adaptive_clusters(HISTORY, SHOP, vectors, **options)]
 
 
 def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough():
-    assert names(method=category_clusters) == ["a", "b", "c", "d"]
+    assert names(least=1) == ["a", "b", "c", "d"]
     assert names() == ["a + d", "b", "c"]
     assert names(least=3) == ["a + d", "b + c"]
     assert names(least=99) == ["a + b + c + d"]
     same = dict.fromkeys(SHOP, np.array([1.0, 0.0], np.float32))
-    assert names(vectors=same) == ["a + d", "b", "c"]  # ties are broken by name
-
-
-def test_odd_histories_have_clusters():
-    assert len(kmeans_clusters(HISTORY, SHOP, VECTORS)) == len(names())
-    often = (HISTORY[0],) * 16  # one product
-    assert [len(cluster.members) for cluster in kmeans_clusters(often, SHOP, VECTORS)] == [16]
+    assert names(same) == ["a + d", "b", "c"]  # ties are broken by name
     opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}  # they cancel out
     (cluster,) = adaptive_clusters(HISTORY, SHOP, opposite, least=99)
     assert np.isfinite(cluster.centre).all()

@@ -17,20 +17,15 @@ from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.embedding import Embedder, count_tokens
 from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.profiles.global_micro import (
-    adaptive_clusters,
-    category_clusters,
     contextual_profile,
     contextual_profiles,
-    embed_items,
-    kmeans_clusters,
     nearest_clusters,
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
-from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Product, Task
+from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.web.environment import BeliefState
 from pwagents.web.search import SearchEngine
 
-BUCKETINGS = {"adaptive": adaptive_clusters, "category": category_clusters, "k-means": kmeans_clusters}
 # Lengths of histories for tables; up to 15 behaviours there are no clusters.
 LENGTHS = {"up to 15": 15, "16 to 25": 25, "26 to 40": 40, "more than 40": np.inf}
 HEADINGS = {  # of :func:`by_length`, to be read
@@ -46,20 +41,6 @@ HEADINGS = {  # of :func:`by_length`, to be read
 AVERAGED, RETRIEVED, HEARD = "global profile (averaged)", "micro, retrieved", "micro, instruction heard"
 MEMORY = 50  # behaviours that PUMA's memory keeps, single-turn
 _SLOT = {"price": "tier"}  # attributes that the world calls otherwise
-
-
-def cluster_sizes(
-    histories: Mapping[str, Sequence[Behavior]], products: Mapping[str, Product], embedder: Embedder
-) -> pd.DataFrame:
-    """Average over users what each way of bucketing makes: how many clusters, of which sizes."""
-    vectors = embed_items(histories.values(), products, embedder)
-    rows = []
-    for name, bucketing in BUCKETINGS.items():
-        for history in histories.values():
-            sizes = [len(cluster.members) for cluster in bucketing(history, products, vectors)]
-            rows.append((name, len(sizes), min(sizes), max(sizes)))
-    frame = pd.DataFrame(rows, columns=["bucketing", "clusters of a user", "smallest", "largest"])
-    return frame.groupby("bucketing", sort=False).mean().reset_index()
 
 
 def profile_quality(

@@ -91,7 +91,10 @@ def adaptive_clusters(
     Returns:
         Clusters that share out all behaviours, sorted by name.
     """
-    clusters = _bucket(section, history, products, vectors)
+    buckets: dict[str, list[int]] = defaultdict(list)
+    for position, behavior in enumerate(history):
+        buckets[section(products[behavior.parent_asin])].append(position)
+    clusters = [_cluster(name, buckets[name], history, vectors) for name in sorted(buckets)]
     while len(clusters) > 1:
         smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
         if len(smallest.members) >= least:
@@ -104,38 +107,6 @@ def adaptive_clusters(
         rest = [cluster for cluster in others if cluster is not nearest]
         clusters = sorted([*rest, merged], key=lambda cluster: cluster.name)
     return tuple(clusters)
-
-
-def category_clusters(
-    history: History, products: Mapping[str, Product], vectors: Vectors
-) -> tuple[Cluster, ...]:
-    """Cluster by category alone, however small the buckets: for comparison."""
-    return tuple(_bucket(lambda product: product.category, history, products, vectors))
-
-
-def kmeans_clusters(
-    history: History, products: Mapping[str, Product], vectors: Vectors
-) -> tuple[Cluster, ...]:
-    """Cluster by k-means, into as many as :func:`adaptive_clusters` does: for comparison."""
-    from sklearn.cluster import KMeans
-
-    k = len(adaptive_clusters(history, products, vectors))
-    items = np.stack([vectors[b.parent_asin] for b in history])
-    k = min(k, len(np.unique(items, axis=0)))
-    labels = KMeans(k, n_init=4, random_state=0).fit_predict(items)
-    groups = [np.flatnonzero(labels == label).tolist() for label in range(k)]
-    groups.sort(key=lambda members: members[0])
-    return tuple(_cluster(f"cluster {i}", members, history, vectors) for i, members in enumerate(groups))
-
-
-def _bucket(
-    kind: Callable[[Product], str], history: History, products: Mapping[str, Product], vectors: Vectors
-) -> list[Cluster]:
-    """Make one cluster for each value of ``kind(product)``, sorted by name."""
-    buckets: dict[str, list[int]] = defaultdict(list)
-    for position, behavior in enumerate(history):
-        buckets[kind(products[behavior.parent_asin])].append(position)
-    return [_cluster(name, buckets[name], history, vectors) for name in sorted(buckets)]
 
 
 def _cluster(name: str, members: Sequence[int], history: History, vectors: Vectors) -> Cluster:
