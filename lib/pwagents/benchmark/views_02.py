@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
-from pwagents.embedding import Embedder
 from pwagents.evaluation.figures import PALETTE, escape_math, legend_above, use_style
 from pwagents.profiles.consistency import chance
-from pwagents.profiles.global_micro import embed_items
 from pwagents.profiles.llm import options
-from pwagents.profiles.types import OTHER, UserProfiles
-from pwagents.schema import TASK_TYPES, Behavior, Product, UserProfile
+from pwagents.profiles.types import OTHER
+from pwagents.schema import TASK_TYPES, UserProfile
 
 PEOPLE = ("Gender", "Age", "Occupation")  # PersonalWAB, Figure 3
 TENDENCIES = ("Price Sensitivity", "Diversity Preference", "Interaction Complexity")  # Figure 4(a)
@@ -73,25 +70,8 @@ def plot_values(counts: pd.DataFrame):
     return fig
 
 
-def map_items(
-    profiles: UserProfiles, history: Sequence[Behavior], products: Mapping[str, Product], embedder: Embedder
-) -> pd.DataFrame:
-    """Place a user's products on the plane of their embeddings' two largest components (PCA).
-
-    One row a behaviour in the order of the clusters: ``x, y, cluster, product``.
-    """
-    from sklearn.decomposition import PCA
-
-    vectors = embed_items([history], products, embedder)
-    rows = [(cluster.name, history[i].parent_asin) for cluster in profiles.clusters for i in cluster.members]
-    items = np.stack([vectors[asin] for _, asin in rows]).astype(np.float64)
-    places = PCA(2, svd_solver="full").fit_transform(items).round(4)  # the exact solver: no random start
-    frame = pd.DataFrame(places, columns=["x", "y"])
-    return frame.assign(cluster=[n for n, _ in rows], product=[products[asin].title for _, asin in rows])
-
-
 def plot_item_map(frame: pd.DataFrame):
-    """Draw :func:`map_items`, a colour and a marker a cluster."""
+    """Draw items on a plane (``x, y, cluster``, one row each), a colour and a marker a cluster."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 

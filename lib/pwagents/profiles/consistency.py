@@ -197,8 +197,7 @@ def judge_by_model(
             messages = ({"role": "system", "content": role}, {"role": "user", "content": content})
             requests.append(Request(messages=messages, sampling=_SAMPLING))
         for question, reply in zip(questions, ask_all(model, requests, f"judge: {method}"), strict=True):
-            order = read_order(reply.text, question) if reply else None
-            rows += _score(method, model.name, question, order, is_refused=reply is None)
+            rows += _score(method, model.name, question, reply and _read_order(reply.text, question))
     return pd.DataFrame(rows)
 
 
@@ -209,20 +208,20 @@ def chance() -> dict[str, float]:
     return {TOP1: 1 / (1 + OTHERS), NDCG: float(ndcg), RECALL: TOP / n}
 
 
-def read_order(reply: str, question: Question) -> list[int] | None:
-    """Read the candidates that a model names, best first; None for a malformed reply."""
-    if not _NUMBERS.fullmatch(reply):
-        return None
+def _read_order(reply: str, question: Question) -> list[int]:
+    """Read the candidates that a model names, best first; none of a malformed reply."""
     place = {str(i + 1): i for i in range(len(question.names))}
     order = [place.get(number, -1) for number in re.findall(r"\d+", reply)]
     is_valid = len(order) == 1 if question.kind == "behavior" else sorted(order) == sorted(place.values())
-    return order if is_valid and min(order) >= 0 else None
+    return order if _NUMBERS.fullmatch(reply) and is_valid and min(order) >= 0 else []
 
 
-def _score(
-    method: str, judge: str, question: Question, order: list[int] | None, is_refused: bool = False
-) -> list[dict]:
-    """Score one answer (None: malformed): top-1, or NDCG with binary gains and recall of the first five."""
+def _score(method: str, judge: str, question: Question, order: list[int] | None) -> list[dict]:
+    """Score one answer by top-1, or by NDCG with binary gains and recall of the first five.
+
+    Args:
+        order: empty for a malformed answer; None where the judge refused to answer.
+    """
     hits = np.array([question.truth[i] for i in order or ()][:TOP], dtype=float)
     n_right = sum(question.truth)
     if question.kind == "behavior":
@@ -231,9 +230,8 @@ def _score(
         ndcg = float(hits @ _GAINS[: len(hits)] / _GAINS[:n_right].sum())
         values = {NDCG: ndcg, RECALL: float(hits.sum() / n_right)}
     task = {"task_id": f"{question.user_id}-{question.kind}", "user_id": question.user_id}
-    malformed = order is None and not is_refused
     return [
         {"method": method, "judge": judge, "evaluation": name, **task}
-        | {"value": np.nan if is_refused else value, "malformed": malformed}
+        | {"value": np.nan if order is None else value, "malformed": order == []}
         for name, value in values.items()
     ]
