@@ -48,25 +48,29 @@ CONTROLS: dict[str, dict[str, Any]] = {
 }
 
 
-def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
-    """Count the rows of PersonalWAB's Table 2: index ``row``, columns "train" and "test".
+def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
+    """Put a benchmark's statistics below PersonalWAB's Table 2 as printed, in rows of their own.
 
     Tokens are counted by MiniLM's tokenizer; the paper does not name its own. A behaviour's text is the
     product as the search engine sees it and the review; the paper's 237 tokens a behaviour suggest the
     same. For test tasks a history includes the train purchases. Products are those of the whole catalogue,
     and stand under both splits, as do the targets of all tasks. (The paper counts 8,236 products, its
     published index holds 35,772; the smaller may be one of targets.)
+
+    Returns:
+        A row a source and split (ours are called ``data``), a column a statistic, missing where one counts
+        none.
     """
     tokens_of = count_tokens([product_text(product) for product in benchmark.products.values()])
     product_tokens = dict(zip(benchmark.products, tokens_of, strict=True))
-    columns = {}
+    ours = {}
     for split, tasks in benchmark.tasks.items():
         histories = [benchmark.history(task, split) for task in {t.user_id: t for t in tasks}.values()]
         behaviors = [b for history in histories for b in history]
         # Of a behaviour: the product's text was counted above, once for all who bought it.
         tokens = sum(count_tokens([f"{b.review.title} {b.review.text}" for b in behaviors]))
         tokens += sum(product_tokens[b.parent_asin] for b in behaviors)
-        columns[split] = {
+        ours[split] = {
             "Users": len(histories),
             "Avg. behavior length": len(behaviors) / len(histories),
             "Avg. behavior tokens": tokens / len(histories),
@@ -76,18 +80,10 @@ def benchmark_statistics(benchmark: Benchmark) -> pd.DataFrame:
             "Avg. product tokens": sum(product_tokens.values()) / len(product_tokens),
             "Products that are a target": len({task.target for task in benchmark.all_tasks()}),
         }
-    return pd.DataFrame(columns).rename_axis("row")
-
-
-def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
-    """Put :func:`benchmark_statistics` below PersonalWAB's Table 2 as printed, in rows of their own.
-
-    A row a source and split (ours are called ``data``), a column a statistic, missing where one counts none.
-    """
     paper = paper_table("PersonalWAB", "Table 2").droplevel("task", axis=1)
     # The paper counts products once; they stand under both splits, as ours do.
     printed = pd.DataFrame({split: paper[split].fillna(paper["all"]) for split in ("train", "test")})
-    sources = {"PersonalWAB, Table 2": printed.T, f"here, {data}": benchmark_statistics(benchmark).T}
+    sources = {"PersonalWAB, Table 2": printed.T, f"here, {data}": pd.DataFrame(ours).T}
     return pd.concat(sources, names=["source", "split"]).astype(float)
 
 

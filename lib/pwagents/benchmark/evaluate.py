@@ -186,7 +186,7 @@ def study_settings(
 def _finish(
     run: Run, study: Study, track: Track, name: str, records: Sequence[EpisodeRecord], stored: str
 ) -> Evaluation:
-    """Table and page of the episodes."""
+    """Table and page of the episodes, and what has to be said of them."""
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
     means, cells = by_task(with_references(frame_of(runs), study.references()), metrics)
@@ -194,7 +194,29 @@ def _finish(
         for column, value in spent.items():
             means[COST, column] = pd.Series({name: value})
             cells[COST, column] = pd.Series({name: format(value, COSTS[column])})
-    note = f"{_note(study, track)}{stored}{_problems(records)}"
+
+    # How it was played.
+    settings = study.settings
+    user = f" User: {settings.players.user}." if track == "multi_turn" else ""
+    small = " Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else ""
+    note = (
+        f"{len(study.sample):,} test tasks, {settings.data.label}, preset {settings.preset}, seed "
+        f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
+        f"oracle knows the answer.{user} {_COLUMNS[track]} Grader: {GRADER}.{small}{stored}"
+    )
+    # What could not be scored, what scored 0 for the agent's errors, and which calls were malformed.
+    if unscored := sum(record.outcome == "not_evaluable" for record in records):
+        note += f" {unscored} tasks could not be scored."
+    played = [record.trajectory for record in records if record.trajectory]
+    for end, what in {"error": "an error of the agent", "refused": "a refusal of its model"}.items():
+        if ended := [each for each in played if each.end == end]:
+            first = f"the first (task {ended[0].task_id}): {ended[0].message}"
+            note += f" {len(ended):,} of {len(played):,} tasks ended in {what} and count as 0, {first}."
+    steps = [(each.task_id, step) for each in played for step in each.steps]
+    if failed := [(task_id, step.error) for task_id, step in steps if step.error]:
+        counted = f"{len(failed):,} of {len(steps):,} calls could not be carried out"
+        note += f" {counted}, the first (task {failed[0][0]}): {failed[0][1]}."
+
     # Of names that are written alike each has files of its own; no file system takes 300 letters.
     file = re.sub(r"[^a-zA-Z0-9-]+", "_", name)[:60].strip("_") or "agent"
     if file != name:
@@ -204,33 +226,6 @@ def _finish(
     page = run.output_dir / "episodes" / f"{file}.html"
     _write_page(page, name, study, records)
     return Evaluation(name, study.benchmark, study.sample, records, means, cells, note, page, table.html)
-
-
-def _note(study: Study, track: Track) -> str:
-    settings = study.settings
-    user = f" User: {settings.players.user}." if track == "multi_turn" else ""
-    small = " Preset smoke is small: compare agents with preset laptop." if settings.preset == "smoke" else ""
-    return (
-        f"{len(study.sample):,} test tasks, {settings.data.label}, preset {settings.preset}, seed "
-        f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
-        f"oracle knows the answer.{user} {_COLUMNS[track]} Grader: {GRADER}.{small}"
-    )
-
-
-def _problems(records: Sequence[EpisodeRecord]) -> str:
-    """Say what could not be scored, what scored 0 for the agent's errors, and which calls were malformed."""
-    unscored = sum(record.outcome == "not_evaluable" for record in records)
-    told = f" {unscored} tasks could not be scored." if unscored else ""
-    played = [record.trajectory for record in records if record.trajectory]
-    for end, what in {"error": "an error of the agent", "refused": "a refusal of its model"}.items():
-        if ended := [each for each in played if each.end == end]:
-            first = f"the first (task {ended[0].task_id}): {ended[0].message}"
-            told += f" {len(ended):,} of {len(played):,} tasks ended in {what} and count as 0, {first}."
-    steps = [(each.task_id, step) for each in played for step in each.steps]
-    if failed := [(task_id, step.error) for task_id, step in steps if step.error]:
-        counted = f"{len(failed):,} of {len(steps):,} calls could not be carried out"
-        told += f" {counted}, the first (task {failed[0][0]}): {failed[0][1]}."
-    return told
 
 
 def _write_page(path: Path, name: str, study: Study, records: Sequence[EpisodeRecord]) -> None:
