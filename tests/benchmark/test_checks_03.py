@@ -173,9 +173,9 @@ def test_facts_are_words_shared_with_the_page_or_the_review(text, task, facts):
 
 def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice(small):
     benchmark = small.benchmark
-    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:10]
+    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:3]
     users = [RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(3)]
     rates = simulator_quality(users, benchmark.products, tasks).set_index("questions")
-    assert rates.loc["honest", "answers"] == 300 and rates.loc["adversarial", "answers"] == 6000
+    assert rates.loc["honest", "answers"] == 90 and rates.loc["adversarial", "answers"] == 1800
     assert (rates["leak rate"] == 0).all() and (rates["consistency"] == 1).all()
     assert rates.loc["honest", "refusal rate"] < 0.4 < 0.8 < rates.loc["adversarial", "refusal rate"]

@@ -89,15 +89,19 @@ def test_what_cannot_be_pickled_is_played_again_and_the_note_says_so(play):
         assert all(("cannot pickle 'generator' object" in note) == (not version) for note in notes)
 
 
-def test_errors_of_the_agent_count_as_0_with_their_reason(play):
-    flawed = play(
-        lambda state: search(state) if "the" in state.instruction else {}["brand"], tasks=6, name="flawed"
-    )
-    ended = [record.trajectory.end for record in flawed.records]
-    assert 0 < ended.count("error") < 6
-    assert f"{ended.count('error')} of 6 tasks ended in an error of the agent and count as 0" in flawed.note
-    assert "KeyError: 'brand' (test_evaluate.py, line " in flawed.note
-    assert all(r.grade.result_final == 0 for r in flawed.records if r.trajectory.end == "error")
+def test_an_error_on_some_tasks_scores_0_with_its_reason_and_loses_no_other(play):
+    def flawed(state):
+        is_wrong = state.session and "the" not in state.instruction
+        return sys.exit("no") if is_wrong else search(state)
+
+    done = play(flawed)
+    failed = [record for record in done.records if record.trajectory.end == "error"]
+    assert 0 < len(failed) < 6
+    assert f"{len(failed)} of 6 tasks ended in an error of the agent and count as 0" in done.note
+    assert "SystemExit: no (test_evaluate.py, line " in done.note
+    assert all(r.outcome == "scored" and len(r.trajectory.steps) == 1 for r in failed)
+    assert all(r.grade.function_accuracy == r.grade.result_final == 0 for r in failed)
+    assert all(r.trajectory.end == "steps" for r in done.records if r not in failed)
 
 
 def test_files_of_names_that_are_written_alike_do_not_collide(play, folder):
@@ -122,12 +126,14 @@ def test_a_chat_model_plays_by_a_method_and_its_cost_is_a_column(play, chat_serv
     assert again.table.equals(done.table)
 
 
-def test_an_agent_can_say_what_it_paid(play):
+def test_what_an_agent_paid_and_its_calls_that_could_not_be_carried_out_are_told(play):
     def paying(state):
-        return search(state).model_copy(update={"usage": Usage(calls=2, prompt_tokens=10, usd=0.5)})
+        usage = Usage(calls=2, prompt_tokens=10, usd=0.5)
+        return Action(name="search_product_by_query", arguments={"query": 5}, usage=usage)
 
-    done = play(paying, track="single_turn")
-    assert done.cells.loc["paying", (COST, "US dollars")] == "0.50000"
+    done = play(paying, tasks=2)
+    assert done.cells.loc["paying", (COST, "US dollars")] == "5.00000"
+    assert "20 of 20 calls could not be carried out, the first (task " in done.note
 
 
 class Silent(ChatModel):
@@ -147,13 +153,6 @@ def test_the_folder_of_a_trained_model_plays(play, tmp_path, monkeypatch):
     assert done.records[0].model == tmp_path.name and "mine" in done.table.index
     with pytest.raises(SettingsError, match=r"holds no config\.json"):
         play(tmp_path.parent)
-
-
-def test_calls_that_could_not_be_carried_out_are_told(play):
-    done = play(
-        lambda state: Action(name="search_product_by_query", arguments={"query": 5}), tasks=2, name="five"
-    )
-    assert "20 of 20 calls could not be carried out, the first (task " in done.note
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,6 @@ def test_wrong_arguments_are_refused_before_any_work(tmp_path, given, message):
 
 SHELL = """
 from helper import search
-from pwagents.schema import Action
 
 
 def agent(state):
@@ -189,23 +187,17 @@ def broken(state):
 
 
 @pytest.fixture
-def files(tmp_path):
-    """A folder with ``my_agent.py``, and the options of a run of it."""
+def run(tmp_path, monkeypatch, capsys):
+    """The command beside ``my_agent.py``, in this process: its status and what it prints as errors."""
     helper = "from pwagents.schema import Action\n\n\ndef search(state):\n    return Action(name='stop')\n"
     (tmp_path / "helper.py").write_text(helper)
     (tmp_path / "my_agent.py").write_text(SHELL)
-    return tmp_path, ["--tasks", "1", "--output-dir", str(tmp_path / "out"), "-y", json.dumps(TINY)]
 
-
-@pytest.fixture
-def run(files, monkeypatch, capsys):
-    """The command in this process: its status and what it prints as errors."""
-    folder, options = files
-
-    def command(*arguments):
-        monkeypatch.chdir(folder)
+    def command(agent, changes):
+        options = ["--tasks", "1", "--output-dir", str(tmp_path / "out"), "--changes", changes]
+        monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", [*sys.path])
-        monkeypatch.setattr(sys, "argv", ["pwagents", "evaluate", *arguments, *options])
+        monkeypatch.setattr(sys, "argv", ["pwagents", "evaluate", agent, *options])
         for name in ("my_agent", "helper"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         return shell.main(), capsys.readouterr().err
@@ -213,22 +205,22 @@ def run(files, monkeypatch, capsys):
     return command
 
 
-def test_an_agent_that_raises_is_one_line_with_its_place_in_the_shell(run):
-    status, printed = run("my_agent.py:broken")
-    (line,) = [line for line in printed.splitlines() if "Error" in line]
-    assert status == 1 and "KeyError: 'brand' (" in line and line.endswith("my_agent.py, line 11)")
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("agent", "changes", "message"),
     [
-        (["none.py:agent"], "found no file none.py; expected FILE.py:NAME"),
-        (["my_agent.py:nobody"], "found no 'nobody' in my_agent.py, but "),
-        (["my_agent.py:agent", "--changes", "[1]"], "changes: found '[1]'; expected names and values"),
+        ("my_agent.py:broken", TINY, "my_agent.py, line 10)"),
+        ("none.py:agent", TINY, "found no file none.py; expected FILE.py:NAME"),
+        ("my_agent.py:nobody", TINY, "found no 'nobody' in my_agent.py, but "),
+        ("my_agent.py:agent", [1], "changes: found '[1]'; expected names and values"),
     ],
 )
-def test_what_is_wrong_is_one_line_in_the_shell(run, files, arguments, message):
-    if "--changes" in arguments:
-        files[1][-2:] = []
-    status, printed = run(*arguments)
-    assert status == 1 and message in printed and len(printed.splitlines()) == 1
+def test_what_is_wrong_is_one_line_in_the_shell(run, agent, changes, message):
+    status, printed = run(agent, json.dumps(changes))
+    (line,) = [line for line in printed.splitlines() if "rror" in line or "found" in line]
+    assert status == 1 and message in line
+    assert "broken" not in agent or "KeyError: 'brand' (" in line
+
+
+def test_an_agent_beside_its_helper_plays_in_the_shell(run, tmp_path):
+    assert run("my_agent.py:agent", json.dumps(TINY))[0] == 0
+    assert (tmp_path / "out" / "tables" / "evaluate_agent_multi_turn.csv").exists()

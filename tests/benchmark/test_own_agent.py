@@ -160,20 +160,6 @@ def test_an_agent_with_a_mistake_is_told_in_one_line_after_three_tasks_with_noth
     assert not (study.folder / "evaluate.jsonl").exists() and benchmark.products == before
 
 
-def test_an_error_on_some_tasks_loses_no_other_and_scores_0(study):
-    wrong = study.sample[4].instruction
-
-    def flawed(state):
-        return sys.exit("no") if state.instruction == wrong and state.session else search(state)
-
-    records = play(study, "multi_turn", flawed, "a").records
-    (failed,) = [r for r, task in zip(records, study.sample, strict=True) if task.instruction == wrong]
-    assert (failed.outcome, failed.trajectory.end) == ("scored", "error")
-    assert failed.trajectory.message.startswith("SystemExit: no (test_own_agent.py, line ")
-    assert len(failed.trajectory.steps) == 1 and failed.grade.function_accuracy == 0
-    assert all(r.trajectory.end == "steps" for r in records if r is not failed)
-
-
 def test_a_memory_that_cannot_be_stored_costs_its_task_alone(study):
     class Spoils(Remembers):
         def __call__(self, state):
