@@ -3,9 +3,8 @@
 import pytest
 
 from pwagents.schema import TASK_TYPES
-from pwagents.users.difficult import DIFFICULT, ImpatientUser, TerseUser, VagueUser, WrongUser
 from pwagents.users.leaks import ordinary_questions
-from pwagents.users.rules import RuleUser, find_run
+from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, TerseUser, VagueUser, WrongUser, find_run
 
 from .conftest import LAMP, is_leak, lamp_task, results, talk
 

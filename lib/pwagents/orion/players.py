@@ -15,9 +15,8 @@ from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.update import OfflineUpdater, Updater
 from pwagents.schema import Benchmark
-from pwagents.users.difficult import DIFFICULT
 from pwagents.users.llm import LlmUser
-from pwagents.users.rules import RuleUser
+from pwagents.users.rules import DIFFICULT, RuleUser
 from pwagents.web.environment import Agent, UserSimulator
 
 _RULE_USERS = {"rules": RuleUser, **DIFFICULT}

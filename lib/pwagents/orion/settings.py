@@ -34,7 +34,7 @@ from pwagents.settings import (
     values_of,
     variants_of,
 )
-from pwagents.users.difficult import DIFFICULT
+from pwagents.users.rules import DIFFICULT
 from pwagents.web.settings import ShopSettings
 
 GROUP_STEPS = 5  # whose groups notebook 06 looks at (:mod:`pwagents.orion.groups`)
@@ -51,7 +51,7 @@ class OrionPlayers(Players):
     """Follows an episode and updates its contextual profile; none: the profile stays as it was."""
     user: User = "rules"
     """Answers the agent's questions; terse, vague, wrong and impatient: rules that make it harder
-    (``users/difficult.py``); none: nobody does."""
+    (``users/rules.py``); none: nobody does."""
     teacher: Annotated[str, player("offline")] = "offline"
     """Plays the agent in the role-play that the policy learns from."""
     judge: Annotated[str, player("offline")] = "offline"

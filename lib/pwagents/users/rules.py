@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import chain
 from itertools import product as pairs
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from pwagents.seeds import rng
 from pwagents.users.leaks import REFUSALS, leaks
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import DETAILS_FUNCTION
+from pwagents.web.search import product_text
 from pwagents.words import content_words, kind_of, section_of, short_store, stars_in_words, word_list
 
 _QUESTION = re.compile(
@@ -234,3 +236,65 @@ def find_run(run: str, text: str) -> int | None:
 def stems(text: str) -> tuple[str, ...]:
     """Split a text into words in lower case, without the s of a plural."""
     return tuple(word.rstrip("s") for word in re.findall(r"\w+", text.lower()))
+
+
+# Users who make it harder: each differs from the cooperative one in a single way. No paper has them; the
+# shares are ours. What they say leaks no more than what the cooperative user says.
+
+VAGUE = 0.5  # of the answers that would tell something
+WRONG = 0.1  # likewise
+
+
+class TerseUser(RuleUser):
+    """Says the value and nothing around it: "navy" in place of "Best in navy."."""
+
+    def phrasings(self, manner: str, fact: Fact | None, generator: np.random.Generator) -> Iterator[str]:
+        """The value first; a whole sentence where the value alone leaks."""
+        return chain([fact.value] if fact else [], super().phrasings(manner, fact, generator))
+
+
+class VagueUser(RuleUser):
+    """Does not know what to say to half of the questions that the cooperative user would answer."""
+
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says)
+        withholds = rng(self.seed, "vague user", task.task_id, str(len(session))).random() < VAGUE
+        return ("unknown", None) if manner == "tell" and withholds else (manner, fact)
+
+
+class WrongUser(RuleUser):
+    """Tells something wrong in a tenth of the answers to questions: what is true of another product of the
+    category, and does not stand on the target's page.
+
+    A fact that was told wrongly counts as untold, so that a further question may still bring it out. In
+    review tasks nothing is told wrongly, nor in hints on results.
+    """
+
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says)
+        generator = rng(self.seed, "wrong user", task.task_id, str(len(session)))
+        if manner != "tell" or generator.random() >= WRONG:
+            return manner, fact
+        # Facts of the same slot that products of the target's category have, and the target has not.
+        target = self.products[task.target]
+        page = product_text(target)
+        peers = [product for product in self.products.values() if product.category == target.category]
+        facts = {other for peer in peers for other in product_facts(peer) if other.slot == fact.slot}
+        others = sorted(other for other in facts if find_run(other.value, page) is None)
+        return manner, others[generator.integers(len(others))] if others else fact
+
+
+class ImpatientUser(RuleUser):
+    """Answers one question, and then none before they have seen something."""
+
+    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says)
+        # Only answers since the last result count: who has seen something answers once more.
+        last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
+        answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
+        told = pairs(self.facts(task), answers)
+        has_answered = any(find_run(each.value, text) is not None for each, text in told)
+        return ("impatient", None) if manner == "tell" and has_answered else (manner, fact)
+
+
+DIFFICULT = {"terse": TerseUser, "vague": VagueUser, "wrong": WrongUser, "impatient": ImpatientUser}
