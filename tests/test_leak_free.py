@@ -47,34 +47,21 @@ def times_of_markers(text):
 def benchmark() -> Benchmark:
     """The embedded world, each user moved in time, every behaviour marked with its own."""
     world = make_world(WorldConfig(n_users=12, n_products=150, history=(15, 30)), seed=0).benchmark
-    users = sorted(world.behaviors)
-    shift = {user: i * 5 * MONTH for i, user in enumerate(users)}
-    products, behaviors, tasks = dict(world.products), {}, {}
-    for user in users:
-        marked = []
-        for b in world.behaviors[user]:
-            time = b.timestamp + shift[user]
-            asin = f"{b.parent_asin}-{marker(time)}"
-            product = world.products[b.parent_asin]
-            names = {"parent_asin": asin, "title": f"{product.title} {marker(time)}"}
-            products[asin] = product.model_copy(update=names)
-            review = b.review.model_copy(update={"text": f"{b.review.text} {marker(time)}"})
-            marked.append(b.model_copy(update={"parent_asin": asin, "timestamp": time, "review": review}))
-        behaviors[user] = tuple(marked)
-    for split, old in world.tasks.items():
-        tasks[split] = tuple(
-            task.model_copy(
-                update={
-                    "timestamp": task.timestamp + shift[task.user_id],
-                    "target": f"{task.target}-{marker(task.timestamp + shift[task.user_id])}",
-                    "review": task.review.model_copy(
-                        update={"text": f"{task.review.text} {marker(task.timestamp + shift[task.user_id])}"}
-                    ),
-                }
-            )
-            for task in old
-        )
-    return Benchmark("marked", products, behaviors, tasks)
+    shift = {user: i * 5 * MONTH for i, user in enumerate(sorted(world.behaviors))}
+    products = dict(world.products)
+
+    def marked(record, user, field):
+        """A behaviour or task at its new time, with a product of its own."""
+        time, asin = record.timestamp + shift[user], getattr(record, field)
+        own = f"{asin}-{marker(time)}"
+        title = f"{world.products[asin].title} {marker(time)}"
+        products[own] = world.products[asin].model_copy(update={"parent_asin": own, "title": title})
+        review = record.review.model_copy(update={"text": f"{record.review.text} {marker(time)}"})
+        return record.model_copy(update={field: own, "timestamp": time, "review": review})
+
+    past = {u: tuple(marked(b, u, "parent_asin") for b in own) for u, own in world.behaviors.items()}
+    tasks = {split: tuple(marked(t, t.user_id, "target") for t in own) for split, own in world.tasks.items()}
+    return Benchmark("marked", products, past, tasks)
 
 
 @pytest.fixture(scope="module")

@@ -87,17 +87,6 @@ class AmazonFiles(SourceFiles):
         {"reviews.jsonl.gz": self.reviews, "meta.jsonl.gz": self.metas}[file][2:2] = [b"", line]
         return self.write()
 
-    def change(self, table: str, i: int, changes: dict) -> None:
-        """Change fields of one record of "reviews" or "metas"; ... takes a field away."""
-        records = getattr(self, table)
-        records[i] = {key: value for key, value in (records[i] | changes).items() if value is not ...}
-
-    def change_reviews(self, positions, **changes) -> None:
-        """Change the reviews at these positions of both users' histories of twelve."""
-        for review in self.reviews:
-            if (review["timestamp"] - FIRST) // DAY in positions:
-                review.update(changes)
-
     def write(self, reviews: str = "reviews.jsonl.gz", meta: str = "meta.jsonl.gz") -> Path:
         """Write both files, gzipped where the name says so; a record may be an object or a line's bytes."""
         for name, records in ((reviews, self.reviews), (meta, self.metas)):

@@ -124,7 +124,7 @@ PRODUCT_REPAIRS = {
 @pytest.mark.parametrize("case", PRODUCT_REPAIRS)
 def test_dirty_product_is_mended_and_counted(amazon_files, case):
     changes, field, value, repair = PRODUCT_REPAIRS[case]
-    amazon_files.change("metas", 3, changes)
+    amazon_files.metas[3] |= changes
     benchmark = load_amazon(amazon_files.write(), n_users=2)
     assert getattr(benchmark.products["B000000003"], field) == value
     assert [count for name, count in benchmark.repairs.items() if repair and repair in name] == [1] * bool(

@@ -64,14 +64,10 @@ def assert_whole(make_data):
     assert [path.name for path in make_data.folder.parent.glob("my data*")] == ["my data"]
 
 
-def test_it_brings_what_is_needed_of_one_commit_under_its_licence(make_data):
+def test_it_brings_what_is_needed_and_a_second_run_without_a_network_puts_back_what_was_changed(make_data):
     done = make_data()
     assert done.returncode == 0 and "CC BY-NC 4.0" in done.stdout, done.stderr
     assert_whole(make_data)
-
-
-def test_a_second_run_needs_no_network_and_puts_back_what_was_changed(make_data):
-    make_data()
     before = (make_data.folder / "LICENSE").stat().st_mtime_ns
     (make_data.folder / DATA).write_text("spoiled")
     done = make_data(url="file:///nowhere")

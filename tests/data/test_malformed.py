@@ -128,7 +128,9 @@ SETS_WITHOUT_TASKS = {
 @pytest.mark.parametrize("case", SETS_WITHOUT_TASKS)
 def test_a_split_without_a_type_of_task_is_refused(amazon_files, case):
     positions, changes, missing = SETS_WITHOUT_TASKS[case]
-    amazon_files.change_reviews(positions, **changes)
+    for i in positions:
+        for of_user in (0, 12):
+            amazon_files.reviews[of_user + i] |= changes
     with pytest.raises(DataError) as caught:
         load_benchmark(DataSettings(source="amazon", data_dir=str(amazon_files.write()), **SIZES), 0)
     assert missing in str(caught.value) and "take more users, categories or files" in str(caught.value)

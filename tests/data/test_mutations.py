@@ -57,36 +57,27 @@ def places(value, path=()):
 
 
 def spoil_value(records, chance: random.Random) -> str:
-    """Change one value of some records: to an odd one, by a little, or away; or list it twice."""
+    """Change one value: to an odd one, to one of its kind, by a little, or away; or list it twice.
+
+    What keeps its kind is mended, or comes further before it is refused.
+    """
     *parents, last = chance.choice(list(places(records)))
     holder = records
     for key in parents:
         holder = holder[key]
-    old, way = holder[last], chance.choice(("odd", "odd", "odd", "little", "away", "twice"))
+    old, way = holder[last], chance.choice(("odd", "odd", "of its kind", "little", "away", "twice"))
     if way == "away":
         del holder[last]
     elif way == "twice" and isinstance(holder, list):
         holder.insert(chance.randrange(len(holder) + 1), copy.deepcopy(old))
-    elif way == "little" and isinstance(old, int | float):
-        holder[last] = old + chance.choice((-1, 1, 0.5))
+    elif way in ("little", "of its kind") and isinstance(old, int | float):
+        near = (old - 1, old + 1, old + 0.5, old + DAY)
+        holder[last] = chance.choice(near if way == "little" else (4.73, 0, 6, -1, 1e300, -1e300, 10**30))
+    elif way == "of its kind" and isinstance(old, str):
+        holder[last] = chance.choice(("9" * 400, "-5", "$1e300", "\x00", "&amp;", " "))
     else:
         holder[last] = chance.choice(ODD)
     return f"{way} {parents} {last}"
-
-
-def spoil_record(records: dict, chance: random.Random) -> str:
-    """A value of the right kind that cannot be, or a record twice: what is mended, and so comes further."""
-    review, meta = chance.choice(records["reviews"]), chance.choice(records["metas"])
-    way = chance.choice(("rating", "price", "average_rating", "timestamp", "twice", "rating_number"))
-    odd = {"rating": (4.73, 0, 6, -1e300, 1.0000001), "price": (1e300, "9" * 400, -5, "$1e300", 1e7),
-           "average_rating": (7, -1, 1e300), "rating_number": (1e300, -1, 2.5, 10**30)}  # fmt: skip
-    if way == "twice":
-        records["reviews"].append(dict(review))
-    elif way == "timestamp":
-        review["timestamp"] += chance.choice((-1, 1, DAY))
-    else:
-        (review if way == "rating" else meta)[way] = chance.choice(odd[way])
-    return way
 
 
 def spoil_bytes(path: Path, chance: random.Random) -> str:
@@ -133,8 +124,7 @@ def test_amazon(amazon_files):
     for _ in range(61):
         records = copy.deepcopy(original)
         amazon_files.metas, amazon_files.reviews = records["metas"], records["reviews"]
-        spoil = chance.choice((spoil_record, spoil_value))
-        spoiled = [spoil(records, chance) for _ in range(5)]
+        spoiled = [spoil_value(records, chance) for _ in range(5)]
         amazon_files.write("reviews.jsonl", "meta.jsonl")
         if chance.random() < 0.2:
             file = amazon_files.folder / chance.choice(("reviews.jsonl", "meta.jsonl"))
