@@ -139,15 +139,6 @@ def test_the_simulated_user_gave_nothing_away():
     assert (table("03_simulator")["leak rate"] == 0).all()
 
 
-def test_profiles_tell_users_apart_and_cost_less_than_memory():
-    gains = table("02_consistency_gain").set_index(["users", "evaluation"])["difference"]
-    assert gains["all", "profile-behavior top-1"] > 0
-    tokens = table("02_retrieval_tokens").set_index("retrieval")["tokens"]
-    assert 5 * tokens["contextual profile"] < tokens["PUMA memory"]
-    nearest = table("02_retrieval")["nearest"].dropna()
-    assert (nearest > 0.6).all()
-
-
 def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
     levels = table("09_levels").set_index(["agent", "access", "level"])["task: SR"]
     assert (levels["oracle"] == 1).all() and (levels["offline agent", "no history"][1:] == 0).all()

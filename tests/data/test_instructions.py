@@ -21,7 +21,7 @@ PRAISE = Review(
     rating=4, text="Charges fast and feels sturdy in my hand. The price is right and it travels well."
 )
 WORDS = st.sampled_from(
-    ["I'm", "looking", "for", "a", "review", "the", "help", "find", "shop", "Anker", "20W"]
+    ["I'm", "looking", "for", "a", "review", "the", "help", "find", "shop", "Anker", "20W", "B08J6LZQZ6"]
 )
 TEXTS = st.text(max_size=60) | st.lists(WORDS, max_size=12).map(" ".join)
 
@@ -69,12 +69,6 @@ def test_nothing_is_given_away(task_type, title, category, store, price, feature
     assert shared_run(instruction, title) < (min(3, n_title) or 1)
     if task_type == "review":
         assert shared_run(instruction, text) < (min(4, n_text) or 1)
-
-
-def test_id_in_title_and_store_is_not_repeated():
-    product = CHARGER.model_copy(update={"title": "Case B08J6LZQZ6 Charger", "store": "B08J6LZQZ6"})
-    for task_type in TASK_TYPES:
-        assert not any("b08j6lzqz6" in text.lower() for text in instructions(task_type, product))
 
 
 @pytest.mark.parametrize(

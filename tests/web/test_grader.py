@@ -6,7 +6,6 @@ with a second, plain reading of PersonalWAB's section 3.3, written here and used
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -227,19 +226,6 @@ def known_ids(shop):
 # --- one call: rank, ties, order ---
 
 
-@given(st.data())
-def test_a_query_is_graded_by_the_place_at_which_the_target_is_shown(shop, data):
-    words = sorted({word for product in shop.benchmark.products.values() for word in product.title.split()})
-    query = " ".join(data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=5)))
-    found = [asin for asin, _ in shop.search_engine.search(query, 15)]
-    target = data.draw(st.sampled_from(found) | known_ids(shop))
-    step, result = play_one(shop, task_for(target), {"query": query})
-    shown = shown_ids(step.observation)
-    assert shown == list(step.observation.products) == found[:10]
-    assert result.result_official == result.result_final == equation_1(shown, target)
-    event(f"rank {shown.index(target) + 1 if target in shown else 'none'}")
-
-
 @settings(max_examples=60)
 @given(st.dictionaries(asins, st.integers(0, 3), min_size=2, max_size=25), st.data())
 def test_recommendations_are_graded_in_their_order_and_ties_go_to_the_lower_id(scores, data):
@@ -249,19 +235,6 @@ def test_recommendations_are_graded_in_their_order_and_ties_go_to_the_lower_id(s
     step, result = play_one(small, task_for(target, "recommend"), {"product_sequence": [known]})
     assert shown_ids(step.observation) == list(step.observation.products) == expected[:10]
     assert result.result_final == equation_1(expected, target)
-
-
-@settings(max_examples=40)
-@given(st.sets(asins, min_size=2, max_size=25).flatmap(lambda ids: st.permutations(sorted(ids))), st.data())
-def test_listings_of_equal_text_rank_by_id_at_every_run_and_in_every_thread(ids, data):
-    """Also: the same product listed many times. Only the target's own listing counts."""
-    shops = [small_shop(map(mat, order)) for order in (ids, ids[::-1], sorted(ids))]
-    task = task_for(data.draw(st.sampled_from(ids)))
-    with ThreadPoolExecutor(3) as pool:
-        played = list(pool.map(lambda shop: play_one(shop, task, {"query": "yoga mats"}), shops * 3))
-    for step, result in played:
-        assert list(step.observation.products) == sorted(ids)[:10]
-        assert result.result_final == equation_1(sorted(ids), task.target)
 
 
 # --- one call: ids in other products' texts ---

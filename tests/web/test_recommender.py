@@ -95,14 +95,6 @@ def published_forward(state, items, blocks, heads):
     return _layer_norm(x, **module("last_layernorm."))
 
 
-@pytest.mark.parametrize("items", [[0, 0, 0, 0, 3], [0, 0, 2, 5, 2], [1, 2, 3, 4, 7]])
-def test_forward_pass_agrees_with_the_published_one(items):
-    model = random_model()
-    expected = published_forward(model.state_dict(), items, TINY.blocks, TINY.heads)
-    with torch.inference_mode():
-        assert np.allclose(model(torch.tensor([items]))[0], expected, atol=1e-5)
-
-
 # --- training ---
 
 

