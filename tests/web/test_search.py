@@ -144,8 +144,8 @@ def test_a_content_query_is_what_is_wanted(instruction, words):
     assert content_query(instruction) == words
 
 
-# The Python engine ranks as Pyserini does, which runs in a process of its own: with a Java machine here, later
-# forks would hang.
+# The Python engine ranks as Pyserini does, which runs in a process of its own: a Java machine here would hang
+# later forks.
 
 DATA = Path(os.environ.get("PWAGENTS_DATA") or Path(__file__).resolve().parents[2] / "../shared/data")
 REAL = DATA / "amazon_reviews_2023"
