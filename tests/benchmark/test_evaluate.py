@@ -1,17 +1,22 @@
-"""One call that evaluates an agent: each kind of agent on a tiny world, what it writes, what it refuses."""
+"""One call that evaluates an agent: each kind of agent on a tiny world, what it remembers and is known by,
+what is written of it, what ends in one line.
+"""
 
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from pwagents import __main__ as shell
+from pwagents.benchmark import own_agent
 from pwagents.benchmark.evaluate import COST, evaluate
 from pwagents.embedding import DIMENSION, Embedder
-from pwagents.errors import SettingsError
+from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.schema import Action, Usage
+from pwagents.web.environment import run_episode
 from pwagents.web.recommender import RecommendersByTime
 
 TINY = {
@@ -27,6 +32,30 @@ def search(state):
 def patient(state):
     """Searches, then stops."""
     return Action(name="stop") if state.session else search(state)
+
+
+class Remembers:
+    """Knows of which users it has played tasks, and says so."""
+
+    def __init__(self):
+        self.memory = {"users": []}
+
+    def __call__(self, state):
+        if state.session:
+            return Action(name="stop")
+        self.memory["users"].append(state.user_id)
+        return search(state).model_copy(update={"thought": ",".join(self.memory["users"])})
+
+
+class Titles:
+    """Searches for the title bought last."""
+
+    def __init__(self, products):
+        self.products = products
+
+    def __call__(self, state):
+        title = self.products[state.history[-1].parent_asin].title
+        return Action(name="search_product_by_query", arguments={"query": title})
 
 
 class HashedWords:
@@ -76,6 +105,140 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
     assert "patient" in str(done) and "6 test tasks, embedded world, preset smoke" in str(done)
     assert "<table" in done._repr_html_()
     assert repr(done) == str(done) and len(repr(done)) < 5000, "a shell shows no catalogue"
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """The tasks of the episodes that agents of one's own play."""
+    tasks = []
+
+    def noting(environment, task, *rest):
+        tasks.append(task.task_id)
+        return run_episode(environment, task, *rest)
+
+    monkeypatch.setattr(own_agent, "run_episode", noting)
+    return tasks
+
+
+def test_stored_episodes_are_not_played_again_and_those_of_a_changed_agent_are(play, played, tmp_path):
+    def asking(state, words=""):
+        ask = Action(name="respond", arguments={"content": words or "?"})
+        return Action(name="stop") if state.session else ask
+
+    options = {"tasks": 3, "name": "a", "output_dir": tmp_path}
+    first, again = play(asking, **options), play(asking, **options)
+    assert len(played) == 3 and again.records == first.records
+    assert "0 of 3 episodes were stored" in first.note and "3 of 3 episodes were stored" in again.note
+    others = {"name": "b"}, {"agent": partial(asking, words="red")}, {"version": "2"}
+    for changes in others:
+        assert "0 of 3 episodes were stored" in play(**{"agent": asking, **options, **changes}).note
+    assert len(played) == 12
+
+
+@pytest.mark.parametrize("given", [Remembers, Remembers()], ids=["class", "object"])
+def test_memory_goes_from_task_to_task_of_one_user(play, played, tmp_path, given):
+    done = play(given, tasks=24, name="a", output_dir=tmp_path)
+    seen = {}
+    by_time = sorted(zip(done.tasks, done.records, strict=True), key=lambda pair: pair[0].timestamp)
+    for task, record in by_time:
+        seen[task.user_id] = seen.get(task.user_id, 0) + 1
+        assert record.trajectory.steps[0].action.thought.split(",") == [task.user_id] * seen[task.user_id]
+    assert max(seen.values()) > 1
+    assert play(given, tasks=24, name="a", output_dir=tmp_path).records == done.records
+    assert len(played) == len(done.tasks)
+
+
+def test_a_memory_that_cannot_be_stored_costs_its_task_alone(play):
+    class Spoils(Remembers):
+        def __call__(self, state):
+            if not state.session and len(self.memory["users"]) == 1:
+                self.memory["set"] = {1}
+            return super().__call__(state)
+
+    done = play(Spoils, tasks=24)
+    ends = [record.trajectory.end for record in done.records]
+    assert ends.count("error") > 0 and ends.count("stop") > 0 and len(ends) == len(done.tasks)
+
+
+def test_a_class_may_take_the_catalogue(play):
+    done = play(Titles, track="single_turn", tasks=1)
+    last = done.benchmark.history(done.tasks[0], "test")[-1].parent_asin
+    query = done.records[0].trajectory.steps[0].action.arguments["query"]
+    assert query == done.benchmark.products[last].title
+
+
+class Clears(Titles):
+    def __init__(self, products):
+        products.clear()
+
+
+class Writes(Titles):
+    def __call__(self, state):
+        self.products["B1"] = None
+
+
+class NoKey(Titles):
+    def __init__(self):
+        raise KeyError("API_KEY")
+
+
+class Forgets(Remembers):
+    def __call__(self, state):
+        self.memory = [state.user_id]
+        return Action(name="stop")
+
+
+WRONG = {
+    "a text": (lambda state: "search", "TypeError: the agent returned the str 'search'; expected an action"),
+    "None": (lambda state: None, "the agent returned None; expected an action, such as Action("),
+    "no JSON": (
+        lambda state: Action(name="stop", arguments={"x": object()}),
+        "the agent returned an action that cannot be stored: Object of type object is not JSON",
+    ),
+    "it raises": (lambda state: {}[state.instruction], "KeyError: "),
+    "it ends the process": (lambda state: sys.exit(3), "SystemExit: 3"),
+    "memory": (Forgets, "the agent's memory is the list "),
+    "it changes the catalogue": (Writes, "TypeError: 'mappingproxy' object does not support item assignment"),
+    "it empties the catalogue": (Clears, "cannot be made: AttributeError: 'mappingproxy' object has no"),
+    "it cannot be made": (NoKey, "cannot be made: KeyError: 'API_KEY'"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
+def test_an_agent_with_a_mistake_is_told_in_one_line_after_three_tasks_with_nothing_stored(
+    play, played, tmp_path, given, message
+):
+    with pytest.raises(RuntimeError) as caught:
+        play(given, name="mine", output_dir=tmp_path)
+    (line,) = str(caught.value).splitlines()
+    assert "agent mine" in line and message in line
+    assert "cannot be made" in line or "the first 3 tasks" in line
+    assert len(played) == (0 if "cannot be made" in line else 3)
+    assert caught.value.__cause__ is None or caught.value.__cause__.__traceback__
+    assert not list(tmp_path.glob("runs/evaluate.jsonl"))
+
+
+class ClientError(Exception):
+    pass
+
+
+def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(play, played):
+    def down(state):
+        try:
+            raise ConnectionRefusedError("refused")
+        except OSError as error:
+            raise ClientError("no connection") from error
+
+    def refusing(state):
+        raise NotEvaluableError("content filter")
+
+    for n in (4, 8):  # the first task is tried, then all three are played
+        with pytest.raises(InfrastructureError, match=r"3 of 3 episodes .* ClientError: no connection"):
+            play(down, tasks=3)
+        assert len(played) == n
+    refused = play(refusing, tasks=3).records
+    ends = {(r.outcome, r.trajectory.end, r.grade.result_final) for r in refused}
+    assert ends == {("scored", "refused", 0)} and refused[0].trajectory.message == "content filter"
 
 
 def test_what_cannot_be_pickled_is_played_again_and_the_note_says_so(play):
