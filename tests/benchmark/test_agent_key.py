@@ -46,6 +46,7 @@ KINDS = {
     "helper": ("def f(): return ?", "f()"),
     "helper's helper": ("def g(): return ?\ndef f(): return g()", "f()"),
     "recursive helper": ("def f(n): return f(n - 1) if n else ?", "f(2)"),
+    "function in a function": ("N = ?\ndef f():\n    def g(): return N\n    return g()", "f()"),
     "helper's class": ("class H:\n    def f(self): return ?", "H().f()"),
     "lambda": ("f = lambda: ?", "f()"),
     "decorated": (
