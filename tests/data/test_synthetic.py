@@ -38,6 +38,16 @@ def test_strangers_buy_in_the_same_shop_before_anybody_has_a_task(world):
     assert make_population(SMALL, 2, seed=1) != dict(list(strangers.items())[:2])
 
 
+@pytest.mark.parametrize(("repurchase", "least", "most"), [(0.0, 0.0, 0.0), (0.5, 0.3, 0.5)])
+def test_a_dial_says_how_often_a_product_is_bought_again(repurchase, least, most):
+    """At 0 nothing is bought twice, by users or strangers: the control in which memory can name no target."""
+    config = WorldConfig(n_users=40, repurchase=repurchase)
+    bought = [[b.parent_asin for b in own] for own in make_world(config, 0).benchmark.behaviors.values()]
+    bought += [[asin for _, asin in own] for own in make_population(config, 20, seed=0).values()]
+    again = sum(len(own) - len(set(own)) for own in bought) / sum(map(len, bought))
+    assert least <= again <= most
+
+
 def test_every_product_differs():
     items = make_items(36_000, seed=0)
     assert len({(item.type, *item.values.values()) for item in items.values()}) == len(items) == 36_000

@@ -126,6 +126,10 @@ class Shopper:
     wish (each slot's preferred value, or with probability ``whim`` a random one). Of the products of a type
     the person takes the one that fits the wish best; popular ones win close calls. Groceries and care
     products are often bought again. Now and then the person buys something they dislike, and says so.
+
+    Args:
+        repurchase: the probability that a purchase repeats the last liked one of its department; all others
+            are then of products new to the person, as long as the department has any. None: habits decide.
     """
 
     # One purchase must not give the preferences away, several together should: about half of all wishes (47%,
@@ -135,8 +139,16 @@ class Shopper:
     rebuy = 0.35  # of consumables; without repeats nothing could be recommended from a user's own purchases
     mistake = 0.08  # so that reviews show what a person dislikes
 
-    def __init__(self, person: Person, items: dict[str, Item], shelves: dict[str, Shelf], generator):
+    def __init__(
+        self,
+        person: Person,
+        items: dict[str, Item],
+        shelves: dict[str, Shelf],
+        generator: np.random.Generator,
+        repurchase: float | None = None,
+    ):
         self.person, self.items, self.shelves, self.generator = person, items, shelves, generator
+        self.repurchase, self.bought = repurchase, set[str]()
         self.mood: Interest | None = None
         self.liked: dict[str, str] = {}  # domain -> the last liked product
 
@@ -148,9 +160,11 @@ class Shopper:
         domain = self.mood.domain
         preferences = self.person.preferences(self.mood, progress)
         asin = None
-        if domain.consumable and self.generator.random() < self.rebuy:
+        rebuy = self.rebuy if self.repurchase is None else self.repurchase
+        if (domain.consumable or self.repurchase is not None) and self.generator.random() < rebuy:
             asin = self.liked.get(domain.name)
         asin = asin or self._choose(domain, preferences)
+        self.bought.add(asin)
         rating = self._rate(self.items[asin], preferences)
         if rating >= 4:
             self.liked[domain.name] = asin
@@ -158,6 +172,8 @@ class Shopper:
 
     def _choose(self, domain: Domain, preferences: dict[str, str]) -> str:
         types = list(domain.types)
+        if self.repurchase is not None:  # types of which something is left to be bought for the first time
+            types = [t for t in types if not self.bought.issuperset(self.shelves[t].asins)] or types
         shelf = self.shelves[types[self.generator.integers(len(types))]]
         wish = {}
         for slot, preferred in preferences.items():
@@ -170,6 +186,8 @@ class Shopper:
         # costs as much as four matches; in a mistake it is worth two, and something disliked is bought.
         dislike_cost = -2.0 if self.generator.random() < self.mistake else 4.0
         scores = shelf.matches(wish) - dislike_cost * shelf.disliked(self.person.dislikes)
+        if self.repurchase is not None:
+            scores = np.where([asin in self.bought for asin in shelf.asins], -np.inf, scores)
         noise = self.generator.gumbel(0.0, 0.3, len(shelf.asins))
         return shelf.asins[int(np.argmax(scores + 0.3 * shelf.log_popularity + noise))]
 

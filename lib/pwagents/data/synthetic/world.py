@@ -66,6 +66,10 @@ class WorldConfig:
     completeness: Share = 0.2
     """Probability that an instruction names an attribute of what is wanted (synthetic)."""
 
+    repurchase: Share | None = None
+    """Probability that a purchase repeats an earlier one, all others being of products new to the user
+    (synthetic); 0: nothing is bought twice, as a negative control; none: as habits have it."""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -107,7 +111,7 @@ def make_world(config: WorldConfig, seed: int) -> World:
         user_id = f"U{n + 1:04d}"
         generator = rng(seed, "synthetic", user_id)  # so a user is the same however many others there are
         person, length = make_user(user_id, config, generator)
-        shopper = Shopper(person, items, shelves, generator)
+        shopper = Shopper(person, items, shelves, generator, config.repurchase)
         purchases = [shopper.buy(i / length) for i in range(length)]
         times, segments = make_timeline(length, generator)
         people[user_id] = person
@@ -204,7 +208,7 @@ def _make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[
         stranger = f"P{i + 1:05d}"
         generator = rng(seed, "synthetic", stranger)
         person, length = make_user(stranger, config, generator)
-        shopper = Shopper(person, items, shelves, generator)
+        shopper = Shopper(person, items, shelves, generator, config.repurchase)
         n_history, _, _ = chronological_split(length)
         bought = [shopper.buy(i / length).asin for i in range(n_history)]
         times, _ = make_timeline(length, generator)
