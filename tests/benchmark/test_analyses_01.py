@@ -3,6 +3,7 @@
 import pytest
 
 from pwagents.benchmark import analyses_01 as analyses
+from pwagents.schema import Behavior, Benchmark, Product, Review, Task
 
 
 def test_statistics_count_what_an_agent_may_see_below_the_papers_in_rows_of_their_own(world):
@@ -21,6 +22,25 @@ def test_statistics_count_what_an_agent_may_see_below_the_papers_in_rows_of_thei
     instructions = analyses.instruction_statistics(benchmark).set_index("task")
     assert instructions["instructions"].sum() == len(list(benchmark.all_tasks()))
     assert instructions["mean_tokens"].idxmin() == "recommend"
+
+
+def test_how_real_counts_what_was_bought_before_the_first_test_task():
+    """A asks for what they bought; B for what nobody had bought, and for what A alone had."""
+    review = Review(rating=5, text="so three words")
+    bought = {"A": [(1, "p1"), (2, "p2"), (10, "p1")], "B": [(3, "p2"), (11, "p3"), (12, "p1")]}
+    behaviors = {
+        user: tuple(Behavior(parent_asin=asin, timestamp=time, review=review) for time, asin in own)
+        for user, own in bought.items()
+    }
+    tasks = tuple(
+        Task(task_id=f"{user}{time}", user_id=user, type="recommend", timestamp=time, instruction="something",
+             target=asin, review=review)
+        for user, time, asin in (("A", 10, "p1"), ("B", 11, "p3"), ("B", 12, "p1"))
+    )  # fmt: skip
+    products = {asin: Product(parent_asin=asin, title=asin, category="c") for asin in ("p1", "p2", "p3")}
+    benchmark = Benchmark("small", products, behaviors, {"train": (), "test": tasks})
+    values = analyses.realism({"here": benchmark}).set_index("measure")["here"]
+    assert values.tolist() == pytest.approx([2, 3, 3, 1 / 3, 2 / 3, 1 / 2, 3])
 
 
 def test_the_last_year_holds_purchases_and_the_tasks_about_them(world):

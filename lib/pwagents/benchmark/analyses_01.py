@@ -4,10 +4,11 @@ How hard: a ladder of search queries for the same tasks, of which each rung know
 Because the rungs use the latent truth, their differences measure the embedded world, not a method.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pwagents.benchmark.references import COLUMNS, product_references
@@ -85,6 +86,33 @@ def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
     printed = pd.DataFrame({split: paper[split].fillna(paper["all"]) for split in ("train", "test")})
     sources = {"PersonalWAB, Table 2": printed.T, f"here, {data}": pd.DataFrame(ours).T}
     return pd.concat(sources, names=["source", "split"]).astype(float)
+
+
+def realism(benchmarks: Mapping[str, Benchmark]) -> pd.DataFrame:
+    """Measure what decides whether memory can name a target, and what a text tells: a column a benchmark.
+
+    Shares are of the recommend tasks of the test, and know what lies before their user's first test task;
+    strangers are left out, so that benchmarks with and without them compare.
+    """
+    columns = {}
+    for name, benchmark in benchmarks.items():
+        tasks = [task for task in benchmark.tasks["test"] if task.type == "recommend"]
+        behaviors = [behavior for own in benchmark.behaviors.values() for behavior in own]
+        first: dict[str, int] = {}  # product -> when one of the users bought it first
+        for behavior in sorted(behaviors, key=lambda each: each.timestamp):
+            first.setdefault(behavior.parent_asin, behavior.timestamp)
+        by_user = [task.target in {b.parent_asin for b in benchmark.history(task, "test")} for task in tasks]
+        by_any = [first[task.target] < benchmark.first_task(task.user_id) for task in tasks]
+        columns[name] = {
+            "users": len(benchmark.behaviors),
+            "purchases of a user": len(behaviors) / len(benchmark.behaviors),
+            "targets of recommendations": len(tasks),
+            "share that their user bought before": np.mean(by_user),
+            "share that any user bought before": np.mean(by_any),
+            "different products / purchases": len(first) / len(behaviors),
+            "words of a review": np.mean([len(behavior.review.text.split()) for behavior in behaviors]),
+        }
+    return pd.DataFrame(columns).rename_axis("measure").reset_index()
 
 
 def instruction_statistics(benchmark: Benchmark) -> pd.DataFrame:

@@ -19,6 +19,9 @@ class ShowSettings:
     """The user to look at, by position among all users."""
     rows: PositiveInt = 8
     """Behaviours and instructions of that user, at most."""
+    real_data: str = ""
+    """Folder of raw Amazon reviews to compare the embedded world with, seen from the project's root; empty or
+    not there: not compared."""
 
 
 @settings
