@@ -134,7 +134,7 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
         frame.to_parquet(path)
         with pytest.raises(ValueError, match=r"03_gains.parquet: drawn by .* expected a function plot_"):
             draw_figure(path)
-    with pytest.raises(ValueError, match=r"figure x is drawn by .*; expected a function plot_"):
+    with pytest.raises(ValueError, match=r"x\.parquet: drawn by .*; expected a function plot_"):
         save_figure(lambda data: None, "x", ROWS, output_dir=folder)
 
 

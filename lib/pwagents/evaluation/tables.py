@@ -57,7 +57,10 @@ def save_table(
         missing: how a missing value or an empty text is shown.
     """
     path = result_path(output_dir, "tables", name)
-    data, shown = map(_with_index, (data, data if shown is None else shown))
+    data, shown = (
+        frame.reset_index(drop=not any(label is not None for label in frame.index.names))
+        for frame in (data, data if shown is None else shown)
+    )
     write_aside(path.with_name(f"{name}.csv"), csv_text(data))
     table = _layout(shown, name, title, note, formats or {}, missing)
     # A page of its own has a style sheet; within a notebook styles are inline (see Html).
@@ -90,11 +93,9 @@ def format_intervals(summary: pd.DataFrame, decimals: int = 3) -> pd.Series:
     the mean is over part of its tasks, the text does, too: "0.900 ±0.050, 7 not scored". A missing mean stays
     missing.
     """
-    counts = summary.get("n_missing", pd.Series(0, summary.index))
+    columns = summary.assign(n_missing=summary.get("n_missing", 0))[["mean", "low", "high", "n_missing"]]
     cells = []
-    for mean, low, high, n_missing in zip(
-        *(summary[c] for c in ("mean", "low", "high")), counts, strict=True
-    ):
+    for mean, low, high, n_missing in columns.itertuples(index=False):
         text = None if pd.isna(mean) else f"{mean:z.{decimals}f}"
         if text and not pd.isna(low):
             even = abs((high - mean) - (mean - low)) <= 1e-9
@@ -137,10 +138,6 @@ def _no_formula(value):
         return value
     value = value.replace("\r\n", "\n").replace("\r", "\n")  # not quoted, and for some the end of a row
     return f"'{value}" if value.lstrip()[:1] in _FORMULA or value[:1] in ("\t", "\n") else value
-
-
-def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.reset_index(drop=not any(name is not None for name in frame.index.names))
 
 
 def _levels(column: str | tuple[str, str]) -> tuple[str, str]:

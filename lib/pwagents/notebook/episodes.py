@@ -9,13 +9,11 @@ tasks, those of a task in the order of the stored runs.
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from joblib import Parallel, cpu_count, delayed
-
+from pwagents import engine
 from pwagents.data import load_benchmark
 from pwagents.data.settings import DataSettings
 from pwagents.evaluation.metrics import attempts
@@ -123,7 +121,8 @@ def _read_instructions(output_dir: Path) -> dict[str, dict[str, str]]:
                 world = (data | {"n_users": users}, settings["seed"])
                 worlds += [world] if world not in worlds else []
     worlds.sort(key=lambda world: -world[0]["n_users"])  # the longest work first
-    return {data_hash: told for each in run_parallel(_make_world, worlds) for data_hash, told in each.items()}
+    made = engine.beside(_make_world, worlds)
+    return {data_hash: instructions for world in made for data_hash, instructions in world.items()}
 
 
 def _make_world(world: tuple[dict[str, Any], int]) -> dict[str, dict[str, str]]:
@@ -134,9 +133,3 @@ def _make_world(world: tuple[dict[str, Any], int]) -> dict[str, dict[str, str]]:
     except ValueError:  # settings of another version of the code: episodes are shown without
         return {}
     return {benchmark.content_hash: {task.task_id: task.instruction for task in benchmark.all_tasks()}}
-
-
-def run_parallel(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Call ``function`` with each item on all cores; return the results in their order."""
-    jobs = max(1, min(cpu_count(), len(items)))
-    return Parallel(n_jobs=jobs)(delayed(function)(item) for item in items)

@@ -59,11 +59,9 @@ def save_figure(
     """
     import matplotlib.pyplot as plt
 
-    path, place = result_path(output_dir, "figures", name), f"{plot.__module__}:{plot.__qualname__}"
-    if not _PLOT.fullmatch(place):
-        raise ValueError(f"figure {name} is drawn by {place}; expected a function plot_... of pwagents")
-    frame = data.reset_index(drop=True)
-    frame.attrs = {"plot": place, "options": options, "stamp": stamp}  # pandas stores them in the file
+    path, frame = result_path(output_dir, "figures", name), data.reset_index(drop=True)
+    # pandas stores these in the file
+    frame.attrs = {"plot": f"{plot.__module__}:{plot.__qualname__}", "options": options, "stamp": stamp}
     numbers = path.with_name(f"{name}.parquet")
     write_aside(numbers, frame.to_parquet(index=False, compression="zstd"))
     write_aside(path.with_name(f"{name}.csv"), csv_text(data))
@@ -78,7 +76,7 @@ def draw_figure(path: Path | str, *, stamped: bool = False):
     """Draw the matplotlib figure of a file of numbers; without its stamp, unless ``stamped``.
 
     Raises:
-        ValueError: the file is no figure's numbers.
+        ValueError: the file is no figure's numbers, or names another function than one that plots.
     """
     try:
         frame = pd.read_parquet(path)

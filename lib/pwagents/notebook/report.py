@@ -22,7 +22,8 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from pwagents.notebook.episodes import run_parallel, write_episodes
+from pwagents import engine
+from pwagents.notebook.episodes import write_episodes
 from pwagents.notebook.execute import without_passwords
 from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
 from pwagents.notebook.run import SMOKE_BANNER
@@ -155,7 +156,7 @@ def build(output_dir: Path) -> Path:
     for notebook in notebooks:
         write(f"{notebook.name}.html", "results.html", notebook=notebook)
     executed = [notebook for notebook in notebooks if notebook.executed]
-    bodies = run_parallel(partial(_convert, folder=site / "notebooks"), executed)
+    bodies = engine.beside(partial(_convert, folder=site / "notebooks"), executed)
     for notebook, (body, highlighting) in zip(executed, bodies, strict=True):
         page = f"notebooks/{notebook.name}.html"
         write(page, "notebook.html", up="../", notebook=notebook, body=body, highlighting=highlighting)

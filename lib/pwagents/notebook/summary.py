@@ -70,7 +70,7 @@ def read_summary(output_dir: Path) -> pd.DataFrame:
     Raises:
         DataError: none of the figures' numbers is there.
     """
-    stored = _read_figures(find_results(output_dir))
+    _, stored = _find_results(output_dir)
     if not stored:
         names = ", ".join(dict.fromkeys(place.figure for place in METHODS.values()))
         raise DataError(output_dir / "figures", names, "files", "none", "the numbers of notebooks 03 to 06")
@@ -142,7 +142,7 @@ def plot_summary(lines: pd.DataFrame):
 
 def name_backbones(output_dir: Path) -> str:
     """Name the models behind the lines, as the figures tell them; empty where none does."""
-    stamps = [frame.attrs["stamp"] for frame in _read_figures(find_results(output_dir)).values()]
+    stamps = [frame.attrs["stamp"] for frame in _find_results(output_dir)[1].values()]
     names = [stamp.partition("backbone: ")[2].partition(" · ")[0] for stamp in stamps]
     return "; ".join(dict.fromkeys(filter(None, names)))
 
@@ -164,10 +164,11 @@ def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFr
     printed.columns = list(map(heading, printed.columns))
     targets = load_targets().query("paper == @paper and table == @table")
     commands = printed["row"].map(dict(zip(targets["row"], targets["command"], strict=True)))
+    folder, _ = _find_results(output_dir)
     parts = [printed.assign(notebook="", **{"over pipelines": "", "to run it here": commands})]
     # A row that two notebooks show is that of the first.
     for name in MADE[paper, table]:
-        path = find_results(output_dir) / "tables" / f"{name}.csv"
+        path = folder / "tables" / f"{name}.csv"
         if path.exists():
             made = pd.read_csv(path)
             ours = made[made["source"] == "here"]
@@ -190,15 +191,16 @@ def _format_pipelines(row: str, lines: pd.DataFrame) -> str:
     return ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
 
 
-def find_results(output_dir: Path) -> Path:
-    """Find where results are: in ``output_dir``, but in the reference where notebooks are opened by hand and
-    none of those that are summed up has run."""
-    by_hand = output_dir == project_path(INTERACTIVE)
-    return REFERENCE if by_hand and not _read_figures(output_dir) else output_dir
+def _find_results(output_dir: Path) -> tuple[Path, dict[str, pd.DataFrame]]:
+    """Return the folder of results, and the numbers of those figures that are there.
 
-
-def _read_figures(folder: Path) -> dict[str, pd.DataFrame]:
-    """Read the numbers of those figures that are there."""
+    It is ``output_dir``, but the reference where notebooks are opened by hand and none of those that are
+    summed up has run.
+    """
     names = dict.fromkeys(place.figure for place in METHODS.values())
-    paths = {name: folder / "figures" / f"{name}.parquet" for name in names}
-    return {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
+    for folder in (output_dir, REFERENCE):
+        paths = {name: folder / "figures" / f"{name}.parquet" for name in names}
+        stored = {name: pd.read_parquet(path) for name, path in paths.items() if path.exists()}
+        if stored or output_dir != project_path(INTERACTIVE):
+            break
+    return folder, stored
