@@ -15,26 +15,19 @@ from pwagents.schema import Action, Observation, Product, Review, Step, Task, Tr
 RUN = "ran.push(1)"  # what each of them tries
 HOSTILE = [
     f"<script>{RUN}</script>",
-    f"<SCRIPT\n>{RUN}</SCRIPT\n>",
     f"<scr<script>ipt>{RUN}</scr</script>ipt>",
     "<script src='http://127.0.0.1:9/x.js'></script>",
     f"<img src=x onerror={RUN}>",
     f"<img/src='x'/onerror='{RUN}'>",
-    f"<IMG SRC=x OnError={RUN} //",
     f"<svg onload={RUN}>",
     f"<svg><script>{RUN}</script></svg>",
-    f"<svg><animate onbegin={RUN} attributeName=x dur=1s>",
     f"<math><mtext></mtext><mglyph><style><img src=x onerror={RUN}>",
-    f"<body onload={RUN}>",
     f"<iframe srcdoc='<script>parent.{RUN}</script>'></iframe>",
     f"<iframe src='javascript:parent.{RUN}'></iframe>",
     f"<object data='javascript:{RUN}'></object>",
-    f"<embed src='data:text/html,<script>parent.{RUN}</script>'>",
     f"<video><source onerror={RUN}></video>",
-    f"<audio src=x onerror={RUN}></audio>",
     f"<details open ontoggle={RUN}>x</details>",
     f"<input autofocus onfocus={RUN}>",
-    f"<marquee onstart={RUN}>x</marquee>",
     f"<a href='javascript:{RUN}' autofocus onfocus={RUN}>a mug</a>",
     f"<form action='javascript:{RUN}'><button autofocus onfocus={RUN}>buy</button></form>",
     "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
@@ -49,24 +42,15 @@ HOSTILE = [
     f"]]><script>{RUN}</script><![CDATA[",
     f"' autofocus onfocus={RUN} x='",
     f'" autofocus onfocus={RUN} x="',
-    f"` onmouseover={RUN} `",
     f"&lt;script&gt;{RUN}&lt;/script&gt;",
-    f"&#60;script&#62;{RUN}&#60;/script&#62;",
     f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e",
-    f"\uff1cscript\uff1e{RUN}\uff1c/script\uff1e",
     f"<\u200bscript>{RUN}</script>",
     f"<img src=x\x0conerror={RUN}>",
     f"{{{{ {RUN} }}}}{{% set x = 1 %}}${{{RUN}}}",
-    f"javascript:{RUN}",
     f"[a mug](javascript:{RUN})",
-    f"![x](x){{onerror={RUN}}}",
     "![x](http://127.0.0.1:9/x.png)",
     f"```html\n<script>{RUN}</script>\n```",
     f"$\\href{{javascript:{RUN}}}{{a mug}}$",
-    f"\\(\\href{{javascript:{RUN}}}{{a mug}}\\)",
-    f"data:text/html,<script>{RUN}</script>",
-    f"<template><script>{RUN}</script></template>",
-    f"<x onclick={RUN} onmouseover={RUN} style='position:fixed;inset:0'>",
     f"<noscript><p title='</noscript><img src=x onerror={RUN}>'>",
 ]
 TEX = [
@@ -91,21 +75,24 @@ OWN_TO_LATEX = re.compile(
     "large|linewidth|LTpost|midrule|minipage|selectfont|setlength|small|text(asciicircum|asciitilde|backslash|"
     "greater|less|width)|toprule"
 )
-# Views of the same texts: what a reader opens.
-VIEWS = ("table", "table in a notebook", "settings", "banner", "viewer", "tokens", "exported notebook")
+SCRIPT, IMAGE, QUOTE = HOSTILE[0], HOSTILE[3], HOSTILE[27]
 
 
 def frame():
-    return pd.DataFrame({HOSTILE[i]: HOSTILE for i in (0, 4, 34)})
+    return pd.DataFrame(dict.fromkeys((SCRIPT, IMAGE, QUOTE), HOSTILE))
 
 
-def saved_table(folder):
-    title, note = HOSTILE[4], HOSTILE[0]
-    tables.save_table(frame(), "t", title=title, note=note, output_dir=folder)
+def table(folder):
+    """A table as a notebook shows it; its page lies in the folder."""
+    return tables.save_table(frame(), "t", title=IMAGE, note=SCRIPT, output_dir=folder).html
+
+
+def page_of_table(folder):
+    table(folder)
     return (folder / "tables" / "t.html").read_text()
 
 
-def viewer():
+def viewer(folder=None):
     target = Product(parent_asin="B1", title=" ".join(HOSTILE)[:590], category="x")
     steps = [
         Step(
@@ -115,11 +102,11 @@ def viewer():
         )
         for i, text in enumerate(HOSTILE)
     ]
-    ids = {"task_id": "t", "user_id": HOSTILE[0], "type": "search"}
+    ids = {"task_id": "t", "user_id": SCRIPT, "type": "search"}
     review = Review(rating=5)
     task = Task(**ids, timestamp=1, instruction=" ".join(HOSTILE), target="B1", review=review)
-    played = {HOSTILE[4]: Trajectory(**ids, target="B1", steps=tuple(steps))}
-    return show_episodes(task, played, {"B1": target}, {HOSTILE[4]: "\n".join(HOSTILE)}).data
+    played = {IMAGE: Trajectory(**ids, target="B1", steps=tuple(steps))}
+    return show_episodes(task, played, {"B1": target}, {IMAGE: "\n".join(HOSTILE)}).data
 
 
 class Words:
@@ -129,7 +116,7 @@ class Words:
         return HOSTILE[ids[0]]
 
 
-def tokens():
+def tokens(folder=None):
     ids = list(range(len(HOSTILE)))
     return show_tokens(Words(), Example(ids, [i % 2 for i in ids])).html
 
@@ -138,7 +125,7 @@ def exported(folder):
     """A notebook with all of them as outputs, as nbconvert makes a page of it."""
     from nbconvert import HTMLExporter
 
-    shown = [tables.save_table(frame(), "n", title=HOSTILE[1], output_dir=folder).html, viewer(), tokens()]
+    shown = [table(folder), viewer(), tokens()]
     outputs = [nbformat.v4.new_output("display_data", {"text/html": html}) for html in shown]
     outputs += [
         nbformat.v4.new_output("stream", name=name, text="\n".join(HOSTILE)) for name in ("stdout", "stderr")
@@ -149,21 +136,16 @@ def exported(folder):
     return HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))[0]
 
 
-def page_of(view, folder):
-    within = "<!doctype html><meta charset=utf-8><body>{}</body>".replace
-    if view == "table":
-        return saved_table(folder)
-    if view == "exported notebook":
-        return exported(folder)
-    title = HOSTILE[0]
-    shown = {
-        "table in a notebook": lambda: tables.save_table(frame(), "t", title=title, output_dir=folder).html,
-        "settings": lambda: tables.render_table(frame(), "s", title=title, bold_rows=[0]).html,
-        "banner": lambda: tables.banner("\n".join(HOSTILE)).html,
-        "viewer": viewer,
-        "tokens": tokens,
-    }[view]
-    return within("{}", shown())
+# The same texts in what a reader opens; the first two are whole pages.
+VIEWS = {
+    "page of a table": page_of_table,
+    "exported notebook": exported,
+    "table": table,
+    "settings": lambda folder: tables.render_table(frame(), "s", title=SCRIPT, bold_rows=[0]).html,
+    "banner": lambda folder: tables.banner("\n".join(HOSTILE)).html,
+    "viewer": viewer,
+    "tokens": tokens,
+}
 
 
 @pytest.fixture
@@ -211,12 +193,13 @@ def opened(browser, tmp_path):
 def test_this_browser_would_run_them(opened):
     """Written into a page as they are, many of them do harm: or else the tests below would show nothing."""
     pages = opened(f"<!doctype html><body>{text}</body>" for text in HOSTILE)
-    assert sum(bool(ran or asked) for _, ran, asked in pages) >= 25
+    assert sum(bool(ran or asked) for _, ran, asked in pages) >= 18
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_nothing_runs_and_nothing_is_fetched(opened, tmp_path, view):
-    [(page, ran, asked)] = opened([page_of(view, tmp_path)])
+    is_page, html = view in list(VIEWS)[:2], VIEWS[view](tmp_path)
+    [(page, ran, asked)] = opened([html if is_page else f"<!doctype html><meta charset=utf-8><body>{html}"])
     assert not ran
     # nbconvert's pages ask for their own libraries
     own = re.compile(r"^https://cdn(js)?\.[\w./-]+/(mathjax|require\.js|mermaid)[\w.@/?=-]*", re.IGNORECASE)
@@ -224,7 +207,7 @@ def test_nothing_runs_and_nothing_is_fetched(opened, tmp_path, view):
     shown = page.locator("body").inner_text()
     assert all(text in shown for text in (f"<img src=x onerror={RUN}>", f"<svg onload={RUN}>"))
     harmful = "script, iframe, object, embed, form, base, link, svg, math, video, audio, input, [onerror]"
-    if view not in ("table", "exported notebook"):  # these have heads of their own
+    if not is_page:  # these have heads of their own
         assert page.locator("body").locator(harmful).count() == 0
 
 

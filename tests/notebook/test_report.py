@@ -44,12 +44,15 @@ def site(tmp_path_factory):
     figure.savefig(folder / "figures" / "04_variants.png", metadata={"Software": None})
     write_notebook(folder / "notebooks" / "04_puma.ipynb")
     benchmark, _ = load_benchmark(DataSettings(**{**DATA, "history": (5, 20), "interests": (2, 4)}), 0)
-    write_lines(folder / "timings" / "journal.jsonl", [journal_row(benchmark.content_hash)])
+    web = {"data": {"source": "synthetic", "data_dir": ""}}
+    rows = [journal_row("04_puma", benchmark.content_hash), journal_row("09_persona2web", "hash", **web)]
+    write_lines(folder / "timings" / "journal.jsonl", rows)
     task = next(benchmark.all_tasks())
     episodes = [episode(i, benchmark.content_hash, task) for i in range(N_EPISODES)]
     write_lines(folder / "runs" / "04_puma.jsonl", episodes)
     with open(folder / "runs" / "04_puma.jsonl", "a") as file:
         file.write('{"key": "cut sho')
+    write_lines(folder / "runs" / "09_level_2.jsonl", [WEB])
     report.build(folder)
     return folder / "report", task
 
@@ -71,11 +74,11 @@ def write_notebook(path):
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
 
-def journal_row(data_hash):
-    settings = {"output_dir": "outputs/smoke", "data": DATA, "seed": 0, "players": {"user": "rules"}}
-    settings["players"]["base_url"] = "http://me:secret@127.0.0.1/v1"
+def journal_row(notebook, data_hash, **changed):
+    players = {"user": "rules", "base_url": "http://me:secret@127.0.0.1/v1"}
+    settings = {"output_dir": "outputs/smoke", "data": DATA, "seed": 0, "players": players, **changed}
     return {
-        "notebook": "04_puma", "status": "finished", "preset": "smoke", "seed": 0, "source": "synthetic",
+        "notebook": notebook, "status": "finished", "preset": "smoke", "seed": 0, "source": "synthetic",
         "settings": settings, "data_hash": data_hash, "started": "2026-01-01T00:00:00", "commit": "c0ffee",
         "local_changes": True, "versions": {"python": "3.11"}, "cpu_count": 2, "minutes": 1.5,
         "peak_memory_mb": 100.0, "timings": {},
@@ -98,6 +101,23 @@ def episode(i, data_hash, task):
         "outcome": "scored", "message": "", "seconds": 0.1, "memory": None,
         "trajectory": {**ids, "target": "B1", "steps": steps, **end},
     }  # fmt: skip
+
+
+# An episode of the local web.
+WEB_STEPS = [
+    {
+        "kind": "web",
+        "observation": f"[1] {HOSTILE}",
+        "reason": "it flies",
+        "action": "click [1]",
+        "error": "no",
+    },
+    {"kind": "memory", "query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"},
+]
+WEB = {
+    "key": "k", "task_id": "w", "user_id": "u", "method": "offline agent", "model": "none", "params": {},
+    "outcome": "scored", "query": "Book a flight", "trajectory": {"task_id": "w", "steps": WEB_STEPS},
+}  # fmt: skip
 
 
 class Opened:
@@ -162,16 +182,26 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
     def found():
         return int(page.locator("#count").inner_text().split(" of ")[0])
 
-    assert found() == N_EPISODES
+    def choose(n, **filters):
+        """Choose in filters, show the first of the ``n`` episodes that are left, and return its text."""
+        for name, label in filters.items():
+            page.select_option(f"#{name}", label=label)
+        page.wait_for_function(f"document.getElementById('found').children.length == {n}")
+        page.get_by_role("button", name="left").first.click()
+        method = page.locator("#found li span").first.inner_text()
+        page.wait_for_function(f"document.querySelector('#left h2')?.innerText == {json.dumps(method)}")
+        return page.locator("#left").inner_text()
+
+    assert found() == N_EPISODES + 1
+    text = choose(1, methods="offline agent (1)")
+    for part in ("Book a flight", "from 2 records", "window", "click [1]", "it flies", "no", "<script>ran"):
+        assert part in text
+    page.select_option("#methods", label="all")
     page.select_option("#outcomes", label=f"result 1 ({N_EPISODES // 3})")
     assert found() == N_EPISODES // 3
-    page.select_option("#methods", label=f"GRPO ({N_EPISODES // 2})")
-    assert found() == N_EPISODES // 6
     page.fill("#text", "LUTE")
-    page.wait_for_function("document.getElementById('found').children.length == 1")
-    page.get_by_role("button", name="left").click()
-    page.wait_for_selector("#left .agent")
-    assert "a lute" in page.locator("#left").inner_text() and "n: 0" in page.locator("#left").inner_text()
+    text = choose(1, methods=f"GRPO ({N_EPISODES // 2})")
+    assert "a lute" in text and "n: 0" in text
     page.locator("#left select").select_option(index=1)  # another episode of the same task
     page.wait_for_selector("#right .agent")
     assert "</script><script>ran.push(1)" in page.locator("#right").inner_text()
@@ -179,43 +209,14 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
     page.wait_for_selector("#left .agent")  # the address names both
     assert page.locator("#right .agent").count() > 0 and page.evaluate("window.ran") == []
 
-    page.select_option("#outcomes", label="refused by its model (1)")
-    page.select_option("#methods", label="all")
     page.fill("#text", "")
-    page.wait_for_function("document.getElementById('found').children.length == 1")
-    page.get_by_role("button", name="left").click()
-    page.wait_for_function("document.getElementById('left').textContent.includes('too long')")
-    assert "refused by its model (too long </script>" in page.locator("#left").inner_text()
+    text = choose(1, methods="all", outcomes="refused by its model (1)")
+    assert "refused by its model (too long </script>" in text
 
     page.select_option("#outcomes", label="all")
     page.fill("#text", site[1].instruction[-30:])
     page.check("#whole")
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
-
-
-def test_an_episode_of_the_local_web_is_shown_step_by_step(browser, tmp_path):
-    web = {"kind": "web", "observation": f"[1] {HOSTILE}", "reason": "it flies", "action": "click [1]"}
-    memory = {"kind": "memory", "query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"}
-    steps = [web | {"error": "no"}, memory]
-    record = {
-        "key": "k", "task_id": "t", "user_id": "u", "method": "offline agent", "model": "none", "params": {},
-        "outcome": "scored", "query": "Book a flight", "trajectory": {"task_id": "t", "steps": steps},
-    }  # fmt: skip
-    folder = tmp_path / "smoke"
-    folder.mkdir()
-    write_lines(folder / "runs" / "09_level_2.jsonl", [record])
-    row = journal_row("hash") | {"notebook": "09_persona2web"}
-    row["settings"]["data"] = {"source": "synthetic", "data_dir": ""}
-    write_lines(folder / "timings" / "journal.jsonl", [row])
-    opened = Opened(browser, report.build(folder).parent, 1280)
-    page = opened.go("episodes.html")
-    page.get_by_role("button", name="left").click()
-    page.wait_for_selector("#left .agent")
-    text = page.locator("#left").inner_text()
-    for part in ("Book a flight", "from 2 records", "window", "click [1]", "it flies", "no", "<script>ran"):
-        assert part in text
-    assert page.evaluate("window.ran") == []
-    opened.page.close()
 
 
 def test_each_table_says_what_made_it(site):
