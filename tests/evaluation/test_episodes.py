@@ -219,8 +219,8 @@ def test_any_other_error_stops_the_run_names_the_task_and_keeps_what_is_finished
     assert set(stored_ids(store)) == set(failing.calls) - {"t5"} and len(stored_ids(store)) >= 5
     assert len(run_episodes(make_tasks(7), solve, store, **NAMES)) == 7
     for wrong in (solve(make_tasks(2)[1]), None):  # another task's trajectory, or none
-        with pytest.raises(RuntimeError, match="task t7: "):
-            run_episodes(make_tasks(8), lambda task, wrong=wrong: wrong, store, **NAMES, workers=workers)
+        with pytest.raises(RuntimeError, match="task t0: "):
+            run_episodes(make_tasks(1), lambda task, wrong=wrong: wrong, store.with_name("x"), **NAMES)
 
 
 def test_an_interrupt_leaves_a_clean_store(store):

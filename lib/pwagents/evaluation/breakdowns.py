@@ -88,6 +88,8 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=True)
     rows, n_types = [summarise(frame, ["method", "type"], [metric])], frame["type"].nunique()
+    # A task's part is the mean of types' means, plus its residual within its type, weighed as the type is. The
+    # parts' mean is that mean, and a user's residuals add up across types, as the clustered interval needs.
     scored = frame.dropna(subset=[metric])
     types = scored.groupby(["method", "type"], sort=False)[metric]
     middle = scored["method"].map(types.mean().groupby("method").mean())
@@ -122,6 +124,7 @@ def trained_differences(
         ``seed_noise`` also whether the difference exceeds it ("yes", "no", or "not measured" on this type). A
         pair without common tasks of a type has no row there, nor has "overall" where it lacks a type.
     """
+    # A mean over fewer types is no overall of the pair.
     rows, scored = [], frame.dropna(subset=[metric])
     for name, (a, b) in pairs.items():
         types = scored.groupby("method")["type"].unique()
@@ -156,6 +159,7 @@ def target_ranks(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
     ``rank`` is "1" to "10" or "not shown". Search and recommend only; without an attempt nothing is shown.
     """
     ranks = [str(r) for r in range(1, 11)] + ["not shown"]
+    # An attempt that was not shown any list, and an episode without attempts, count as "not shown".
     rows = []
     for record in records:
         if record.outcome == "scored" and record.type != "review":

@@ -304,6 +304,7 @@ def chain_episodes(
             if task.task_id in ids:
                 raise DataError("tasks", f"task {task.task_id}", "task_id", "the same id twice", "unique ids")
             ids.add(task.task_id)
+            # A key holds the one before it, and so all that the user's memory comes from.
             parts = [task.task_id, method, model, dict(params), *after]
             try:
                 text = json.dumps(parts, sort_keys=True, allow_nan=False)

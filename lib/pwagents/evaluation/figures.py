@@ -123,6 +123,7 @@ def draw_points(ax, data: pd.DataFrame, mean: str, places: pd.Series, *, orient:
     """
     import seaborn as sns
 
+    # The median of (low, mean, high) is the mean, and their whole range is the interval.
     data = data.assign(_at=places).reset_index(drop=True)
     rows = [data.assign(_value=data[each]) for each in ("low", mean, "high") if each in data]
     across = "x" if orient == "y" else "y"

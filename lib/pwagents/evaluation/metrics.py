@@ -84,6 +84,7 @@ def grade(trajectory: Trajectory) -> Grade:
         zero = dict.fromkeys(("function_accuracy", "step_accuracy", "result_official", "result_final"), 0.0)
         return Grade(**zero, steps=len(trajectory.steps), attempts=0)
     results = attempts(trajectory)
+    # By step, as Orion scores it: what is apt depends on what was called before.
     apt, attempted = 0, False
     for step in trajectory.steps:
         is_attempt, name = trajectory.is_attempt(step), step.action.name

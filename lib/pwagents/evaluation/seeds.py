@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
-from pwagents.evaluation.statistics import mean_interval
+from pwagents.evaluation.statistics import Interval, mean_interval
 from pwagents.evaluation.tables import format_intervals
 
 MUST_EXCEED = "what a difference must exceed"  # heading
@@ -50,10 +50,9 @@ def format_seeds(table: pd.DataFrame) -> pd.DataFrame:
 def means_over_seeds(means: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the means of :func:`by_seed` for a figure, with ``n_tasks`` and ``n_seeds``."""
     over = by_seed(means)
-    over = over.drop(columns=[name for name in over if name.startswith("seed ") or name == "sd"])
-    n_tasks = means.groupby("type")["n_tasks"].max()
-    counts = {"n_tasks": over["type"].map(n_tasks), "n_seeds": means["seed"].nunique()}
-    return over.assign(**counts)
+    columns = [name for name in ("method", "type", *Interval._fields, "n_missing") if name in over]
+    n_tasks = over["type"].map(means.groupby("type")["n_tasks"].max())
+    return over[columns].assign(n_tasks=n_tasks, n_seeds=means["seed"].nunique())
 
 
 def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
@@ -75,6 +74,7 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
             if not {a, b} <= set(own["method"]):
                 continue
             both = own.pivot(index="seed", columns="method", values="mean")[[a, b]].dropna()
+            # Each seed is a cluster of its own: Student's t over seeds.
             interval, p = mean_interval(both[a] - both[b], both.index), np.nan
             if interval.high > interval.low:
                 p = float(ttest_1samp(both[a] - both[b], 0).pvalue)
@@ -94,6 +94,7 @@ def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     rows = []
     for method, group in frame.groupby("method", sort=False):
+        # The same tasks under each seed: what differs is the seed alone.
         wide = group.pivot(index=["user_id", "task_id"], columns="seed", values=metric).dropna()
         users = wide.index.get_level_values("user_id")
         tests = [mean_interval(wide[a] - wide[b], users) for a, b in combinations(wide.columns, 2)]

@@ -99,6 +99,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) ->
         :data:`SHARES` are those of :func:`share_interval`.
     """
     groups = frame.groupby(list(by), sort=False, dropna=False) if by else [((), frame)]
+    # Missing values enter no mean: they are counted beside it.
     rows = []
     for labels, group in groups:
         for metric in metrics:

@@ -127,6 +127,7 @@ def csv_text(frame: pd.DataFrame) -> str:
 
     Texts that a spreadsheet would take for a formula get the apostrophe that makes them texts there.
     """
+    # Six digits are the same on machines whose sums differ in the last bits.
     cells = frame.map(lambda value: f"{value:.6g}" if _is_fraction(value) else _no_formula(value))
     cells.columns = [_no_formula(heading(column)) for column in frame.columns]
     return cells.to_csv(index=False, lineterminator="\n")
@@ -167,7 +168,7 @@ def _layout(frame: pd.DataFrame, name: str, title: str, note: str, formats: Mapp
         if upper:
             groups.setdefault(upper, []).append(id_)
 
-    # A letter first: a style sheet cannot name an id that begins with a digit.
+    # An id begins with a letter: a style sheet cannot name an id that begins with a digit.
     table = GT(pd.DataFrame(cells, columns=list(labels), dtype=object), id=f"table-{name}")
     table = table.tab_header(title=title).cols_label(labels)
     table = table.cols_align("left").cols_align("right", numeric)

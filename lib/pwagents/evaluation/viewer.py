@@ -90,6 +90,7 @@ def show_episodes(
     for method, trajectory in trajectories.items():
         if trajectory.task_id != task.task_id:
             raise ValueError(f"{method} worked on task {trajectory.task_id}, not on {task.task_id}")
+        # A trajectory does not repeat what it was asked for.
         bubbles = [Bubble("answer", "User", task.instruction), *converse(trajectory, products, MAX_TEXT)]
         profile = (profiles or {}).get(method, "")
         episodes.append((method, profile, bubbles, describe_outcome(trajectory)))

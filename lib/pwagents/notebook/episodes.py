@@ -60,6 +60,7 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
         places = [
             lists[name].setdefault(fact, len(lists[name])) for name, fact in zip(names, facts, strict=True)
         ]
+        # A conversation begins with what was asked for.
         asked = [Bubble("answer", "User asks", instruction)] if instruction else []
         facts = {"message": record.get("message"), "failure": record.get("failure"), "graded": graded}
         conversation = facts | {"bubbles": [*asked, *bubbles]}

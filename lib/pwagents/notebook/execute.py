@@ -33,12 +33,17 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
         SettingsError: ``changes`` is no YAML of names and values.
         OSError: the disk is full, say.
     """
+    import nbformat
+    from nbclient.exceptions import DeadKernelError
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillExecutionError
+
     if output_dir.resolve() == Path.cwd():  # an empty one, too: the notebook would replace itself
         sys.exit(f"[{name}] the results' folder is the project's; expected another one")
     files = [OmegaConf.load(PARAMS / f"{name}.yaml") for name in (COMPLETE, preset)]
     if not OmegaConf.select(OmegaConf.merge(*files), "all.portable", default=True):
         portable.switch_off()  # before the kernel, which inherits the variables, loads numpy
-    start = time.time()
+    start, problem = time.time(), ""
     parameters = {"preset": preset, "output_dir": str(output_dir), **read_changes(changes)}
     finished, partial = (output_dir / "notebooks" / f"{place}{name}.ipynb" for place in ("", ".partial/"))
     partial.parent.mkdir(parents=True, exist_ok=True)
@@ -48,42 +53,35 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
         except BlockingIOError:
             sys.exit(f"[{name}] another process is running this notebook into {output_dir}")
         print(f"[{name}] running with preset {preset}", flush=True)
-        problem = _execute(Path("notebooks", f"{name}.ipynb"), partial, parameters)
+
+        # The kernel python3 is this environment's, whichever others the variable names.
+        os.environ["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
+        options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
+        notebook = Path("notebooks", f"{name}.ipynb")
+        try:  # of each progress bar the last state stays (coalesce_streams)
+            execute_notebook(notebook, partial, parameters, coalesce_streams=True, **options)
+        except PapermillExecutionError as error:
+            frames = () if error.ename in TOLD_WHOLE else error.traceback
+            reason = "\n".join(frames) or f"{error.ename}: {error.evalue}"
+            problem = f"failed in cell In [{error.exec_count}]\n{reason}"
+        except DeadKernelError:
+            problem = "the kernel died (killed, or out of memory)"
+        except RuntimeError as error:  # it did not start, or not in time
+            problem = str(error)
+
+        # What is left of it keeps no password and hides its parameters: the settings are shown below.
+        executed = nbformat.reads(without_passwords(partial.read_text("utf-8")), as_version=4)
+        for cell in executed.cells:
+            if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
+                cell.metadata["jupyter"] = {"source_hidden": True}
+        nbformat.write(executed, partial)
         if problem:
-            sys.exit(f"[{name}] {problem}\n[{name}] the notebook as far as it came: {partial}")
+            problem = f"[{name}] {without_passwords(problem)}"
+            sys.exit(f"{problem}\n[{name}] the notebook as far as it came: {partial}")
         os.utime(partial, (start, start))  # so that what was edited during the run makes it run again
         os.replace(partial, finished)
     minutes, seconds = divmod(round(time.time() - start), 60)
     print(f"[{name}] done in {minutes} min {seconds:02d} s: {finished}", flush=True)
-
-
-def _execute(notebook: Path, partial: Path, parameters: dict) -> str:
-    """Run all cells, writing to ``partial`` on the way; what went wrong, or an empty text."""
-    import nbformat
-    from nbclient.exceptions import DeadKernelError
-    from papermill import execute_notebook
-    from papermill.exceptions import PapermillExecutionError
-
-    # The kernel python3 is this environment's, whichever others the variable names.
-    os.environ["JUPYTER_PATH"] = f"{sys.prefix}/share/jupyter"
-    options = {"kernel_name": "python3", "extra_arguments": ["--log-level=CRITICAL"]}
-    problem = ""
-    try:  # of each progress bar the last state stays (coalesce_streams)
-        execute_notebook(notebook, partial, parameters, coalesce_streams=True, **options)
-    except PapermillExecutionError as error:
-        frames = () if error.ename in TOLD_WHOLE else error.traceback
-        reason = "\n".join(frames) or f"{error.ename}: {error.evalue}"
-        problem = f"failed in cell In [{error.exec_count}]\n{reason}"
-    except DeadKernelError:
-        problem = "the kernel died (killed, or out of memory)"
-    except RuntimeError as error:  # it did not start, or not in time
-        problem = str(error)
-    executed = nbformat.reads(without_passwords(partial.read_text("utf-8")), as_version=4)
-    for cell in executed.cells:
-        if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", ())):
-            cell.metadata["jupyter"] = {"source_hidden": True}  # the settings are shown below
-    nbformat.write(executed, partial)
-    return without_passwords(problem)
 
 
 def without_passwords(text: str) -> str:

@@ -58,6 +58,8 @@ def save_figure(
         stamp: what made the figure, such as notebook, preset, source and backbone: in small type below it.
     """
     import matplotlib.pyplot as plt
+    from IPython import get_ipython
+    from IPython.display import display
 
     path, frame = result_path(output_dir, "figures", name), data.reset_index(drop=True)
     # pandas stores these in the file
@@ -68,8 +70,20 @@ def save_figure(
     figure = draw_figure(numbers, stamped=True)
     png = write_figure(figure, path.with_name(f"{name}.png"))
     write_figure(figure, path.with_name(f"{name}.svg"))
-    _display(figure, png, name)
     plt.close(figure)  # or else a notebook shows it a second time
+
+    # What it shows, in words: its axes and their panels.
+    panels = []
+    for ax in figure.axes:
+        labels = [ax.get_title(), ax.get_ylabel(), ax.get_xlabel()]
+        panels.append(" against ".join(label for label in labels[1:] if label) or labels[0])
+    shown = "; ".join(dict.fromkeys(filter(None, panels))) or "see its caption"
+    text, image = f"Figure {name}: {shown}. Its numbers: figures/{name}.csv", b64encode(png).decode()
+    # As HTML, for JupyterLab gives images of other kinds no alternative text.
+    style = f"width: {figure.get_figwidth() * _SHOWN_DPI:.0f}px; max-width: 100%"
+    html = f'<img src="data:image/png;base64,{image}" alt="{escape(text)}" style="{style}">'
+    if get_ipython():
+        display({"text/html": html, "image/png": image, "text/plain": text}, raw=True)
 
 
 def draw_figure(path: Path | str, *, stamped: bool = False):
@@ -100,26 +114,6 @@ def write_figure(figure, path: Path) -> bytes:
         figure.savefig(buffer, format=kind, metadata=FORMATS[kind])
     write_aside(path, buffer.getvalue())
     return buffer.getvalue()
-
-
-def _display(figure, png: bytes, name: str) -> None:
-    """Display an image: as HTML, for JupyterLab gives images of other kinds no alternative text."""
-    from IPython import get_ipython
-    from IPython.display import display
-
-    if not get_ipython():
-        return
-    # What it shows, in words: its axes and their panels.
-    panels = []
-    for ax in figure.axes:
-        labels = [ax.get_title(), ax.get_ylabel(), ax.get_xlabel()]
-        panels.append(" against ".join(label for label in labels[1:] if label) or labels[0])
-    shown = "; ".join(dict.fromkeys(filter(None, panels))) or "see its caption"
-    text = f"Figure {name}: {shown}. Its numbers: figures/{name}.csv"
-    data = b64encode(png).decode()
-    style = f"width: {figure.get_figwidth() * _SHOWN_DPI:.0f}px; max-width: 100%"
-    html = f'<img src="data:image/png;base64,{data}" alt="{escape(text)}" style="{style}">'
-    display({"text/html": html, "image/png": data, "text/plain": text}, raw=True)
 
 
 def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:

@@ -89,6 +89,7 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
             text = text.replace(place, f"outputs/{PRESET}")
         write_aside(reference / path, text)
 
+    # Tables and figures, the latter with fewer colours; summary; notebooks, each image once; journal; runs.
     for folder, kinds in _COPIED.items():
         for path in sorted((output_dir / folder).iterdir()):
             if path.suffix in kinds:
@@ -113,6 +114,7 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
 
 def write_episodes(records: Iterator[dict[str, Any]], path: Path) -> None:
     """Write records as one Parquet file: a column a field, as compressed as can be (minutes for 100 MB)."""
+    # A key and the seconds differ from run to run; all else is a text of JSON, however deep.
     rows = []
     for record in records:
         kept = {n: value for n, value in record.items() if n not in ("key", "seconds") and value is not None}

@@ -74,6 +74,7 @@ def read_notebooks(output_dir: Path) -> list[Notebook]:
     executed = {path.stem: path for path in sorted((output_dir / "notebooks").glob("*.ipynb"))}
     journal = [*read_lines(output_dir / "timings" / "journal.jsonl")]
     journal.sort(key=lambda row: row["status"] == "finished")
+    # The last one counts, and those that came to their end stand last.
     rows = {row["notebook"]: row for row in journal if row["notebook"][:2].isdigit()}
     folders = (output_dir, output_dir / "timings")
     tables = [_read_table(path) for each in folders for path in sorted(each.glob("tables/*.html"))]
@@ -82,6 +83,7 @@ def read_notebooks(output_dir: Path) -> list[Notebook]:
         for each in folders
         for path in sorted(each.glob("figures/*.png"))
     ]
+    # Tables and figures tell their notebook's number alone.
     names = {name[:2]: name for name in sorted({*executed, *rows})}
     notebooks = []
     for number in sorted({part.name[:2] for part in (*tables, *figures)} | names.keys()):
@@ -106,6 +108,7 @@ def build(output_dir: Path) -> Path:
         notebooks = [notebook for notebook in read_notebooks(output_dir) if notebook.row]
     if not notebooks:
         raise ValueError(f"{output_dir} holds no results; expected what `make reproduce` leaves there")
+    # The site is made anew, with copies of all files that it links: it can be moved as a whole.
     shutil.rmtree(site, ignore_errors=True)
     for folder in ("files", "notebooks"):
         (site / folder).mkdir(parents=True)
@@ -189,6 +192,7 @@ def _convert(notebook: Notebook, folder: Path) -> tuple[Markup, Markup]:
     executed = nbformat.reads(without_passwords(notebook.executed.read_text("utf-8")), as_version=4)
     executed.metadata.pop("widgets", None)
     body, _ = HTMLExporter(config=config, template_name="basic").from_notebook_node(executed)
+    # Images become files beside the page, which loads them when they are looked at.
     names = []
 
     def write_image(image: re.Match) -> str:

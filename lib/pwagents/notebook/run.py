@@ -177,6 +177,7 @@ class Run:
             made_from: what differs from, or adds to, what all figures of the notebook say of themselves.
         """
         name = f"{self.number}_{name}"
+        # The stamp's small type, below the figure.
         facts = {**self.made_from, **(made_from or {})}
         stamp = " · ".join([name, *(f"{fact}: {value}" for fact, value in facts.items())])
         save_figure(plot, name, data, output_dir=self.output_dir, stamp=stamp, **options)
@@ -209,6 +210,7 @@ class Run:
 
     def write_row(self) -> None:
         """Append the row to the journal; notebooks run beside each other, and each waits for its turn."""
+        # In KiB, but on macOS in bytes.
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.row["peak_memory_mb"] = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
         self.row["minutes"] = round((time.monotonic() - self.began) / 60, 3)
@@ -244,6 +246,7 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
     """
     parameters = parameters_of(kind, namespace)
     settings = load_settings(notebook, kind, parameters)
+    # Before anything is computed: how numbers are made on this CPU, and where.
     if not settings.portable:
         portable.switch_off()
     elif shortfall := portable.shortfall():
@@ -263,6 +266,7 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
 
 def settings_table(settings: Any, changed: DictConfig):
     """Lay out all settings as a table: group, name, value, meaning; those in ``changed`` are bold."""
+    # Changes are as the parameters cell gives them: a name within its group.
     listed, bold = [], []
     for group, name, value, what in rows(settings):
         if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None:

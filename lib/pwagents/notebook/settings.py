@@ -159,6 +159,7 @@ def parameters_of(kind: type[NotebookSettings], namespace: Mapping[str, Any]) ->
     Args:
         namespace: the notebook's ``globals()``.
     """
+    # What was run in this kernel: IPython keeps the cells' sources in ``In``.
     names = {"source", "data_dir", *(field.name for field in fields(kind))}
     for cell in namespace.get("In", ()):
         if cell.startswith("# Parameters"):  # the cell that papermill adds

@@ -166,29 +166,24 @@ def build_paper_table(output_dir: Path, paper: str, table: str, lines: pd.DataFr
     commands = printed["row"].map(dict(zip(targets["row"], targets["command"], strict=True)))
     folder, _ = _find_results(output_dir)
     parts = [printed.assign(notebook="", **{"over pipelines": "", "to run it here": commands})]
-    # A row that two notebooks show is that of the first.
+    # What pipelines reach: "search 0.745 ±0.049, ..., 5 seeds" by the method.
+    over = {}
+    for name, own in lines[lines["name"].str.endswith("_pipelines")].groupby("name", sort=False):
+        cells = format_intervals(own.rename(columns={"value": "mean"}))
+        means = [f"{task} {cell}" for task, cell in zip(own["task"], cells, strict=True)]
+        over[METHODS[name].method] = ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
     for name in MADE[paper, table]:
         path = folder / "tables" / f"{name}.csv"
         if path.exists():
             made = pd.read_csv(path)
             ours = made[made["source"] == "here"]
-            over = [_format_pipelines(row, lines) for row in ours["row"]]
-            parts.append(ours.assign(notebook=name[:2], **{"over pipelines": over, "to run it here": ""}))
+            # A row's name is "backbone (method)".
+            reached = ours["row"].str.extract(r"\(([^()]*)\)$")[0].map(over).fillna("")
+            parts.append(ours.assign(notebook=name[:2], **{"over pipelines": reached, "to run it here": ""}))
+    # A row that two notebooks show is that of the first.
     joined = pd.concat(parts, ignore_index=True)
     in_part = [column for column in joined if column.endswith(f": {SCORED}") and column not in parts[0]]
     return joined[[*parts[0], *in_part]].drop_duplicates(["source", "row"]).reset_index(drop=True)
-
-
-def _format_pipelines(row: str, lines: pd.DataFrame) -> str:
-    """Format "search 0.745 ±0.049, ..., 5 seeds" of a row of ours; "" where one pipeline was trained."""
-    methods = {name: place.method for name, place in METHODS.items() if name.endswith("_pipelines")}
-    names = [name for name, method in methods.items() if row.endswith(f"({method})")]
-    own = lines[lines["name"].isin(names)]
-    if own.empty:
-        return ""
-    cells = format_intervals(own.rename(columns={"value": "mean"}))
-    means = [f"{task} {cell}" for task, cell in zip(own["task"], cells, strict=True)]
-    return ", ".join([*means, f"{own['n_seeds'].iloc[0]} seeds"])
 
 
 def _find_results(output_dir: Path) -> tuple[Path, dict[str, pd.DataFrame]]:
