@@ -88,8 +88,8 @@ def by_type_and_mean(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=True)
     rows, n_types = [summarise(frame, ["method", "type"], [metric])], frame["type"].nunique()
-    # A task's part is the mean of types' means, plus its residual within its type, weighed as the type is. The
-    # parts' mean is that mean, and a user's residuals add up across types, as the clustered interval needs.
+    # A task's part is the mean of types' means, plus its residual within its type, weighed as the type is.
+    # The parts' mean is that mean; a user's residuals add up across types, as the clustered interval needs.
     scored = frame.dropna(subset=[metric])
     types = scored.groupby(["method", "type"], sort=False)[metric]
     middle = scored["method"].map(types.mean().groupby("method").mean())
