@@ -161,8 +161,10 @@ def _layout(frame: pd.DataFrame, name: str, title: str, note: str, formats: Mapp
     # great_tables wants unique column names, which lower headings need not be: number the columns.
     labels, cells, numeric, groups = {}, {}, [], {}
     for i, (column, values) in enumerate(frame.items()):
-        id_, (upper, labels[f"column{i}"]) = f"column{i}", _levels(column)
-        cells[id_] = _format_column(values, formats.get(labels[id_]), missing)
+        id_, (upper, lower) = f"column{i}", _levels(column)
+        cells[id_] = _format_column(values, formats.get(lower), missing)
+        # Headings with two braces would be great_tables' notation of units, in which nothing is escaped.
+        upper, labels[id_] = (re.sub(r"\{(?=\{)", "{ ", text) for text in (upper, lower))
         if values.map(_is_number).all():
             numeric.append(id_)
         if upper:
