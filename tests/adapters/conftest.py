@@ -43,6 +43,14 @@ def greedy(text, answers):
     return "search_product_by_query", {"query": instruction}
 
 
+def play_greedily(text, step):
+    """Play an episode that begins with ``text``; ``step(*call)`` returns an answer, and whether it ended."""
+    answers, done = [], False
+    while not done:
+        answer, done = step(*greedy(text, answers))
+        answers.append(answer)
+
+
 @pytest.fixture(scope="session")
 def rewards(task_set, benchmark):
     """What the greedy agent earns on each task as the runner plays it, without any adapter."""
