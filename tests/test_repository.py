@@ -1,8 +1,9 @@
-"""What holds the repository's files together: packages, imports of notebooks, light imports."""
+"""What holds the repository together: packages and their lock, imports of notebooks, light imports."""
 
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks").glob("*.py")])
@@ -20,13 +23,30 @@ ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_tas
 ASIDE |= {"pwagents.rl.grpo_trainer"}
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PACKAGES = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+
+
+def test_the_lock_knows_each_file_by_its_hash_names_no_place_and_is_in_step_with_pyproject():
+    text = (ROOT / "requirements.lock").read_text()
+    assert not re.search(r"://|index|find-links| @ ", text)
+    locked = {}
+    for line in text.replace(" \\\n", " ").splitlines():
+        requirement, *hashes = line.split(" --hash=")
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each.strip()) for each in hashes)
+        requirement = Requirement(requirement)
+        assert re.fullmatch(r"==[^,*]+", str(requirement.specifier))
+        (locked[canonicalize_name(requirement.name)],) = requirement.specifier
+    asked = [Requirement(package) for package in (*PACKAGES, "setuptools>=77") if "torch" not in package]
+    other = [str(r) for r in asked if not r.specifier.contains(locked[canonicalize_name(r.name)].version)]
+    assert other == []
+
+
 def test_conda_users_get_the_same_packages():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    packages = project["dependencies"] + project["optional-dependencies"]["dev"]
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     (pip,) = (entry["pip"] for entry in entries if isinstance(entry, dict))
-    assert pip == [*packages, "-e ."]
-    assert all("==" in package and "+" not in package for package in packages if "numpy" not in package)
+    assert pip == [*PACKAGES, "-e ."]
+    assert all("==" in package and "+" not in package for package in PACKAGES if "numpy" not in package)
 
 
 @pytest.mark.parametrize("path", USERS, ids=lambda path: path.name)
