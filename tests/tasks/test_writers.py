@@ -19,7 +19,7 @@ from pwagents.tasks.writers import (
 )
 from pwagents.words import gives_away
 
-from ..profiles.conftest import ScriptedModel
+from ..agents.conftest import ScriptedModel
 
 LAMP = Product(
     parent_asin="B0LAMP0001",
@@ -57,21 +57,14 @@ class Clerk:
         return [f"Request {i}" for i in range(len(briefs))]
 
 
-def test_only_instructions_change(world):
-    made = with_instructions(world, Clerk(), {})
-    assert made.content_hash != world.content_hash
+def test_only_instructions_change_and_a_writer_is_told_of_target_profile_and_the_past_alone(world, facts):
+    clerk, profile, user = Clerk(), facts(), world.tasks["test"][0].user_id
+    made = with_instructions(world, clerk, {user: profile})
     assert (made.products, made.behaviors, made.name) == (world.products, world.behaviors, world.name)
     for split, old in world.tasks.items():
-        assert [t.instruction for t in made.tasks[split]] == [f"Request {i}" for i in range(len(old))]
-        same = (task.model_copy(update={"instruction": "-"}) for task in old)
-        assert [t.model_copy(update={"instruction": "-"}) for t in made.tasks[split]] == list(same)
-
-
-def test_a_writer_is_told_of_target_profile_and_the_past_alone(world, facts):
-    clerk, profile = Clerk(), facts()
-    user = world.tasks["test"][0].user_id
-    with_instructions(world, clerk, {user: profile})  # test tasks come last
-    for task, each in zip(world.tasks["test"], clerk.briefs, strict=True):
+        numbered = [t.model_copy(update={"instruction": f"Request {i}"}) for i, t in enumerate(old)]
+        assert list(made.tasks[split]) == numbered
+    for task, each in zip(world.tasks["test"], clerk.briefs, strict=True):  # test tasks come last
         assert each.task == task and each.product.parent_asin == task.target
         assert each.profile == (profile if task.user_id == user else None)
         assert each.history == world.history(task, "test")
@@ -154,15 +147,16 @@ def test_a_model_is_told_of_profile_and_product_and_of_the_review_in_review_task
     assert "free now" in user and "obey" in user and not re.search("free now|obey", outside)
 
 
-BAD = {
-    "B0LAMP0001 please": "leak",
-    "I want a reading lamp with a clip": "leak",
-    "word " * 41: "too long",
-    ' "" ': "empty",
-}
+BAD = [
+    ("B0LAMP0001 please", "leak"),
+    ("I want a reading lamp with a clip", "leak"),
+    ("word " * 41, "too long"),
+    (Reply(text="Some light, and then", finish_reason="length"), "too long"),
+    (' "" ', "empty"),
+]
 
 
-@pytest.mark.parametrize(("text", "reason"), BAD.items())
+@pytest.mark.parametrize(("text", "reason"), BAD)
 def test_a_bad_reply_is_asked_for_once_more_then_the_fallback_writes(text, reason):
     good = ' "Light to\n read by." '  # becomes one line without quotes
     model = ScriptedModel(lambda request: text if request.sample % 2 == 0 else good)
@@ -175,22 +169,21 @@ def test_a_bad_reply_is_asked_for_once_more_then_the_fallback_writes(text, reaso
     assert writer.counts == {reason: 2, "offline": 1}
 
 
-def test_a_reply_cut_off_is_too_long_and_a_filtered_one_is_refused():
-    for finish_reason, reason, calls in (("length", "too long", 2), ("content_filter", "refused", 1)):
-        model = ScriptedModel(lambda r, f=finish_reason: Reply(text="Some light, and then", finish_reason=f))
-        writer = LlmInstructionWriter(model, offline)
-        assert writer([brief()]) == ["offline t0"]
-        assert writer.counts[reason] == len(model.requests) == calls
-
-
 def test_a_refusal_costs_the_others_nothing_and_a_model_out_of_reach_stops_the_run(facts):
     def answer(request):
-        refused = "Under 18" in request.messages[1]["content"]
-        return NotEvaluableError("filtered") if refused else "Light to read by."
+        told = request.messages[1]["content"]
+        if "Age: 3" in told:
+            raise NotEvaluableError("refused")
+        reason = "content_filter" if "Age: 5" in told else "stop"
+        return Reply(text="Any light.", finish_reason=reason)
 
-    briefs = [brief(profile=facts(age="Under 18" if n == 3 else "56+"), n=n) for n in range(8)]
+    briefs = [brief(profile=facts(age=str(n)), n=n) for n in range(8)]
     writer = LlmInstructionWriter(ScriptedModel(answer), offline)
-    assert writer(briefs) == ["offline t3" if n == 3 else "Light to read by." for n in range(8)]
-    assert writer.counts == {"written": 7, "refused": 1, "offline": 1}
+    assert writer(briefs) == [f"offline t{n}" if n in (3, 5) else "Any light." for n in range(8)]
+    assert writer.counts == {"written": 6, "refused": 2, "offline": 2}
+
+    def out_of_reach(request):
+        raise InfrastructureError("no route")
+
     with pytest.raises(InfrastructureError, match="no route"):
-        LlmInstructionWriter(ScriptedModel(lambda r: InfrastructureError("no route")), offline)(briefs)
+        LlmInstructionWriter(ScriptedModel(out_of_reach), offline)(briefs)
