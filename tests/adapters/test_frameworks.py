@@ -8,6 +8,7 @@ import json
 import math
 import os
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,7 @@ from .conftest import greedy, play_greedily
 @pytest.fixture
 def gymnasium_env(task_set):
     pytest.importorskip("gymnasium", reason="an extra: pip install -e .[gymnasium]")
-    from pwagents.adapters.gymnasium_env import ShopEnv
-
-    return ShopEnv(task_set)
+    return import_module("pwagents.adapters.gymnasium_env").ShopEnv(task_set)
 
 
 def test_gymnasiums_checker_has_nothing_to_say(gymnasium_env, recwarn):
@@ -70,7 +69,7 @@ def evaluate_with_inspect(task_set, act, folder):
     from inspect_ai import eval as evaluate
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    from pwagents.adapters.inspect_task import shop_task
+    shop_task = import_module("pwagents.adapters.inspect_task").shop_task
 
     def answer(messages, tools, tool_choice, config):
         said = act(messages)
