@@ -6,13 +6,16 @@ import pandas as pd
 import pytest
 
 from pwagents.benchmark import references
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
 from pwagents.web.search import build_search_engine
 
 
-def test_references_go_from_chance_to_knowing_the_answer(world, engine):
-    frame = references.product_references(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
+@pytest.fixture(scope="module")
+def frame(world, engine):
+    return references.product_references(world.benchmark, engine, world.benchmark.tasks["test"], seed=0)
+
+
+def test_references_go_from_chance_to_knowing_the_answer(frame):
     methods = frame.groupby("type")["method"].unique().map(set)
     assert methods["search"] == {"random", "popularity", "instruction alone", "content words alone", "oracle"}
     assert methods["recommend"] == {"random", "popularity", "repeat", "oracle"}
@@ -21,9 +24,8 @@ def test_references_go_from_chance_to_knowing_the_answer(world, engine):
     assert by_type["recommend", "repeat"] > by_type["recommend", "popularity"]
 
 
-def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period(world, engine):
+def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period(world, engine, frame):
     benchmark = world.benchmark
-    frame = references.product_references(benchmark, engine, benchmark.tasks["test"], seed=0)
     bought = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
     targets = {task.task_id: task.target for task in benchmark.tasks["test"]}
     oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
@@ -31,9 +33,8 @@ def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period
     known = {"P1": tuple((1, asin) for asin in sorted(benchmark.products))}
     among_strangers = replace(benchmark, population=known)
     frame = references.product_references(among_strangers, engine, benchmark.tasks["test"], seed=0)
-    assert (
-        frame.loc[frame["method"] == "oracle", "result_accuracy"][frame["type"] == "recommend"] == 1
-    ).all()
+    oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
+    assert (oracle["result_accuracy"] == 1).all()
 
 
 def test_popular_is_what_was_bought_most_by_strangers_too(world):
@@ -64,11 +65,11 @@ def test_agents_stand_among_references_and_above_the_one_that_knows_the_answer()
     assert list(table["result_official"]) == [0.0, 0.5, 0.4, 1.0]
 
 
-def test_without_reviews_there_are_still_references_of_products():
+def test_without_reviews_there_are_still_references_of_products(small):
     def bare(thing):
         return thing.model_copy(update={"review": thing.review.model_copy(update={"title": "", "text": ""})})
 
-    alone = make_world(WorldConfig(n_users=1, n_products=120, history=(10, 15)), seed=0).benchmark
+    alone = small.benchmark
     tasks = tuple(bare(task) for task in alone.tasks["test"])
     past = {user: tuple(map(bare, behaviors)) for user, behaviors in alone.behaviors.items()}
     benchmark = replace(alone, behaviors=past, tasks={"train": (), "test": tasks})

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-from pwagents.benchmark import analyses_03 as analyses
 from pwagents.benchmark.settings import MethodPlayers
 from pwagents.benchmark.study import PLAIN
 from pwagents.users.llm import LlmUser
@@ -31,26 +30,20 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
     assert played() == here
 
 
-def test_leak_free_agents_and_recommenders_know_less_than_published_ones(study):
-    behaviors = study.benchmark.behaviors
+def test_only_the_published_protocol_knows_the_future(study, monkeypatch):
+    behaviors, shops = study.benchmark.behaviors, study.shops
     user = max(behaviors, key=lambda user: len(behaviors[user]))
     task = [task for task in study.benchmark.tasks["test"] if task.user_id == user][-1]
     assert len(study.history(task)) < len(study.history(task, "published"))
-    shops = [study.environment(task, protocol=protocol).shop for protocol in analyses.PROTOCOLS]
-    assert shops[0].recommender is shops[1].recommender, "without the published files both are ours"
-    assert "leak-free" in study.shops.recommender_name("published")
-    assert study.shops.params("published") == {}
-
-
-def test_a_published_recommender_serves_the_published_protocol_alone(study, monkeypatch):
-    task = study.tasks[0]
-    published = replace(study.shops.of(task), recommender=object())
-    monkeypatch.setattr(study.shops, "published", published)
-    monkeypatch.setattr(study.shops, "_hashes", [CHECKPOINT])
-    assert study.shops.of(task, "published") is published
-    assert study.shops.of(task) is not published
-    assert study.shops.params("published") == {"published": [CHECKPOINT]}
-    assert study.shops.params("leak_free") == {}
+    # Without the published files the recommender is ours under both protocols.
+    ours, published = (study.environment(task, protocol=p).shop for p in ("leak_free", "published"))
+    assert ours.recommender is published.recommender and shops.params("published") == {}
+    assert "leak-free" in shops.recommender_name("published")
+    published = replace(ours, recommender=object())
+    monkeypatch.setattr(shops, "published", published)
+    monkeypatch.setattr(shops, "_hashes", [CHECKPOINT])
+    assert shops.of(task, "published") is published is not shops.of(task)
+    assert shops.params("published") == {"published": [CHECKPOINT]} and shops.params("leak_free") == {}
 
 
 def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
