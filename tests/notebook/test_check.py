@@ -136,6 +136,9 @@ def test_a_mean_over_part_of_its_tasks_is_compared_with_nothing(save, verdicts, 
     save("laptop", "03_references", {"method": "a", "mean": 0.9, "n_missing": 3})
     save("reference", "03_references", {"method": "a", "mean": 0.5, "n_missing": 0})
     assert verdicts() == [("method", "OK"), ("mean", "part"), ("n_missing", "part")]
+    save("laptop", "04_seeds", {"method": "a", "mean": 0.9})
+    save("reference", "04_seeds", {"method": "a", "mean": 0.5, "n_missing": 1})
+    assert [verdict for _, verdict in verdicts()] == 2 * ["OK", "part", "part"]
     code, said = command()
     assert code == 0 and "0.9, expected 0.5 (over part of the tasks: not compared)" in said
 

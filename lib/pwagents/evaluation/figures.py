@@ -96,13 +96,12 @@ def plot_intervals(
     fig, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * len(labels) * max(len(names), 1.5)))
     marks = {}
     for i, name in enumerate(names):
+        # Side by side within a line, the first above.
         marker = _MARKERS[i % len(_MARKERS)]
         offset = (i - (len(names) - 1) / 2) * 0.7 / len(names)
-        own = data[data["_hue"] == name]
-        for tone, part in own.groupby(color or "_hue", sort=False):
-            places = part[label].map(labels.index) + offset
-            look = {"color": tones[tone], "marker": marker, "linestyle": "none"}
-            draw_points(ax, part, mean, places, **look)
+        for tone, part in data[data["_hue"] == name].groupby(color or "_hue", sort=False):
+            places, look = part[label].map(labels.index) + offset, {"linestyle": "none", "marker": marker}
+            draw_points(ax, part, mean, places, color=tones[tone], **look)
         marks[escape_math(name)] = plt.Line2D([], [], color=NEUTRAL if color else tones[name], marker=marker)
     ax.set_yticks(range(len(labels)), [escape_math(name) for name in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)

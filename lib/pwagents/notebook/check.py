@@ -34,6 +34,7 @@ IN_PART = "part"  # the verdict on a mean over part of its tasks
 _ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
 _ABOUT += ("notebook", "over pipelines", "to run it here")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
+_MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}
 # Against what, our rows, as many rows with what is expected of them, and how far apart they may be.
 Comparison = tuple[str, pd.DataFrame, pd.DataFrame, Mapping[str, Any]]
@@ -157,7 +158,9 @@ def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -
         expected = expected.iloc[places[places >= 0]]
         # A column that only a full run fills is filled as a whole, or not at all.
         unfilled = [c for c in rule.get("filled_by_a_full_run", ()) if c in table and table[c].isna().all()]
-        expected = expected[[column for column in expected if column in table and column not in unfilled]]
+        # What says that a mean is over part of its tasks stays, here or there.
+        whole = [c for c in expected if c in table or c.endswith((f": {SCORED}", *_MISSING))]
+        expected = expected[[column for column in whole if column not in unfilled]]
     if len(table) != len(expected):
         counts = [pd.DataFrame({"rows": [len(each)]}, index=["(whole table)"]) for each in (table, expected)]
         yield "the reference", *counts, _EXACT
@@ -182,7 +185,13 @@ def _compare(
                 continue
             own = _EXACT if column in _rules()["exact"] else rule
             is_text = any(isinstance(value, str) or pd.isna(value) for value in (ours, theirs))
-            if any(_is_in_part(each, column) for each in (row, wanted)) and not isinstance(ours, str):
+            # A mean, or a difference, over part of its tasks, here or there.
+            scored = f"{column.partition(': ')[0]}: {SCORED}"
+            in_part = any(
+                isinstance(each.get(scored), str) or any(each.get(count, 0) > 0 for count in _MISSING)
+                for each in (row, wanted)
+            )
+            if in_part and not isinstance(ours, str):
                 verdict = IN_PART
             elif is_text:
                 verdict = "OK" if ours == theirs else own.get("texts", "FAIL")
@@ -190,12 +199,6 @@ def _compare(
                 distance = abs(ours - theirs) / max(1.0, abs(theirs))
                 verdict = "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
             yield Cell(name, against, label, column, ours, theirs, verdict)
-
-
-def _is_in_part(row: pd.Series, column: str) -> bool:
-    """Whether a row's cell is a mean, or a difference, over part of its tasks."""
-    scored = row.get(f"{column.partition(': ')[0]}: {SCORED}")
-    return isinstance(scored, str) or row.get("n_missing", 0) > 0 or row.get("n_left_out", 0) > 0
 
 
 def main() -> int:
