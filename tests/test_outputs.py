@@ -164,13 +164,19 @@ def test_the_summary_says_what_the_notebooks_tables_say():
     assert sorted(lines.loc[pipelines, "notebook"].unique()) == trained
     assert lines["value"].between(lines["low"], lines["high"]).all()
     values = lines.set_index(["name", "task"])["value"]
-    single, searches = table("04_single_turn"), table("06_results").set_index("method")
-    for task in TASK_TYPES:
-        assert values["puma", task] == single.set_index("method").loc["PUMA", f"{task}: result"], task
-    for name, method in {
-        "base": "Base",
-        "orion_sft": "SFT",
-        "orion_grpo": "GRPO",
-        "teacher": "Teacher",
-    }.items():
-        assert values[name, "search"] == searches.loc[method, "search: result accuracy"]
+    trained = table("04_single_turn").set_index("method")
+    ours = {"puma": "PUMA", "puma_sft": "w/o DPO", "plain": "Plain agent"}
+    for name, method in (ours | {"puma_no_memory": "PUMA, memory taken away"}).items():
+        three = [values[name, task] for task in TASK_TYPES]
+        assert three == [trained.loc[method, f"{task}: result"] for task in TASK_TYPES], name
+        assert values[name, "mean"] == pytest.approx(sum(three) / 3, abs=1e-5), name
+    references = {"search": "instruction alone", "recommend": "repeat", "review": "same product"}
+    for task, rule in references.items():
+        assert values["instruction", task] == trained.loc[f"Reference: {rule}", f"{task}: result"], task
+    searches = table("06_results").set_index("method")["search: result accuracy"]
+    orion = {f"orion_{method.lower()}": method for method in ("SFT", "PPO", "GRPO")}
+    for name, method in (orion | {"base": "Base", "teacher": "Teacher"}).items():
+        assert values[name, "search"] == searches[method], name
+    given = table("03_recommender").set_index("method")["result accuracy"]
+    for part in ("whole history", "right interest"):
+        assert values[f"recommender_{part.replace(' ', '_')}", "recommend"] == given[part]
