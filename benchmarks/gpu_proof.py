@@ -35,10 +35,9 @@ import pandas as pd
 import torch
 
 from pwagents.lm.decode import BatchDecoder
-from pwagents.lm.fit import GIB, Plan, find_device, memory, needed, without_storage
-from pwagents.lm.settings import SftSettings, Tuning
-from pwagents.lm.sft import train_on
-from pwagents.lm.tokens import Example
+from pwagents.lm.fit import GIB, Plan, find_device, needed, without_storage
+from pwagents.lm.settings import SftSettings
+from pwagents.lm.sft import fine_tune
 from pwagents.orion.base import base_tokenizer
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
@@ -58,10 +57,11 @@ QWEN = {  # Qwen2.5-7B-Instruct, as its config.json has it
     "max_position_embeddings": 32768,
     "tie_word_embeddings": False,
 }
-ADAPTER = {"lora": (16, 32), "bf16": True, "per_device_train_batch_size": 1, "learning_rate": 2e-5}
+LORA, FIELDS = (16, 32), {"bf16": True, "per_device_train_batch_size": 1, "learning_rate": 2e-5}
+WHOLE = {"max_steps": 20, "save_steps": 1000, "max_length": None, "activation_checkpointing": True}
 
-SFT = SftSettings(max_steps=20, save_steps=1000, **ADAPTER)
-GRPO = GrpoSettings(max_steps=3, prompts_per_step=4, save_steps=0, **ADAPTER)
+SFT = SftSettings(lora=LORA, trainer=FIELDS | WHOLE)
+GRPO = GrpoSettings(max_steps=3, prompts_per_step=4, save_steps=0, lora=LORA, **FIELDS)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Work:
     grpo: GrpoSettings = GRPO
 
 
-def random_model(shape: Mapping[str, Any], tuning: Tuning):
+def random_model(shape: Mapping[str, Any], tuning: SftSettings | GrpoSettings):
     """A Qwen2 with random weights, of the type in which the training holds them, where they are to be."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -101,12 +101,17 @@ def measure_sft(work: Work) -> dict[str, float]:
     draws = rng(0, "tokens")
     tokenizer, vocabulary = base_tokenizer(), work.shape["vocab_size"]
     sequences = [draws.integers(vocabulary, size=work.length).tolist() for _ in range(4)]
-    examples = [Example(ids, [0] + [1] * (work.length - 1)) for ids in sequences]
-    model, begun = random_model(work.shape, work.sft), []
-    model.get_input_embeddings().register_forward_hook(lambda *_: begun.append(_now()))  # once a step
-    _forget_peak()
+    rows = [{"input_ids": ids, "labels": [-100, *ids[1:]]} for ids in sequences]
+    begun = []
+    noted = torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda module, _: begun.append(_now()) if isinstance(module, torch.nn.Embedding) else None
+    )  # once a step
     with tempfile.TemporaryDirectory() as folder:
-        log = train_on(model, tokenizer, examples, work.sft, Path(folder) / "run")
+        random_model(work.shape, work.sft).save_pretrained(Path(folder) / "base")
+        tokenizer.save_pretrained(Path(folder) / "base")
+        _forget_peak()
+        log = fine_tune(Path(folder) / "base", rows, work.sft, Path(folder) / "run")
+    noted.remove()
     assert np.isfinite(log["loss"]).all()
     seconds = float(np.median(np.diff(begun)[1:]))
     return {
@@ -200,13 +205,11 @@ def _config(shape: Mapping[str, Any]):
 
 
 def _memory(shape: Mapping[str, Any], plan: Plan) -> dict[str, float]:
-    """Peak and forecast in GiB; of the forecast also what lies in tensors, without its reserve."""
+    """Peak and forecast in GiB; the forecast has a reserve."""
     device, network = find_device(), without_storage(_config(shape))
-    tensors = max(sum(parts.values()) for parts in memory(network, plan, device).values())
     gpu = torch.cuda.is_available()
     return {
         "peak_tensors_gib": torch.cuda.max_memory_allocated() / GIB if gpu else float("nan"),
-        "forecast_tensors_gib": tensors / GIB,
         "peak_gib": torch.cuda.max_memory_reserved() / GIB if gpu else float("nan"),
         "forecast_gib": needed(network, plan, device) / GIB,
     }

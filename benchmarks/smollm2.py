@@ -22,7 +22,7 @@ import pandas as pd
 from pwagents import portable
 from pwagents.evaluation.breakdowns import by_task, sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played
-from pwagents.lm.base_settings import BaseSettings
+from pwagents.lm.settings import BaseSettings
 from pwagents.notebook.reference import PRESET, REFERENCE, read_episodes, read_lines
 from pwagents.notebook.settings import Kind, load_settings, preset_values
 from pwagents.orion.base import base_tokenizer

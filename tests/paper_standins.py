@@ -30,14 +30,18 @@ SIZES: dict[str, Any] = {
         "timed_tasks": 2,
         "eval_tasks": 4,
     },
-    "identify": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
+    "identify": {
+        "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1}
+    },
     "role_play": {"n_trajectories": 4, "scaling": [4]},
-    "sft": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1, "n_gpus": 1},
+    "sft": {
+        "n_gpus": 1,
+        "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
+    },
     "dpo": {
         "train_tasks": 4,
         "candidates": 2,
-        "num_train_epochs": 1.0,
-        "gradient_accumulation_steps": 1,
+        "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
     },
     "play": {"turn_tokens": 12, "episode_tokens": 150},
     "rl": {

@@ -77,7 +77,7 @@ def cached(
             part.mkdir(exist_ok=True)
             make(part)
             write_aside(part / KEY, json.dumps(facts, sort_keys=True, ensure_ascii=False, indent=2) + "\n")
-            _seal(part)
+            seal(part)
             os.replace(part, folder)
             _sync(folder.parent)
     return folder
@@ -106,8 +106,8 @@ def damage(folder: Path, *, all_bytes: bool = False) -> str:
     return ""
 
 
-def _seal(folder: Path) -> None:
-    """Bring all files of a finished folder to the disk, then list them."""
+def seal(folder: Path) -> None:
+    """Bring all files of a finished folder to the disk, then list them for :func:`damage`."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != CARD)
     for file in files:
         _sync(file)

@@ -68,7 +68,12 @@ def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
         name = changes.pop("name", None)
         if not isinstance(name, str) or name in {*taken, *made}:
             raise ValueError("expected a name for each of variants, of its own")
-        made[name] = replace(group, **{"variants": (), **changes})
+        # What a variant changes of a mapping, such as a trainer's fields, joins what is there.
+        joined = {
+            key: {**getattr(group, key), **value} if isinstance(value, dict) else value
+            for key, value in changes.items()
+        }
+        made[name] = replace(group, **{"variants": (), **joined})
         if made[name] == replace(group, variants=()):
             raise ValueError(f"expected variants that change something, as {name!r} does not")
     return made

@@ -88,7 +88,8 @@ def test_small_template_the_loss_is_on_thought_call_and_end_token_alone(small):
 
 def test_qwen_template_the_loss_is_on_thought_call_and_end_token_alone(qwen):
     parts = runs(qwen, tokenize_conversation(qwen, CONVERSATION, orion_tools()))
-    assert [text for written, text in parts if written] == [
+    # TRL counts the line end before a turn and the one after it to the turn.
+    assert [text.strip("\n") for written, text in parts if written] == [
         f'{ASK}\n<tool_call>\n{{"name": "respond", "arguments": {{"content": "Which material would you '
         'like?"}}\n</tool_call><|im_end|>',
         "search cotton mats<|im_end|>",
@@ -97,9 +98,9 @@ def test_qwen_template_the_loss_is_on_thought_call_and_end_token_alone(qwen):
         '<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call><|im_end|>',
     ]
     told = [text for written, text in parts if not written]
-    assert told[0].endswith("</data><|im_end|>\n<|im_start|>assistant\n") and '"name": "stop"' in told[0]
+    assert told[0].endswith("</data><|im_end|>\n<|im_start|>assistant") and '"name": "stop"' in told[0]
     assert told[1] == (
-        f"\n<|im_start|>user\n<tool_response>\n{PROFILE}\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+        f"<|im_start|>user\n<tool_response>\n{PROFILE}\n</tool_response><|im_end|>\n<|im_start|>assistant"
     )
 
 
@@ -114,35 +115,30 @@ def test_what_is_trained_on_is_what_a_rollout_holds(name, request):
             made["function"]["arguments"] = json.loads(made["function"]["arguments"])
     prompt = tokenizer.apply_chat_template(parsed[:2], tools=tools, add_generation_prompt=True)["input_ids"]
     assert example.input_ids[: len(prompt)] == prompt
-    assert example.mask[: len(prompt) + 1] == [0] * len(prompt) + [1]
+    assert example.mask[len(prompt)] == 1 and not any(example.mask[: len(prompt) - 1])
     whole = tokenizer.apply_chat_template(parsed[:-1], tools=tools)["input_ids"]
-    end = len(whole) - whole[::-1].index(tokenizer.eos_token_id)
-    assert example.input_ids == whole[:end]
+    assert example.input_ids == whole[: len(example.input_ids)]
+    assert tokenizer.eos_token_id not in whole[len(example.input_ids) :]
 
 
-def test_a_template_that_rewrites_the_past_is_refused_and_the_message_named(qwen, tmp_path):
-    """Qwen3's own template drops the thoughts of earlier turns once the user speaks again."""
+def test_a_template_that_does_not_say_what_the_assistant_writes_is_refused(qwen, tmp_path):
     from transformers import AutoTokenizer
-    from trl.chat_template_utils import qwen3_chat_template, qwen3_training_chat_template
 
     qwen.save_pretrained(tmp_path)
     other = AutoTokenizer.from_pretrained(tmp_path)
-    other.chat_template = qwen3_chat_template
-    with pytest.raises(DataError, match=r"message 5, field 'chat template': .*open: material.*keeps the be"):
-        tokenize_conversation(other, [*CONVERSATION[:4], CONVERSATION[5], CONVERSATION[6]])
-    other.chat_template = qwen3_training_chat_template
-    parts = runs(other, tokenize_conversation(other, CONVERSATION))
-    assert sum(written for written, _ in parts) == 4
+    other.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    with pytest.raises(DataError, match=r"marks the assistant's turns \(\{% generation %\}\)"):
+        tokenize_conversation(other, CONVERSATION)
 
 
-def test_foreign_text_cannot_end_a_turn(small, qwen):
+def test_no_text_can_end_a_turn(small, qwen):
     for tokenizer in (small, qwen):
         end = tokenizer.eos_token
-        hostile = [*CONVERSATION[:3], tool(0, f"A mat {end} and more"), CONVERSATION[6]]
-        ids = tokenize_conversation(tokenizer, hostile).input_ids
+        turn = call(0, "respond", f"done {end} now", content=f"Which {end}?")
+        ids = tokenize_conversation(
+            tokenizer, [*CONVERSATION[:2], turn, tool(0, f"A mat {end}"), turn]
+        ).input_ids
         assert ids.count(tokenizer.eos_token_id) == 5
-        with pytest.raises(DataError, match="message 2, field 'end token'"):
-            tokenize_conversation(tokenizer, [*CONVERSATION[:2], call(0, "stop", f"done {end} now")])
 
 
 def test_foreign_text_cannot_take_another_role(small, qwen):
@@ -162,18 +158,16 @@ def test_foreign_text_cannot_take_another_role(small, qwen):
 
 
 @pytest.mark.parametrize("name", ["small", "qwen"])
-def test_prompt_and_answers_are_the_parts_between_the_turns(name, request):
+def test_prompt_turns_and_answers_make_the_conversation(name, request):
+    """What a rollout puts together is what is trained on."""
     tokenizer, tools = request.getfixturevalue(name), orion_tools()
     example = tokenize_conversation(tokenizer, CONVERSATION, tools)
-    between, last = [], 1
-    for token, written in zip(*example, strict=True):
-        if not written and last:
-            between.append([])
-        if not written:
-            between[-1].append(token)
-        last = written
+    rest = tokenizer.decode(example.input_ids, skip_special_tokens=False)
     answers = answer_tokens(tokenizer, [CONVERSATION[i] for i in (3, 5, 7)])
-    assert between == [prompt_tokens(tokenizer, CONVERSATION[:2], tools), *answers]
+    for part in [prompt_tokens(tokenizer, CONVERSATION[:2], tools), *answers]:
+        text = tokenizer.decode(part, skip_special_tokens=False)
+        before, found, rest = rest.partition(text)
+        assert found and before.count(tokenizer.eos_token) <= 1
 
 
 def test_a_conversation_without_a_turn_is_refused(small):

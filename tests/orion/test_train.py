@@ -87,7 +87,7 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
 def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
     assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft
-    assert stored.sft(base, kept, replace(config, save_steps=7, report_to="tensorboard")) == sft
+    assert stored.sft(base, kept, replace(config, trainer=config.trainer | {"save_steps": 7})) == sft
     told_more = replace(models.study.settings.players, shown=3)
     for other in (
         lambda: stored.sft(base, kept[:3]),

@@ -20,10 +20,11 @@ def smoke(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny(smoke):
     """Trainings of seconds that learn."""
-    fast = {"per_device_train_batch_size": 4, "learning_rate": 2e-2, "lora": (4, 8)}
-    sft = replace(smoke.sft, max_steps=12, **fast)
-    own = {"num_train_epochs": 4.0, "per_device_train_batch_size": 2, "candidates": 3}
-    dpo = replace(smoke.dpo, variants=(), **fast | own)
+    fast = {"per_device_train_batch_size": 4, "learning_rate": 2e-2}
+    sft = replace(smoke.sft, lora=(4, 8), trainer=smoke.sft.trainer | fast | {"max_steps": 12})
+    own = {"num_train_epochs": 4.0, "per_device_train_batch_size": 2}
+    fields = smoke.dpo.trainer | fast | own
+    dpo = replace(smoke.dpo, variants=(), lora=(4, 8), candidates=3, trainer=fields)
     study = replace(smoke.study, max_call_tokens=12)
     return replace(smoke, study=study, identify=sft, sft=sft, dpo=dpo)
 

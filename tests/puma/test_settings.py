@@ -24,27 +24,19 @@ def test_the_paper_preset_has_the_papers_values():
     values = preset_values("04_puma", PumaNotebook, "paper")
     assert values["study"]["memory_lengths"] == [256, 512] and values["study"]["memory_tokens"] == 768
     assert (values["dpo"]["candidates"], values["dpo"]["temperature"]) == (10, 1.5)
-    assert (values["dpo"]["learning_rate"], values["dpo"]["beta"]) == (5e-5, 0.1)
-    assert values["sft"]["num_train_epochs"] == 10 and values["identify"]["num_train_epochs"] == 1
+    assert (values["dpo"]["trainer"]["learning_rate"], values["dpo"]["trainer"]["beta"]) == (5e-5, 0.1)
+    assert [values[step]["trainer"]["num_train_epochs"] for step in ("sft", "identify")] == [10, 1]
     assert values["sft"]["lora"] == values["dpo"]["lora"] == [16, 32]
 
 
-def test_dpo_goes_on_with_the_adapter_of_fine_tuning():
-    with pytest.raises(SettingsError) as told:
-        load(sft={"lora": [8, 16]})
-    line = "04_puma, dpo.lora: expected [8, 16], as in group sft (found [16, 32])"
-    assert str(told.value) == line
-    assert load(sft={"lora": [8, 16]}, dpo={"lora": [8, 16]}).dpo.lora == (8, 16)
-    assert load(sft={"lora": None}).sft.lora is None  # all weights: DPO puts an adapter on them
-
-
 def test_variants_of_preferences_are_changes_of_dpo():
-    varied = load(dpo={"variants": [{"name": "strict", "beta": 0.5, "candidates": 3}]}).dpo.varied["strict"]
-    assert (varied.training.beta, varied.candidates, varied.variants) == (0.5, 3, ())
+    strict = {"name": "strict", "trainer": {"beta": 0.5}, "candidates": 3}
+    varied = load(dpo={"variants": [strict]}).dpo.varied["strict"]
+    assert (varied.training.trainer["beta"], varied.candidates, varied.variants) == (0.5, 3, ())
+    assert varied.trainer["learning_rate"] == 5e-5
     for wrong, told in (
-        ([{"beta": 0.5}], "a name for each of variants"),
-        ([{"name": "x", "beta": 0.1}], "change something, as 'x' does not"),
-        ([{"name": "x", "lora": [4, 8]}], r"expected \[16, 32\], as in group sft"),
+        ([{"trainer": {"beta": 0.5}}], "a name for each of variants"),
+        ([{"name": "x", "trainer": {"beta": 0.1}}], "change something, as 'x' does not"),
     ):
         with pytest.raises(SettingsError, match=told):
             load(dpo={"variants": wrong})

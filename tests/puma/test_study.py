@@ -103,7 +103,7 @@ def test_other_preferences_sample_and_train_in_ways_of_their_own(study):
     varied = PumaStudy(study.worlds, replace(study.models, settings=settings)).other_preferences
     told = {name: models.settings.dpo for name, models in varied.items()}
     assert list(told) == ["PUMA, hot", "PUMA, strict"]
-    assert [(dpo.temperature, dpo.beta) for dpo in told.values()] == [(2.0, 0.1), (1.0, 0.5)]
+    assert [(dpo.temperature, dpo.trainer["beta"]) for dpo in told.values()] == [(2.0, 0.1), (1.0, 0.5)]
 
 
 def test_few_variants_are_the_full_agent_alone(study, worlds, items):

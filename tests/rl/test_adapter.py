@@ -5,8 +5,8 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
 
+from pwagents.llm.folder import read_model
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.ppo import train_ppo
@@ -43,9 +43,9 @@ def test_an_adapter_learns_the_bandit_and_is_all_that_is_saved(method, start, tm
     out = train(method, start, tmp_path / "run", max_steps=30)
     assert not (out / "model.safetensors").exists()
     assert adapter(out) and all("lora_" in name for name in adapter(out))
-    model = AutoModelForCausalLM.from_pretrained(out)
+    model = read_model(out, torch.float32)
     assert game.said(model, "begin", "go")["c"] > 0.8
-    weights = {name.replace(".base_layer", ""): w for name, w in model.state_dict().items()}
+    weights = {name.replace(".base_layer", ""): w for name, w in model.get_base_model().state_dict().items()}
     assert all(torch.equal(weights[name], w) for name, w in before.items())
 
 

@@ -5,19 +5,23 @@ safetensors alone, and nothing is downloaded. Its chat template is a program all
 it where it reaches nothing, but lets it run as long as it likes; so its steps are counted here.
 """
 
+import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.llm.failures import one_line
-from pwagents.project import refuse_pointers
+from pwagents.project import refuse_pointers, write_aside
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+ADAPTER = "adapter_config.json"
 MOST_STEPS = 3_000_000  # lines of Python of one rendering, 2 seconds; a long episode takes ten thousand
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
 # A conversation with all that agents say, for a template to show that it ends.
@@ -69,17 +73,90 @@ def read_config(folder: Path | str) -> "PretrainedConfig":
         return AutoConfig.from_pretrained(folder, **_SAFE)
 
 
-def read_model(folder: Path | str, dtype: Any) -> "PreTrainedModel":
-    """The causal language model in a folder; with an adapter in it, on the base model that this one names.
+def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "PreTrainedModel":
+    """Return the causal language model in a folder; with an adapter in it, on the base model that this names.
+
+    Args:
+        trainable: an adapter is to be trained on.
 
     Raises:
-        DataError: it cannot be read, or wants code of its own.
+        DataError: it cannot be read, wants code of its own, lacks a tensor or has one too many, or a tensor
+            has another shape, a value that is no number, or nothing but zeros.
     """
     from transformers import AutoModelForCausalLM
 
-    refuse_pointers(Path(folder).glob("*.safetensors"))
+    folder = Path(folder)
+    refuse_pointers(folder.glob("*.safetensors"))
+    if (folder / ADAPTER).exists():
+        from peft import PeftModel, get_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        base = read_model(adapter_base(folder), dtype)
+        with _told(folder, "adapter"):
+            model = PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
+            stored = load_file(folder / "adapter_model.safetensors")
+            _require_whole(stored, get_peft_model_state_dict(model, save_embedding_layers=False))
+            model.peft_config["default"].base_model_name_or_path = base.name_or_path  # where it was found
+            return model
     with _told(folder, "model"):
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, **_SAFE)
+        options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **_SAFE}
+        model, info = AutoModelForCausalLM.from_pretrained(folder, **options)
+        for kind, tensors in info.items():
+            if tensors:
+                raise ValueError(f"{kind.replace('_', ' ')}: {', '.join(sorted(map(str, tensors))[:3])}")
+        for name, tensor in model.named_parameters():
+            if not tensor.isfinite().all():
+                raise ValueError(f"{name} holds values that are no numbers")
+            if tensor.ndim > 1 and not tensor.any():
+                raise ValueError(f"{name} holds nothing but zeros")
+        return model
+
+
+def adapter_base(folder: Path) -> Path:
+    """Return the folder of the base model that the adapter in a folder names.
+
+    It is found where the adapter says, from its own folder on, or under the same name beside the adapter.
+
+    Raises:
+        DataError: it is in neither place.
+    """
+    named = json.loads((folder / ADAPTER).read_text("utf-8"))["base_model_name_or_path"]
+    for place in (folder / named, folder.parent / Path(named).name):
+        if (place / "config.json").exists():
+            return place.resolve()
+    raise DataError(
+        folder,
+        ADAPTER,
+        "base_model_name_or_path",
+        named,
+        "the folder of its base model, or one of this name beside it",
+    )
+
+
+def point_to_base(folder: Path) -> None:
+    """Let a saved adapter name its base by the way there from its own folder, where that lies nearby.
+
+    So both can be moved together. A folder without an adapter stays as it is.
+    """
+    file = folder / ADAPTER
+    if not file.exists():
+        return
+    config = json.loads(file.read_text("utf-8"))
+    base = Path(config["base_model_name_or_path"]).resolve()
+    if base.parent in folder.resolve().parents:
+        config["base_model_name_or_path"] = os.path.relpath(base, folder.resolve())
+        write_aside(file, json.dumps(config, indent=2, sort_keys=True))
+
+
+def _require_whole(stored: "Mapping[str, torch.Tensor]", expected: "Mapping[str, torch.Tensor]") -> None:
+    """Refuse tensors of an adapter that are not those that its configuration makes."""
+    if different := sorted(stored.keys() ^ expected.keys()):
+        raise ValueError(f"missing or unexpected tensors: {', '.join(different[:3])}")
+    for name, tensor in stored.items():
+        if tensor.shape != expected[name].shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {tuple(expected[name].shape)}")
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} holds values that are no numbers")
 
 
 def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":

@@ -1,111 +1,95 @@
-"""Direct preference optimization by TRL, as PUMA does it (PersonalWAB, 5.2, equations 3 and 4).
+"""Direct preference optimization by TRL, as PUMA does it (PersonalWAB, 5.2, equations 3 and 4)."""
 
-The reference is the model that DPO starts from. That is mostly an adapter made by supervised fine-tuning: the
-adapter is trained on, a frozen copy of it is the reference, and the base model is loaded once.
-"""
-
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.errors import DataError
-from pwagents.llm.folder import read_tokenizer
-from pwagents.lm.load import load_model, new_adapter
+from pwagents.llm.folder import adapter_base, point_to_base, read_model, read_tokenizer
+from pwagents.lm.load import new_adapter
 from pwagents.lm.settings import DpoSettings, deciding
-from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, tuning_arguments, watch
+from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, trl_fields, watch
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-    from trl import DPOConfig, DPOTrainer
-
-# TRL's columns prompt_ids, chosen_ids and rejected_ids, a list of tokens a pair
-Tokens = dict[str, list[list[int]]]
-LOG_STEPS = 5  # steps a row of the log
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm", "rewards/accuracies", "rewards/margins")
+Rows = Sequence[Mapping[str, str]]
 
 
-def train_on_pairs(
-    model: Path | str,
-    tokenizer: "PreTrainedTokenizerBase",
-    tokens: Tokens,
-    config: DpoSettings,
-    out_folder: Path | str,
-) -> pd.DataFrame:
-    """Train on pairs and save adapter, tokenizer and log.
+def prefer(model: Path, rows: Rows, settings: DpoSettings, folder: Path) -> pd.DataFrame:
+    """Train a new adapter on preferences and save it, the tokenizer and the log.
 
-    The same model, pairs and configuration give the same weights on the same machine; a training that was
-    killed goes on from its last checkpoint.
+    The reference is the model without the adapter. As :func:`pwagents.lm.sft.fine_tune` the training is
+    deterministic and goes on after a kill.
 
     Args:
-        model: the folder of a model, or of an adapter.
-        tokens: taken as they are, none too long for the model.
+        model: the folder of a whole model (:func:`pwagents.lm.load.merge` makes one of an adapter).
+        rows: ``{"prompt", "chosen", "rejected"}``: plain texts, to whose answers TRL adds the end token.
+        folder: of this adapter alone.
 
     Returns:
-        The log, also in ``out_folder/log.csv``: a row for the first and each fifth step, columns
-        :data:`LOGGED`; they are means over the steps since the row before, the loss in nats a pair.
+        The log, also in ``folder/log.csv``: a row for the first and each fifth step, columns :data:`LOGGED`;
+        they are means over the steps since the row before, the loss in nats a pair.
 
     Raises:
-        DataError: there are no pairs, or the model has another adapter than ``config.lora`` asks for.
+        DataError: there are no rows.
         FloatingPointError: the loss is no number any more.
     """
-    if not tokens["prompt_ids"]:
+    if not rows:
         raise DataError("preference pairs", 0, "pairs", "none", "at least one")
-    out = Path(out_folder)
+    folder = Path(folder)
     # Named by data and settings: checkpoints of another training are never gone on from.
-    checkpoints = out / f"checkpoints-{hash_of([deciding(config), tokens])}"
+    checkpoints = folder / f"checkpoints-{hash_of([Path(model).name, deciding(settings), list(rows)])}"
+    fields = trl_fields(settings, checkpoints, chance="preferences", log_steps=5)
     with quiet():
-        trainer = _trainer(load_model(model, config), tokenizer, tokens, config, checkpoints)
+        network = read_model(model, settings.weights)
+        trainer = _trainer(model, rows, fields, model=network, peft_config=new_adapter(model, settings))
+        trainer.add_callback(watch("optimize preferences"))
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+    trainer.save_model(str(folder))
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle with paths of this machine
     if trainer.is_world_process_zero():
-        trained = trainer.accelerator.unwrap_model(trainer.model)
-        trained.save_pretrained(out, selected_adapters=["default"])  # the other is the reference
-        tokenizer.save_pretrained(out)
-    return finish(trainer, out, LOGGED)
+        point_to_base(folder)
+    return finish(trainer, folder, LOGGED)
 
 
-def dpo_arguments(config: DpoSettings, checkpoints: Path) -> "DPOConfig":
-    """The settings as TRL takes them; checkpoints go into the folder ``checkpoints``."""
-    from trl import DPOConfig
+def evaluate_pairs(
+    model: Path, rows: Rows, settings: DpoSettings, *, batch_size: int = 8
+) -> tuple[float, float]:
+    """Return how well an adapter of :func:`prefer` tells chosen from rejected, as TRL defines both numbers.
 
-    return DPOConfig(
-        output_dir=str(checkpoints),
-        beta=config.beta,
-        **tuning_arguments(config, "preferences", LOG_STEPS),
-    )
+    Returns:
+        The share of rows whose chosen answer has gained more than the rejected one since the reference, and
+        how much more, on average, times beta.
+    """
+    base = adapter_base(model)
+    with TemporaryDirectory() as folder, quiet():
+        fields = trl_fields(settings, Path(folder), chance="preferences", log_steps=5)
+        fields |= {"per_device_eval_batch_size": batch_size}
+        both = {
+            name: read_model(where, settings.weights)
+            for name, where in (("model", model), ("ref_model", base))
+        }
+        found = _trainer(model, rows, fields, **both).evaluate()
+    return found["eval_rewards/accuracies"], found["eval_rewards/margins"]
 
 
-def _trainer(
-    model: Any, tokenizer: Any, tokens: Tokens, config: DpoSettings, checkpoints: Path
-) -> "DPOTrainer":
+def _trainer(folder: Path, rows: Rows, fields: dict, **models):
     from datasets import Dataset
     from transformers import PrinterCallback
-    from trl import DPOTrainer
+    from trl import DPOConfig, DPOTrainer
 
     class Trainer(Silent, DPOTrainer):
-        def _prepare_dataset(self, dataset, *_):
-            """TRL would look for texts and tokenise them; tokens stay as they are."""
-            return dataset
+        pass
 
+    data = Dataset.from_list(list(rows))
     trainer = Trainer(
-        model=model,
-        args=dpo_arguments(config, checkpoints),
-        train_dataset=Dataset.from_dict(tokens),
-        processing_class=tokenizer,
-        peft_config=new_adapter(model, config),
-        callbacks=[watch("optimize preferences")],
+        args=DPOConfig(**fields),
+        train_dataset=data,
+        eval_dataset=data,
+        processing_class=read_tokenizer(folder),
+        **models,
     )
     trainer.remove_callback(PrinterCallback)  # the bar says it
     return trainer
-
-
-def train_on_plain(model: str, tokens: Tokens, config: dict[str, Any], out_folder: str) -> None:
-    """:func:`train_on_pairs` from JSON values, for :func:`pwagents.lm.launch.launch`.
-
-    Args:
-        model: a folder; the tokenizer is in it, too.
-        config: the fields of :class:`DpoSettings`.
-    """
-    tokenizer = read_tokenizer(model)
-    train_on_pairs(model, tokenizer, tokens, DpoSettings(**config), out_folder)

@@ -1,30 +1,26 @@
-"""How trainings run: one on several GPUs, or several of the small model beside each other.
+"""How trainings run: one on several GPUs, by ``accelerate launch``, or several small ones beside each other.
 
-On several GPUs ``accelerate launch`` runs a function of the library, one process a GPU.
+    arguments = {"base": base, "rows": rows, "settings": settings.sft, "folder": folder}
+    launch(fine_tune, arguments, n_gpus=2, sharding="fsdp")
 
-    arguments = {"model": "models/qwen", "examples": examples, "config": asdict(config), "out_folder": "out"}
-    launch("pwagents.lm.sft:train_on_plain", arguments, n_gpus=2, sharding="fsdp")
-
-The function is named and its arguments are JSON values, because both cross into other processes in a file.
-Where there is one GPU or none, the function runs in this process.
+A function and its arguments cross into other processes in a file: a function of a module, and values that
+pickle takes.
 """
 
 import io
-import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pwagents import engine
-from pwagents.lm.base_settings import BaseSettings
-from pwagents.lm.settings import Sharding
+from pwagents.lm.settings import BaseSettings, Sharding
 from pwagents.project import PARAMS
 from pwagents.schema import check_choice
 
@@ -41,7 +37,7 @@ class LaunchError(RuntimeError):
 def side_by_side(
     train: Callable[[U], R], units: Sequence[U], base: BaseSettings, *, stored_only: bool
 ) -> list[R]:
-    """What ``train`` gives for each unit (a seed, say), in their order.
+    """Return what ``train`` gives for each unit (a seed, say), in their order.
 
     The small model's trainings run beside each other: on the cluster, where the engine is one, else in a
     process a core. Those that take GPUs follow one another, each on all GPUs of this machine.
@@ -56,41 +52,41 @@ def side_by_side(
     return engine.beside(train, units)
 
 
-def launch(function: str, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Processes = "ddp") -> None:
+def launch(
+    function: Callable, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Processes = "ddp"
+) -> None:
     """Call a function in ``n_gpus`` processes, each with a GPU of its own; what it returns is dropped.
 
+    Where there is no GPU, or one alone, it runs in this process.
+
     Args:
-        function: "package.module:function".
-        arguments: its keyword arguments: numbers, texts, None, and lists and dicts of these.
-        n_gpus: where there is no GPU, the function runs in this process alone.
-        sharding: how the processes share a model (:class:`pwagents.lm.settings.Tuning`).
+        sharding: how the processes share a model (:class:`pwagents.lm.settings.TrainingSettings`).
 
     Raises:
-        AttributeError, ImportError, TypeError: there is no such function, it does not take these arguments,
-            or they are no JSON values.
+        TypeError: the function does not take these arguments.
         ValueError: there are GPUs, but fewer than ``n_gpus``.
         LaunchError: it failed in other processes. In this process it raises what it raises.
     """
     import torch
 
     check_choice("sharding", sharding, Processes)
-    job = json.dumps({"function": function, "arguments": dict(arguments)})
-    signature(_find(function)).bind(**arguments)  # a wrong argument is better found before processes start
-    found = torch.cuda.device_count()
-    if sharding != "cpu" and n_gpus > found > 0:
-        raise ValueError(f"n_gpus is {n_gpus}; expected at most {found}, as many as were found")
-    processes = n_gpus if sharding == "cpu" else min(n_gpus, found)
+    signature(function).bind(**arguments)  # a wrong argument is better found before processes start
+    there = torch.cuda.device_count()
+    if sharding != "cpu" and n_gpus > there > 0:
+        raise ValueError(f"n_gpus is {n_gpus}; expected at most {there}, as many as were found")
+    processes = n_gpus if sharding == "cpu" else min(n_gpus, there)
     # One GPU of several takes a process of its own: in this one, transformers would train on all of them.
-    if processes <= 1 and found <= 1:
-        return _call(job)
+    if processes <= 1 and there <= 1:
+        function(**arguments)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "job.json"
-        file.write_text(job, "utf-8")
-        _run(launch_command(file, processes, sharding), function)
+        job = Path(folder) / "job.pickle"
+        job.write_bytes(pickle.dumps((function, dict(arguments))))
+        _run(launch_command(job, processes, sharding), function.__name__)
 
 
 def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
-    """The command that calls a job file's function in so many processes."""
+    """Return the command that calls a job file's function in so many processes."""
     config = PARAMS / "accelerate" / f"{sharding if processes > 1 else 'single'}.yaml"
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     # Port 0: any that is free, so that two trainings do not meet.
@@ -98,22 +94,11 @@ def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
     return [*command, "-m", "pwagents.lm.launch", str(job)]
 
 
-def _find(function: str) -> Callable:
-    module, _, name = function.partition(":")
-    return getattr(import_module(module), name)
-
-
-def _call(job: str) -> None:
-    read = json.loads(job)
-    _find(read["function"])(**read["arguments"])
-
-
-def _run(command: list[str], function: str) -> None:
+def _run(command: list[str], name: str) -> None:
     """Run a command, pass its output on as it comes, and raise when it fails."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
     tail = ""
     try:
         # newline="" ends lines at "\r", too, and leaves it there: progress bars write nothing else
@@ -127,7 +112,7 @@ def _run(command: list[str], function: str) -> None:
         process.wait()
         raise
     if status:
-        raise LaunchError(f"{function} failed with status {status}. The end of its output:\n{tail.strip()}")
+        raise LaunchError(f"{name} failed with status {status}. The end of its output:\n{tail.strip()}")
 
 
 def _main(path: str) -> None:
@@ -136,7 +121,8 @@ def _main(path: str) -> None:
 
     PartialState()  # before weights are read: then one process reads them for all
     try:
-        _call(Path(path).read_text("utf-8"))
+        function, arguments = pickle.loads(Path(path).read_bytes())
+        function(**arguments)
     finally:
         PartialState().destroy_process_group()
 

@@ -4,58 +4,68 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
-from pwagents.llm.folder import read_model
-from pwagents.lm.settings import Tuning
-from pwagents.lm.trainer import quiet
+from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
 from pwagents.seeds import derive_seed
 
-ADAPTER = "adapter_config.json"
 
+def load_model(model: Any, settings: Any) -> Any:
+    """Return a model as it is, or the one in a folder; an adapter in the folder is trained on.
 
-def load_model(model: Any, tuning: Tuning) -> Any:
-    """A model as it is, or the one in a folder, its weights as ``tuning.weights`` says.
-
-    A folder may hold an adapter, of fine-tuning, say: then its base model is loaded, and this adapter is
-    trained on.
+    Args:
+        settings: of a training, with its ``weights`` and ``lora``.
 
     Raises:
-        DataError: the folder holds an adapter, and ``tuning.lora`` asks for another one or for none; or
+        DataError: the folder holds an adapter, and ``settings.lora`` asks for another one or for none; or
             there is no whole model in it.
     """
     if not isinstance(model, str | Path):
         return model
-    with quiet():
-        if not (Path(model) / ADAPTER).exists():
-            return read_model(model, tuning.weights)
-        from peft import PeftConfig, PeftModel
-
-        adapter = PeftConfig.from_pretrained(str(model))
-        found = (adapter.r, adapter.lora_alpha)
-        if tuning.lora != found:
-            raise DataError(model, ADAPTER, "lora", tuning.lora, f"lora: {list(found)}, as it was trained")
-        base = read_model(adapter.base_model_name_or_path, tuning.weights)
-        return PeftModel.from_pretrained(base, str(model), is_trainable=True)
+    network = read_model(model, settings.weights, trainable=True)
+    if hasattr(network, "peft_config"):
+        adapter = network.peft_config["default"]
+        shape = (adapter.r, adapter.lora_alpha)
+        if settings.lora != shape:
+            raise DataError(model, ADAPTER, "lora", settings.lora, f"lora: {list(shape)}, as it was trained")
+    return network
 
 
-def new_adapter(model: Any, tuning: Tuning) -> Any:
-    """peft's settings of the adapter that is to be put on the model; None where none is asked for, or one
-    is on it already."""
-    if tuning.lora is None or hasattr(model, "get_base_model"):
+def new_adapter(model: Any, settings: Any) -> Any:
+    """Return the settings, for peft, of the adapter to be put on a model; None where there is none to be put.
+
+    That is where the settings ask for none, or the model has one.
+
+    Args:
+        model: a folder, or a model.
+    """
+    has_one = (
+        (Path(model) / ADAPTER).exists() if isinstance(model, str | Path) else hasattr(model, "peft_config")
+    )
+    if settings.lora is None or has_one:
         return None
     from peft import LoraConfig
 
-    rank, alpha = tuning.lora
-    return LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+    rank, alpha = settings.lora
+    whole = list(getattr(settings, "modules_to_save", ())) or None
+    return LoraConfig(
+        r=rank, lora_alpha=alpha, target_modules="all-linear", modules_to_save=whole, task_type="CAUSAL_LM"
+    )
 
 
-def with_adapter(model: Any, tuning: Tuning) -> Any:
-    """The model with its adapter, whose random weights follow from ``tuning.seed`` alone."""
+def with_adapter(model: Any, settings: Any) -> Any:
+    """Return the model with its adapter, whose random weights follow from ``settings.seed`` alone."""
     import torch
     from peft import get_peft_model
 
-    adapter = new_adapter(model, tuning)
+    adapter = new_adapter(model, settings)
     if adapter is None:
         return model
-    with torch.random.fork_rng(devices=[]), quiet():
-        torch.manual_seed(derive_seed(tuning.seed, "adapter"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "adapter"))
         return get_peft_model(model, adapter)
+
+
+def merge(adapter: Path, folder: Path) -> None:
+    """Write the whole model that an adapter and its base make together, and its tokenizer, into a folder."""
+    network = read_model(adapter, "auto").merge_and_unload()
+    network.save_pretrained(folder)
+    read_tokenizer(adapter).save_pretrained(folder)

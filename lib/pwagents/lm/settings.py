@@ -1,110 +1,145 @@
-"""Settings of trainings of a language model, by the names that transformers and TRL have for them."""
+"""Settings of a training: the model that it starts from, and TRL's own fields under ``trainer``."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_type_hints
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt, TypeAdapter, ValidationError, field_validator
 
-from pwagents.settings import Lora, plain, settings
+from pwagents.llm.settings import model_folder
+from pwagents.lm.smollm2 import BACKBONE, SMOLLM2, gguf_file, smollm2_folder
+from pwagents.settings import Lora, Names, plain, settings
 
-Weights = Literal["float32", "bfloat16"]
-Schedule = Literal["constant", "constant_with_warmup", "linear", "cosine"]
-Optimizer = Literal["adamw_torch_fused", "adamw_bnb_8bit"]
-Tracker = Literal["none", "trackio", "wandb", "tensorboard"]
+SMALL = "small"
 Sharding = Literal["fsdp", "deepspeed", "ddp"]
+# TRL's fields that have no value of their own: folder and seed follow from ours, bars are ours.
+DERIVED = ("output_dir", "seed", "disable_tqdm")
 
 
 @settings
-class Tuning:
-    """What every training has, by imitation, by preferences or by rewards."""
+class BaseSettings:
+    """The model that all trainings start from."""
 
-    learning_rate: PositiveFloat
-    """Of AdamW, the highest of the schedule."""
-    lr_scheduler_type: Schedule = "linear"
-    """How the learning rate goes on after the warm-up."""
-    warmup_steps: NonNegativeFloat = 0.0
-    """Steps over which the learning rate rises; below 1 a share of all steps."""
-    per_device_train_batch_size: PositiveInt
-    """What one GPU takes in one pass."""
+    model: str = SMALL
+    """small, a model of 0.7 million parameters that is made here; smollm2, a real one of 135 million,
+    from a package (GUIDE, "Your training"); or the folder of a model."""
+    steps: NonNegativeInt = 0
+    """Of each lesson of the small model, at most; 0: as many as the lesson has."""
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        if model == SMOLLM2:
+            gguf_file()  # says what to install
+        elif model != SMALL and not (model_folder(model) / "config.json").exists():
+            raise ValueError(f"expected {SMALL}, {SMOLLM2}, or a saved model's folder, with a config.json")
+        return model
+
+    def folder(self, models: Path, *, stored_only: bool = False) -> Path:
+        """Return where a model lies that is not the small one.
+
+        Args:
+            models: the folder of all models, where :func:`smollm2_folder` makes its own.
+        """
+        if self.model == SMOLLM2:
+            return smollm2_folder(models, stored_only=stored_only)
+        return model_folder(self.model)
+
+    @property
+    def is_small(self) -> bool:
+        return self.model == SMALL
+
+    @property
+    def backbone(self) -> str:
+        """What tables call the model."""
+        names = {SMALL: "small model, 0.7M parameters", SMOLLM2: BACKBONE}
+        return names.get(self.model) or model_folder(self.model).name
+
+
+@settings
+class TrainingSettings:
+    """What fine-tuning and preference optimization share."""
+
+    CONFIG: ClassVar[str]  # the class of TRL that has the fields of ``trainer``
+
     lora: Lora | None = None
     """Rank and alpha of an adapter on all linear layers; None trains all weights."""
-    bf16: bool = False
-    """On a GPU: compute in bfloat16, activations a second time in the backward pass (a third more time)."""
-    optim: Optimizer = "adamw_torch_fused"
-    """The optimizer; the 8-bit one takes a quarter of the memory and needs the package bitsandbytes."""
-    seed: int = 0
-    """Of all that is drawn at random."""
-    save_steps: PositiveInt = 100
-    """Steps between checkpoints, from which a killed training goes on; rounded up to the log's rows."""
-    report_to: Tracker = "none"
-    """A tracker that is told the log as well."""
+    modules_to_save: Names = ()
+    """Modules that the adapter trains and stores whole, by peft's name."""
+    trainer: dict[str, Any] = field(default_factory=dict)
+    """Fields of TRL's configuration, by TRL's names; what is not here has TRL's default."""
     n_gpus: PositiveInt = 1
     """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
-    sharding: Sharding = "ddp"
+    sharding: Sharding = "fsdp"
     """How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of it."""
+    seed: int = 0
+    """Of all that is drawn at random."""
+
+    @field_validator("trainer")
+    @classmethod
+    def _check_trainer(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return check_fields(given, cls.CONFIG) if given else {}
 
     @property
-    def weights(self) -> Weights:
-        """Type of the weights of a model from a folder.
+    def weights(self) -> Literal["float32", "bfloat16"]:
+        """Type of the weights that are read from a folder.
 
-        In bfloat16 they take half the memory, but updates smaller than about 1/256 of a weight are lost: good
-        for what an adapter leaves as it is (peft keeps the adapter in float32), bad for what is trained.
+        In bfloat16 they take half the memory, but lose updates smaller than about 1/256 of a weight: good for
+        what an adapter leaves as it is, bad for what is trained.
         """
-        return "bfloat16" if self.bf16 and self.lora else "float32"
-
-    @property
-    def gradient_checkpointing(self) -> bool:
-        """Whether the backward pass computes activations again: models in need of bfloat16 are large."""
-        return self.bf16
+        return "bfloat16" if self.trainer.get("bf16") and self.lora else "float32"
 
 
 @settings
-class SftSettings(Tuning):
+class SftSettings(TrainingSettings):
     """Supervised fine-tuning (:mod:`pwagents.lm.sft`)."""
 
-    max_steps: NonNegativeInt = 0
-    """Optimizer steps; 0 goes by num_train_epochs."""
-    num_train_epochs: PositiveFloat = 3.0
-    """Passes over the conversations. Orion, 5.1: 3; PUMA's script: 10."""
-    learning_rate: PositiveFloat = 2e-3
-    """Of AdamW. Orion, 5.1: 2e-6 for all weights; PUMA: 4e-3 (A.3), 3e-4 in the script."""
-    warmup_steps: NonNegativeFloat = 0.05
-    per_device_train_batch_size: PositiveInt = 8
-    """Conversations a GPU and pass; both papers: 1."""
-    gradient_accumulation_steps: PositiveInt = 1
-    """Passes that make a step; PUMA's script: 16."""
-    weight_decay: NonNegativeFloat = 0.0
-    """Of AdamW."""
-    max_length: PositiveInt = 4096
-    """Tokens; a longer conversation is refused, never cut."""
-    sharding: Sharding = "fsdp"
+    CONFIG: ClassVar[str] = "SFTConfig"
 
 
 @settings
-class DpoSettings(Tuning):
+class DpoSettings(TrainingSettings):
     """Direct preference optimization (:mod:`pwagents.lm.dpo`)."""
 
-    num_train_epochs: PositiveFloat = 5.0
-    """Passes over the pairs; PUMA's script: 5."""
-    learning_rate: PositiveFloat = 5e-5
-    """Of AdamW; PUMA, A.3: 5e-5."""
-    per_device_train_batch_size: PositiveInt = 1
-    """Pairs a GPU and pass; PUMA, A.3: 1."""
-    gradient_accumulation_steps: PositiveInt = 16
-    """Passes that make a step; PUMA's script: 16."""
-    beta: PositiveFloat = 0.1
-    """How much a departure from the reference costs; PUMA's script: 0.1."""
+    CONFIG: ClassVar[str] = "DPOConfig"
+
     lora: Lora = (16, 32)
-    """Rank and alpha of a new adapter, as in PUMA's script; one that the model has already is trained on."""
-    max_length: PositiveInt = 4096
-    """Tokens; a longer answer with its input is refused, never cut."""
+    """Rank and alpha of the new adapter, as in PUMA's script."""
     sharding: Literal["ddp"] = "ddp"
     """Each GPU has all of the model: only then one of them can save the adapter."""
 
 
-def deciding(tuning: Tuning) -> dict[str, Any]:
-    """The settings that decide what comes out of a training, as JSON values.
+def check_fields(given: Mapping[str, Any], config: str) -> dict[str, Any]:
+    """Return values for fields of one of TRL's configurations, in the fields' types.
+
+    Raises:
+        ValueError: the class has no field of a name, or a value has another type.
+    """
+    import trl
+
+    kinds = get_type_hints(getattr(trl, config))
+    checked = {}
+    for name, value in given.items():
+        if name in DERIVED or name not in kinds:
+            near = [other for other in get_close_matches(name, kinds, 1) if other not in DERIVED]
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{name!r} is no field of TRL's {config} that can be set here.{hint}")
+        try:
+            checked[name] = TypeAdapter(kinds[name]).validate_python(value)
+        except ValidationError as error:
+            raise ValueError(f"{name}: {error.errors()[0]['msg']} (found {value!r})") from None
+    return checked
+
+
+def deciding(training: Any) -> dict[str, Any]:
+    """Return the settings that decide what comes out of a training, as JSON values.
 
     Not where it is tracked, nor how often it is saved; how GPUs share it where there are several.
     """
-    aside = {"report_to", "save_steps"} | ({"n_gpus", "sharding"} if tuning.n_gpus == 1 else set())
-    return {name: value for name, value in plain(tuning).items() if name not in aside}
+    aside = {"report_to", "save_steps"} | ({"n_gpus", "sharding"} if training.n_gpus == 1 else set())
+    facts = {name: value for name, value in plain(training).items() if name not in aside}
+    if "trainer" in facts:
+        facts["trainer"] = {name: value for name, value in facts["trainer"].items() if name not in aside}
+    return facts

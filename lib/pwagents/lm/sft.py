@@ -1,10 +1,6 @@
-"""Supervised fine-tuning by TRL: the loss is on the assistant's tokens, and on nothing else.
+"""Supervised fine-tuning by TRL, on its two kinds of rows: prompts with completions, and conversations."""
 
-Conversations come to TRL as tokens and labels (:mod:`pwagents.lm.tokens`), which it takes as they are:
-nothing is rendered, tokenised or cut a second time.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,119 +8,110 @@ import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.errors import DataError
-from pwagents.llm.chat import Message, Tool
-from pwagents.llm.folder import read_tokenizer
+from pwagents.llm.folder import point_to_base, read_tokenizer
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.packed import states_before
 from pwagents.lm.settings import SftSettings, deciding
-from pwagents.lm.tokens import NO_LOSS, Example, tokenize_conversation
-from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, tuning_arguments, watch
+from pwagents.lm.tokens import NO_LOSS, tokenize_conversation
+from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, trl_fields, watch
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTConfig
 
-LOG_STEPS = 10  # steps a row of the log
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm")
 
 
 def fine_tune(
-    model: "PreTrainedModel | Path | str",
-    tokenizer: "PreTrainedTokenizerBase",
-    conversations: Sequence[Sequence[Message]],
-    config: SftSettings,
-    out_folder: Path | str,
-    tools: Sequence[Tool] = (),
+    base: Path,
+    rows: Sequence[Mapping[str, Any]],
+    settings: SftSettings,
+    folder: Path,
+    *,
+    pad_counts: bool = False,
 ) -> pd.DataFrame:
-    """Fine-tune on conversations in OpenAI's format and save model (or adapter), tokenizer and log.
+    """Fine-tune a model and save it (or its adapter), the tokenizer and the log.
 
-    The same model, data and configuration give the same weights on the same machine, also where the training
-    was killed and started again: checkpoints lie in ``out_folder`` until it is finished.
+    The same model, rows and settings give the same weights on the same machine, also where the training was
+    killed and started again: checkpoints lie in ``folder`` until it is finished.
 
     Args:
-        model: a folder, or a model in memory, which is then changed in place.
-        out_folder: of this model alone, as :func:`pwagents.cache.cached` gives it.
-        tools: what the template tells the model about its functions; the same as when it acts.
+        base: the folder of a model, or of an adapter, which is then trained on.
+        rows: ``{"prompt": text, "completion": text}``: plain texts, of which the completion and the end token
+            are learned; or ``{"messages": [...], "tools": [...]}`` in OpenAI's format, of which the
+            assistant's turns are. What is longer than ``max_length`` is cut, a row without a learned token
+            left out, as TRL does.
+        folder: of this model alone, as :func:`pwagents.cache.cached` gives it.
+        pad_counts: fill each row with end tokens up to ``max_length`` and learn these, too, as PUMA's
+            published script does.
 
     Returns:
-        The log, also in ``out_folder/log.csv``: a row for the first and each tenth step, columns
-        :data:`LOGGED`; the loss is the mean over the steps since the row before, in nats a token.
+        The log, also in ``folder/log.csv``: a row for the first and each tenth step, columns :data:`LOGGED`;
+        the loss is the mean over the steps since the row before, in nats a token.
 
     Raises:
-        DataError: as :func:`tokenize_conversation`; a conversation is longer than ``config.max_length``.
+        DataError: there are no rows, or they cannot be told in the model's chat template.
         FloatingPointError: the loss is no number any more.
     """
-    examples = [tokenize_conversation(tokenizer, messages, tools) for messages in conversations]
-    return train_on(model, tokenizer, examples, config, out_folder)
-
-
-def train_on(
-    model: "PreTrainedModel | Path | str",
-    tokenizer: "PreTrainedTokenizerBase",
-    examples: Sequence[Example],
-    config: SftSettings,
-    out_folder: Path | str,
-) -> pd.DataFrame:
-    """:func:`fine_tune` on what is tokens already."""
-    if not examples:
-        raise DataError("training data", 0, "examples", "none", "at least one")
-    for i, example in enumerate(examples):
-        if len(example.input_ids) > config.max_length:
-            expected = f"at most max_length = {config.max_length:,}; raise it or leave the example out"
-            raise DataError("training data", i, "tokens", f"{len(example.input_ids):,}", expected)
-    out = Path(out_folder)
-    # Named by data and settings: checkpoints of another training are never gone on from.
-    checkpoints = out / f"checkpoints-{hash_of([deciding(config), examples])}"
-    with quiet():
-        trainer = _trainer(load_model(model, config), tokenizer, examples, config, checkpoints)
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
-    trainer.save_model(str(out))
-    (out / "training_args.bin").unlink(missing_ok=True)  # a pickle with paths of this machine
-    return finish(trainer, out, LOGGED)
-
-
-def sft_arguments(config: SftSettings, checkpoints: Path) -> "SFTConfig":
-    """The settings as TRL takes them; checkpoints go into the folder ``checkpoints``."""
-    from trl import SFTConfig
-
-    return SFTConfig(
-        output_dir=str(checkpoints),
-        max_steps=config.max_steps or -1,
-        weight_decay=config.weight_decay,
-        dataset_kwargs={"skip_prepare_dataset": True},  # tokens stay as they are
-        **tuning_arguments(config, "fine-tuning", LOG_STEPS),
-    )
-
-
-def _trainer(
-    model: Any, tokenizer: Any, examples: Sequence[Example], config: SftSettings, checkpoints: Path
-) -> "SFTTrainer":
     from datasets import Dataset
     from transformers import PrinterCallback
-    from trl import SFTTrainer
+    from trl import SFTConfig, SFTTrainer
 
     class Trainer(Silent, SFTTrainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
             """TRL's loss; on a CPU computed by :func:`_cpu_loss`, which takes half the time."""
             alone = self.accelerator.num_processes == 1  # else TRL's also divides among processes
-            if self.args.use_cpu and alone and not return_outputs:
+            if self.args.use_cpu and alone and not return_outputs and not pad_counts:
                 return _cpu_loss(model, inputs, num_items_in_batch)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    trainer = Trainer(
-        model=model,
-        args=sft_arguments(config, checkpoints),
-        train_dataset=Dataset.from_list([{"input_ids": e.input_ids, "labels": e.labels} for e in examples]),
-        processing_class=tokenizer,
-        peft_config=new_adapter(model, config),
-        callbacks=[watch("fine-tune")],
-    )
-    trainer.remove_callback(PrinterCallback)  # the bar says it
-    return trainer
+    if not rows:
+        raise DataError("training data", 0, "rows", "none", "at least one")
+    folder, tokenizer = Path(folder), read_tokenizer(base)
+    # Named by data and settings: checkpoints of another training are never gone on from.
+    told = hash_of([Path(base).name, deciding(settings), list(rows), pad_counts])
+    checkpoints = folder / f"checkpoints-{told}"
+    fields = trl_fields(settings, checkpoints, chance="fine-tuning", log_steps=10)
+    arguments = SFTConfig(**fields)
+    if "messages" in rows[0]:  # told here: TRL's tables of mixed arguments would add empty ones
+        examples = [tokenize_conversation(tokenizer, row["messages"], row.get("tools", ())) for row in rows]
+        rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
+    with quiet():
+        trainer = Trainer(
+            model=load_model(base, settings),
+            args=arguments,
+            train_dataset=Dataset.from_list(list(rows)),
+            processing_class=tokenizer,
+            peft_config=new_adapter(base, settings),
+            data_collator=_pad_to_the_end(tokenizer.eos_token_id, arguments) if pad_counts else None,
+            callbacks=[watch("fine-tune")],
+        )
+        trainer.remove_callback(PrinterCallback)  # the bar says it
+        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+    trainer.save_model(str(folder))
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle with paths of this machine
+    if trainer.is_world_process_zero():
+        point_to_base(folder)
+    return finish(trainer, folder, LOGGED)
 
 
-def _cpu_loss(model: "PreTrainedModel", inputs: dict, num_items_in_batch: "torch.Tensor | None"):
+def _pad_to_the_end(end: int, arguments: "SFTConfig"):
+    """What makes a batch of rows, each filled with end tokens that are learned and never looked at."""
+    import torch
+
+    def collate(rows: list[dict[str, list[int]]]) -> dict[str, "torch.Tensor"]:
+        ids = torch.full((len(rows), arguments.max_length), end)
+        labels, seen = ids.clone(), torch.zeros_like(ids)
+        for i, row in enumerate(rows):
+            n = len(row["input_ids"])
+            ids[i, :n], labels[i, :n] = torch.tensor(row["input_ids"]), torch.tensor(row["labels"])
+            seen[i, :n] = 1
+        return {"input_ids": ids, "labels": labels, "attention_mask": seen}
+
+    return collate
+
+
+def _cpu_loss(model: Any, inputs: Mapping[str, "torch.Tensor"], num_items_in_batch: "torch.Tensor | None"):
     """The mean cross-entropy of the tokens that are learned.
 
     Only their logits are computed: of a prompt of 500 tokens and a turn of 50, that spares nine tenths of the
@@ -141,15 +128,3 @@ def _cpu_loss(model: "PreTrainedModel", inputs: dict, num_items_in_batch: "torch
     logits = whole.get_output_embeddings()(states_before(whole, inputs["input_ids"], chosen))
     total = cross_entropy(logits.float(), labels[chosen], reduction="sum")
     return total / (chosen.sum() if num_items_in_batch is None else num_items_in_batch)
-
-
-def train_on_plain(model: str, examples: list, config: dict[str, Any], out_folder: str) -> None:
-    """:func:`train_on` from JSON values, for :func:`pwagents.lm.launch.launch`.
-
-    Args:
-        model: a folder; the tokenizer is in it, too.
-        examples: the fields of each :class:`Example`, as a list.
-        config: the fields of :class:`SftSettings`.
-    """
-    tokenizer = read_tokenizer(model)
-    train_on(model, tokenizer, [Example(*each) for each in examples], SftSettings(**config), out_folder)

@@ -20,15 +20,20 @@ _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 # heart. A tool's answer is told like a user's, and every prefix of a conversation is a prefix of its text.
 CHAT_TEMPLATE = """\
 {%- for m in messages -%}
-{{ '<|' + m.role + '|>' }}{{ m.content or '' }}
+{{ '<|' + m.role + '|>' }}
 {%- if m.role == 'assistant' -%}
+{%- generation -%}
+{{ m.content or '' }}
 {%- for c in m.tool_calls or [] -%}
 {%- set f = c.function if c.function is defined else c -%}
 {{ '<tool_call>{"name": "' + f.name + '", "arguments": ' }}
 {{- f.arguments if f.arguments is string else f.arguments | tojson }}{{ '}</tool_call>' }}
 {%- endfor -%}
-{%- endif -%}
 {{ '<|end|>' }}
+{%- endgeneration -%}
+{%- else -%}
+{{ (m.content or '') + '<|end|>' }}
+{%- endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{ '<|assistant|>' }}{%- endif -%}"""
 # How a server (`transformers serve`) finds the call in a reply. Arguments stay as they were written, so that

@@ -43,23 +43,27 @@ CHAT_TEMPLATE = """\
 {{ '<|im_start|>system\\n' + told(tools) + '<|im_end|>\\n' }}
 {%- endif -%}
 {{ '<|im_start|>' + ('user' if m.role == 'tool' else m.role) + '\\n' }}
-{%- if m.role == 'tool' -%}
-{{ '<tool_response>\\n' + m.content + '\\n</tool_response>' }}
-{%- else -%}
-{{ m.content or '' }}
-{%- endif -%}
-{%- if loop.first and tools and m.role == 'system' -%}
-{{ '\\n\\n' + told(tools) }}
-{%- endif -%}
 {%- if m.role == 'assistant' -%}
+{%- generation -%}
+{{ m.content or '' }}
 {%- for call in m.tool_calls or [] -%}
 {%- set f = call.function if call.function is defined else call -%}
 {{ '\\n' if m.content or not loop.first else '' }}
 {{- '<tool_call>\\n{"name": "' + f.name + '", "arguments": ' }}
 {{- f.arguments if f.arguments is string else f.arguments | tojson }}{{ '}\\n</tool_call>' }}
 {%- endfor -%}
+{{ '<|im_end|>' }}
+{%- endgeneration -%}
+{%- elif m.role == 'tool' -%}
+{{ '<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>' }}
+{%- else -%}
+{{ m.content or '' }}
+{%- if loop.first and tools and m.role == 'system' -%}
+{{ '\\n\\n' + told(tools) }}
 {%- endif -%}
-{{ '<|im_end|>\\n' }}
+{{ '<|im_end|>' }}
+{%- endif -%}
+{{ '\\n' }}
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"""
 

@@ -1,12 +1,11 @@
 """A conversation as tokens, and which of them the assistant wrote.
 
-Chat templates mark no assistant tokens, or differ in what they mark. So the mask is made from the one thing
-that every template for agents must do: keep the beginning of a conversation as it was when more is said. The
-result is, token for token, what a rollout holds: the prompt as the policy is given it, its turn up to and
-with the end token, the answer, the next turn. Rollouts get prompts and answers from here, too.
+Rollouts of a policy hold, token for token, what a conversation is here: the prompt, a turn up to and with the
+end token, the answer, the next turn. They get prompts and answers from here, too.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +15,8 @@ from pwagents.llm.chat import Message, Tool
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
 NO_LOSS = -100  # a label that PyTorch's cross-entropy passes over
+_MARKS_TURNS = re.compile(r"\{%-?\s*generation")
 
 
 class Example(NamedTuple):
@@ -35,119 +34,101 @@ class Example(NamedTuple):
 def tokenize_conversation(
     tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message], tools: Sequence[Tool] = ()
 ) -> Example:
-    """The tokens of a conversation up to the end of its last assistant turn.
-
-    Each turn and each text between two turns is tokenised by itself, as it is when turns are sampled. A turn
-    begins where the generation prompt ends and reaches up to and with the end token; what the template
-    adds after that belongs to the answer.
+    """Return the tokens of a conversation up to the end of its last assistant turn.
 
     Args:
         messages: in OpenAI's format.
         tools: what the template tells the model about its functions; the same as when it acts.
 
     Raises:
-        DataError: there is no assistant turn, the template does not keep the beginning of a conversation
-            as it was, or a turn does not end with the end token; the message is named.
+        DataError: there is no assistant turn, or the chat template does not say what the assistant writes,
+            and TRL has none for this model that does.
     """
-    told = _told(tokenizer, messages)
-    turns = [i for i, message in enumerate(told) if message["role"] == "assistant"]
-    if not turns:
+    template = tokenizer.chat_template
+    if not _MARKS_TURNS.search(template or ""):
+        from trl.chat_template_utils import get_training_chat_template
+
+        try:
+            template = get_training_chat_template(tokenizer)
+        except ValueError:
+            expected = (
+                "one that marks the assistant's turns ({% generation %}), or of a family that TRL knows"
+            )
+            raise DataError("tokenizer", 0, "chat template", "another one", expected) from None
+    made = tokenizer.apply_chat_template(
+        for_template(tokenizer, messages),
+        tools=list(tools) or None,
+        chat_template=template,
+        return_dict=True,
+        return_assistant_tokens_mask=True,
+    )
+    ids, mask = list(made["input_ids"]), list(made["assistant_masks"])
+    if not any(mask):
         raise DataError("conversation", 0, "messages", "no assistant message", "at least one")
-    ids, mask, text = [], [], ""
-    for i in turns:
-        prompt = _render(tokenizer, told[:i], tools, add_generation_prompt=True)
-        between = _rest(prompt, text, i)
-        turn = _turn(tokenizer, _rest(_render(tokenizer, told[: i + 1], tools), prompt, i), i)
-        for part, written in ((between, 0), (turn, 1)):
-            tokens = _tokens(tokenizer, part)
-            ids += tokens
-            mask += [written] * len(tokens)
-        text = prompt + turn
-    return Example(ids, mask)
+    length = len(mask) - mask[::-1].index(1)
+    return Example(ids[:length], mask[:length])
 
 
 def prompt_tokens(
     tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message], tools: Sequence[Tool] = ()
 ) -> list[int]:
-    """The tokens that the assistant's first turn follows; ``messages`` are what was said before it."""
-    return _tokens(
-        tokenizer, _render(tokenizer, _told(tokenizer, messages), tools, add_generation_prompt=True)
-    )
+    """Return the tokens that the assistant's first turn follows; ``messages`` are what was said before it."""
+    return _tokens(tokenizer, _render(tokenizer, for_template(tokenizer, messages), tools))
 
 
 def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Message]) -> list[list[int]]:
-    """Of each answer the tokens between the end of a turn (its end token is the turn's) and the next turn.
+    """Return of each answer the tokens between a turn, whose end token is its own, and the next turn.
 
     They are cut out of a conversation with another turn in this one's place, so that the turn itself is
     never tokenised again.
+
+    Raises:
+        DataError: the template does not keep the beginning of a conversation as it was.
     """
-    said = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
-    before, end, _ = _render(tokenizer, said, ()).rpartition(tokenizer.eos_token)
-    whole = [
-        _render(tokenizer, [*said, answer], (), add_generation_prompt=True)
-        for answer in _told(tokenizer, answers)
-    ]
-    return [_tokens(tokenizer, _rest(text, before + end, len(said))) for text in whole]
+    before = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
+    end = tokenizer.eos_token
+    beginning = _render(tokenizer, before, (), goes_on=False).rpartition(end)[0] + end
+    texts = [_render(tokenizer, [*before, answer], ()) for answer in for_template(tokenizer, answers)]
+    for text in texts:
+        if not text.startswith(beginning):
+            expected = "a chat template that keeps the beginning of a conversation as it was"
+            raise DataError("conversation", "message 1", "chat template", repr(text[:80]), expected)
+    return [_tokens(tokenizer, text[len(beginning) :]) for text in texts]
 
 
-def _told(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as templates want them: arguments as objects, no control token in what others wrote."""
-    control, told = _control_tokens(tokenizer), []
+def for_template(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as templates want them: arguments as objects, no control token in any text."""
+    made = []
     for message in messages:
-        message = {**message, "content": message.get("content") or ""}
-        if message["role"] != "assistant":
-            message["content"] = _defused(message["content"], control)
+        message = {**message, "content": without_control_tokens(tokenizer, message.get("content") or "")}
         if calls := message.get("tool_calls"):
-            message["tool_calls"] = [{**call, "function": _parsed(call["function"])} for call in calls]
-        told.append(message)
-    return told
+            message["tool_calls"] = [
+                {**call, "function": {**call["function"], "arguments": _arguments(tokenizer, call)}}
+                for call in calls
+            ]
+        made.append(message)
+    return made
 
 
 def without_control_tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
-    """A foreign text that can neither end a turn nor begin one: "<|end|>" becomes "< |end|>"."""
-    return _defused(text, _control_tokens(tokenizer))
-
-
-def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
+    """Return a foreign text that can neither end a turn nor begin one: "<|end|>" becomes "< |end|>"."""
     added = tokenizer.added_tokens_decoder.values()
-    return list(dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]))
-
-
-def _defused(text: str, control: Sequence[str]) -> str:
-    for token in control:
+    for token in dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]):
         text = text.replace(token, f"{token[0]} {token[1:]}")
     return text
 
 
-def _parsed(function: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = function["arguments"]
-    return {**function, "arguments": json.loads(arguments) if isinstance(arguments, str) else arguments}
+def _arguments(tokenizer: "PreTrainedTokenizerBase", call: Mapping[str, Any]) -> Any:
+    arguments = call["function"]["arguments"]
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return json.loads(without_control_tokens(tokenizer, text))
 
 
-def _render(tokenizer, messages: list[dict], tools: Sequence[Tool], add_generation_prompt=False) -> str:
+def _render(tokenizer, messages: list[dict], tools: Sequence[Tool], goes_on: bool = True) -> str:
     return tokenizer.apply_chat_template(
-        messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=add_generation_prompt
+        messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=goes_on
     )
 
 
 def _tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def _rest(text: str, beginning: str, i: int) -> str:
-    """What follows ``beginning`` in ``text``, at the turn that is message ``i``."""
-    if not text.startswith(beginning):
-        same = next((k for k, (a, b) in enumerate(zip(text, beginning, strict=False)) if a != b), len(text))
-        found = f"{text[same : same + 40]!r} in place of {beginning[same : same + 40]!r}"
-        expected = "a chat template that keeps the beginning of a conversation as it was"
-        raise DataError("conversation", f"message {i}", "chat template", found, expected)
-    return text[len(beginning) :]
-
-
-def _turn(tokenizer: "PreTrainedTokenizerBase", text: str, i: int) -> str:
-    """A turn's text up to and with the end token."""
-    turn, end, after = text.partition(tokenizer.eos_token)
-    if not end or after.strip():
-        expected = f"one {tokenizer.eos_token}, at the end of the assistant's turn"
-        raise DataError("conversation", f"message {i}", "end token", repr(text[-60:]), expected)
-    return turn + end

@@ -1,6 +1,5 @@
 """What trainings by TRL's trainers share: settings in TRL's words, going on after a kill, a bar, a log."""
 
-import json
 import logging
 import math
 import shutil
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pwagents.lm.settings import DpoSettings, SftSettings, Tuning
+from pwagents.cache import damage, seal
+from pwagents.lm.settings import TrainingSettings
 from pwagents.progress import progress
 from pwagents.project import write_aside
 from pwagents.seeds import derive_seed
@@ -21,45 +21,30 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
 
 
-def shared_arguments(tuning: Tuning, chance: str) -> dict[str, Any]:
-    """What the configurations of all of TRL's trainers have in common.
+def trl_fields(
+    settings: TrainingSettings, checkpoints: Path, *, chance: str, log_steps: int
+) -> dict[str, Any]:
+    """Return all fields of TRL's configuration: those of the settings, and what follows from this machine.
 
     Args:
-        chance: what the seed is for, in words; each training draws its own numbers from ``tuning.seed``.
+        checkpoints: the folder where they go.
+        chance: what the seed is for, in words; each training draws its own numbers from ``settings.seed``.
+        log_steps: steps a row of the log, where the settings have no ``logging_steps``.
     """
     import torch
 
-    gpu = torch.cuda.is_available()
-    names = ("learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "report_to")
-    return {name: getattr(tuning, name) for name in names} | {
-        "seed": derive_seed(tuning.seed, chance) % 2**32,
-        "bf16": tuning.bf16 and gpu,
-        "use_cpu": not gpu,
-        "activation_checkpointing": tuning.gradient_checkpointing,
+    given = {"logging_steps": log_steps, "save_steps": 100, "save_total_limit": 1, **settings.trainer}
+    if not torch.cuda.is_available():
+        given |= {"use_cpu": True, "bf16": False, "activation_checkpointing": False}
+    # A checkpoint needs a row to itself: between rows the trainer sums losses up, and a kill loses the sum.
+    given["save_steps"] = math.ceil(given["save_steps"] / given["logging_steps"]) * given["logging_steps"]
+    return given | {
+        "output_dir": str(checkpoints),
+        "seed": derive_seed(settings.seed, chance) % 2**32,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,  # a loss that is no number must be seen, not smoothed away
         "disable_tqdm": True,  # bars are ours
-        "save_total_limit": 1,  # the one before it goes when a checkpoint is whole
     }
-
-
-def tuning_arguments(tuning: SftSettings | DpoSettings, chance: str, log_steps: int) -> dict[str, Any]:
-    """Those, and what fine-tuning and preference optimization have in common besides.
-
-    Args:
-        log_steps: steps a row of the log. A checkpoint needs a row to itself: between rows the trainer sums
-            losses up, and after a kill the sum would be lost.
-    """
-    names = ("num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps")
-    return (
-        shared_arguments(tuning, chance)
-        | {name: getattr(tuning, name) for name in names}
-        | {
-            "max_length": None,  # what is too long was refused before; TRL would cut it
-            "save_steps": math.ceil(tuning.save_steps / log_steps) * log_steps,
-            "logging_steps": log_steps,
-            "logging_first_step": True,
-            "logging_nan_inf_filter": False,  # a loss that is no number must be seen, not smoothed away
-        }
-    )
 
 
 class Silent:
@@ -74,10 +59,12 @@ class Silent:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what the libraries say to each other while a model is loaded or trained."""
+    """Keep back what the libraries say to each other while a model is loaded or trained."""
+    import datasets
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # of reading and writing weights, at each checkpoint
+    datasets.disable_progress_bars()  # of each pass over the rows
     logging.getLogger("transformers.trainer_utils").addFilter(_no_word_on_mtime)
     with warnings.catch_warnings():
         # peft and TRL still use a name that transformers has renamed.
@@ -91,30 +78,38 @@ def _no_word_on_mtime(record: logging.LogRecord) -> bool:
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    """The last checkpoint that is whole, for ``resume_from_checkpoint``; broken ones are removed.
+    """Return the last checkpoint that is whole, for ``resume_from_checkpoint``; None where there is none.
 
-    A trainer writes ``trainer_state.json`` last: where it can be read, all else is there. A folder without
-    checkpoints gives None: a training from the beginning.
+    A damaged one is set aside, with a line that says so: the training goes on from the one before it, or
+    begins anew.
     """
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=checkpoint_step, reverse=True):
-        try:
-            json.loads((checkpoint / STATE).read_text("utf-8"))
+    numbered = [path for path in folder.glob("checkpoint-*") if path.name[len("checkpoint-") :].isdigit()]
+    for checkpoint in sorted(numbered, key=checkpoint_step, reverse=True):
+        if not (wrong := damage(checkpoint, all_bytes=True)):
             return str(checkpoint)
-        except (OSError, ValueError):
-            shutil.rmtree(checkpoint)
+        aside = checkpoint.with_name(f"damaged-{checkpoint.name}")
+        shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+        checkpoint.rename(aside)
+        print(f"{checkpoint} is damaged ({wrong}); the training does not go on from it")
     return None
 
 
-STATE = "trainer_state.json"
+def seal_checkpoint(checkpoint: Path) -> None:
+    """List the files of a checkpoint that all processes have written, so that damage is seen."""
+    from accelerate import PartialState
+
+    PartialState().wait_for_everyone()
+    if PartialState().is_main_process:
+        seal(checkpoint)
 
 
 def checkpoint_step(checkpoint: Path | str | None) -> int:
-    """The number of steps behind a checkpoint; 0 without one."""
+    """Return the number of steps behind a checkpoint; 0 without one."""
     return int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
 
 
 def finish(trainer: "Trainer", folder: Path, logged: Sequence[str]) -> pd.DataFrame:
-    """The log of a training that is over, also as ``folder/log.csv``; its checkpoints are removed.
+    """Return the log of a training that is over, also as ``folder/log.csv``; remove its checkpoints.
 
     Args:
         logged: columns. Only rows with a loss count; the trainer adds one about the whole training.
@@ -127,7 +122,10 @@ def finish(trainer: "Trainer", folder: Path, logged: Sequence[str]) -> pd.DataFr
 
 
 def watch(what: str) -> "TrainerCallback":
-    """A progress bar named ``what``, and an end to a training whose loss is no number any more.
+    """Return what follows a training: a bar, lists of checkpoints' files, an end where the loss is none.
+
+    Args:
+        what: the bar's name.
 
     Raises (while training):
         FloatingPointError: the loss is infinite or not a number.
@@ -142,6 +140,9 @@ def watch(what: str) -> "TrainerCallback":
 
         def on_step_end(self, args, state, control, **_):
             self.bar.update()
+
+        def on_save(self, args, state, control, **_):
+            seal_checkpoint(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
         def on_log(self, args, state, control, logs, **_):
             if "loss" not in logs:

@@ -15,8 +15,7 @@ from pydantic import (
 )
 
 from pwagents.llm.settings import Players, player
-from pwagents.lm.base_settings import BaseSettings
-from pwagents.lm.settings import SftSettings
+from pwagents.lm.settings import BaseSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import Paid, RewardSettings, Success
 from pwagents.profiles.global_micro import ALPHA, L_C

@@ -22,7 +22,8 @@ from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch, side_by_side
-from pwagents.lm.settings import SftSettings, Tuning, deciding
+from pwagents.lm.settings import SftSettings, deciding
+from pwagents.lm.sft import fine_tune
 from pwagents.orion.base import base_for, base_tokenizer
 from pwagents.orion.base_text import BaseText, text_without
 from pwagents.orion.cards import write_orion_card
@@ -30,6 +31,7 @@ from pwagents.orion.judge import prompts
 from pwagents.orion.play import orion_example
 from pwagents.orion.played import Played
 from pwagents.orion.players import told
+from pwagents.orion.reinforce import reinforce
 from pwagents.orion.reward import RewardSettings
 from pwagents.orion.role_play import RolePlay, play_roles
 from pwagents.orion.settings import OrionSettings
@@ -116,11 +118,11 @@ class OrionModels:
         tasks = {task.task_id: task for task in self.study.train_tasks}
         ends = [each.states(benchmark, tasks[each.task_id])[-1] for each in played]
         examples = [orion_example(tokenizer, state, shown) for state in ends]
+        rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
 
         def make(folder: Path) -> None:
-            given = {"model": str(start), "examples": examples, "config": plain(config)}
-            given["out_folder"] = str(folder)
-            launch("pwagents.lm.sft:train_on_plain", given, config.n_gpus, config.sharding)
+            given = {"base": start, "rows": rows, "settings": config, "folder": folder}
+            launch(fine_tune, given, config.n_gpus, config.sharding)
 
         facts = {
             "data": f"{benchmark.name}, {benchmark.content_hash}",
@@ -145,7 +147,7 @@ class OrionModels:
         def make(folder: Path) -> None:
             job = {"stage": stage, "model": str(start), "config": plain(config), **given}
             job |= {"settings": as_json(study.settings), "out_folder": str(folder)}
-            launch("pwagents.orion.reinforce:reinforce", job, config.n_gpus, config.sharding)
+            launch(reinforce, job, config.n_gpus, config.sharding)
             for checkpoint in folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
 
@@ -181,7 +183,7 @@ class OrionModels:
         name: str,
         start: Path,
         facts: Mapping[str, Any],
-        config: Tuning,
+        config: SftSettings | RlSettings,
         code: Sequence[str],
         make: Callable[[Path], None],
     ) -> Path:

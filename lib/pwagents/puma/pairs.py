@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
-from pwagents.errors import DataError
 from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import ChatModel, Message, Reply, Request, ask_all
-from pwagents.lm.tokens import tokenize_conversation
+from pwagents.lm.tokens import for_template
 from pwagents.progress import progress
 from pwagents.puma.agent import (
     REVIEW,
@@ -143,20 +142,19 @@ def make_pairs(
     return pairs, counts
 
 
-def tokenize_pairs(tokenizer: Any, pairs: Sequence[Pair], max_length: int) -> dict[str, list[list[int]]]:
-    """The pairs as :func:`pwagents.lm.dpo.train_on_pairs` takes them.
-
-    Raises:
-        DataError: a pair is longer than ``max_length``; its task is named.
-    """
-    columns: dict[str, list[list[int]]] = {"prompt_ids": [], "chosen_ids": [], "rejected_ids": []}
+def pair_rows(tokenizer: Any, pairs: Sequence[Pair]) -> list[dict[str, str]]:
+    """Return the pairs as plain texts in the model's chat template (:func:`pwagents.lm.dpo.prefer`)."""
+    rows = []
     for pair in pairs:
         tools = parameter_tools(pair.item.function)
-        for column, candidate in (("chosen_ids", pair.best), ("rejected_ids", pair.worst)):
-            ids, mask = tokenize_conversation(tokenizer, pair.conversation(candidate), tools)
-            if len(ids) > max_length:
-                task = f"task {pair.item.task.task_id}"
-                raise DataError("preference pairs", task, "tokens", len(ids), f"at most {max_length:,}")
-            columns[column].append(ids[mask.index(1) :])
-        columns["prompt_ids"].append(ids[: mask.index(1)])
-    return columns
+
+        def told(messages: list[Message], goes_on: bool = False, tools=tools) -> str:
+            return tokenizer.apply_chat_template(
+                for_template(tokenizer, messages), tools=tools, tokenize=False, add_generation_prompt=goes_on
+            )
+
+        prompt = told(pair.item.messages, goes_on=True)
+        answers = [told(pair.conversation(each))[len(prompt) :] for each in (pair.best, pair.worst)]
+        chosen, rejected = (answer.partition(tokenizer.eos_token)[0] for answer in answers)
+        rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
+    return rows

@@ -10,16 +10,11 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pwagents.llm.settings import Players, player
-from pwagents.lm.base_settings import BaseSettings
-from pwagents.lm.settings import DpoSettings, SftSettings
+from pwagents.lm.settings import BaseSettings, DpoSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.settings import Numbers, Seeds, Variants, settings, values_of, variants_of
 from pwagents.web.settings import ShopSettings
@@ -105,19 +100,6 @@ class PumaNotebook(NotebookSettings):
     """Step 2, on pseudo-labels."""
     dpo: PreferenceSettings
     """Step 2, on preference pairs."""
-
-    @field_validator("dpo")
-    @classmethod
-    def _check_rank(cls, dpo: PreferenceSettings, info: ValidationInfo) -> PreferenceSettings:
-        """DPO trains on the adapter of the fine-tuning before it, and cannot give it another shape."""
-        sft = info.data.get("sft")
-        for each in (dpo, *dpo.varied.values()):
-            if sft is not None and sft.lora not in (None, each.lora):
-                wanted = {"lora": list(sft.lora)}
-                reason = PydanticCustomError("lora", "expected {lora}, as in group sft", wanted)
-                found = InitErrorDetails(type=reason, loc=("lora",), input=list(each.lora))
-                raise ValidationError.from_exception_data("dpo", [found])
-        return dpo
 
     def seeded(self, seed: int) -> Self:
         """With another seed of all trainings and of what is sampled. No data are to be loaded with these

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 from pwagents.agents.conversation import assistant
 from pwagents.cache import cached, hash_of
 from pwagents.embedding import Embedder
-from pwagents.llm.folder import read_tokenizer
+from pwagents.llm.folder import ADAPTER, read_tokenizer
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm import tokens
 from pwagents.lm.card import write_card
+from pwagents.lm.dpo import prefer
 from pwagents.lm.fit import Plan, require_fit
 from pwagents.lm.launch import launch
+from pwagents.lm.load import merge
 from pwagents.lm.settings import SftSettings, deciding
-from pwagents.lm.tokens import tokenize_conversation
+from pwagents.lm.sft import fine_tune
 from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import identify_messages, parameter_tools
 from pwagents.puma.labels import Example, PumaTask
@@ -34,9 +35,9 @@ from pwagents.puma.pairs import (
     Candidate,
     Pair,
     make_pairs,
+    pair_rows,
     sample_parameters,
     score_parameters,
-    tokenize_pairs,
 )
 from pwagents.puma.settings import PumaNotebook
 from pwagents.rl.rollout import StartEpisode
@@ -103,7 +104,7 @@ class PumaModels:
         """
         trainings = {"Fine-tuning": self.settings.sft, "DPO": self.settings.dpo}
         return [
-            f"{name}: {require_fit(self.base, Plan(tuning, tuning.max_length))}"
+            f"{name}: {require_fit(self.base, Plan(tuning, tuning.trainer['max_length']))}"
             for name, tuning in trainings.items()
         ]
 
@@ -112,9 +113,9 @@ class PumaModels:
         conversations = [
             [*identify_messages(task.instruction), assistant(FUNCTION_OF[task.type])] for task in tasks
         ]
-        examples = [tokenize_conversation(self.tokenizer, messages) for messages in conversations]
+        rows = [{"messages": messages} for messages in conversations]
         what = "Names the web function that an instruction asks for: step 1 of PUMA."
-        return self._fine_tuned("puma-function", what, examples, self.settings.identify)
+        return self._fine_tuned("puma-function", what, rows, self.settings.identify)
 
     def fine_tuned(self, variant: str, examples: Sequence[Example]) -> Path:
         """Step 2, before DPO: fine-tuned on pseudo-labels.
@@ -122,14 +123,13 @@ class PumaModels:
         Args:
             variant: the agent's name in tables, for the model's card and folder.
         """
-        tokenized = [
-            tokenize_conversation(self.tokenizer, e.conversation, parameter_tools(e.item.function))
-            for e in examples
+        rows = [
+            {"messages": each.conversation, "tools": parameter_tools(each.item.function)} for each in examples
         ]
         what = (
             f"Writes the parameters of a web function from instruction and memory: PUMA's step 2 ({variant})."
         )
-        return self._fine_tuned(_folder("puma-sft", variant), what, tokenized, self.settings.sft)
+        return self._fine_tuned(_folder("puma-sft", variant), what, rows, self.settings.sft)
 
     def pairs(
         self,
@@ -175,9 +175,12 @@ class PumaModels:
         what = f"Writes the parameters of a web function: PUMA after DPO ({variant})."
 
         def make(folder: Path) -> None:
-            given = {"model": str(writer), "config": plain(config), "out_folder": str(folder)}
-            given["tokens"] = tokenize_pairs(self.tokenizer, pairs, config.max_length)
-            launch("pwagents.lm.dpo:train_on_plain", given, config.n_gpus, config.sharding)
+            whole = writer
+            if (writer / ADAPTER).exists():
+                parts = {"writer": self.name_of(writer)}
+                whole = self._cached("puma-merged", parts, lambda made: merge(writer, made))
+            given = {"model": whole, "rows": pair_rows(self.tokenizer, pairs), "settings": config}
+            launch(prefer, given | {"folder": folder}, config.n_gpus, config.sharding)
             write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "dpo"))
 
         told = [[pair.conversation(pair.best), pair.conversation(pair.worst)] for pair in pairs]
@@ -189,21 +192,16 @@ class PumaModels:
         return f"{self.settings.data.source}, {self.data}"
 
     def _fine_tuned(
-        self, name: str, what: str, examples: Sequence[tokens.Example], config: SftSettings
+        self, name: str, what: str, rows: Sequence[Mapping[str, Any]], config: SftSettings
     ) -> Path:
-        facts = {"data": self._data, "examples": len(examples)}
+        facts = {"data": self._data, "examples": len(rows)}
 
         def make(folder: Path) -> None:
-            given = {"model": str(self.base), "examples": examples, "config": plain(config)}
-            launch(
-                "pwagents.lm.sft:train_on_plain",
-                given | {"out_folder": str(folder)},
-                config.n_gpus,
-                config.sharding,
-            )
+            given = {"base": self.base, "rows": rows, "settings": config, "folder": folder}
+            launch(fine_tune, given, config.n_gpus, config.sharding)
             write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "sft"))
 
-        return self._cached(name, {"examples": hash_of(examples), "settings": deciding(config)}, make)
+        return self._cached(name, {"examples": hash_of(list(rows)), "settings": deciding(config)}, make)
 
     def _cached(self, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
         facts = {"base": self.base_name, "code": code_hash(*CODE), **parts}

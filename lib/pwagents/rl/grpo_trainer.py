@@ -13,7 +13,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import split_tensor_dict
 
-from pwagents.lm.trainer import Silent, shared_arguments
+from pwagents.lm.trainer import Silent, seal_checkpoint
 from pwagents.progress import progress
 from pwagents.rl.advantages import step_advantages, token_advantages
 from pwagents.rl.log import RunLog
@@ -40,6 +40,11 @@ _LOGGED = {  # TRL's name -> ours
     "clip_ratio/region_mean": "clip_fraction",
 }
 _SAME = (  # settings that TRL takes as they are
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "optim",
+    "report_to",
     "max_steps",
     "num_generations",
     "max_grad_norm",
@@ -224,7 +229,12 @@ def grpo_arguments(config: GrpoSettings, folder: Path) -> GRPOConfig:
         # vLLM's probabilities differ a little from the trainer's: each token's weight is limited by itself.
         vllm_importance_sampling_mode="token_truncate",
         **{name: getattr(config, name) for name in _SAME},
-        **shared_arguments(config, "trainer"),
+        seed=derive_seed(config.seed, "trainer") % 2**32,
+        bf16=config.bf16 and on_gpu,
+        use_cpu=not on_gpu,
+        activation_checkpointing=config.bf16,
+        disable_tqdm=True,  # bars are ours
+        save_total_limit=1,  # the one before it goes when a checkpoint is whole
     )
 
 
@@ -262,6 +272,9 @@ class _LogCallback(TrainerCallback):
 
     def on_step_begin(self, args, state, control, **_):
         self.trainer.step_start = time.perf_counter()
+
+    def on_save(self, args, state, control, **_):
+        seal_checkpoint(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     def on_log(self, args, state, control, logs, **_):
         if "loss" not in logs or not state.is_world_process_zero:

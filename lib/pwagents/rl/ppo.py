@@ -16,7 +16,6 @@ policy learns within a few steps to ask less, for questions make the way to the 
 """
 
 import copy
-import json
 import math
 import os
 import shutil
@@ -27,8 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pwagents.cache import seal
 from pwagents.lm.load import load_model, with_adapter
-from pwagents.lm.trainer import STATE, checkpoint_step
+from pwagents.lm.trainer import checkpoint_step
 from pwagents.progress import progress
 from pwagents.rl.log import RunLog
 from pwagents.rl.ppo_loss import estimate_advantages, fit_critic, make_critic, policy_loss
@@ -130,7 +130,7 @@ class _Learner:
             n = self.accelerator.num_processes
             raise ValueError(f"{config.prompts_per_step} prompts a step do not divide among {n} processes")
         set_seed(derive_seed(config.seed, "trainer") % 2**32)
-        if config.gradient_checkpointing:
+        if config.bf16:
             policy.activation_checkpointing_enable()
         # What is not trained is the same in both, and held once.
         frozen = {id(weights): weights for weights in policy.parameters() if not weights.requires_grad}
@@ -256,7 +256,7 @@ class _Learner:
         self.accelerator.save_state(str(aside), safe_serialization=False)  # tied weights stay tied
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
-            (aside / STATE).write_text(json.dumps({"global_step": step}))  # as transformers marks whole ones
+            seal(aside)
             os.replace(aside, checkpoint)
             for old in set(folder.glob("checkpoint-*")) - {checkpoint}:
                 shutil.rmtree(old)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.errors import DataError
+from pwagents.llm.folder import point_to_base
 from pwagents.lm.settings import deciding
 from pwagents.lm.trainer import checkpoint_step, last_checkpoint
 from pwagents.project import write_aside
@@ -82,6 +83,7 @@ def save_policy(accelerator: Any, model: Any, tokenizer: Any, folder: Path) -> N
             {"selected_adapters": ["default"]} if hasattr(policy, "get_base_model") else {}
         )  # no reference's
         policy.save_pretrained(aside, state_dict=weights, **chosen)
+        point_to_base(aside)
         tokenizer.save_pretrained(aside)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(aside, folder)

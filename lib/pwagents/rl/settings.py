@@ -4,16 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from pwagents.lm.settings import Schedule, Tuning
+from pwagents.lm.settings import Sharding
 from pwagents.schema import TaskType
-from pwagents.settings import Share, settings
+from pwagents.settings import Lora, Share, settings
 
 Credit = Literal["episode", "turn", "state"]
 Scale = Literal["group", "none"]
+Schedule = Literal["constant", "constant_with_warmup", "linear", "cosine"]
 
 
 @settings
-class RlSettings(Tuning):
+class RlSettings:
     """What GRPO and PPO share, so that they are compared with equal means."""
 
     max_steps: PositiveInt
@@ -25,6 +26,23 @@ class RlSettings(Tuning):
     learning_rate: PositiveFloat = 5e-4
     """Of AdamW, without weight decay; Orion prints none (5.1, of fine-tuning: 2e-6)."""
     lr_scheduler_type: Schedule = "constant"
+    """How the learning rate goes on after the warm-up."""
+    warmup_steps: NonNegativeFloat = 0.0
+    """Steps over which the learning rate rises; below 1 a share of all steps."""
+    lora: Lora | None = None
+    """Rank and alpha of an adapter on all linear layers; None trains all weights."""
+    bf16: bool = False
+    """On a GPU: compute in bfloat16, activations a second time in the backward pass (a third more time)."""
+    optim: Literal["adamw_torch_fused", "adamw_bnb_8bit"] = "adamw_torch_fused"
+    """The optimizer; the 8-bit one takes a quarter of the memory and needs the package bitsandbytes."""
+    seed: int = 0
+    """Of all that is drawn at random."""
+    report_to: Literal["none", "trackio", "wandb", "tensorboard"] = "none"
+    """A tracker that is told the log as well."""
+    n_gpus: PositiveInt = 1
+    """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
+    sharding: Sharding = "ddp"
+    """How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of it."""
     per_device_train_batch_size: PositiveInt = 16
     """Episodes a GPU and pass. On a CPU 8 to 32 are fastest: what they compute stays in its cache."""
     temperature: PositiveFloat = 1.0
@@ -45,6 +63,11 @@ class RlSettings(Tuning):
     """Steps between checkpoints, from which a killed training goes on; 0: none."""
     eval_steps: NonNegativeInt = 0
     """Steps between evaluations, the first before step 1, the last at the end; 0: none."""
+
+    @property
+    def weights(self) -> Literal["float32", "bfloat16"]:
+        """Type of the weights of a model from a folder: bfloat16 for what an adapter leaves as it is."""
+        return "bfloat16" if self.bf16 and self.lora else "float32"
 
     @property
     def episodes(self) -> int:
