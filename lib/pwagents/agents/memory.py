@@ -3,7 +3,7 @@
 The five of PersonalWAB (6, A.2, 5.1): none, random, last, relevant, task-specific.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
@@ -68,15 +68,24 @@ class Memory:
         else:
             # By cosine of unit vectors.
             texts = [behavior_text(behavior, self.products[behavior.parent_asin]) for behavior in history]
-            vectors = self.embedder.encode([state.instruction, *texts])
-            cosines = np.round(vectors[1:] @ vectors[0], 6)  # so that batch sizes cannot decide a tie
-            order = np.lexsort((np.arange(len(history)), cosines))[::-1]  # ties: the later behaviour first
+            order = closest_first(state.instruction, texts, self.embedder)
         entries = [memory_entry(history[i], self.products) for i in order[: self.length]]
         if self.strategy != "task_specific":
             return entries
         if function == "get_recommendations_by_history":
             entries.sort(key=itemgetter("timestamp"), reverse=True)
         return [{field: entry[field] for field in FIELDS_OF[function]} for entry in entries]
+
+
+def closest_first(instruction: str, texts: Sequence[str], embedder: Embedder) -> list[int]:
+    """Rank texts by MiniLM cosine with the instruction, best first; of equal ones the later comes first.
+
+    Returns:
+        Places in ``texts``.
+    """
+    vectors = embedder.encode([instruction, *texts])
+    cosines = np.round(vectors[1:] @ vectors[0], 6)  # so that batch sizes cannot decide a tie
+    return np.lexsort((np.arange(len(texts)), cosines))[::-1].tolist()
 
 
 def memory_entry(behavior: Behavior, products: Mapping[str, Product]) -> Entry:

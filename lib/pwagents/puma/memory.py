@@ -1,0 +1,144 @@
+"""PUMA's memory (PersonalWAB, 5.1): what step 2 is told of a user's past, as one line of plain text.
+
+The paper's memory ranks all of the past by MiniLM cosine with the instruction (equation 2), takes the first
+hundred, tells of each the fields that the function needs, and cuts the text to a number of tokens. So do the
+published ``PUMA/utils.py`` and ``PUMA/prepare_param_data.py``.
+
+Two switches are ours. ``memory: interest`` keeps those of the hundred that share the section (the finest
+category that pages name) of the closest one. ``hint: recurring`` adds the word that recurs in that section.
+
+Departures: 1. equal cosines are ordered by time, the later first (the code's order is undefined). 2. Prices
+are numbers here, so "12" is told as "12.0".
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from pwagents.agents.conversation import tell_entries
+from pwagents.agents.memory import closest_first, memory_entry
+from pwagents.agents.plain import words
+from pwagents.embedding import Embedder
+from pwagents.profiles.catalogue import section
+from pwagents.puma.settings import Method
+from pwagents.schema import FUNCTION_OF, Behavior, Product
+from pwagents.web.environment import BeliefState
+from pwagents.words import word_list
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SEARCH, RECOMMEND, REVIEW = FUNCTION_OF["search"], FUNCTION_OF["recommend"], FUNCTION_OF["review"]
+RETRIEVED = 100  # behaviours of the past, at most (the script's --mem_length)
+# A word recurs that stands in so many purchases of a section, and in such a share of them.
+RECURRING, RECURRING_SHARE = 2, 0.4
+
+
+class Recall(NamedTuple):
+    """What is remembered for a task.
+
+    Args:
+        text: the items, joined by "|" and cut.
+        ids: of a recommendation: the products of the items that the cut left whole, in their order.
+        hint: the word that recurs; empty where there is none, or the method gives no hint.
+    """
+
+    text: str
+    ids: tuple[str, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class TaskMemory:
+    """Retrieves a user's past for an instruction and tells it as text.
+
+    Args:
+        tokenizer: of the model that reads the text; it must be a fast one.
+        texts: forms of a record and of an item, by the names of the published constants.
+    """
+
+    products: Mapping[str, Product]
+    embedder: Embedder
+    tokenizer: "PreTrainedTokenizerBase"
+    texts: Mapping[str, str]
+
+    def prepare(self, states: Sequence[BeliefState]) -> None:
+        """Embed instructions and records in one go, so that no :meth:`retrieve` has to wait for the model."""
+        records = {behavior.model_dump_json(): behavior for s in states for behavior in s.history}
+        texts = {self._record(behavior) for behavior in records.values()}
+        self.embedder.encode(sorted(texts | {state.instruction for state in states}), show_progress=True)
+
+    def retrieve(self, state: BeliefState) -> list[Behavior]:
+        """Rank the past by closeness of the whole record to the instruction; the first hundred."""
+        if not state.history:
+            return []
+        order = closest_first(state.instruction, [self._record(b) for b in state.history], self.embedder)
+        return [state.history[i] for i in order[:RETRIEVED]]
+
+    def items(self, behaviors: Sequence[Behavior], function: str) -> list[str]:
+        """Tell behaviours by the fields that matter to the function; uncut."""
+        name = {SEARCH: "TS_SEARCH_PROMPT", RECOMMEND: "TS_REC_PROMPT", REVIEW: "TS_REV_PROMPT"}[function]
+        return [self._tell(name, behavior) for behavior in behaviors]
+
+    def recall(self, state: BeliefState, function: str, method: Method) -> Recall:
+        """Remember for a task what ``method`` remembers."""
+        if method.memory == "none" or not state.history:
+            return Recall("")
+        chosen = self.retrieve(state)
+        # Ours: one interest in the place of all, and the word that recurs in it.
+        interest = [b for b in chosen if self._section(b) == self._section(chosen[0])]
+        is_review = function == REVIEW
+        if method.memory == "interest" and not is_review:
+            chosen = interest
+        hint = ""
+        if method.hint == "recurring" and function == SEARCH:
+            hint = recurring_word(state.instruction, [self.products[b.parent_asin] for b in interest])
+        if function == RECOMMEND:
+            chosen = sorted(chosen, key=lambda behavior: behavior.timestamp, reverse=True)
+        items = self.items(chosen, function)
+        ids = [behavior.parent_asin for behavior in chosen]
+        if function == RECOMMEND and method.ids == "number":
+            # Each product once, called by its place.
+            first = {asin: place for place, asin in reversed(list(enumerate(ids)))}
+            ids = list(dict.fromkeys(ids))
+            items = [items[first[asin]].replace(asin, str(n)) for n, asin in enumerate(ids, start=1)]
+        text, n_whole = self._cut(items, method.memory_tokens)
+        return Recall(text, tuple(ids[:n_whole]) if function == RECOMMEND else (), hint)
+
+    def _cut(self, items: Sequence[str], n_tokens: int) -> tuple[str, int]:
+        """Join items and cut them as published: tokenise, truncate, decode. Also, how many stay whole."""
+        text = "|".join(items)
+        read = self.tokenizer(text, truncation=True, max_length=n_tokens, return_offsets_mapping=True)
+        end = max((end for _, end in read["offset_mapping"]), default=0)
+        # The last token need not cover white space at an item's end.
+        ends = [len("|".join(items[: i + 1]).rstrip()) for i in range(len(items))]
+        return self.tokenizer.decode(read["input_ids"], skip_special_tokens=True), sum(e <= end for e in ends)
+
+    def _record(self, behavior: Behavior) -> str:
+        """Tell all of a behaviour; it is what the instruction is compared with."""
+        return self._tell("HISTORY_PROMPT", behavior)
+
+    def _tell(self, form: str, behavior: Behavior) -> str:
+        return tell_entries(self.texts[form], [memory_entry(behavior, self.products)], self.products)
+
+    def _section(self, behavior: Behavior) -> str:
+        return section(self.products[behavior.parent_asin])
+
+
+def recurring_word(instruction: str, bought: Sequence[Product]) -> str:
+    """Find the word that recurs the most in titles and stores, and that the instruction does not say.
+
+    Stop words do not count; what was bought twice counts twice. Of equally frequent words it is the first.
+
+    Returns:
+        The word as it is first written there, since a model copies what it reads; empty where none recurs.
+    """
+    ignored = {*words(instruction), *word_list("stop_words")}
+    texts = [f"{product.title} {product.store or ''}" for product in bought]
+    counts = Counter(word for text in texts for word in dict.fromkeys(words(text)) if word not in ignored)
+    enough = max(RECURRING, RECURRING_SHARE * len(bought))
+    recurring = next((word for word, n in counts.most_common(1) if n >= enough), "")
+    written = re.findall(r"[^\W\d_]+", " ".join(texts))
+    return next((word for word in written if word.lower() == recurring), "")
