@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pwagents.puma.base import puma_base
 
 from pwagents import portable
 from pwagents.evaluation.breakdowns import by_task, sample_tasks
@@ -31,7 +32,6 @@ from pwagents.orion.settings import SftNotebook
 from pwagents.orion.study import make_study
 from pwagents.orion.train import OrionModels
 from pwagents.puma.agent import RECOMMEND, TaskMemory
-from pwagents.puma.base import puma_base
 from pwagents.puma.labels import first_states, leak_free_labels, remember
 from pwagents.puma.play import Variant, play
 from pwagents.puma.settings import PumaNotebook

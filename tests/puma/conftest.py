@@ -19,19 +19,18 @@ def smoke(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny(smoke):
-    """Trainings of seconds that learn."""
-    fast = {"per_device_train_batch_size": 4, "learning_rate": 2e-2}
-    sft = replace(smoke.sft, lora=(4, 8), trainer=smoke.sft.trainer | fast | {"max_steps": 12})
-    own = {"num_train_epochs": 4.0, "per_device_train_batch_size": 2}
-    fields = smoke.dpo.trainer | fast | own
-    dpo = replace(smoke.dpo, variants=(), lora=(4, 8), candidates=3, trainer=fields)
-    study = replace(smoke.study, max_call_tokens=12)
-    return replace(smoke, study=study, identify=sft, sft=sft, dpo=dpo)
-
-
-@pytest.fixture(scope="session")
-def tiny_world(tiny):
-    """And a world of seconds: eight users, and four more to train on."""
-    data = replace(tiny.data, n_users=8, n_products=200)
-    shop = replace(tiny.shop, recommender=replace(tiny.shop.recommender, epochs=1))
-    return replace(tiny, data=data, shop=shop, study=replace(tiny.study, training_users=4))
+    """A world and trainings of seconds that learn: eight users, and four more to train on."""
+    data = replace(smoke.data, n_users=8, n_products=200)
+    shop = replace(smoke.shop, recommender=replace(smoke.shop.recommender, epochs=1))
+    fast = {"per_device_train_batch_size": 4, "learning_rate": 2e-2, "max_steps": 12}
+    sft = replace(smoke.sft, lora=(4, 8), trainer=smoke.sft.trainer | fast)
+    trainer = smoke.dpo.trainer | {
+        "learning_rate": 2e-2,
+        "per_device_train_batch_size": 2,
+        "num_train_epochs": 4.0,
+    }
+    dpo = replace(
+        smoke.dpo, lora=(4, 8), candidates=3, train_tasks=8, variants=(), held_out=0.0, trainer=trainer
+    )
+    study = replace(smoke.study, max_new_tokens=12, training_users=4, test_tasks=6, seeds=(0,))
+    return replace(smoke, data=data, shop=shop, study=study, identify=sft, sft=sft, dpo=dpo)

@@ -1,25 +1,87 @@
-"""PUMA's pseudo-labels: what they say, and that none of them, nor any input, tells the target."""
+"""PUMA's labels and memory: as published on a world made by hand, and, leak-free, without the target."""
 
-import re
-from collections import Counter
+import importlib.util
+import json
+import os
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply
-from pwagents.puma.agent import RECOMMEND, SEARCH, TaskMemory
 from pwagents.puma.labels import (
-    Example,
+    Begun,
+    LlmQueries,
+    OfflineQueries,
     leak_free_labels,
-    offline_queries,
-    remember,
+    published_labels,
 )
-from pwagents.web.environment import BeliefState, WebEnvironment
-from pwagents.web.functions import Shop
+from pwagents.puma.prompts import load_prompts
+from pwagents.puma.settings import Method
+from pwagents.web.environment import BeliefState
+
+from .purchases import LABELS, make_benchmark, write_published
+from .standins import begun_of, byte_tokenizer, memory_of, word_counts
+
+CLONE = os.environ.get("PWAB_CLONE", "")
+
+
+class Writer(ChatModel):
+    """Stands in for the model that writes queries: a reply tells what it was asked."""
+
+    name = "writer"
+
+    def __init__(self, reply=lambda text: f"query of {len(text)} letters, {hash(text) % 1000}"):
+        self.prompts, self.answer = [], reply
+
+    def reply(self, request):
+        (message,) = request.messages
+        assert message["role"] == "system" and request.sampling == {"temperature": 0.0}
+        self.prompts.append(message["content"])
+        return Reply(text=self.answer(message["content"]))
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    return make_benchmark()
+
+
+def said(label):
+    return label.parameter if isinstance(label.parameter, str) else ", ".join(label.parameter)
+
+
+def test_published_labels_are_those_worked_out_by_hand(by_hand):
+    memory = memory_of(by_hand.products)
+    writer = LlmQueries(Writer(), memory, load_prompts())
+    made = {}
+    for split in ("train", "test"):
+        labels = published_labels(begun_of(by_hand, split), by_hand.products, writer, split)
+        made |= {label.begun.task.task_id: said(label) for label in labels}
+    assert made.pop("query").startswith("query of")
+    assert made == LABELS
+
+
+def test_a_search_is_labelled_from_instruction_and_uncut_memory(by_hand):
+    writer, memory = Writer(), memory_of(by_hand.products)
+    searches = [each for each in begun_of(by_hand, "train") if each.task.type == "search"]
+    LlmQueries(writer, memory, load_prompts())(searches)
+    (prompt,) = writer.prompts
+    assert "Find a red pan" in prompt
+    past = [b.parent_asin for b in by_hand.behaviors["U"] if b.timestamp < searches[0].task.timestamp]
+    assert len(past) > 30 and all(by_hand.products[asin].title in prompt for asin in past)
+
+
+def test_where_no_model_writes_the_rule_does(by_hand):
+    memory = memory_of(by_hand.products)
+    searches = [each for each in begun_of(by_hand, "train") if each.task.type == "search"]
+    silent = LlmQueries(Writer(lambda text: " "), memory, load_prompts())
+    # Of forty pans and rakes, each of the brand Otter, most are pans, which the instruction says.
+    assert silent(searches) == OfflineQueries(memory)(searches) == ["Otter Find a red pan"]
 
 
 @pytest.fixture(scope="module", params=["synthetic", "amazon"])
@@ -33,162 +95,151 @@ def source(request, project_root):
     return load_amazon(folder, n_users=10, min_behaviors=5, max_products=60)
 
 
-class Hashed(Embedder):
-    """Stands in for MiniLM, which tests of labels need not wait for: words in common, nothing else."""
-
-    def encode(self, texts, show_progress=False):
-        import numpy as np
-
-        rows = np.zeros((len(texts), 384), np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            for word in text.lower().split():
-                row[sum(map(ord, word)) % 384] += 1
-        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
-
-
 @pytest.fixture(scope="module")
-def items(source):
-    """All train tasks of a source with their memory."""
-    shop = Shop(source, search_engine=None, recommender=None, embedder=None)
-    memory = TaskMemory(source.products, Hashed(), 256, lambda text: len(text.split()))
-
-    def start(task):
-        environment = WebEnvironment(shop)
-        environment.reset(task, source.history(task, "train"))
-        return environment
-
-    return remember(source.tasks["train"], start, memory)
+def leak_free(source):
+    """Memory, train tasks, labels and counts of a source."""
+    memory, begun = memory_of(source.products), begun_of(source, "train", "leak_free")
+    return memory, begun, *leak_free_labels(begun, memory, OfflineQueries(memory))
 
 
-def told(example: Example) -> str:
-    """All that is trained on, as one text."""
-    return "\n".join(str(message) for message in example.conversation)
-
-
-def bought_before(example: Example, source) -> bool:
+def is_known(label, source):
     """Whether the target, or a product of its title, stands in the past."""
-    target = source.products[example.item.task.target]
-    past = [source.products[b.parent_asin] for b in example.item.state.history]
+    target = source.products[label.begun.task.target]
+    past = [source.products[b.parent_asin] for b in label.begun.state.history]
     return any(p.parent_asin == target.parent_asin or p.title == target.title for p in past)
 
 
-def test_no_label_and_no_input_tells_the_target_unless_the_past_does(source, items):
-    examples, counts = leak_free_labels(items, source.products, offline_queries)
-    assert sum(counts.values()) == len(items) and examples
-    again = [e for e in examples if e.item.task.type != "review" and bought_before(e, source)]
-    assert len(again) == sum(n for (_, outcome), n in counts.items() if outcome == "labelled, bought before")
-    for example in examples:
-        task = example.item.task
-        target = source.products[task.target]
+def test_no_leak_free_label_and_no_input_tells_the_target_unless_the_past_does(source, leak_free):
+    memory, begun, labels, counts = leak_free
+    assert sum(counts.values()) == len(begun) and labels
+    prompts = load_prompts()
+    bought = [label for label in labels if label.begun.task.type != "review" and is_known(label, source)]
+    assert len(bought) == sum(n for (_, outcome), n in counts.items() if outcome == "labelled, bought before")
+    for label in labels:
+        task, state, target = *label.begun, source.products[label.begun.task.target]
+        recall = memory.recall(state, label.begun.function, Method(memory_tokens=10**6))
+        prompt = prompts.parameter(state, label.begun.function, recall)
         if task.type == "review":  # the product is given, the review is the answer
-            given = "\n".join(str(message["content"]) for message in example.item.messages)
-            assert task.review.text.strip() not in given
-        elif example not in again:
-            assert target.parent_asin not in told(example)
-            assert target.title.lower() not in told(example).lower()
+            assert task.review.text.strip() not in prompt
+        elif label not in bought:
+            told = f"{prompt}\n{said(label)}"
+            assert target.parent_asin not in told and target.title.lower() not in told.lower()
 
 
-def test_what_may_be_learned_lies_before_the_users_first_train_task(source, items):
-    for item in items:
-        first = source.first_task(item.task.user_id, "train")
-        assert all(entry["timestamp"] < first for entry in item.entries)
-
-
-def test_labels_do_not_depend_on_the_target(source, items):
+def test_leak_free_labels_do_not_depend_on_the_target(source, leak_free):
     """Another product in the place of the target: the same labels, for as far as they are given at all."""
+    memory, begun, labels, _ = leak_free
     one, other = sorted(source.products)[:2]
     swapped = [
-        replace(item, task=item.task.model_copy(update={"target": one if item.task.target != one else other}))
-        for item in items
-        if item.task.type != "review"
+        each._replace(task=each.task.model_copy(update={"target": one if each.task.target != one else other}))
+        for each in begun
+        if each.task.type != "review"
     ]
-    before = {
-        e.item.task.task_id: e.arguments for e in leak_free_labels(items, source.products, offline_queries)[0]
-    }
-    after = {
-        e.item.task.task_id: e.arguments
-        for e in leak_free_labels(swapped, source.products, offline_queries)[0]
-    }
-    both = before.keys() & after.keys()
-    assert both and all(before[task] == after[task] for task in both)
+    before = {label.begun.task.task_id: label.parameter for label in labels}
+    after = leak_free_labels(swapped, memory, OfflineQueries(memory))[0]
+    both = [label for label in after if label.begun.task.task_id in before]
+    assert both and all(before[label.begun.task.task_id] == label.parameter for label in both)
 
 
-def test_a_review_is_labelled_with_what_the_user_wrote(source, items):
-    examples, _ = leak_free_labels(items, source.products, offline_queries)
-    reviews = [e for e in examples if e.item.task.type == "review"]
-    assert reviews
-    assert all(e.arguments == {"review": e.item.task.review.text.strip()} for e in reviews)
+def test_a_leak_free_recommendation_is_of_the_category_of_the_closest_purchase(by_hand):
+    memory = memory_of(by_hand.products)
+    begun = [each for each in begun_of(by_hand, "test", "leak_free") if each.task.task_id == "later"]
+    asked = replace(begun[0].state, instruction="Another Rake for the Garden")
+    (label,), _ = leak_free_labels([begun[0]._replace(state=asked)], memory, OfflineQueries(memory))
+    assert label.parameter == ("G1", "G2", "G9", "G3")  # the target is for the kitchen
 
 
-def entry(asin, title, category="Mugs", store="Kestrel"):
-    return {"parent_asin": asin, "title": title, "category": category, "price": 5.0, "store": store}
+def test_nothing_bought_is_nothing_to_recommend(by_hand):
+    memory = memory_of(by_hand.products)
+    task = by_hand.tasks["train"][0]
+    begun = Begun(task, BeliefState("U", task.instruction, "", None, ()))
+    labels, counts = leak_free_labels([begun], memory, OfflineQueries(memory))
+    assert labels == [] and counts == {("recommend", "nothing to say"): 1}
 
 
-def state(instruction):
-    return BeliefState("U1", instruction, instruction, None, ())
+def test_a_query_that_gives_the_target_away_is_no_leak_free_label(source, leak_free):
+    memory, begun, *_ = leak_free
+    searches = [each for each in begun if each.task.type == "search"]
 
+    def cheat(asked):
+        return [source.products[each.task.target].title for each in asked]
 
-def test_a_query_is_the_word_that_recurs_in_the_memory_and_the_instruction():
-    entries = [entry("A", "red oak mug"), entry("B", "red steel mug"), entry("C", "red oak cup")]
-    entries.append(entry("D", "blue oak mug", store="Juniper"))
-    asked = state("Could you find me a mug?")
-    assert offline_queries([(asked, entries)]) == ["red Could you find me a mug?"]
-    assert offline_queries([(asked, entries[:1])]) == ["Could you find me a mug?"]
-    strange = [entry(f"E{i}", "pan", store="Otter") for i in range(6)]
-    assert offline_queries([(asked, entries + strange)]) == ["pan Could you find me a mug?"]
-
-
-def test_the_words_of_a_query_stand_in_the_input_as_they_are_written(source, items):
-    examples, _ = leak_free_labels(items, source.products, offline_queries)
-    for example in examples:
-        if example.item.function == SEARCH and example.item.state.instruction != example.arguments["query"]:
-            given = re.findall(r"\w+", example.item.messages[1]["content"])
-            assert set(re.findall(r"\w+", example.arguments["query"])) <= set(given)
-
-
-def test_recommendations_are_all_that_is_remembered_called_by_their_numbers(source, items):
-    item = next(item for item in items if item.function == RECOMMEND)
-    entries = tuple(entry(f"A{i}", "thing") for i in (7, 3, 5))
-    (example,), _ = leak_free_labels([replace(item, entries=entries)], source.products, offline_queries)
-    assert example.arguments == {"product_sequence": ["A7", "A3", "A5"]}
-    assert '"product_sequence": ["1", "2", "3"]' in example.conversation[-1]["content"]
-    assert "1. thing (Mugs)\n2. thing (Mugs)" in example.conversation[1]["content"]
-
-
-def test_nothing_remembered_is_nothing_to_recommend(source, items):
-    item = next(item for item in items if item.function == RECOMMEND)
-    examples, counts = leak_free_labels([replace(item, entries=())], source.products, offline_queries)
-    assert examples == [] and counts == Counter({("recommend", "nothing to say"): 1})
-
-
-class Says(ChatModel):
-    name = "says"
-
-    def __init__(self, *replies):
-        self.said, self.requests = list(replies), []
-
-    def reply(self, request):
-        self.requests.append(request)
-        return Reply(text=self.said[len(self.requests) - 1])
-
-
-def test_a_language_model_writes_queries_from_instruction_and_memory_alone():
-    from pwagents.puma.labels import LlmQueryWriter
-
-    model = Says('"red mug"\n', "")
-    entries = [entry("A", "red oak mug")]
-    queries = LlmQueryWriter(model)([(state("A mug!"), entries), (state("Find a lamp."), ())])
-    assert queries == ["red mug", "Find a lamp."]  # nothing said: by the rule
-    asked = model.requests[0].messages[1]["content"]
-    assert "A mug!" in asked and "<data>\nred oak mug" in asked
-
-
-def test_a_query_that_gives_the_target_away_is_no_label(source, items):
-    searches = [item for item in items if item.function == SEARCH]
-
-    def cheat(remembered):
-        return [source.products[item.task.target].title for item in searches]
-
-    examples, counts = leak_free_labels(searches, source.products, cheat)
-    assert all(bought_before(example, source) for example in examples)
+    labels, counts = leak_free_labels(searches, memory, cheat)
+    assert all(is_known(label, source) for label in labels)
     assert counts["search", "target in the label"] > 0 == counts["search", "labelled"]
+
+
+@pytest.mark.skipif(not CLONE, reason="PWAB_CLONE names no clone of PersonalWAB's repository")
+def test_the_published_script_makes_the_same_prompts_and_labels(by_hand, tmp_path, monkeypatch):
+    """Its main() on the world made by hand; tokenizers, MiniLM and gpt-4o-mini are stand-ins."""
+    write_published(by_hand, tmp_path)
+    cut = 120
+    official = run_published(tmp_path, cut, monkeypatch)
+    prompts = load_prompts(CLONE)
+    memory = memory_of(by_hand.products, prompts.texts)
+    writer, method = LlmQueries(Writer(), memory, prompts), Method(memory_tokens=cut)
+    for split in ("train", "test"):
+        labels = published_labels(begun_of(by_hand, split), by_hand.products, writer, split)
+        assert len(labels) == len(official[split])
+        for label, row in zip(labels, official[split], strict=True):
+            state, function = label.begun.state, label.begun.function
+            recall = memory.recall(state, function, method)
+            assert prompts.parameter(state, function, recall) == row["prompt"]
+            assert memory.recall(state, function, replace(method, memory_tokens=10**6)).text == row["mem"]
+            assert said(label) == row["target"]
+
+
+def run_published(folder, cut, monkeypatch):
+    """What the script's main() writes."""
+
+    class Encoded(dict):
+        def to(self, device):
+            return self
+
+    def read(texts, **_):
+        import torch
+
+        counts = torch.tensor(np.array([word_counts(text) for text in texts]))
+        return Encoded(counts=counts, attention_mask=torch.ones(len(texts), 1))
+
+    class MiniLm:
+        def __call__(self, counts, attention_mask):
+            return (counts.unsqueeze(1),)
+
+        eval = to = lambda self, *_: self
+
+    class OpenAI:
+        def __init__(self):
+            create = self.create
+            self.chat = types.SimpleNamespace(completions=types.SimpleNamespace(create=create))
+
+        def create(self, model, messages, temperature):
+            assert model == "gpt-4o-mini" and temperature == 0 and len(messages) == 1
+            message = types.SimpleNamespace(content=Writer().answer(messages[0]["content"]))
+            return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message)])
+
+    import openai
+    import torch
+    import transformers
+
+    # Loaded before wandb, which the script imports and never uses, is there in name alone.
+    _ = transformers.Trainer, transformers.AutoModel, importlib.import_module("datasets")
+    monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
+    monkeypatch.setattr(openai, "OpenAI", OpenAI)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    tokenizer = {"Llama-2-7b-chat-hf": byte_tokenizer(), "all-MiniLM-L6-v2": read}
+    read_tokenizer = lambda name: tokenizer[name.split("/")[1]]  # noqa: E731
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", read_tokenizer)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda name: MiniLm())
+    monkeypatch.delitem(sys.modules, "utils", raising=False)
+    monkeypatch.syspath_prepend(str(Path(CLONE) / "PUMA"))
+    spec = importlib.util.spec_from_file_location("prepare", Path(CLONE) / "PUMA" / "prepare_param_data.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    output = folder / "output.json"
+    files = ["--task_file", folder / "tasks.json", "--user_history_file", folder / "history.json"]
+    arguments = ["prepare", *files, "--output_file", output, "--mem_token_length", cut]
+    monkeypatch.setattr(sys, "argv", [str(each) for each in arguments])
+    script.main()
+    monkeypatch.delitem(sys.modules, "utils")
+    return json.loads(output.read_text())

@@ -1,69 +1,128 @@
-"""Episodes whose actions are computed at once."""
+"""The test of notebook 04: actions computed at once, under the protocol that the records name."""
+
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from pwagents.embedding import Embedder
-from pwagents.puma.play import Stage, run_at_once, seconds_per_task
-from pwagents.schema import Action
+from pwagents.puma import agent as agent_module
+from pwagents.puma.play import make_agent, play_at_once, time_agents
+from pwagents.puma.prompts import load_prompts
+from pwagents.puma.settings import Method
+from pwagents.puma.study import Worlds
+from pwagents.puma.train import Trained
+from pwagents.schema import Action, Product
 from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
+from .purchases import behavior, make_benchmark
+from .standins import memory_of
 
-@pytest.fixture(scope="module")
-def tasks(benchmark):
-    return [task for task in benchmark.tasks["test"] if task.type == "search"][:8]
+
+class FakeShops:
+    """One shop for everybody, whatever the protocol."""
+
+    def __init__(self, benchmark):
+        self.shop = Shop(benchmark, build_search_engine(benchmark.products), None, Embedder())
+
+    def of(self, task, protocol):
+        return self.shop
+
+    def params(self, protocol):
+        return {}
 
 
 @pytest.fixture
-def stage(benchmark, tmp_path):
-    shop = Shop(benchmark, build_search_engine(benchmark.products), None, Embedder())
-    return Stage(
-        environment=lambda task: WebEnvironment(shop),
-        history=lambda task: benchmark.history(task, "test"),
-        store=tmp_path / "runs.jsonl",
-        model="none",
-        params={},
-    )
+def study_of(smoke, tmp_path):
+    def make(benchmark, tasks, **changes):
+        return SimpleNamespace(
+            worlds=Worlds(benchmark, benchmark, list(tasks), [], 0.0),
+            settings=replace(smoke, output_dir=tmp_path, **changes),
+            shops=FakeShops(benchmark),
+            memory=memory_of(benchmark.products),
+            prompts=load_prompts(),
+            protocol="leak_free",
+            seed=0,
+        )
+
+    return make
+
+
+def searches(benchmark):
+    return [task for task in benchmark.tasks["test"] if task.type == "search"][:6]
 
 
 def search(state):
     return Action(name="search_product_by_query", arguments={"query": state.instruction})
 
 
-class Searcher:
-    """Searches for the instruction; counts how often it is asked for all actions."""
-
-    def __init__(self):
-        self.asked = 0
-
-    def act(self, states):
-        self.asked += 1
-        return [search(state) for state in states]
+def played(study, act, name="search"):
+    return play_at_once(study, name, act, "leak_free", "none", {})
 
 
-def test_episodes_are_those_played_one_by_one(tasks, stage):
-    records = run_at_once("search", lambda: Searcher().act, tasks, stage)
-    alone = [run_episode(stage.environment(t), t, stage.history(t), search) for t in tasks]
+def test_episodes_are_those_played_one_by_one_and_are_played_once(benchmark, study_of):
+    study, asked = study_of(benchmark, searches(benchmark)), []
+
+    def act(begun):
+        asked.append(len(begun))
+        return [search(each.state) for each in begun]
+
+    records = played(study, act)
+    environment = WebEnvironment(study.shops.shop)
+    alone = [run_episode(environment, t, benchmark.history(t, "test"), search) for t in study.worlds.tasks]
     assert [record.trajectory for record in records] == alone
+    study.settings = replace(study.settings, stored_runs_only=True)
+    assert played(study, act) == records and asked == [len(records)]
 
 
-def test_what_is_stored_is_not_computed_again(tasks, stage):
-    searcher = Searcher()
-    once = run_at_once("search", lambda: searcher.act, tasks[:4], stage)
-    assert run_at_once("search", lambda: searcher.act, tasks[:4], stage) == once and searcher.asked == 1
-    stored = stage._replace(stored_runs_only=True)
-    assert run_at_once("search", lambda: pytest.fail("nothing to compute"), tasks[:4], stored) == once
-
-
-def test_a_task_that_cannot_be_evaluated_is_counted_and_costs_the_others_nothing(benchmark, stage):
+def test_a_task_that_cannot_be_evaluated_is_counted_and_costs_the_others_nothing(benchmark, study_of):
     review = next(task for task in benchmark.tasks["test"] if task.type == "review")
     empty = review.model_copy(update={"review": review.review.model_copy(update={"text": ""})})
-    other = next(task for task in benchmark.tasks["test"] if task.type == "search")
-    records = run_at_once("search", lambda: Searcher().act, [empty, other], stage)
+    study = study_of(benchmark, [empty, searches(benchmark)[0]])
+    records = played(study, lambda begun: [search(each.state) for each in begun])
     assert [record.outcome for record in records] == ["not_evaluable", "scored"]
 
 
-def test_each_episode_is_timed_by_itself(tasks, stage):
-    seconds = seconds_per_task(search, tasks[:3], stage)
-    assert len(seconds) == 3 and min(seconds) > 0
+def test_each_episode_is_timed_by_itself(benchmark, study_of):
+    seconds = time_agents(study_of(benchmark, searches(benchmark)), {"search": search})
+    assert len(seconds) == 5 and seconds["seconds"].min() > 0
+
+
+@pytest.mark.parametrize("protocol", ["published", "leak_free"])
+def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free(
+    study_of, monkeypatch, protocol
+):
+    """It is dated after the user's first test task and before this one."""
+    made_up = behavior("Q1", 50.2)
+    benchmark = make_benchmark()
+    quux = Product(parent_asin="Q1", title="Quuxly pan", category="Kitchen")
+    bought = sorted([*benchmark.behaviors["U"], made_up], key=lambda each: each.timestamp)
+    benchmark = replace(
+        benchmark, products={**benchmark.products, "Q1": quux}, behaviors={"U": tuple(bought)}
+    )
+    tasks = [task for task in benchmark.tasks["test"] if task.task_id == "later"]
+    study, prompts = study_of(benchmark, tasks), []
+
+    def complete(folder, texts, **_):
+        prompts.extend(texts)
+        return [["get_recommendations_by_history" if folder == "first" else "Q1, K01"] for _ in texts]
+
+    monkeypatch.setattr(agent_module, "complete", complete)
+    trained = Trained("first", "second", "second")
+    agent = make_agent(study, Method(memory_tokens=10**6), trained, protocol)
+    known = []
+    study.shops.shop = replace(
+        study.shops.shop, recommender=SimpleNamespace(recommend=lambda ids, k: known.extend(ids) or [])
+    )
+    (record,) = play_at_once(
+        study,
+        "PUMA",
+        lambda begun: agent.act([b.state for b in begun], [b.function for b in begun]),
+        protocol,
+        "none",
+        {},
+    )
+    assert ("Quuxly" in "".join(prompts)) == (protocol == "published")
+    assert record.params["protocol"] == protocol and set(known) == {"Q1", "K01"}

@@ -1,142 +1,140 @@
-"""PUMA's trainings by TRL, on a tiny model: they learn, they are found again, adapters load as models."""
+"""Trainings of PUMA on a tiny model: they learn, are found again, and go by the method's switches."""
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
 
-from pwagents.embedding import Embedder
 from pwagents.errors import DataError
-from pwagents.llm.local_model import LocalModel
-from pwagents.lm.fit import DoesNotFitError
 from pwagents.lm.log import read_losses
 from pwagents.lm.small import make_small_model
-from pwagents.puma.agent import PumaAgent, TaskMemory
-from pwagents.puma.labels import Example, remember
-from pwagents.puma.pairs import Candidate, make_pairs, pair_rows
-from pwagents.puma.train import PumaModels
-from pwagents.web.environment import WebEnvironment
-from pwagents.web.functions import Shop
-from pwagents.web.search import build_search_engine
+from pwagents.puma.labels import Begun
+from pwagents.puma.pairs import choose_pair
+from pwagents.puma.settings import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED
+from pwagents.puma.study import PumaStudy, load_worlds
+from pwagents.puma.train import PumaModels, part
 
 from .conftest import SIZE
 
 
 @pytest.fixture(scope="module")
-def start(benchmark):
-    shop = Shop(benchmark, build_search_engine(benchmark.products), None, Embedder(batch_size=16))
-
-    def begin(task):
-        environment = WebEnvironment(shop)
-        environment.reset(task, benchmark.history(task, "train"))
-        return environment
-
-    return begin
-
-
-def save_base(tokenizer, folder, size=None):
-    make_small_model(tokenizer, 0, size).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def study(tiny, tokenizer, tmp_path_factory):
+    base = tmp_path_factory.mktemp("base")
+    make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    return PumaStudy(load_worlds(tiny), tiny, base)
 
 
 @pytest.fixture(scope="module")
-def models(tiny, tokenizer, tmp_path_factory):
-    return PumaModels(tiny, save_base(tokenizer, tmp_path_factory.mktemp("base"), SIZE), "a small world")
-
-
-def with_settings(models, **changes):
-    return replace(models, settings=replace(models.settings, **changes))
+def models(study):
+    return PumaModels(study)
 
 
 @pytest.fixture(scope="module")
-def items(benchmark, start):
-    tasks = [task for task in benchmark.tasks["train"] if task.type == "search"][:6]
-    return remember(tasks, start, TaskMemory(benchmark.products, Embedder(), 0, len))
+def methods(study):
+    return study.settings.methods()
+
+
+def changed(models, **changes):
+    """The same study with other settings."""
+    study = copy(models.study)
+    study.settings = replace(study.settings, **changes)
+    return PumaModels(study)
 
 
 @pytest.fixture(scope="module")
-def writer(models, items):
-    return models.fine_tuned("test", [Example(item, {"query": "red mug"}) for item in items])
+def writer(models, methods):
+    return models.fine_tuned(methods[PUMA])
 
 
 @pytest.fixture(scope="module")
-def pairs(items):
-    scored = [Candidate({"query": "red mug"}, 1.0), Candidate({"query": "blue"}, 0.0)]
-    return make_pairs(items, [scored] * len(items))[0]
+def pairs(models):
+    begun = [each for each in models.study.begun if each.task.type == "search"]
+    return [choose_pair(each, {"red mug": 1.0, "blue": 0.0}) for each in begun]
 
 
 @pytest.fixture(scope="module")
-def improved(models, writer, pairs):
-    return models.preferred("test", writer, pairs)
+def improved(models, methods, writer, pairs):
+    return models.preferred(writer, pairs, methods[PUMA], models.study.settings.dpo)
 
 
-def test_both_fine_tunings_learn(models, benchmark, writer):
-    identifier = models.identifier(benchmark.tasks["train"][:20])
-    logs = read_losses({"function": identifier, "parameters": writer})
-    for _, log in logs.groupby("training"):
+def test_both_fine_tunings_learn(models, writer):
+    for _, log in read_losses({"function": models.identifier(), "parameter": writer}).groupby("training"):
         assert log["loss"].iloc[-1] < log["loss"].iloc[0]
 
 
-def test_dpo_learns_to_prefer_what_worked(improved):
+def test_dpo_begins_at_the_fine_tuned_model_and_learns_to_prefer_what_worked(improved):
     log = read_losses({"dpo": improved})
     assert log["loss"].iloc[0] == pytest.approx(0.693, abs=1e-3)  # log 2: the reference is where it starts
     assert log["loss"].iloc[-1] < 0.5 and log["rewards/accuracies"].iloc[-1] == 1.0
 
 
-def test_trackers_and_checkpoints_make_no_other_training(models, writer, items, improved, pairs):
-    groups = (models.settings.sft, models.settings.dpo)
-    sft, dpo = (replace(each, trainer=each.trainer | {"save_steps": 7}) for each in groups)
-    stored = with_settings(models, sft=sft, dpo=dpo, stored_runs_only=True)
-    examples = [Example(item, {"query": "red mug"}) for item in items]
-    assert stored.fine_tuned("test", examples) == writer
-    assert stored.preferred("test", writer, pairs) == improved
+def test_rows_are_prompts_in_plain_text_and_bare_parameters(models, methods):
+    labels, _ = models.study.labels("leak_free")
+    rows = models.rows(methods[PUMA])
+    assert len(rows) == len(labels)
+    for label, row in zip(labels, rows, strict=True):
+        assert label.begun.state.instruction in row["prompt"] and label.begun.function in row["prompt"]
+        parameter = label.parameter
+        assert row["completion"] == (parameter if isinstance(parameter, str) else ", ".join(parameter))
 
 
-def test_what_was_trained_is_found_again(models, writer, items, improved, pairs):
-    stored = with_settings(models, stored_runs_only=True)
-    examples = [Example(item, {"query": "red mug"}) for item in items]
-    assert stored.fine_tuned("test", examples) == writer
-    assert stored.preferred("test", writer, pairs) == improved
+def test_without_memory_recommendations_are_trained_all_the_same(models, methods):
+    rows = models.rows(methods[NO_MEMORY])
+    full = models.rows(methods[PUMA])
+    assert [row["completion"] for row in rows] == [row["completion"] for row in full]
+    assert all("Memory: \n" in row["prompt"] for row in rows)
 
 
-def test_a_training_that_is_not_stored_is_refused_where_only_stored_ones_may_be_used(models, items):
+def test_numbers_take_the_place_of_ids_in_prompts_and_completions(models, methods):
+    rows = [row for row in models.rows(methods[PLUS]) if "get_recommendations" in row["prompt"]]
+    assert rows and all(part.strip().isdigit() for row in rows for part in row["completion"].split(","))
+    assert not any(asin in row["prompt"] for row in rows for asin in models.study.memory.products)
+
+
+def test_what_was_trained_is_found_again_and_nothing_else(models, methods, writer, pairs, improved):
+    trainer = models.study.settings.sft.trainer | {"save_steps": 7, "report_to": "tensorboard"}
+    other = {"sft": replace(models.study.settings.sft, trainer=trainer), "stored_runs_only": True}
+    stored = changed(models, **other)
+    assert stored.fine_tuned(methods[PUMA]) == writer
+    assert stored.preferred(writer, pairs, methods[PUMA], models.study.settings.dpo) == improved
     with pytest.raises(DataError, match="stored_runs_only"):
-        with_settings(models, stored_runs_only=True).fine_tuned(
-            "other", [Example(items[0], {"query": "new"})]
-        )
+        stored.fine_tuned(methods[NO_MEMORY])
 
 
-def test_without_pairs_the_model_stays_what_it_is(models, writer):
-    assert models.preferred("test", writer, []) == writer
+def test_without_sft_it_is_the_base_and_without_pairs_the_model_stays_what_it_is(models, methods, writer):
+    assert models.fine_tuned(methods[NO_SFT]) == models.study.base
+    assert models.preferred(writer, [], methods[PUMA], models.study.settings.dpo) == writer
+    untuned = models.train(methods[UNTUNED], "as set")
+    assert untuned.writer == untuned.before_dpo == models.study.base
+    assert models.train(methods[NO_DPO], "as set").writer == writer
 
 
-def test_trainings_that_do_not_fit_are_refused_before_they_begin(models):
-    sft, dpo = models.require_fit()
-    assert sft.endswith("it fits.") and dpo.endswith("it fits.")
-    huge = replace(models.settings.sft, trainer={"per_device_train_batch_size": 10**6, "max_length": 99})
-    with pytest.raises(DoesNotFitError, match="smaller per_device_train_batch_size"):
-        with_settings(models, sft=huge).require_fit()
+def test_candidates_are_sampled_once_and_every_task_makes_a_pair(models, methods, writer):
+    config = models.study.settings.dpo
+    pairs = models.pairs(writer, methods[PUMA], config)
+    assert len(pairs) == config.train_tasks
+    assert changed(models, stored_runs_only=True).pairs(writer, methods[PUMA], config) == pairs
+    differing = models.pairs(writer, methods[PUMA], replace(config, pairs="differing"))
+    assert differing == [pair for pair in pairs if pair.outcome == "differs"]
 
 
-def test_adapters_act_and_have_a_card(models, benchmark, start, improved, items):
-    model = LocalModel(improved)
-    agent = PumaAgent(LocalModel(models.base), model, TaskMemory(benchmark.products, Embedder(), 0, len), 12)
-    assert len(agent.act([item.state for item in items])) == len(items)
-    assert "pairs | 6" in (improved / "README.md").read_text()
+def test_preferences_are_chosen_on_held_out_train_pairs(models, methods, monkeypatch):
+    base = models.study.settings.dpo
+    other = replace(base, held_out=0.5, variants=({"name": "stiff", "trainer": {"beta": 0.5}},))
+    tried = changed(models, dpo=other)
+    begun = models.study.begun
+    scores = {"red": 1.0, "blue": 0.0}
+    monkeypatch.setattr(PumaModels, "pairs", lambda *_: [choose_pair(each, scores) for each in begun[:8]])
+    name, table = tried.choose_preferences(methods[PUMA])
+    assert list(table["preferences"]) == ["as set", "stiff"]
+    assert list(table["pairs trained on"]) == list(table["pairs judged"]) == [4, 4]
+    best = table.loc[table["accuracy"].idxmax(), "preferences"]
+    assert name == best and table["margin"].notna().all()
 
 
-def test_samples_are_drawn_once(models, writer, items, start):
-    arguments = (writer, items, start, Embedder(batch_size=16), {"data": "x"})
-    once = models.pairs(*arguments)
-    assert with_settings(models, stored_runs_only=True).pairs(*arguments) == once
-    assert sum(once[1].values()) == len(items)
-
-
-def test_pairs_are_told_in_the_models_template(tokenizer, pairs):
-    (row,) = pair_rows(tokenizer, pairs[:1])
-    messages = pairs[0].item.messages
-    assert row["prompt"] == tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=False
-    )
-    for column, candidate in (("chosen", pairs[0].best), ("rejected", pairs[0].worst)):
-        assert candidate.arguments["query"] in row[column] and tokenizer.eos_token not in row[column]
+def test_pairs_are_parted_by_tasks():
+    pairs = [choose_pair(Begun(None, None), {str(i): 0.0}) for i in range(8)]
+    learned, judged = part(pairs, 0.25)
+    assert learned + judged == pairs and len(judged) == 2
+    assert part(pairs, 0.0) == (pairs, pairs)

@@ -1,31 +1,28 @@
 """What notebook 04 shows of labels, pairs, losses and results."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
-from pwagents.puma.labels import Example, PumaTask
-from pwagents.puma.pairs import Candidate, Pair
+from pwagents.evaluation.episodes import EpisodeRecord
+from pwagents.puma.labels import Label
+from pwagents.puma.pairs import choose_pair
 from pwagents.puma.views import (
-    circumstances,
+    ids_note,
     label_counts,
     label_examples,
-    one_of_each_type,
     pair_counts,
     pair_examples,
     plot_losses,
 )
-from pwagents.web.environment import BeliefState
+from pwagents.schema import Action, Observation, Step, Trajectory
+
+from .purchases import make_benchmark
+from .standins import begun_of
 
 
 @pytest.fixture(scope="module")
-def items(benchmark):
-    tasks = benchmark.tasks["train"][:30]
-    return [
-        PumaTask(task, BeliefState(task.user_id, task.instruction, task.instruction, None, ()), ())
-        for task in tasks
-    ]
+def begun():
+    return begun_of(make_benchmark(), "train")
 
 
 def log(name, *losses):
@@ -59,42 +56,39 @@ def test_labels_are_counted_by_task_and_outcome_also_where_there_are_none():
     assert label_counts({}).empty and list(label_counts({})) == ["task"]
 
 
-def test_inputs_and_labels_are_shown_for_one_task_of_each_type(items):
-    shown = one_of_each_type(items)
-    types = {item.task.type: item for item in reversed(items)}
-    assert all(item.task.instruction in shown for item in types.values())
-    labels = [Example(item, {"query": "a mug"}) for item in items]
-    table = label_examples(labels)
-    assert set(table["task"]) == set(types)
-    assert set(table["label"]) == {"a mug"}
+def test_a_task_of_each_type_is_shown_with_its_labels(begun):
+    published = [Label(each, ("A", "B") if each.task.type == "recommend" else "x") for each in begun]
+    table = label_examples({"published": published, "leak_free": published[:1]}).set_index("task")
+    assert list(table.index) == ["search", "recommend", "review"]
+    assert table.loc["recommend", "published"] == "A, B" == table.loc["recommend", "leak_free"]
+    assert table.loc["review", "leak_free"] == "(left out)"
 
 
-def test_pairs_are_counted_in_the_order_of_tasks_and_outcomes():
-    outcomes = {
-        "PUMA": {("review", "equal"): 2, ("search", "no call"): 1, ("search", "pair"): 4},
-        "w/o SFT": {("search", "equal"): 3},
-    }
-    table = pair_counts(outcomes)
+def test_pairs_are_counted_in_the_order_of_tasks_and_outcomes(begun):
+    by_type = {each.task.type: each for each in begun}
+    pairs = [choose_pair(by_type["review"], {"a": 0.5}), choose_pair(by_type["search"], {"a": 0.5, "b": 0.5})]
+    pairs.append(choose_pair(by_type["search"], {"a": 0.9, "b": 0.0}))
+    table = pair_counts({"PUMA": pairs, "other": pairs[:1]})
     assert [*zip(table["task"], table["outcome"], strict=True)] == [
-        ("search", "pair"),
-        ("search", "equal"),
-        ("search", "no call"),
-        ("review", "equal"),
+        ("search", "differs"),
+        ("search", "tie"),
+        ("review", "one text"),
     ]
-    assert list(table["w/o SFT"]) == [0, 3, 0, 0]
+    assert list(table["other"]) == [0, 0, 1]
+    # Of each type a pair is shown, one that differs where there is any.
+    assert "  chosen,   0.90: a\n  rejected, 0.00: b" in pair_examples(pairs)
 
 
-def test_a_pair_is_shown_with_its_results(items):
-    pair = Pair(items[0], Candidate({"query": "red mug"}, 0.9), Candidate({"query": "blue"}, 0.0))
-    told = pair_examples([pair]).splitlines()
-    assert items[0].task.instruction in told[0]
-    assert told[1:] == ["  best, 0.90: red mug", "  worst, 0.00: blue"]
+def record(method, *ids):
+    call = Action(name="get_recommendations_by_history", arguments={"product_sequence": list(ids)})
+    step = Step(action=call, observation=Observation(text=""))
+    who = {"task_id": "t", "user_id": "u", "type": "recommend"}
+    trajectory = Trajectory(**who, target="A", steps=(step,), end="call")
+    facts = {"key": "k", "method": method, "model": "m", "params": {}, "outcome": "scored", "seconds": 0.0}
+    return EpisodeRecord(**facts, **who, trajectory=trajectory)
 
 
-def test_notes_say_whether_the_tested_users_were_trained_on(smoke):
-    assert (
-        "60 test tasks of users that no training saw. Backbone: small model, 0.7M parameters;"
-        in circumstances(smoke, 60)
-    )
-    own = replace(smoke, study=replace(smoke.study, training_users=0))
-    assert "60 test tasks. Backbone" in circumstances(own, 60)
+def test_who_cannot_copy_ids_is_named_by_what_was_written():
+    note = ids_note([record("PUMA", "AX", "A", "B1"), record("PUMA+", "A", "B")], {"A", "B"})
+    assert "PUMA 0.33, PUMA+ 1.00." in note and note.endswith("cannot copy ids in the rows PUMA.")
+    assert "cannot" not in ids_note([record("PUMA+", "A")], {"A"})

@@ -1,150 +1,149 @@
-"""Pseudo-labels for PUMA's supervised fine-tuning (PersonalWAB, 5.2): an answer to each train task.
+"""What PUMA is fine-tuned to write: a parameter for each train task (PersonalWAB, 5.2).
 
-- search: a query made of instruction and memory. The paper and its script (``PUMA/prepare_param_data.py``)
-  have gpt-4o-mini write it (:class:`LlmQueryWriter`); :func:`offline_queries` does it by a rule.
-- recommend: what is remembered, which is of the interest held to be asked for. The script takes the user's
-  last 30 purchases of the target's main category, and the target where there are none.
-- review: what the user really wrote, as in the script.
+``published`` is what ``PUMA/prepare_param_data.py`` writes:
 
-These labels follow from instruction and past alone; the script's recommendations know the target's category.
-Where the target was bought before a label may name it, as an agent may that knows the past; such tasks are
-counted apart. Left out is a task whose input tells what nobody can know: an instruction that names the
-target, a past review that is word for word the one to write.
+- search: a query that a language model (gpt-4o-mini) writes from instruction and memory, which is not cut;
+  for a test task the product's title, a placeholder;
+- recommend: the last 30 earlier purchases, in time order, whose main category is the *target's*; where there
+  are none, the target itself;
+- review: what the user really wrote.
+
+``leak_free`` is the same in kind, and knows nothing of the target: the category is that of the remembered
+purchase which is closest to the instruction, and a task whose input or label tells the answer is left out.
+
+Departure: where no language model is set, :func:`offline_queries` writes the queries by a rule.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pwagents.agents.memory import Entry
 from pwagents.errors import NotEvaluableError
-from pwagents.llm.chat import ChatModel, Message, Request, ask_all
-from pwagents.llm.fence import FENCE_NOTE
-from pwagents.llm.make import Models
-from pwagents.progress import progress
-from pwagents.puma.agent import (
-    RECOMMEND,
-    SEARCH,
-    TaskMemory,
-    call_message,
-    numbers_for_ids,
-    parameter_messages,
-)
-from pwagents.puma.recurring import recurring_word
-from pwagents.puma.settings import PumaPlayers
-from pwagents.rl.rollout import StartEpisode
-from pwagents.schema import FUNCTION_OF, Product, Task
-from pwagents.web.environment import BeliefState
+from pwagents.llm.chat import ChatModel, Request, ask_all
+from pwagents.puma.memory import SEARCH, TaskMemory
+from pwagents.puma.prompts import Prompts
+from pwagents.schema import FUNCTION_OF, Product, Split, Task
+from pwagents.web.environment import BeliefState, WebEnvironment
 
-Remembered = tuple[BeliefState, Sequence[Entry]]
-QueryWriter = Callable[[Sequence[Remembered]], list[str]]
+MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
 
 
-@dataclass(frozen=True)
-class PumaTask:
-    """A task as PUMA meets it: the belief state before the first step, and what is remembered for it."""
+class Begun(NamedTuple):
+    """A task and its belief state before the first step."""
 
     task: Task
     state: BeliefState
-    entries: tuple[Entry, ...]
 
     @property
     def function(self) -> str:
+        """The function that the task really asks for."""
         return FUNCTION_OF[self.task.type]
 
-    @property
-    def messages(self) -> list[Message]:
-        """The input of step 2, with the function that the task really asks for."""
-        return parameter_messages(self.state, self.function, self.entries)
+
+class Label(NamedTuple):
+    """A task with the parameter to learn: a query, a review, or ids, oldest first."""
+
+    begun: Begun
+    parameter: str | tuple[str, ...]
 
 
-class Example(NamedTuple):
-    """A task with the arguments it is labelled with."""
-
-    item: PumaTask
-    arguments: dict[str, Any]
-
-    @property
-    def conversation(self) -> list[Message]:
-        """What the model of step 2 is fine-tuned on."""
-        told = numbers_for_ids(self.arguments, self.item.entries)
-        return [*self.item.messages, call_message(self.item.function, told)]
+QueryWriter = Callable[[Sequence[Begun]], list[str]]
+StartEpisode = Callable[[Task], WebEnvironment]
 
 
-def first_states(tasks: Sequence[Task], start: StartEpisode) -> list[tuple[Task, BeliefState]]:
-    """Each task with its belief state before the first step; tasks that cannot be evaluated are left out."""
-    states = []
+def begin_tasks(tasks: Sequence[Task], start: StartEpisode) -> list[Begun]:
+    """Read each task's belief state before the first step; what cannot be evaluated is left out."""
+    begun = []
     for task in tasks:
         try:
-            states.append((task, start(task).state))
+            begun.append(Begun(task, start(task).state))
         except NotEvaluableError:
             continue
-    return states
+    return begun
 
 
-def remember(tasks: Sequence[Task], start: StartEpisode, memory: TaskMemory) -> list[PumaTask]:
-    """The tasks with what ``memory`` recalls for them; all texts are embedded in one go."""
-    states = first_states(tasks, start)
-    memory.prepare([state for _, state in states])
-    bar = progress(states, desc="remember", unit="task")
-    return [PumaTask(task, state, tuple(memory.recall(state, FUNCTION_OF[task.type]))) for task, state in bar]
+def published_labels(
+    tasks: Sequence[Begun],
+    products: Mapping[str, Product],
+    write_queries: QueryWriter,
+    split: Split = "train",
+) -> list[Label]:
+    """Label tasks as the published script does."""
+    searches = [begun for begun in tasks if begun.function == SEARCH]
+    titles = [products[begun.task.target].title for begun in searches]
+    queries = iter(write_queries(searches) if split == "train" else titles)
+    labels = []
+    for begun in tasks:
+        task = begun.task
+        if task.type == "search":
+            labels.append(Label(begun, next(queries)))
+        elif task.type == "recommend":
+            own = _of_category(begun.state, products, products[task.target].category)
+            labels.append(Label(begun, own or (task.target,)))
+        else:
+            labels.append(Label(begun, task.review.text))
+    return labels
 
 
 def leak_free_labels(
-    items: Sequence[PumaTask], products: Mapping[str, Product], write_queries: QueryWriter
-) -> tuple[list[Example], Counter]:
-    """The labels that are trained on, and what became of the tasks of each type.
+    tasks: Sequence[Begun], memory: TaskMemory, write_queries: QueryWriter
+) -> tuple[list[Label], Counter]:
+    """Label tasks in kind, without knowing the target.
 
     Returns:
-        The examples, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought
-        before": the target, or a product of its title, stands in the user's past; and of what is left out:
-        "target in the input"; "target in the label", where a writer of queries knows what it cannot know;
-        "nothing to say" (nothing remembered to recommend from, or an empty query).
+        The labels, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought before":
+        the target, or a product of its title, stands in the user's past, so that a label may name it; and of
+        what is left out "nothing to say", "target in the input" and "target in the label".
     """
-    searches = [item for item in items if item.function == SEARCH]
-    queries = write_queries([(item.state, item.entries) for item in searches])
-    query_of = {item.task.task_id: query for item, query in zip(searches, queries, strict=True)}
-    examples, counts = [], Counter()
-    for item in items:
-        example = Example(item, _leak_free_arguments(item, query_of))
-        outcome = _outcome(example, products)
-        counts[item.task.type, outcome] += 1
+    products = memory.products
+    searches = [begun for begun in tasks if begun.function == SEARCH]
+    queries = iter(write_queries(searches))
+    labels, counts = [], Counter()
+    for begun in tasks:
+        task, state = begun
+        if task.type == "search":
+            parameter = next(queries)
+        elif task.type == "recommend":
+            closest = memory.retrieve(state)[:1]
+            category = products[closest[0].parent_asin].category if closest else ""
+            parameter = _of_category(state, products, category)
+        else:
+            parameter = task.review.text
+        outcome = _outcome(begun, parameter, products)
+        counts[task.type, outcome] += 1
         if outcome.startswith("labelled"):
-            examples.append(example)
-    return examples, counts
+            labels.append(Label(begun, parameter))
+    return labels, counts
 
 
-def bought_before(item: PumaTask, products: Mapping[str, Product]) -> bool:
+def _of_category(state: BeliefState, products: Mapping[str, Product], category: str) -> tuple[str, ...]:
+    """List the last purchases of a main category, oldest first; a product bought twice stands twice."""
+    own = [b.parent_asin for b in state.history if products[b.parent_asin].category == category]
+    return tuple(own[-MOST_RECOMMENDED:])
+
+
+def bought_before(begun: Begun, products: Mapping[str, Product]) -> bool:
     """Whether the target, or a product of its title, stands in the user's past."""
-    names = _names(products[item.task.target])
-    return any(names & _names(products[behavior.parent_asin]) for behavior in item.state.history)
+    names = _names(products[begun.task.target])
+    return any(names & _names(products[behavior.parent_asin]) for behavior in begun.state.history)
 
 
-def _leak_free_arguments(item: PumaTask, query_of: Mapping[str, str]) -> dict[str, Any]:
-    if item.function == SEARCH:
-        return {"query": query_of[item.task.task_id].strip()}
-    if item.function == RECOMMEND:
-        return {"product_sequence": [entry["parent_asin"] for entry in item.entries]}
-    return {"review": item.task.review.text.strip()}
-
-
-def _outcome(example: Example, products: Mapping[str, Product]) -> str:
-    """What becomes of a task (:func:`leak_free_labels`)."""
-    (value,) = example.arguments.values()
-    task, state = example.item.task, example.item.state
-    if not value:
+def _outcome(begun: Begun, parameter: str | tuple[str, ...], products: Mapping[str, Product]) -> str:
+    """Say what becomes of a task (:func:`leak_free_labels`)."""
+    task, state = begun
+    if not parameter:
         return "nothing to say"
     if task.type == "review":
-        told = str(example.item.messages[-1]["content"])
-        return "target in the input" if task.review.text.strip() in told else "labelled"
+        # The same words may stand in an earlier review, which memory would show.
+        earlier = {behavior.review.text.strip() for behavior in state.history}
+        return "target in the input" if task.review.text.strip() in earlier else "labelled"
     names = _names(products[task.target])
     if any(name in state.instruction.casefold() for name in names):
         return "target in the input"
-    if bought_before(example.item, products):
+    if bought_before(begun, products):
         return "labelled, bought before"
-    written = value if isinstance(value, str) else " ".join(value)
+    written = parameter if isinstance(parameter, str) else " ".join(parameter)
     return "target in the label" if any(name in written.casefold() for name in names) else "labelled"
 
 
@@ -152,62 +151,47 @@ def _names(product: Product) -> set[str]:
     return {product.parent_asin.casefold(), product.title.casefold()}
 
 
-def offline_queries(items: Sequence[Remembered]) -> list[str]:
-    """Queries by a rule: the word that recurs in the memory, if any, and the instruction as it is.
+@dataclass(frozen=True)
+class OfflineQueries:
+    """Writes queries by a rule: the word that recurs in the closest purchase's section, then the instruction.
 
-    The content words of the instruction alone find less (.497 in place of .512 on the train tasks of the
-    preset laptop), and a small model copies a whole text better than chosen words of it.
-    """
-    return [offline_query(state.instruction, entries) for state, entries in items]
-
-
-def offline_query(instruction: str, entries: Sequence[Entry]) -> str:
-    """The query of :func:`offline_queries`."""
-    return f"{recurring_word(instruction, entries)} {instruction}".strip()
-
-
-def query_writer(players: PumaPlayers, store: Path) -> QueryWriter:
-    """Who writes the queries of the labels: the rule, or the model of the settings.
-
-    Args:
-        store: the file of language models' replies.
-    """
-    if players.label_writer == "offline":
-        return offline_queries
-    return LlmQueryWriter(Models(players, store)(players.label_writer))
-
-
-QUERY_PROMPT = f"""\
-Write the query that a customer's assistant types into the search field of an online shop: a few words, no
-sentence, no punctuation. It holds what the customer asks for, and of what they leave open what their past
-purchases make most likely. Reply with the query alone.
-
-{FENCE_NOTE}"""
-_QUERY_SAMPLING = {"temperature": 0.0, "max_tokens": 60}
-
-
-class LlmQueryWriter:
-    """Lets a language model write the queries (PersonalWAB, 5.2: ChatGPT; A.3: gpt-4o-mini-2024-07-18).
-
-    It knows instruction and memory, as the policy will. Where it refuses or says nothing, the rule of
-    :func:`offline_queries` writes the query.
+    Content words of the instruction alone find less, and a small model copies a whole text better than
+    chosen words of it.
     """
 
-    def __init__(self, model: ChatModel):
-        self.model = model
+    memory: TaskMemory
 
-    def __call__(self, items: Sequence[Remembered]) -> list[str]:
-        """A query for each state and its memory, in order.
+    def __call__(self, searches: Sequence[Begun]) -> list[str]:
+        words = [self.memory.recurring(begun.state) for begun in searches]
+        return [
+            f"{word} {begun.state.instruction}".strip() for word, begun in zip(words, searches, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class LlmQueries:
+    """Lets a language model write queries from instruction and memory, as published: one system message.
+
+    Where it refuses or says nothing, the rule writes the query.
+    """
+
+    model: ChatModel
+    memory: TaskMemory
+    prompts: Prompts
+
+    def __call__(self, searches: Sequence[Begun]) -> list[str]:
+        """Write a query for each task.
 
         Raises:
             InfrastructureError: the model cannot be reached.
         """
-        replies = ask_all(self.model, [self._request(*item) for item in items], "write queries")
-        written = ["" if reply is None else " ".join(reply.text.split()).strip("\"'") for reply in replies]
-        return [query or offline_queries([item])[0] for query, item in zip(written, items, strict=True)]
-
-    def _request(self, state: BeliefState, entries: Sequence[Entry]) -> Request:
-        asked = parameter_messages(state, SEARCH, entries)[-1]
-        return Request(
-            messages=({"role": "system", "content": QUERY_PROMPT}, asked), sampling=_QUERY_SAMPLING
-        )
+        requests = []
+        for begun in searches:
+            items = self.memory.items(self.memory.retrieve(begun.state), SEARCH)
+            text = self.prompts.write_query(begun.state.instruction, "|".join(items))
+            message = {"role": "system", "content": text}
+            requests.append(Request(messages=(message,), sampling={"temperature": 0.0}))
+        replies = ask_all(self.model, requests, "write queries")
+        written = ["" if reply is None else reply.text.strip() for reply in replies]
+        by_rule = OfflineQueries(self.memory)(searches)
+        return [query or rule for query, rule in zip(written, by_rule, strict=True)]

@@ -11,14 +11,15 @@ Departures: 1. equal cosines are ordered by time, the later first (the code's or
 are numbers here, so "12" is told as "12.0".
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pwagents.agents.conversation import tell_entries
-from pwagents.agents.memory import closest_first, memory_entry
+from pwagents.agents.conversation import fill
+from pwagents.agents.memory import closest_first
 from pwagents.agents.plain import words
 from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import section
@@ -66,15 +67,15 @@ class TaskMemory:
 
     def prepare(self, states: Sequence[BeliefState]) -> None:
         """Embed instructions and records in one go, so that no :meth:`retrieve` has to wait for the model."""
-        records = {behavior.model_dump_json(): behavior for s in states for behavior in s.history}
-        texts = {self._record(behavior) for behavior in records.values()}
+        longest = {state.user_id: state.history for state in sorted(states, key=lambda s: len(s.history))}
+        texts = {record for history in longest.values() for record in self._records(history)}
         self.embedder.encode(sorted(texts | {state.instruction for state in states}), show_progress=True)
 
     def retrieve(self, state: BeliefState) -> list[Behavior]:
         """Rank the past by closeness of the whole record to the instruction; the first hundred."""
         if not state.history:
             return []
-        order = closest_first(state.instruction, [self._record(b) for b in state.history], self.embedder)
+        order = closest_first(state.instruction, self._records(state.history), self.embedder)
         return [state.history[i] for i in order[:RETRIEVED]]
 
     def items(self, behaviors: Sequence[Behavior], function: str) -> list[str]:
@@ -87,14 +88,9 @@ class TaskMemory:
         if method.memory == "none" or not state.history:
             return Recall("")
         chosen = self.retrieve(state)
-        # Ours: one interest in the place of all, and the word that recurs in it.
-        interest = [b for b in chosen if self._section(b) == self._section(chosen[0])]
-        is_review = function == REVIEW
-        if method.memory == "interest" and not is_review:
-            chosen = interest
-        hint = ""
-        if method.hint == "recurring" and function == SEARCH:
-            hint = recurring_word(state.instruction, [self.products[b.parent_asin] for b in interest])
+        hint = self.recurring(state) if method.hint == "recurring" and function == SEARCH else ""
+        if method.memory == "interest" and function != REVIEW:
+            chosen = self._interest(chosen)
         if function == RECOMMEND:
             chosen = sorted(chosen, key=lambda behavior: behavior.timestamp, reverse=True)
         items = self.items(chosen, function)
@@ -107,6 +103,16 @@ class TaskMemory:
         text, n_whole = self._cut(items, method.memory_tokens)
         return Recall(text, tuple(ids[:n_whole]) if function == RECOMMEND else (), hint)
 
+    def recurring(self, state: BeliefState) -> str:
+        """Find the word that recurs in the section of the closest purchase."""
+        bought = [self.products[b.parent_asin] for b in self._interest(self.retrieve(state))]
+        return recurring_word(state.instruction, bought)
+
+    def _interest(self, retrieved: Sequence[Behavior]) -> list[Behavior]:
+        """Keep those of the first one's section."""
+        sections = [section(self.products[behavior.parent_asin]) for behavior in retrieved]
+        return [b for b, own in zip(retrieved, sections, strict=True) if own == sections[0]]
+
     def _cut(self, items: Sequence[str], n_tokens: int) -> tuple[str, int]:
         """Join items and cut them as published: tokenise, truncate, decode. Also, how many stay whole."""
         text = "|".join(items)
@@ -116,15 +122,33 @@ class TaskMemory:
         ends = [len("|".join(items[: i + 1]).rstrip()) for i in range(len(items))]
         return self.tokenizer.decode(read["input_ids"], skip_special_tokens=True), sum(e <= end for e in ends)
 
-    def _record(self, behavior: Behavior) -> str:
-        """Tell all of a behaviour; it is what the instruction is compared with."""
-        return self._tell("HISTORY_PROMPT", behavior)
+    def _records(self, history: Sequence[Behavior]) -> list[str]:
+        """Tell all of each behaviour, with its place: what the instruction is compared with."""
+        return [self._tell("HISTORY_PROMPT", behavior, place) for place, behavior in enumerate(history)]
 
-    def _tell(self, form: str, behavior: Behavior) -> str:
-        return tell_entries(self.texts[form], [memory_entry(behavior, self.products)], self.products)
+    def _tell(self, form: str, behavior: Behavior, place: int = 0) -> str:
+        return fill(self.texts[form], values_of(behavior, self.products[behavior.parent_asin], place))
 
-    def _section(self, behavior: Behavior) -> str:
-        return section(self.products[behavior.parent_asin])
+
+def values_of(behavior: Behavior, product: Product, place: int = 0) -> dict[str, str]:
+    """Write a behaviour's fields as the published code does, by the placeholders of its forms."""
+    return {
+        "<NUM>": str(place),
+        "<TITLE>": product.title,
+        "<PARENT_ASIN>": product.parent_asin,
+        "<ASIN>": product.parent_asin,
+        "<MAIN_CATEGORY>": product.category,
+        "<AVERAGE_RATING>": str(product.average_rating),
+        "<RATING_NUMBER>": str(product.rating_number),
+        "<PRICE>": str(product.price),
+        "<STORE>": str(product.store),
+        "<DETAILS>": json.dumps(product.details),
+        "<DESCRIPTION>": str(list(product.description)),
+        "<FEATURES>": str(list(product.features)),
+        "<RATING>": str(behavior.review.rating),
+        "<TEXT>": behavior.review.text,
+        "<TIMESTAMP>": str(behavior.timestamp),
+    }
 
 
 def recurring_word(instruction: str, bought: Sequence[Product]) -> str:

@@ -1,12 +1,14 @@
-"""What notebook 04 works with, made from its settings: who learns and who is tested, shops, memories, labels.
+"""What notebook 04 works with, made from its settings: who learns and who is tested, shops, memory, labels.
 
 worlds = load_worlds(settings)
-study = PumaStudy(worlds, PumaModels(settings, base, worlds.learned.content_hash))
-items = remember(worlds.train_tasks, study.start, study.memory(256))     train tasks and what is remembered
+study = PumaStudy(worlds, settings, base)
+labels = study.labels("published")              what the train tasks teach
+recall = study.memory.recall(state, function, settings.method)
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,32 +16,32 @@ from pathlib import Path
 
 import pandas as pd
 
+from pwagents.benchmark.study import Shops
 from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.puma.agent import SEARCH, TaskMemory
+from pwagents.llm.folder import read_tokenizer
+from pwagents.llm.make import Models
+from pwagents.lm.base import small_base
 from pwagents.puma.labels import (
-    Example,
-    QueryWriter,
+    Begun,
+    Label,
+    LlmQueries,
+    OfflineQueries,
+    begin_tasks,
     bought_before,
     leak_free_labels,
-    query_writer,
-    remember,
+    published_labels,
 )
-from pwagents.puma.pairs import Pair, score_parameters
-from pwagents.puma.settings import PumaNotebook
-from pwagents.puma.train import PumaModels
-from pwagents.schema import Benchmark, Product, Task
-from pwagents.settings import plain
+from pwagents.puma.memory import SEARCH, Recall, TaskMemory
+from pwagents.puma.pairs import score_texts
+from pwagents.puma.prompts import load_prompts
+from pwagents.puma.settings import LabelKind, Method, PumaNotebook
+from pwagents.schema import Benchmark, Product, Protocol, Task
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
-
-# Names of agents in tables; the ablations are called as in PersonalWAB's Table 5.
-FULL, NO_MEMORY, NO_SFT, NO_DPO = "PUMA", "w/o Task-specific Memory", "w/o SFT", "w/o DPO"
-UNTUNED = "w/o SFT and DPO"
-REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,9 @@ class Worlds:
     Args:
         tested: the benchmark.
         learned: whose train tasks are learned from; the benchmark, or a larger one of which it is a part.
-        tasks: test tasks of the one, of users whose first test task is not before ``date``.
-        train_tasks: of the other, all before ``date``.
-        date: in milliseconds; nothing from then on is learned from
-            (:func:`pwagents.data.splits.parting_date`).
+        tasks, train_tasks: of the one and of the other.
+        date: in milliseconds. Leak-free, nothing from then on is learned from, and users whose first test
+            task lies before are not tested (:func:`pwagents.data.splits.parting_date`); published, infinite.
         n_left_out: test tasks and train tasks on the wrong side of ``date``.
     """
 
@@ -60,31 +61,31 @@ class Worlds:
     learned: Benchmark
     tasks: list[Task]
     train_tasks: list[Task]
-    date: int
-    n_left_out: tuple[int, int]
+    date: float
+    n_left_out: tuple[int, int] = (0, 0)
 
     @property
-    def products(self) -> dict[str, Product]:
+    def products(self) -> Mapping[str, Product]:
         """Of both."""
-        return self.learned.products | self.tested.products
+        return {**self.learned.products, **self.tested.products}
 
     def __str__(self) -> str:
-        """What is learned from and tested, in a line or two."""
+        """Say what is learned from and tested, in a line or two."""
         users = {task.user_id for task in self.train_tasks}
         trained = f"{len(self.train_tasks):,} train tasks of {len(users):,} users"
-        told = f"{trained}, {len(self.tasks):,} test tasks"
+        summary = f"{trained}, {len(self.tasks):,} test tasks"
         n_test, n_train = self.n_left_out
         if not n_test and not n_train:
-            return told
+            return summary
         date = datetime.fromtimestamp(self.date / 1000, UTC)
         return (
-            f"{told}\nleft out: {n_train:,} train tasks from {date:%Y-%m-%d} on, and {n_test:,} test tasks "
-            "of users whose first one lies before"
+            f"{summary}\nleft out: {n_train:,} train tasks from {date:%Y-%m-%d} on, and {n_test:,} test "
+            "tasks of users whose first one lies before"
         )
 
 
 def load_worlds(settings: PumaNotebook) -> Worlds:
-    """The benchmark, and further users of its source to learn from, where the settings want any.
+    """Load the benchmark, and further users of its source to learn from, where the settings want any.
 
     Raises:
         ValueError: there is no train task, as the source has no further users, or none lies before the test.
@@ -100,10 +101,12 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
         if not train_tasks:
             found = f"{data.source} has {len(further)} users beside the tested ones"
             raise ValueError(f"no train tasks: training_users is {study.training_users}, and {found}")
-    test_tasks = tested.tasks["test"]
-    date = parting_date(train_tasks, test_tasks, tested.first_task)
-    earlier = [task for task in train_tasks if task.timestamp < date]
-    later = [task for task in test_tasks if tested.first_task(task.user_id) >= date]
+    test_tasks, date = tested.tasks["test"], float("inf")
+    earlier, later = train_tasks, test_tasks
+    if study.protocol == "leak_free":
+        date = parting_date(train_tasks, test_tasks, tested.first_task)
+        earlier = [task for task in train_tasks if task.timestamp < date]
+        later = [task for task in test_tasks if tested.first_task(task.user_id) >= date]
     return Worlds(
         tested=tested,
         learned=learned,
@@ -114,151 +117,165 @@ def load_worlds(settings: PumaNotebook) -> Worlds:
     )
 
 
+def make_base(settings: PumaNotebook, worlds: Worlds) -> Path:
+    """Return the folder of the model that all trainings start from, the small one made here.
+
+    Raises:
+        DataError: with ``stored_runs_only``, a model that is not there.
+    """
+    models, only = settings.output_dir / "models", settings.stored_runs_only
+    if not settings.base.is_small:
+        return settings.base.folder(models, stored_only=only)
+    return small_base(models, worlds.products, settings.seed, settings.base.steps, stored_only=only)
+
+
 class PumaStudy:
     """Two shops, one to learn in and one to be tested in, and what is learned from in the first.
 
-    Its recommenders are trained when it is made. The one of the shop to learn in knows what lies before each
-    user's first train task: what parameters achieve there must not come from a recommender that has seen the
-    answer.
+    Leak-free, the recommender of the shop to learn in knows what lies before each user's first train task:
+    what parameters achieve there must not come from a recommender that has seen the answer. Published, both
+    shops have the published recommender where its files are there.
 
     Args:
-        models: the trainings. Their settings are the study's, and their tokenizer measures the memory.
+        base: the folder of the model that all trainings start from. Its tokenizer cuts the memory.
 
     Attributes:
+        shops: those to be tested in, as of notebook 03.
         learning_shop: where train tasks are played.
-        engine, embedder: the search engine, and what scores reviews, of the shop to be tested in.
+        prompts: the words of all prompts.
+        seed: of data, shops and samples of tasks, whatever the seed of trainings.
     """
 
-    def __init__(self, worlds: Worlds, models: PumaModels):
-        from pwagents.web.recommender import (
-            Recommender,  # these import torch
-            RecommendersByTime,
-        )
+    def __init__(self, worlds: Worlds, settings: PumaNotebook, base: Path):
+        from pwagents.web.recommender import Recommender  # imports torch
 
-        self.worlds, self.models, self.settings = worlds, models, models.settings
-        shop, seed, cache = self.settings.shop, self.settings.seed, self.settings.output_dir / "cache"
-        self.engine, learning_engine = (
-            build_search_engine(world.products, engine=shop.search_engine, cache_dir=cache)
-            for world in (worlds.tested, worlds.learned)
-        )
-        self._recommenders = RecommendersByTime.fit(
-            worlds.tested, shop.recommender, seed, shop.rec_dates, cache_dir=cache
-        )
-        bought = _learned_from(worlds.learned, worlds.date)
-        recommender = Recommender.fit(bought, shop.recommender, seed, cache_dir=cache)
+        self.worlds, self.settings, self.base, self.seed = worlds, settings, base, settings.seed
+        shop, seed, cache = settings.shop, settings.seed, settings.output_dir / "cache"
+        self.shops = Shops(worlds.tested, shop, settings.data, seed, cache)
         # A reported score is computed alone, to the last bit; the many candidates of DPO are not reported.
-        self.embedder = Embedder(cache, REVIEW_TOKENS)
-        at_once = Embedder(cache, REVIEW_TOKENS, batch_size=64)
-        self.learning_shop = Shop(worlds.learned, learning_engine, recommender, at_once, shop.observation)
-        self._memory_embedder = Embedder(cache, shop.max_tokens, batch_size=64)
+        at_once = Embedder(cache, max_tokens=512, batch_size=64)
+        published = self.shops.published if self.protocol == "published" else None
+        bought = {} if published else purchases_to_learn_from(worlds)
+        self.learning_shop = Shop(
+            worlds.learned,
+            build_search_engine(worlds.learned.products, shop.search_engine, cache),
+            published.recommender
+            if published
+            else Recommender.fit(bought, shop.recommender, seed, cache_dir=cache),
+            at_once,
+            shop.observation,
+        )
+        self.prompts = load_prompts(settings.study.official_repo)
+        embedder = Embedder(cache, shop.max_tokens, batch_size=64)
+        self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), self.prompts.texts)
+        self._labels: dict[LabelKind, tuple[list[Label], Counter]] = {}
+
+    def with_seed(self, settings: PumaNotebook, base: Path) -> "PumaStudy":
+        """Copy the study for trainings with another seed and base model; data, shops and labels stay."""
+        other = copy(self)
+        other.settings, other.base = settings, base
+        return other
 
     @property
-    def other_preferences(self) -> dict[str, PumaModels]:
-        """The variants of DPO, among all variants: the agent's name -> trainings with such preferences."""
-        if self.settings.study.variants == "few":
-            return {}
-        return {
-            f"{FULL}, {name}": replace(self.models, settings=replace(self.settings, dpo=dpo))
-            for name, dpo in self.settings.dpo.varied.items()
-        }
+    def protocol(self) -> Protocol:
+        """What may be known, in training and at the test."""
+        return self.settings.study.protocol
+
+    def recall(self, begun: Begun, method: Method) -> Recall:
+        """Remember for a train task, by the function that it really asks for."""
+        return self.memory.recall(begun.state, begun.function, method)
 
     def start(self, task: Task) -> WebEnvironment:
-        """Begin a train task in the shop to learn in; the past ends before the user's first one."""
+        """Begin a train task in the shop to learn in."""
         environment = WebEnvironment(self.learning_shop)
-        environment.reset(task, self.worlds.learned.history(task, "train"))
+        environment.reset(task, self.worlds.learned.history(task, "train", self.protocol))
         return environment
 
-    def memory(self, tokens: int) -> TaskMemory:
-        """A memory of so many tokens of the base model's tokenizer."""
-        return TaskMemory(self.worlds.products, self._memory_embedder, tokens, self.models.count)
+    @cached_property
+    def begun(self) -> list[Begun]:
+        """The train tasks that can be evaluated, with their belief states; all texts are embedded."""
+        begun = begin_tasks(self.worlds.train_tasks, self.start)
+        self.memory.prepare([each.state for each in begun])
+        return begun
 
     @cached_property
-    def write_queries(self) -> QueryWriter:
-        """Who writes the queries of the labels."""
-        return query_writer(self.settings.players, self.settings.output_dir / "runs" / "replies.sqlite")
+    def _write_queries(self) -> OfflineQueries | LlmQueries:
+        players = self.settings.players
+        if players.label_writer == "offline":
+            return OfflineQueries(self.memory)
+        store = self.settings.output_dir / "runs" / "replies.sqlite"
+        return LlmQueries(Models(players, store)(players.label_writer), self.memory, self.prompts)
 
-    def worth_of_labels(self, labels: Sequence[Example]) -> pd.DataFrame:
-        """Mean result accuracy that labels reach on their train tasks, beside the instruction as the query.
+    def labels(self, kind: LabelKind) -> tuple[list[Label], Counter]:
+        """Label the train tasks, and count what became of them, by ``(type, outcome)``."""
+        if kind not in self._labels:
+            if kind == "leak_free":
+                self._labels[kind] = leak_free_labels(self.begun, self.memory, self._write_queries)
+            else:
+                made = published_labels(self.begun, self.memory.products, self._write_queries)
+                counts = Counter(
+                    (each.begun.task.type, _bought(each.begun, self.memory.products)) for each in made
+                )
+                self._labels[kind] = made, counts
+        return self._labels[kind]
 
-        One row a task type and whether the target was bought before ("all", "bought before", "new"), with the
-        number of ``tasks``.
+    def worth_of_labels(self, kinds: Sequence[LabelKind]) -> pd.DataFrame:
+        """Measure the mean result accuracy that labels reach on their train tasks.
+
+        Returns:
+            One row a task type and whether the target was bought before ("all", "bought before", "new"), a
+            column a kind, with the instruction alone as the query before them, and the number of ``tasks``.
         """
-        alone = [
-            example._replace(arguments={"query": example.item.state.instruction})
-            for example in labels
-            if example.item.function == SEARCH
-        ]
-        sets = {"instruction alone": alone, "label": labels}
-        parts = [self._scored(examples).assign(label=name) for name, examples in sets.items()]
-        scored = pd.concat(parts)
+        sets = {kind.replace("_", "-"): self.labels(kind)[0] for kind in kinds}
+        first = next(iter(sets.values()))
+        alone = [label._replace(parameter=label.begun.state.instruction) for label in first]
+        alone = [label for label in alone if label.begun.function == SEARCH]
+        scored = pd.concat(
+            [
+                self._scored(labels).assign(label=name)
+                for name, labels in {"instruction alone": alone, **sets}.items()
+            ]
+        )
         everything = pd.concat([scored.assign(target="all"), scored[scored["task"] != "review"]])
         by = ["task", "target"]
-        means = everything.pivot_table("result", by, "label", sort=False).reindex(columns=list(sets))
-        counted = everything[everything["label"] == "label"].groupby(by).size()
+        means = everything.pivot_table("result", by, "label", sort=False)
+        means = means.reindex(columns=["instruction alone", *sets])
+        counted = everything[everything["label"] == next(iter(sets))].groupby(by).size()
         return means.assign(tasks=counted).reset_index()
 
-    def _scored(self, examples: Sequence[Example]) -> pd.DataFrame:
-        """What labels achieve: ``task, target, result``."""
-        items = [example.item for example in examples]
-        arguments = [[example.arguments] for example in examples]
-        scored = score_parameters(items, arguments, self.start, self.learning_shop.embedder)
-        rows = []
-        for item, many in zip(items, scored, strict=True):
-            target = "bought before" if bought_before(item, self.worlds.products) else "new"
-            rows += [(item.task.type, target, candidate.score) for candidate in many]
+    def _scored(self, labels: Sequence[Label]) -> pd.DataFrame:
+        """Carry out labels: ``task, target, result``."""
+        begun, plain = [label.begun for label in labels], Method()
+        texts = [
+            [label.parameter if isinstance(label.parameter, str) else ", ".join(label.parameter)]
+            for label in labels
+        ]
+        scores = score_texts(
+            begun,
+            [Recall("")] * len(begun),
+            texts,
+            plain,
+            "leak_free",
+            self.start,
+            self.learning_shop.embedder,
+        )
+        rows = [
+            (each.task.type, _bought(each, self.memory.products), score)
+            for each, many in zip(begun, scores, strict=True)
+            for score in many.values()
+        ]
         return pd.DataFrame(rows, columns=["task", "target", "result"])
 
-    def labels_of_variants(self, labels: Sequence[Example]) -> dict[str, list[Example]]:
-        """What step 2 of each variant is fine-tuned on, by the variant's name.
 
-        Of few variants, the full agent alone. Another length of the memory, and none, have labels of their
-        own, since they are made from what is remembered.
-
-        Args:
-            labels: of the full agent.
-        """
-        examples = {FULL: list(labels)}
-        if self.settings.study.variants == "few":
-            return examples
-        tasks = [label.item.task for label in labels]
-        lengths = {with_memory(tokens): tokens for tokens in self.settings.study.memory_lengths}
-        for name, tokens in (lengths | {NO_MEMORY: 0}).items():
-            remembered = remember(tasks, self.start, self.memory(tokens))
-            examples[name], _ = leak_free_labels(remembered, self.worlds.products, self.write_queries)
-        return examples
-
-    def sample_pairs(
-        self, models: PumaModels, writer: Path, examples: Sequence[Example]
-    ) -> tuple[list[Pair], Counter]:
-        """Preference pairs from a model's own answers to some of the tasks it was fine-tuned on.
-
-        Args:
-            models: the trainings, whose settings say how many tasks, and how to sample; which tasks, the
-                study's seed says, so that they are the same with every seed of a pipeline.
-            writer: the folder of the model.
-        """
-        seed, n = self.settings.seed, models.settings.dpo.train_tasks
-        items = sample_tasks([example.item for example in examples], n, seed)
-        # The recommender, which scores, is trained with the seed.
-        shop = {"data": self.worlds.learned.content_hash, "shop": plain(self.settings.shop), "seed": seed}
-        return models.pairs(writer, items, self.start, self.learning_shop.embedder, shop)
-
-    def shop_for(self, task: Task) -> Shop:
-        """The shop of a test task; its recommender knows what lies before the user's first one."""
-        tested = self.worlds.tested
-        recommender = self._recommenders.at(tested.first_task(task.user_id))
-        return Shop(tested, self.engine, recommender, self.embedder, self.settings.shop.observation)
+def _bought(begun: Begun, products: Mapping[str, Product]) -> str:
+    return "bought before" if bought_before(begun, products) else "new"
 
 
-def with_memory(tokens: int) -> str:
-    """The name of the agent with a memory of another length."""
-    return f"{FULL}, {tokens} tokens"
-
-
-def _learned_from(world: Benchmark, date: int) -> dict[str, list[str]]:
-    """Buyer -> the ids of what they bought before ``date`` and, as users, their first train task."""
+def purchases_to_learn_from(worlds: Worlds) -> dict[str, list[str]]:
+    """List each buyer's purchases before the date; a user's, before their first train task, too."""
     from pwagents.web.recommender import purchases_of_strangers
 
+    world, date = worlds.learned, worlds.date
     first = {task.user_id: world.first_task(task.user_id, "train") for task in world.tasks["train"]}
     users = {
         user: [b.parent_asin for b in world.before(user, min(first[user], date))] for user in sorted(first)

@@ -1,66 +1,53 @@
-"""PUMA's trainings from data to model folders, each made once and found again by what it was made from.
+"""PUMA's trainings (PersonalWAB, 5.2), from labels to models; each is made once and found again by its key.
 
-models = PumaModels(settings, base, worlds.learned.content_hash)
-identifier = models.identifier(tasks)                        step 1: instruction -> function
-writer = models.fine_tuned("PUMA", examples)                 step 2: on pseudo-labels
-pairs, counts = models.pairs(writer, items, ...)             its own samples, best and worst
-writer = models.preferred("PUMA", writer, pairs)             step 2: DPO
+models = PumaModels(study)
+identifier = models.identifier()                    step 1: instruction -> function
+writer = models.fine_tuned(method)                  step 2: on labels
+pairs = models.pairs(writer, method)                its own candidates, best and worst
+writer = models.preferred(writer, pairs, ...)       step 2: DPO
+
+Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose loss overflows without scaling.
+2. Step 1 and step 2 are two models, as with the script's ``--train_on`` function and param.
 """
 
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from pwagents.agents.conversation import assistant
+import pandas as pd
+
 from pwagents.cache import cached, hash_of
-from pwagents.embedding import Embedder
-from pwagents.llm.folder import ADAPTER, read_tokenizer
+from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.card import write_card
-from pwagents.lm.dpo import prefer
-from pwagents.lm.fit import Plan, require_fit
+from pwagents.lm.complete import complete
+from pwagents.lm.dpo import evaluate_pairs, prefer
 from pwagents.lm.launch import launch
 from pwagents.lm.load import merge
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
 from pwagents.project import code_hash, write_aside
-from pwagents.puma.agent import identify_messages, parameter_tools
-from pwagents.puma.labels import Example, PumaTask
-from pwagents.puma.pairs import (
-    Candidate,
-    Pair,
-    make_pairs,
-    pair_rows,
-    sample_parameters,
-    score_parameters,
-)
-from pwagents.puma.settings import PumaNotebook
-from pwagents.rl.rollout import StartEpisode
-from pwagents.schema import FUNCTION_OF, Task
+from pwagents.puma.agent import completion_of
+from pwagents.puma.labels import Begun
+from pwagents.puma.pairs import Pair, choose_pair, score_texts
+from pwagents.puma.settings import Method, PreferenceSettings
+from pwagents.puma.study import PumaStudy
 from pwagents.settings import plain
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+SCORES = "scores.json"
+CODE = ("lm",)  # what decides a training beside its rows
+SCORED = ("puma", "web", "embedding", "schema", "evaluation/metrics")  # and a candidate's score
+Row = dict[str, str]
 
-PAIRS = "pairs.json"
-# The rooms that decide, beside data and settings, what comes out.
-CODE = (
-    "puma",
-    "agents",
-    "web",
-    "profiles",
-    "lm",
-    "llm",
-    "embedding",
-    "schema",
-    "seeds",
-    "evaluation/metrics",
-)
+
+class Trained(NamedTuple):
+    """The models of one variant: of its two steps, and of step 2 before preferences."""
+
+    identifier: Path
+    writer: Path
+    before_dpo: Path
 
 
 @dataclass(frozen=True)
@@ -68,147 +55,174 @@ class PumaModels:
     """Makes the models of a run, or finds them in ``<output_dir>/models``.
 
     With ``stored_runs_only`` a model that is not there is a ``DataError``.
-
-    Args:
-        settings: of the notebook.
-        base: the folder of the model that all trainings start from.
-        data: the content hash of what is learned from, for model cards.
     """
 
-    settings: PumaNotebook
-    base: Path
-    data: str
-
-    @cached_property
-    def tokenizer(self) -> "PreTrainedTokenizerBase":
-        return read_tokenizer(self.base)
-
-    def count(self, text: str) -> int:
-        """The number of tokens of a text, for :class:`pwagents.puma.agent.TaskMemory`."""
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    study: PumaStudy
 
     @cached_property
     def base_name(self) -> str:
         """The base model's folder and a hash of what is in it."""
-        return LocalModel(self.base).name
+        return LocalModel(self.study.base).name
 
     def name_of(self, folder: Path) -> str:
-        """What a model is called in records; a trained one's folder is named by what it was made from."""
-        return self.base_name if folder == self.base else folder.name
+        """Name a model for records; a trained one's folder is named by what it was made from."""
+        return self.base_name if folder == self.study.base else folder.name
 
-    def require_fit(self) -> list[str]:
-        """What the trainings need of this machine, a line each.
-
-        Raises:
-            DoesNotFitError: it does not fit; the message says what would help.
-        """
-        trainings = {"Fine-tuning": self.settings.sft, "DPO": self.settings.dpo}
-        return [
-            f"{name}: {require_fit(self.base, Plan(tuning, tuning.trainer['max_length']))}"
-            for name, tuning in trainings.items()
-        ]
-
-    def identifier(self, tasks: Sequence[Task]) -> Path:
-        """Step 1: fine-tuned on instruction -> function."""
-        conversations = [
-            [*identify_messages(task.instruction), assistant(FUNCTION_OF[task.type])] for task in tasks
-        ]
-        rows = [{"messages": messages} for messages in conversations]
-        what = "Names the web function that an instruction asks for: step 1 of PUMA."
-        return self._fine_tuned("puma-function", what, rows, self.settings.identify)
-
-    def fine_tuned(self, variant: str, examples: Sequence[Example]) -> Path:
-        """Step 2, before DPO: fine-tuned on pseudo-labels.
-
-        Args:
-            variant: the agent's name in tables, for the model's card and folder.
-        """
+    def identifier(self) -> Path:
+        """Fine-tune step 1: instruction -> function."""
+        prompts = self.study.prompts
         rows = [
-            {"messages": each.conversation, "tools": parameter_tools(each.item.function)} for each in examples
+            {"prompt": prompts.identify(begun.state.instruction), "completion": begun.function}
+            for begun in self.study.begun
         ]
-        what = (
-            f"Writes the parameters of a web function from instruction and memory: PUMA's step 2 ({variant})."
-        )
-        return self._fine_tuned(_folder("puma-sft", variant), what, rows, self.settings.sft)
+        return self._fine_tuned("puma-function", rows, self.study.settings.identify)
 
-    def pairs(
-        self,
-        writer: Path,
-        items: Sequence[PumaTask],
-        start: StartEpisode,
-        embedder: Embedder,
-        shop: Mapping[str, Any],
-    ) -> tuple[list[Pair], Counter]:
-        """A model's answers to train tasks, sampled, scored and paired: the best with the worst.
+    def rows(self, method: Method) -> list[Row]:
+        """Write the labels as prompts and completions; labels that a method cannot say are left out."""
+        rows = []
+        for label in self.study.labels(method.labels)[0]:
+            recall = self.study.recall(label.begun, method)
+            completion = completion_of(label.parameter, recall, method)
+            if completion.strip():
+                rows.append({"prompt": self._prompt(label.begun, method), "completion": completion})
+        return rows
 
-        Args:
-            writer: the folder of the model.
-            start: begins the episodes that score; ``shop`` names what they run on, as JSON values.
+    def fine_tuned(self, method: Method) -> Path:
+        """Fine-tune step 2 on labels; without SFT it is the base model."""
+        if not method.sft:
+            return self.study.base
+        return self._fine_tuned("puma-sft", self.rows(method), self.study.settings.sft, method.pad_counts)
+
+    def pairs(self, writer: Path, method: Method, preferences: PreferenceSettings) -> list[Pair]:
+        """Sample a model's parameters for train tasks, score and pair them.
+
+        Which tasks these are, the study's seed says: they are the same with every seed of the trainings.
+        """
+        study, config = self.study, preferences
+        begun = sample_tasks(study.begun, config.train_tasks, study.seed)
+        recalls = [study.recall(each, method) for each in begun]
+        # Published: the product of a review is left out wherever a model generates.
+        told = study.protocol == "leak_free"
+        prompts = [self._prompt(each, method, with_product=told) for each in begun]
+        sampling = {
+            "max_new_tokens": study.settings.study.max_new_tokens,
+            "temperature": config.temperature,
+            "beams": config.candidates,
+            "returned": config.candidates,
+            "seed": config.seed,
+        }
+
+        def make(folder: Path) -> None:
+            texts = complete(writer, prompts, batch_size=study.settings.study.batch_size, **sampling)
+            embedder = study.learning_shop.embedder
+            scores = score_texts(begun, recalls, texts, method, study.protocol, study.start, embedder)
+            write_aside(folder / SCORES, json.dumps(scores))
+
+        key = {
+            "writer": self.name_of(writer),
+            "prompts": hash_of(prompts),
+            "ids": method.ids,
+            "sampling": sampling,
+            "shop": {
+                "data": study.worlds.learned.content_hash,
+                "shop": plain(study.settings.shop),
+                "protocol": study.protocol,
+                "seed": study.seed,
+            },
+            "code": code_hash(*CODE, *SCORED),
+        }
+        scores = json.loads((self._cached("puma-samples", key, make) / SCORES).read_text("utf-8"))
+        pairs = [choose_pair(each, many) for each, many in zip(begun, scores, strict=True)]
+        return [pair for pair in pairs if config.pairs == "every_task" or pair.outcome == "differs"]
+
+    def preferred(
+        self, writer: Path, pairs: Sequence[Pair], method: Method, preferences: PreferenceSettings
+    ) -> Path:
+        """Train step 2 by DPO from the merged model, with a new adapter; without pairs it stays as it is."""
+        rows, config = self.preference_rows(pairs, method), preferences.training
+        if not rows:
+            return writer
+        merged = self._merged(writer)
+
+        def make(folder: Path) -> None:
+            given = {"model": merged, "rows": rows, "settings": config, "folder": folder}
+            launch(prefer, given, config.n_gpus, config.sharding)
+
+        key = {"writer": self.name_of(writer), "pairs": hash_of(rows), "settings": deciding(config)}
+        return self._cached("puma-dpo", key | {"code": code_hash(*CODE)}, make)
+
+    def preference_rows(self, pairs: Sequence[Pair], method: Method) -> list[Row]:
+        """Write pairs as TRL takes them; a review's prompt tells its product, as published."""
+        return [
+            {
+                "prompt": self._prompt(pair.begun, method),
+                "chosen": pair.chosen,
+                "rejected": pair.rejected,
+            }
+            for pair in pairs
+        ]
+
+    def choose_preferences(self, method: Method) -> tuple[str, pd.DataFrame]:
+        """Choose among the settings of DPO by pairs of held-out train tasks.
 
         Returns:
-            The pairs, and counts of tasks as of :func:`pwagents.puma.pairs.make_pairs`.
+            The name of the setting that prefers the better text most often there (of equally good ones the
+            first), and a table of all: pairs trained on and held out, accuracy and margin on the latter.
         """
-        study, config = self.settings.study, self.settings.dpo
+        writer, rows = self.fine_tuned(method), []
+        for name, preferences in self.study.settings.dpo.varied.items():
+            pairs = self.pairs(writer, method, preferences)
+            learned, held_out = part(pairs, preferences.held_out)
+            model = self.preferred(writer, learned, method, preferences)
+            judged = [pair for pair in held_out if pair.outcome == "differs"]
+            accuracy, margin = float("nan"), float("nan")
+            if judged and model != writer:
+                judged_rows = self.preference_rows(judged, method)
+                accuracy, margin = evaluate_pairs(model, judged_rows, preferences.training)
+            rows.append((name, len(learned), len(judged), accuracy, margin))
+        columns = ["preferences", "pairs trained on", "pairs judged", "accuracy", "margin"]
+        table = pd.DataFrame(rows, columns=columns)
+        best = table["accuracy"].fillna(-1).idxmax()
+        return table.loc[best, "preferences"], table
 
+    def train(self, method: Method, preferences: str) -> Trained:
+        """Train all that a variant needs; what was trained for another one is found again."""
+        identifier, tuned = self.identifier(), self.fine_tuned(method)
+        if not method.dpo:
+            return Trained(identifier, tuned, tuned)
+        config = self.study.settings.dpo.varied[preferences]
+        learned, _ = part(self.pairs(tuned, method, config), config.held_out)
+        return Trained(identifier, self.preferred(tuned, learned, method, config), tuned)
+
+    def _prompt(self, begun: Begun, method: Method, *, with_product: bool = True) -> str:
+        recall = self.study.recall(begun, method)
+        return self.study.prompts.parameter(begun.state, begun.function, recall, with_product=with_product)
+
+    def _fine_tuned(self, name: str, rows: list[Row], config: SftSettings, pad_counts: bool = False) -> Path:
         def make(folder: Path) -> None:
-            model = LocalModel(writer, batch_size=study.batch_size)
-            sampled = sample_parameters(model, items, config, study.max_call_tokens)
-            write_aside(folder / PAIRS, json.dumps(score_parameters(items, sampled, start, embedder)))
+            given = {"base": self.study.base, "rows": rows, "settings": config, "folder": folder}
+            launch(fine_tune, given | {"pad_counts": pad_counts}, config.n_gpus, config.sharding)
 
-        parts = {
-            "writer": self.name_of(writer),
-            "inputs": hash_of([item.messages for item in items]),
-            "tasks": [item.task.task_id for item in items],
-            "sampling": [config.candidates, config.temperature, study.max_call_tokens, config.seed],
-            "shop": dict(shop),
-        }
-        folder = self._cached("puma-samples", parts, make)
-        candidates = json.loads((folder / PAIRS).read_text("utf-8"))
-        return make_pairs(items, [[Candidate(*each) for each in many] for many in candidates])
+        key = {"rows": hash_of(rows), "settings": deciding(config), "pad_counts": pad_counts}
+        return self._cached(name, key | {"code": code_hash(*CODE)}, make)
 
-    def preferred(self, variant: str, writer: Path, pairs: Sequence[Pair]) -> Path:
-        """Step 2: DPO from the model of ``writer``, the reference; without pairs that model itself."""
-        if not pairs:
+    def _merged(self, writer: Path) -> Path:
+        """Put an adapter into its base's weights: what DPO starts from, and its reference."""
+        if not (writer / "adapter_config.json").exists():
             return writer
-        config, name = self.settings.dpo.training, _folder("puma-dpo", variant)
-        facts = {"data": self._data, "pairs": len(pairs), "from": writer.name}
-        what = f"Writes the parameters of a web function: PUMA after DPO ({variant})."
+        key = {"adapter": self.name_of(writer)}
+        return self._cached("puma-merged", key, lambda folder: merge(writer, folder))
 
-        def make(folder: Path) -> None:
-            whole = writer
-            if (writer / ADAPTER).exists():
-                parts = {"writer": self.name_of(writer)}
-                whole = self._cached("puma-merged", parts, lambda made: merge(writer, made))
-            given = {"model": whole, "rows": pair_rows(self.tokenizer, pairs), "settings": config}
-            launch(prefer, given | {"folder": folder}, config.n_gpus, config.sharding)
-            write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "dpo"))
-
-        told = [[pair.conversation(pair.best), pair.conversation(pair.worst)] for pair in pairs]
-        parts = {"writer": self.name_of(writer), "pairs": hash_of(told), "settings": deciding(config)}
-        return self._cached(name, parts, make)
-
-    @property
-    def _data(self) -> str:
-        return f"{self.settings.data.source}, {self.data}"
-
-    def _fine_tuned(
-        self, name: str, what: str, rows: Sequence[Mapping[str, Any]], config: SftSettings
-    ) -> Path:
-        facts = {"data": self._data, "examples": len(rows)}
-
-        def make(folder: Path) -> None:
-            given = {"base": self.base, "rows": rows, "settings": config, "folder": folder}
-            launch(fine_tune, given, config.n_gpus, config.sharding)
-            write_card(folder, name, what, facts, plain(config), base=str(self.base), tags=("puma", "sft"))
-
-        return self._cached(name, {"examples": hash_of(list(rows)), "settings": deciding(config)}, make)
-
-    def _cached(self, name: str, parts: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
-        facts = {"base": self.base_name, "code": code_hash(*CODE), **parts}
-        only = self.settings.stored_runs_only
-        return cached(self.settings.output_dir / "models", name, facts, make, stored_only=only)
+    def _cached(self, name: str, parts: Mapping[str, Any], make: Any) -> Path:
+        settings = self.study.settings
+        only, root = settings.stored_runs_only, settings.output_dir / "models"
+        return cached(root, name, {"base": self.base_name, **parts}, make, stored_only=only)
 
 
-def _folder(kind: str, variant: str) -> str:
-    """A name for a folder: "w/o SFT" becomes "puma-dpo-w-o-sft"."""
-    return f"{kind}-{re.sub(r'[^a-z0-9]+', '-', variant.lower())}"
+def part(pairs: Sequence[Pair], held_out: float) -> tuple[list[Pair], list[Pair]]:
+    """Part pairs into those to learn from and those to judge by: the last share of the tasks.
+
+    Without a share, all are learned from and judged by.
+    """
+    n = round(len(pairs) * (1 - held_out))
+    return list(pairs[:n]), list(pairs[n:] if held_out else pairs)

@@ -1,76 +1,81 @@
-"""What notebook 04 shows: labels, pairs and losses."""
+"""What notebook 04 shows: labels, pairs and losses, and what stands below its tables."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.figures import mark_level, plot_lines
-from pwagents.puma.labels import Example, PumaTask
-from pwagents.puma.pairs import Candidate, Pair
-from pwagents.puma.settings import PumaNotebook
+from pwagents.puma.labels import Label
+from pwagents.puma.pairs import Pair, count_pairs
+from pwagents.puma.study import PumaStudy
 from pwagents.schema import TASK_TYPES
 
-_OUTCOMES = ("pair", "equal", "no call")
-
-
-def one_of_each_type(items: Sequence[PumaTask]) -> str:
-    """The input of step 2 for the first task of each type: its rule, and the beginning of the user's turn."""
-    shown = []
-    for item in {item.task.type: item for item in reversed(items)}.values():
-        rules, asked = item.messages
-        shown.append(f"{rules['content'].split('.')[1].strip()} ...\n{asked['content'][:700]}\n{'-' * 80}")
-    return "\n".join(shown)
+COPIES = 0.5  # a model copies ids where more than this share of them are products
+_OUTCOMES = ("differs", "tie", "one text")
 
 
 def label_counts(counts: Mapping[tuple[str, str], int]) -> pd.DataFrame:
-    """Train tasks by what became of their labels: ``task``, then a column an outcome.
+    """Tabulate train tasks by what became of their labels: ``task``, then a column an outcome.
 
     Args:
-        counts: from :func:`pwagents.puma.labels.leak_free_labels`; may be empty.
+        counts: of :meth:`pwagents.puma.study.PumaStudy.labels`; may be empty.
     """
     rows = [(task, outcome, n) for (task, outcome), n in counts.items()]
     frame = pd.DataFrame(rows, columns=["task", "outcome", "n"])
     return frame.pivot(index="task", columns="outcome", values="n").fillna(0).astype(int).reset_index()
 
 
-def label_examples(labels: Sequence[Example]) -> pd.DataFrame:
-    """A task of each type with its label."""
-    chosen = {label.item.task.type: label for label in labels}
-    rows = [(task, label.item.task.instruction, _said(label.arguments)) for task, label in chosen.items()]
-    return pd.DataFrame(rows, columns=["task", "instruction", "label"])
+def label_examples(kinds: Mapping[str, Sequence[Label]]) -> pd.DataFrame:
+    """Tabulate a task of each type with its label of each kind."""
+    labels = {
+        kind: {label.begun.task.task_id: label.parameter for label in reversed(own)}
+        for kind, own in kinds.items()
+    }
+    rows = []
+    first = {label.begun.task.type: label.begun for label in reversed(next(iter(kinds.values())))}
+    for task in TASK_TYPES:
+        if task in first:
+            begun = first[task]
+            own = [labels[kind].get(begun.task.task_id, "(left out)") for kind in kinds]
+            rows.append((task, begun.state.instruction, *(as_text(each) for each in own)))
+    return pd.DataFrame(rows, columns=["task", "instruction", *kinds])
 
 
-def pair_counts(outcomes: Mapping[str, Mapping[tuple[str, str], int]]) -> pd.DataFrame:
-    """Train tasks by type and by what sampling gave, a column a variant.
+def as_text(parameter: str | Sequence[str]) -> str:
+    """Write a parameter as the paper's model does: a text, or ids."""
+    return parameter if isinstance(parameter, str) else ", ".join(parameter)
 
-    Args:
-        outcomes: variant -> counts as of :func:`pwagents.puma.pairs.make_pairs`.
-    """
-    frame = pd.DataFrame(outcomes).fillna(0).astype(int).rename_axis(["task", "outcome"])
+
+def pair_counts(pairs: Mapping[str, Sequence[Pair]]) -> pd.DataFrame:
+    """Tabulate train tasks by type and by what their pairs teach, a column a variant."""
+    frame = pd.DataFrame({name: count_pairs(own) for name, own in pairs.items()})
+    frame = frame.fillna(0).astype(int).rename_axis(["task", "outcome"])
     order = [place for place in product(TASK_TYPES, _OUTCOMES) if place in frame.index]
     return frame.loc[order].reset_index()
 
 
 def pair_examples(pairs: Sequence[Pair]) -> str:
-    """A pair of each type of task, as text: the request, the best and the worst answer with their results."""
+    """Write a pair of each type of task: the request, the chosen and the rejected text with their scores."""
     shown = []
-    for pair in {pair.item.task.type: pair for pair in pairs}.values():
-        task = pair.item.task
-        shown.append(f"{task.type}: {task.instruction}")
-        shown += [_scored("best", pair.best), _scored("worst", pair.worst)]
+    chosen = sorted(pairs, key=lambda pair: pair.outcome != "differs")
+    for pair in {pair.begun.task.type: pair for pair in reversed(chosen)}.values():
+        shown.append(f"{pair.begun.task.type}: {pair.begun.task.instruction}")
+        shown.append(f"  chosen,   {pair.best:.2f}: {pair.chosen}")
+        shown.append(f"  rejected, {pair.worst:.2f}: {pair.rejected}")
     return "\n".join(shown)
 
 
 def plot_losses(losses: pd.DataFrame):
-    """Loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a variant.
+    """Plot loss by step: fine-tuning on the left (logarithmic), preferences on the right, a line a variant.
 
     Where the loss of preferences begins, at log 2, the model is the reference and prefers nothing.
 
     Args:
-        losses: from :func:`pwagents.lm.log.read_losses`; names are "SFT: PUMA" or "DPO: PUMA", and what is
+        losses: of :func:`pwagents.lm.log.read_losses`; names are "SFT: PUMA" or "DPO: PUMA", and what is
             named "DPO: ..." goes right, in the colour of its variant.
 
     Returns:
@@ -97,20 +102,33 @@ def plot_losses(losses: pd.DataFrame):
     return figure
 
 
-def circumstances(settings: PumaNotebook, n_tasks: int) -> str:
-    """What the test's numbers hold for, for the notes of tables."""
+def circumstances(study: PumaStudy) -> str:
+    """Say what the test's numbers hold for, for the notes of tables."""
+    settings, protocol = study.settings, study.protocol
     whose = " of users that no training saw" if settings.study.training_users else ""
+    kind = "function that the task asks for" if protocol == "published" else "function that step 1 names"
     return (
-        f"Single-turn, leak-free, source {settings.data.source}, {n_tasks:,} test tasks{whose}. Backbone: "
-        f"{settings.base.backbone}; memory {settings.study.memory_tokens} tokens of its tokenizer."
+        f"Single-turn, protocol {protocol.replace('_', '-')}, source {settings.data.source}, "
+        f"{len(study.worlds.tasks):,} test tasks{whose}. Backbone: {settings.base.backbone}; "
+        f"{study.prompts.origin}; memory {settings.study.memory_tokens} tokens of its tokenizer, of the "
+        f"function that the task asks for in training, of the {kind} at the test. "
+        f"Labels: {settings.study.labels.replace('_', '-')}. "
+        f"Recommender: {study.shops.recommender_name(protocol)}."
     )
 
 
-def _scored(name: str, candidate: Candidate) -> str:
-    return f"  {name}, {candidate.score:.2f}: {_said(candidate.arguments)}"
+def ids_note(records: Sequence[EpisodeRecord], products: Collection[str]) -> str:
+    """Say which share of the ids in recommendation calls are products, by method; and who cannot copy ids.
 
-
-def _said(arguments: Mapping[str, object]) -> str:
-    """The one argument of a call: a text, or ids."""
-    (value,) = arguments.values()
-    return value if isinstance(value, str) else ", ".join(value)
+    A model that copies writes hardly any other; one that cannot spells ids that do not exist.
+    """
+    written: dict[str, list[bool]] = {}
+    for record in records:
+        for step in record.trajectory.steps if record.trajectory else ():
+            ids = step.action.arguments.get("product_sequence", ())
+            written.setdefault(record.method, []).extend(each in products for each in ids)
+    shares = {method: sum(own) / len(own) for method, own in written.items() if own}
+    told = ", ".join(f"{method} {share:.2f}" for method, share in shares.items())
+    unable = [method for method, share in shares.items() if share < COPIES]
+    note = f"Share of the ids in recommendation calls that are products: {told}."
+    return f"{note} This backbone cannot copy ids in the rows {', '.join(unable)}." if unable else note
