@@ -21,7 +21,6 @@ from pwagents.orion import study as orion_study
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.train import OrionModels
 from pwagents.puma import study as puma_study
-from pwagents.puma.labels import leak_free_labels, remember
 from pwagents.puma.settings import PumaNotebook
 from pwagents.puma.study import PumaStudy, load_worlds
 from pwagents.puma.train import PumaModels
@@ -113,12 +112,9 @@ def test_puma_learns_nothing_from_a_tested_users_future(training_users, tokenize
 
     make_small_model(tokenizer, 0).save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
-    study = PumaStudy(worlds, PumaModels(settings, tmp_path / "base", "real"))
-    items = remember(worlds.train_tasks, study.start, study.memory(96))
-    labels, _ = leak_free_labels(items, worlds.products, study.write_queries)
-    variants = study.labels_of_variants(labels)
-    given = [example.conversation for examples in variants.values() for example in examples]
-    seen = times_of_markers(*given, *items)
+    study = PumaStudy(worlds, settings, tmp_path / "base")
+    models = PumaModels(study)
+    seen = times_of_markers(*study.begun, *(models.rows(method) for method in settings.methods().values()))
     assert seen and max(seen) < date
     assert set(study.learning_shop.recommender.index) <= bought_before(worlds.learned, date)
     assert "left out" in str(worlds)

@@ -23,7 +23,7 @@ from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.make import Models
-from pwagents.lm.base import small_base
+from pwagents.orion.base import base_for
 from pwagents.puma.labels import (
     Begun,
     Label,
@@ -126,7 +126,7 @@ def make_base(settings: PumaNotebook, worlds: Worlds) -> Path:
     models, only = settings.output_dir / "models", settings.stored_runs_only
     if not settings.base.is_small:
         return settings.base.folder(models, stored_only=only)
-    return small_base(models, worlds.products, settings.seed, settings.base.steps, stored_only=only)
+    return base_for(worlds.products, models, settings.seed, settings.base.steps, stored_only=only)
 
 
 class PumaStudy:
