@@ -7,6 +7,8 @@
 PRESET ?= laptop
 # where results go: $(OUTPUTS)/$(PRESET)
 OUTPUTS ?= outputs
+# notebooks to reproduce, by number, with those that they read from: ONLY="03 04"; empty: all
+ONLY ?=
 # where `make data` puts PersonalWAB's files, and where it has them from
 DATA_DIR ?= data/personalwab
 DATA_URL ?= https://github.com/HongruCai/PersonalWAB
@@ -43,14 +45,18 @@ NB := $(OUT)/notebooks
 NOTEBOOKS := $(shell ls notebooks/*.ipynb 2>/dev/null | grep -E '/[0-9]{2}_[a-z0-9_]+\.ipynb$$')
 LIBRARY := $(shell find lib/pwagents -name '*.py' -o -name '*.yaml' -o -name '*.csv' -o -name '*.html' -o -name '*.css')
 REPRODUCE_FULL := $(patsubst notebooks/%,$(NB)/%,$(NOTEBOOKS))
-REPRODUCE := $(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL))
+CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
+  $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))
+REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL)))
+EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
 # The other presets train all variants of PUMA as it is.
-ALL_OF_PUMA := $(if $(filter laptop,$(PRESET)),$(NB)/.all_variants_of_puma)
+ALL_OF_PUMA := $(if $(and $(filter laptop,$(PRESET)),$(filter $(NB)/04%,$(EVERYTHING))),$(NB)/.all_variants_of_puma)
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report check lint data clean help
+.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report check lint data clean help \
+  preflight models
 
 help: ## list the targets
 	@echo "make <target> [PRESET=smoke|laptop|paper, now $(PRESET)]"
@@ -61,9 +67,15 @@ setup: $(READY) ## make the environment in .venv (3 minutes, 3 GB; the targets b
 # It begins first, since 06 to 08 wait for it and take as long as all others together.
 FIRST := $(filter $(NB)/05%,$(REPRODUCE))
 
-reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10, as far as they are not up to date
+reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10 (or ONLY="03 04"), as far as they are not up to date
 
-reproduce-full: $(FIRST) $(REPRODUCE_FULL) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
+reproduce-full: $(FIRST) $(EVERYTHING) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
+
+preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
+	@$(run) pwagents.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
+
+models: $(READY) ## name the papers' models, their licences, and the commands that fetch them
+	@$(run) pwagents.notebook.preflight --models
 
 figures: $(READY) ## draw all figures again from their stored numbers, as FORMATS (png svg), in STYLE: OUTPUTS/PRESET/redrawn
 	@$(run) pwagents.notebook.figures $(OUT) --formats $(FORMATS) $(if $(STYLE),--style "$(STYLE)")
@@ -118,6 +130,8 @@ clean: ## remove the results of the preset (the environment and outputs/referenc
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
 JOBS ?= $(if $(filter paper,$(PRESET)),1,$(CORES))
 MAKEFLAGS += -j$(JOBS)
+# A notebook that cannot start, or fails, stops those alone that read from it.
+MAKEFLAGS += $(if $(filter reproduce%,$(MAKECMDGOALS)),-k)
 THREADS = $(shell echo $$(( $(CORES) > $(JOBS) ? $(CORES) / $(JOBS) : 1 )))
 # What a notebook trains beside each other takes all cores, whatever the other jobs do.
 run_notebook = OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) \

@@ -53,9 +53,9 @@ class Project:
         out, err = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def plan(self, target="reproduce", preset="smoke"):
+    def plan(self, target="reproduce", preset="smoke", *more):
         """The notebooks that `make` runs now, in their order: a script says them, and dates its output."""
-        done = self.make(target, f"PRESET={preset}", "JOBS=1", "run=sh told -m")
+        done = self.make(target, f"PRESET={preset}", "JOBS=1", "run=sh told -m", *more)
         assert done.returncode == 0, done.stderr
         return re.findall(r"notebook\.execute .*/\w+ (\w+.*)$", done.stdout, re.MULTILINE)
 
@@ -94,7 +94,12 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     targets = "setup lock lab web serve test reproduce reproduce-full figures report check lint data clean"
-    assert {*re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)} >= {*targets.split(), "help"}
+    assert {*re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)} >= {
+        *targets.split(),
+        "help",
+        "preflight",
+        "models",
+    }
 
 
 @pytest.mark.parametrize(
@@ -153,6 +158,25 @@ def test_reproduce_full_adds_07_and_at_laptop_plays_04_again_with_all_variants(r
     assert plan[0] == "05_orion_sft"  # which takes the longest
 
 
+def test_only_some_notebooks_run_with_those_that_they_read_from(reproduced):
+    (reproduced.root / "lib/pwagents/module.py").write_text("x = 1")
+    assert sorted(reproduced.plan("reproduce", "smoke", "ONLY=03 04")) == ["03_benchmark", "04_puma"]
+    assert reproduced.plan("reproduce", "smoke", "ONLY=06") == ["05_orion_sft", "06_orion_grpo"]
+    done = reproduced.make("reproduce", "PRESET=smoke", "ONLY=03 99")
+    assert done.returncode != 0 and 'ONLY names "99"' in done.stderr
+
+
+def test_a_notebook_that_cannot_start_stops_those_alone_that_read_from_it(project):
+    refusal = "class SettingsError(ValueError): pass"
+    project.add("05_orion_sft", refusal, "raise SettingsError('no such model')")  # which begins first
+    project.add("06_orion_grpo", "name = '06_orion_grpo'", WRITE)
+    done = project.make("reproduce", "PRESET=smoke", "JOBS=1")
+    assert done.returncode != 0 and "SettingsError: no such model" in done.stderr
+    assert re.search(r"^\[05_orion_sft\] failed", done.stderr, re.MULTILINE)
+    tables = (project.root / "outputs/smoke/tables").iterdir()
+    assert {path.name for path in tables} == {"01_data.csv", "03_benchmark.csv"}
+
+
 @pytest.mark.parametrize(
     ("cell", "reason"), [(KILL, "kernel died"), ("raise ValueError('no such')", "no such")]
 )
@@ -192,6 +216,11 @@ def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_
         (("figures", "PRESET=smoke"), "outputs/smoke --formats png svg"),
         (("figures", "FORMATS=pdf", "STYLE=my talk.mplstyle"), '--formats pdf --style "my talk.mplstyle"\n'),
         (("lab",), "--notebook-dir=. "),
+        (
+            ("preflight", "PRESET=paper", "ONLY=03"),
+            "--preset paper --output-dir outputs/paper 03_benchmark\n",
+        ),
+        (("models",), "notebook.preflight --models\n"),
     ],
 )
 def test_variables_reach_the_commands(project, arguments, part):

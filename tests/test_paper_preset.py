@@ -3,11 +3,12 @@
 import nbformat
 import pytest
 
+from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.settings import preset_values
 
 from .llm.server import ChatServer
 from .notebook import notebooks
-from .notebook.notebooks import ROOT, kind_of
+from .notebook.notebooks import ROOT
 from .paper_standins import answer, overrides, save_data, save_qwen
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # minutes on a busy machine

@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from pwagents import __main__ as shell
+from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.settings import load_settings
 from pwagents.notebook.summary import TASKS
 
-from .notebook.notebooks import ROOT, kind_of, parameters_of
+from .notebook.notebooks import ROOT, parameters_of
 
 README = (ROOT / "README.md").read_text("utf-8")
 TEXTS = README + (ROOT / "GUIDE.md").read_text("utf-8")

@@ -10,7 +10,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted(
     path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem)
 )
-_START = re.compile(r"settings, run = start\(\"(\w+)\", (\w+), globals\(\)\)")
 
 
 @cache
@@ -21,17 +20,6 @@ def cells_of(notebook: str) -> list:
 def parameters_cell(notebook: str) -> str:
     (source,) = (c.source for c in cells_of(notebook) if "parameters" in c.metadata.get("tags", ()))
     return source
-
-
-@cache
-def kind_of(notebook: str) -> type:
-    """The class of settings that the notebook starts with."""
-    (cell,) = (c for c in cells_of(notebook) if c.cell_type == "code" and _START.search(c.source))
-    name, kind = _START.search(cell.source).groups()
-    assert name == notebook
-    namespace: dict = {}
-    exec("\n".join(line for line in cell.source.splitlines() if line.startswith("from pwagents")), namespace)
-    return namespace[kind]
 
 
 def parameters_of(notebook: str) -> dict:

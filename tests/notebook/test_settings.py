@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from pwagents.errors import SettingsError
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook import settings as module
+from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.run import settings_table
 from pwagents.notebook.settings import (
     NotebookSettings,
@@ -27,7 +28,7 @@ from pwagents.settings import plain, settings
 from pwagents.web.settings import ShopSettings
 
 from . import notebooks
-from .notebooks import NOTEBOOKS, ROOT, kind_of
+from .notebooks import NOTEBOOKS, ROOT
 
 CELL = {"preset": "laptop", "source": "", "data_dir": "", "output_dir": "", "seed": None, "sft": {}}
 LAPTOP = """

@@ -37,6 +37,7 @@ from pwagents.evaluation import tables
 from pwagents.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents.evaluation.viewer import FAILURES
 from pwagents.llm.settings import Players
+from pwagents.notebook import preflight
 from pwagents.notebook.figures import save_figure
 from pwagents.notebook.settings import Kind, changes, load_settings, parameters_of, rows
 from pwagents.project import ROOT
@@ -242,9 +243,11 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
         namespace: the notebook's ``globals()``, in which its parameters are.
 
     Raises:
-        SettingsError, DataError: see :func:`pwagents.notebook.settings.load_settings`.
+        SettingsError, DataError: see :func:`pwagents.notebook.settings.load_settings`; or a model, key, file
+            or GPU is missing: a line says what brings it.
     """
     parameters = parameters_of(kind, namespace)
+    preflight.check(notebook, kind, parameters)
     settings = load_settings(notebook, kind, parameters)
     # Before anything is computed: how numbers are made on this CPU, and where.
     if not settings.portable:

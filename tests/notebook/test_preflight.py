@@ -1,0 +1,143 @@
+"""What notebooks need is told before they start, with the command that brings it, and what they will take."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pwagents.data import personalwab
+from pwagents.errors import SettingsError
+from pwagents.notebook import preflight
+from pwagents.notebook.forecast import forecast
+from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights, settings_values
+from pwagents.project import ROOT
+
+from ..llm.server import ChatServer
+from .notebooks import NOTEBOOKS
+
+LLAMA, QWEN = MODELS
+KEY = "sk-never-shown-12345"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Files that are looked for, and not read."""
+    for name in personalwab.FILES:
+        (tmp_path / name.replace("*", "1")).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """A function that lets the driver tell of so many GPUs with so much free memory."""
+
+    def found(count, free_mib):
+        tool = tmp_path / "bin" / "nvidia-smi"
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text("#!/bin/sh\n" + f"echo '{free_mib}, NVIDIA H200'\n" * count)
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+
+    return found
+
+
+def save_weights(folder, *names, of=("a.safetensors", "b.safetensors")):
+    folder.mkdir(parents=True, exist_ok=True)
+    index = {"weight_map": {f"layer.{i}": name for i, name in enumerate(of)}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    for name in names:
+        (folder / name).write_bytes(bytes(100))
+    return folder
+
+
+def wrong(notebook="04_puma", **given):
+    """What is missing for a notebook at preset paper, by what is needed."""
+    values = settings_values(notebook, kind_of(notebook), {"preset": "paper", **given})
+    return {need.what: f"{need.wrong}; {need.remedy}" for need in needs(values) if need.wrong}
+
+
+def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatch, data, tmp_path, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(preflight, "LARGE_GB", 99)  # no GPU here
+    nowhere = {"preset": "paper", "data_dir": "/nowhere", "base": {"model": str(tmp_path / "none")}}
+    with pytest.raises(SettingsError) as refused:
+        check("04_puma", kind_of("04_puma"), nowhere)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 3 and all(line.startswith("04_puma cannot start: ") for line in lines)
+    for line, says in zip(
+        lines, ["`make data`", "not set (label_writer); `export", "no *.safe"], strict=True
+    ):
+        assert says in line
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    there = {"data_dir": str(data), "base": {"model": str(save_weights(tmp_path / "m", of=["a"]) / ".")}}
+    (tmp_path / "m" / "a").touch()
+    check("04_puma", kind_of("04_puma"), nowhere | there)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("04_puma has what it needs (") and "GPU hours" in line and "GB are free" in line
+    assert KEY not in line
+
+
+def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path):
+    folder = save_weights(tmp_path / "m", "a.safetensors")
+    found = wrong(base={"model": str(folder)})
+    assert found[f"model {folder}"].startswith("no b.safetensors; ")
+    save_weights(folder, "b.safetensors")
+    require_weights(folder)
+    (folder / "b.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "LFS pointer" in wrong(base={"model": str(folder)})[f"model {folder}"]
+    gated, free = (wrong(base={"model": name})[f"model {name}"] for name in MODELS)
+    assert (
+        "licence" in gated and f"hf download {MODELS[LLAMA][0]}" in gated and f"--local-dir {LLAMA}" in gated
+    )
+    assert "licence" not in free and f"hf download {MODELS[QWEN][0]}" in free
+
+
+@pytest.mark.parametrize(
+    ("count", "mib", "says"), [(1, 80_000, "too few"), (2, 10_000, "weights take 15.2 GB"), (2, 80_000, "")]
+)
+def test_gpus_and_their_memory_are_compared_with_what_is_asked_for(gpus, count, mib, says):
+    gpus(count, mib)
+    found = "; ".join(
+        text for what, text in wrong("05_orion_sft").items() if what.startswith("GPUs: 2 asked")
+    )
+    assert found.startswith(says) and bool(found) == bool(says)
+
+
+def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_path):
+    with ChatServer() as server:
+        environment = os.environ | {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.url}
+        command = [sys.executable, "-m", "pwagents.notebook.preflight", "--preset", "paper"]
+        command += ["--output-dir", str(tmp_path), "02_profiles", "09_persona2web"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o-mini", "gpt-5-mini"]
+    assert done.returncode == 1 and "MISSING files in data/personalwab" in done.stdout, done.stderr
+    assert "openai:gpt-4o-mini answers" in done.stdout and KEY not in done.stdout
+    assert done.stdout.count("US dollars") == 2
+
+
+def test_make_models_names_terms_and_commands(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["preflight", "--models"])
+    preflight.main()
+    told = capsys.readouterr().out
+    assert "Community License, gated, 13.5 GB" in told and "Apache 2.0, not gated" in told
+    assert told.count("hf download") == len(MODELS)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_an_estimate_is_there_where_a_notebook_asks_models_or_trains_them(notebook):
+    for preset in ("laptop", "paper"):
+        values = settings_values(notebook, kind_of(notebook), {"preset": preset})
+        hours, usd, _ = forecast(notebook, values)
+        asks = any("openai:" in str(spec) for spec in values.get("players", {}).values())
+        assert (usd > 0, hours > 0) == (asks, "/" in values.get("base", {}).get("model", ""))
+
+
+def test_gpu_hours_follow_from_measured_rates():
+    values = settings_values("06_orion_grpo", kind_of("06_orion_grpo"), {"preset": "paper"})
+    values["study"]["eval_tasks"] = 0
+    # Two policies of 200 steps of 64 episodes of 6,144 tokens; measured were 22.2 s for 32 of 1,280.
+    expected = 2 * 200 * 64 * 6144 / (32 * 1280) * 22.2 / 3600
+    assert forecast("06_orion_grpo", values).gpu_hours == pytest.approx(expected)
