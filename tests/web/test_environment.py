@@ -55,6 +55,8 @@ def test_a_review_is_measured_when_it_is_published_and_only_in_a_review_task(beg
     [
         ("search_product_by_query", {"query": 7}, "query: Input should be a valid string"),
         ("search_product_by_query", {}, "query: Missing required argument"),
+        ("search_product_by_query", {"query": " \u2003"}, "query: String should have at least 1 character"),
+        ("add_product_review", {"review": "\x85\u3000\n"}, "review: String should have at least 1 character"),
         ("search_product_by_query", {"query": "x", "a\nb": 1}, "a b: Unexpected keyword argument"),
         ("search_product_by_query", {"query": "x", "environment": None}, "environment: Got multiple values"),
         ("buy", {}, "unknown function 'buy'"),
