@@ -1,5 +1,9 @@
 """Completions of plain texts: no template, no end token, each prompt by itself."""
 
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+
 import pytest
 import torch
 
@@ -57,3 +61,38 @@ def test_prompts_have_the_published_form():
     ]
     assert places == sorted(places) and prompt.endswith("### Tool Parameter:\n")
     assert function_prompt("find a mug").endswith("### Instruction: find a mug\n\n### Tool:\n")
+
+
+def test_a_killed_run_goes_on_after_what_it_stored_and_ends_as_unbroken(tuned, tmp_path, monkeypatch):
+    options = {**MOST, "temperature": 1.5, "beams": 2, "returned": 2, "store": tmp_path / "texts.jsonl"}
+    unbroken = complete(tuned, PROMPTS, **options)
+    lines = options["store"].read_bytes().splitlines(keepends=True)
+    options["store"].write_bytes(lines[0] + lines[1][:20])
+    assert complete(tuned, PROMPTS, **options) == unbroken
+    assert options["store"].read_bytes() == b"".join(lines)
+    monkeypatch.setattr("pwagents.lm.complete.read_model", lambda *_: pytest.fail("a model is loaded"))
+    assert complete(tuned, PROMPTS, **options) == unbroken
+
+
+def test_vllm_writes_independent_samples_of_a_whole_model_where_it_is_there(tmp_path, monkeypatch):
+    asked = []
+
+    class LLM:
+        def __init__(self, model):
+            self.model = model
+
+        def generate(self, prompts, sampling, use_tqdm):
+            asked.append((len(prompts), sampling.temperature, sampling.seed))
+            texts = [[f"{prompt}{i}" for i in range(sampling.n)] for prompt in prompts]
+            return [SimpleNamespace(outputs=[SimpleNamespace(text=t) for t in each]) for each in texts]
+
+    vllm = ModuleType("vllm")
+    vllm.LLM, vllm.SamplingParams, vllm.__spec__ = LLM, SimpleNamespace, ModuleSpec("vllm", None)
+    monkeypatch.setitem(sys.modules, "vllm", vllm)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    prompts = [f"prompt {i} " for i in range(300)]
+    options = {**MOST, "temperature": 1.5, "beams": 10, "returned": 10, "store": tmp_path / "texts.jsonl"}
+    written = complete(tmp_path, prompts, **options)
+    assert written == [[f"{prompt}{i}" for i in range(10)] for prompt in prompts]
+    (first, temperature, seed), (second, _, other) = asked
+    assert (first, second, temperature) == (256, 44, 1.5) and seed != other

@@ -1,12 +1,18 @@
 """What a model writes after plain texts: no chat template, up to the end token."""
 
-from collections.abc import Sequence
+import gc
+import json
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from pwagents.evaluation.episodes import append_line
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
+
+AT_ONCE = 256  # prompts that vLLM is given, between which completions are stored
+Write = Callable[[list[str], int], list[list[str]]]  # prompts, seed -> completions of each
 
 
 def complete(
@@ -19,6 +25,7 @@ def complete(
     beams: int = 1,
     returned: int = 1,
     seed: int = 0,
+    store: Path | None = None,
 ) -> list[list[str]]:
     """Return of each prompt its completions, without the end token.
 
@@ -31,11 +38,40 @@ def complete(
         temperature: 0: greedy, or the best beams.
         beams: searched at once; with a temperature they are sampled.
         returned: completions of each prompt, at most ``beams`` where these are more than one.
+        store: a file of these prompts and this sampling alone, to which each batch is added as a line when it
+            is written. A call that was killed goes on after what is there.
     """
     import torch
 
-    if find_spec("vllm") and torch.cuda.is_available() and not (Path(folder) / ADAPTER).exists():
-        return _by_vllm(folder, prompts, max_new_tokens, temperature, returned, seed)
+    completions = _stored(store) if store else []
+    if len(completions) == len(prompts):
+        return completions
+    by_vllm = find_spec("vllm") and torch.cuda.is_available() and not (Path(folder) / ADAPTER).exists()
+    sampling = (max_new_tokens, temperature, beams, returned)
+    write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, *sampling)
+    size = AT_ONCE if by_vllm else batch_size
+    for first in progress(range(len(completions), len(prompts), size), desc="complete", unit="batch"):
+        batch = list(prompts[first : first + size])
+        written = write(batch, derive_seed(seed, "complete", str(first)))
+        if store:
+            with open(store, "ab", buffering=0) as file:
+                append_line(file, json.dumps(written).encode() + b"\n")
+        completions += written
+    return completions
+
+
+def _stored(store: Path) -> list[list[str]]:
+    """Read the completions of whole lines; the rest, which a kill left, is cut away."""
+    if not store.exists():
+        return []
+    whole, _, _ = store.read_bytes().rpartition(b"\n")
+    store.write_bytes(whole + b"\n" if whole else b"")
+    return [texts for line in whole.splitlines() for texts in json.loads(line)]
+
+
+def _transformers(folder: Path, most: int, temperature: float, beams: int, returned: int) -> Write:
+    import torch
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tokenizer = read_tokenizer(folder)
     tokenizer.padding_side = "left"
@@ -46,28 +82,32 @@ def complete(
     drawn = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
     drawn = drawn or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    completions = []
-    with torch.inference_mode(), torch.random.fork_rng():
-        for first in progress(range(0, len(prompts), batch_size), desc="complete", unit="batch"):
-            torch.manual_seed(derive_seed(seed, "complete", str(first)))
-            batch = tokenizer(
-                list(prompts[first : first + batch_size]), padding=True, return_tensors="pt"
-            ).to(device)
+    options = {"max_new_tokens": most, "num_beams": beams, "num_return_sequences": returned}
+
+    def write(prompts: list[str], seed: int) -> list[list[str]]:
+        with torch.inference_mode(), torch.random.fork_rng():
+            torch.manual_seed(seed)
+            batch = tokenizer(prompts, padding=True, return_tensors="pt").to(device)
             batch.pop("token_type_ids", None)
-            options = {"max_new_tokens": max_new_tokens, "num_beams": beams, "num_return_sequences": returned}
             written = model.generate(**batch, **options, **drawn, **ends)
-            texts = tokenizer.batch_decode(written[:, batch.input_ids.shape[1] :], skip_special_tokens=True)
-            completions += [texts[i : i + returned] for i in range(0, len(texts), returned)]
-    return completions
+        texts = tokenizer.batch_decode(written[:, batch.input_ids.shape[1] :], skip_special_tokens=True)
+        return [texts[i : i + returned] for i in range(0, len(texts), returned)]
+
+    return write
 
 
-def _by_vllm(
-    folder: Path, prompts: Sequence[str], most: int, temperature: float, returned: int, seed: int
-) -> list[list[str]]:
+def _vllm(folder: Path, most: int, temperature: float, beams: int, returned: int) -> Write:
+    import torch
     from vllm import LLM, SamplingParams
 
-    sampling = SamplingParams(
-        temperature=temperature, max_tokens=most, n=returned, seed=derive_seed(seed, "complete") % 2**31
-    )
-    outputs = LLM(model=str(folder)).generate(list(prompts), sampling, use_tqdm=False)
-    return [[each.text for each in output.outputs] for output in outputs]
+    gc.collect()  # vLLM takes nine tenths of the GPU: what a training of this process left there must go
+    torch.cuda.empty_cache()
+    engine = LLM(model=str(folder))
+
+    def write(prompts: list[str], seed: int) -> list[list[str]]:
+        chance = {"temperature": temperature, "n": returned, "seed": seed % 2**31}
+        sampling = SamplingParams(max_tokens=most, **chance)
+        outputs = engine.generate(prompts, sampling, use_tqdm=False)
+        return [[each.text for each in output.outputs] for output in outputs]
+
+    return write

@@ -113,7 +113,9 @@ class PumaModels:
         }
 
         def make(folder: Path) -> None:
-            texts = complete(writer, prompts, batch_size=study.settings.study.batch_size, **sampling)
+            # Of the whole model, which DPO starts from: vLLM takes no adapter with embeddings of its own.
+            size, store = study.settings.study.batch_size, folder / "completions.jsonl"
+            texts = complete(self._merged(writer), prompts, batch_size=size, store=store, **sampling)
             embedder = study.learning_shop.embedder
             scores = score_texts(begun, recalls, texts, method, study.protocol, study.start, embedder)
             write_aside(folder / SCORES, json.dumps(scores))
