@@ -31,9 +31,10 @@ from pwagents.orion.study import make_study
 from pwagents.orion.train import OrionModels
 from pwagents.puma.play import play
 from pwagents.puma.settings import NO_DPO, PumaNotebook
-from pwagents.puma.study import PumaStudy, load_worlds, make_base
+from pwagents.puma.study import PumaStudy, make_base
 from pwagents.puma.train import PumaModels
 from pwagents.puma.views import ids_note
+from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Task
 
 # All weights; the rate is a tenth of what an adapter or the small model takes. A step is of four examples.

@@ -20,10 +20,11 @@ from pwagents.orion import reinforce as orion_reinforce
 from pwagents.orion import study as orion_study
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.train import OrionModels
-from pwagents.puma import study as puma_study
+from pwagents.puma import worlds as puma_worlds
 from pwagents.puma.settings import PumaNotebook
-from pwagents.puma.study import PumaStudy, load_worlds
+from pwagents.puma.study import PumaStudy
 from pwagents.puma.train import PumaModels
+from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Action, Benchmark, Review, Task
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
@@ -101,7 +102,7 @@ SHOP = {"recommender": {"epochs": 1, "loss": "cross_entropy"}, "max_tokens": 16}
 @needs_real_data
 @pytest.mark.parametrize("training_users", [0, 20])
 def test_puma_learns_nothing_from_a_tested_users_future(training_users, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(puma_study, "load_benchmark", load_marked)
+    monkeypatch.setattr(puma_worlds, "load_benchmark", load_marked)
     study = {"training_users": training_users, "memory_lengths": (), "test_tasks": 0}
     settings = settings_of("04_puma", PumaNotebook, tmp_path, shop=SHOP, study=study, data={"n_users": 30})
     worlds = load_worlds(settings)

@@ -60,7 +60,7 @@ def test_published_labels_are_those_worked_out_by_hand(by_hand):
     writer = LlmQueries(Writer(), memory, load_prompts())
     made = {}
     for split in ("train", "test"):
-        labels = published_labels(begun_of(by_hand, split), by_hand.products, writer, split)
+        labels, _ = published_labels(begun_of(by_hand, split), memory, writer, split)
         made |= {label.begun.task.task_id: said(label) for label in labels}
     assert made.pop("query").startswith("query of")
     assert made == LABELS
@@ -179,7 +179,7 @@ def test_the_published_script_makes_the_same_prompts_and_labels(by_hand, tmp_pat
     memory = memory_of(by_hand.products, prompts.texts)
     writer, method = LlmQueries(Writer(), memory, prompts), Method(memory_tokens=cut)
     for split in ("train", "test"):
-        labels = published_labels(begun_of(by_hand, split), by_hand.products, writer, split)
+        labels, _ = published_labels(begun_of(by_hand, split), memory, writer, split)
         assert len(labels) == len(official[split])
         for label, row in zip(labels, official[split], strict=True):
             state, function = label.begun.state, label.begun.function

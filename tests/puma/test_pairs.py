@@ -3,10 +3,11 @@
 import pytest
 
 from pwagents.embedding import Embedder
+from pwagents.puma.agent import call_of
 from pwagents.puma.labels import begin_tasks
-from pwagents.puma.memory import RECOMMEND, SEARCH, Recall
-from pwagents.puma.pairs import choose_pair, count_pairs, score_texts
-from pwagents.puma.settings import Method
+from pwagents.puma.memory import RECOMMEND, SEARCH
+from pwagents.puma.pairs import carry_out, choose_pair, part
+from pwagents.puma.settings import PreferenceSettings
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
@@ -33,25 +34,19 @@ def begun(benchmark, start):
     return begin_tasks(benchmark.tasks["train"][:40], start)
 
 
-def test_scores_are_the_result_accuracy_of_the_real_environment(benchmark, start, begun):
-    texts = []
+def test_a_call_is_worth_the_result_accuracy_of_the_real_environment(benchmark, start, begun):
     for each in begun:
-        title = benchmark.products[each.task.target].title
-        others = {SEARCH: [title, "qqq", title, ""], RECOMMEND: ["no id"]}
-        texts.append(others.get(each.function, [each.task.review.text, "Blue."]))
-    recalls = [Recall("")] * len(begun)
-    scored = score_texts(begun, recalls, texts, Method(), "leak_free", start, Embedder(batch_size=16))
-    for each, scores in zip(begun, scored, strict=True):
         if each.function == SEARCH:
-            assert list(scores.values()) == [
-                1.0,
-                0.0,
-                0.0,
-            ]  # equal texts once, a malformed one is worth nothing
+            title = benchmark.products[each.task.target].title
+            found = [carry_out(each, call_of(SEARCH, query), start) for query in (title, "qqq", "")]
+            assert found == [1.0, 0.0, 0.0]  # a malformed call is worth nothing
         elif each.function == RECOMMEND:
-            assert (scores["no id"] > 0) == (each.task.target in sorted(benchmark.products)[:10])
+            hit = each.task.target in sorted(benchmark.products)[:10]
+            assert (carry_out(each, call_of(RECOMMEND, ["A"]), start) > 0) == hit
         else:
-            assert scores[each.task.review.text] == pytest.approx(1.0, abs=1e-4) and scores["Blue."] < 0.9
+            own = carry_out(each, call_of(each.function, each.task.review.text), start)
+            assert own == pytest.approx(1.0, abs=1e-4)
+            assert carry_out(each, call_of(each.function, "Blue."), start) < 0.9
 
 
 @pytest.mark.parametrize(
@@ -68,4 +63,12 @@ def test_every_task_pairs_the_first_of_the_best_with_the_last_of_the_worst(
     pair = choose_pair(begun[0], scores)
     assert (pair.chosen, pair.rejected, pair.outcome) == (chosen, rejected, outcome)
     assert (pair.best, pair.worst) == (max(scores.values()), min(scores.values()))
-    assert count_pairs([pair, pair]) == {(begun[0].task.type, outcome): 2}
+
+
+def test_all_settings_are_judged_by_the_same_held_out_pairs_that_differ(begun):
+    texts = [{"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.5}] * 4
+    pairs = [choose_pair(each, scores) for each, scores in zip(begun[:8], texts, strict=True)]
+    every, judges = part(pairs, PreferenceSettings(held_out=0.5))
+    differing, same = part(pairs, PreferenceSettings(held_out=0.5, pairs="differing"))
+    assert every == pairs[:4] and differing == pairs[:4:2] and judges == same == pairs[4::2]
+    assert part(pairs, PreferenceSettings()) == (pairs, pairs[::2])  # none is held out

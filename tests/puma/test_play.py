@@ -10,8 +10,8 @@ from pwagents.puma import agent as agent_module
 from pwagents.puma.play import make_agent, play_at_once, time_agents
 from pwagents.puma.prompts import load_prompts
 from pwagents.puma.settings import Method
-from pwagents.puma.study import Worlds
 from pwagents.puma.train import Trained
+from pwagents.puma.worlds import Worlds
 from pwagents.schema import Action, Product
 from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop

@@ -6,7 +6,8 @@ import pytest
 
 from pwagents.lm.small import make_small_model
 from pwagents.puma.settings import PUMA
-from pwagents.puma.study import PumaStudy, load_worlds, purchases_to_learn_from
+from pwagents.puma.study import PumaStudy
+from pwagents.puma.worlds import load_worlds, purchases_to_learn_from
 
 from .conftest import SIZE
 

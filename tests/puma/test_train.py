@@ -8,11 +8,11 @@ import pytest
 from pwagents.errors import DataError
 from pwagents.lm.log import read_losses
 from pwagents.lm.small import make_small_model
-from pwagents.puma.labels import Begun
 from pwagents.puma.pairs import choose_pair
 from pwagents.puma.settings import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED
-from pwagents.puma.study import PumaStudy, load_worlds
-from pwagents.puma.train import PumaModels, part
+from pwagents.puma.study import PumaStudy
+from pwagents.puma.train import PumaModels
+from pwagents.puma.worlds import load_worlds
 
 from .conftest import SIZE
 
@@ -55,7 +55,7 @@ def pairs(models):
 
 @pytest.fixture(scope="module")
 def improved(models, methods, writer, pairs):
-    return models.preferred(writer, pairs, methods[PUMA], models.study.settings.dpo)
+    return models.preferred(writer, models.preference_rows(pairs, methods[PUMA]), models.study.settings.dpo)
 
 
 def test_both_fine_tunings_learn(models, writer):
@@ -97,14 +97,15 @@ def test_what_was_trained_is_found_again_and_nothing_else(models, methods, write
     other = {"sft": replace(models.study.settings.sft, trainer=trainer), "stored_runs_only": True}
     stored = changed(models, **other)
     assert stored.fine_tuned(methods[PUMA]) == writer
-    assert stored.preferred(writer, pairs, methods[PUMA], models.study.settings.dpo) == improved
+    rows = models.preference_rows(pairs, methods[PUMA])
+    assert stored.preferred(writer, rows, models.study.settings.dpo) == improved
     with pytest.raises(DataError, match="stored_runs_only"):
         stored.fine_tuned(methods[NO_MEMORY])
 
 
 def test_without_sft_it_is_the_base_and_without_pairs_the_model_stays_what_it_is(models, methods, writer):
     assert models.fine_tuned(methods[NO_SFT]) == models.study.base
-    assert models.preferred(writer, [], methods[PUMA], models.study.settings.dpo) == writer
+    assert models.preferred(writer, [], models.study.settings.dpo) == writer
     untuned = models.train(methods[UNTUNED], "as set")
     assert untuned.writer == untuned.before_dpo == models.study.base
     assert models.train(methods[NO_DPO], "as set").writer == writer
@@ -115,8 +116,6 @@ def test_candidates_are_sampled_once_and_every_task_makes_a_pair(models, methods
     pairs = models.pairs(writer, methods[PUMA], config)
     assert len(pairs) == config.train_tasks
     assert changed(models, stored_runs_only=True).pairs(writer, methods[PUMA], config) == pairs
-    differing = models.pairs(writer, methods[PUMA], replace(config, pairs="differing"))
-    assert differing == [pair for pair in pairs if pair.outcome == "differs"]
 
 
 def test_preferences_are_chosen_on_held_out_train_pairs(models, methods, monkeypatch):
@@ -131,10 +130,3 @@ def test_preferences_are_chosen_on_held_out_train_pairs(models, methods, monkeyp
     assert list(table["pairs trained on"]) == list(table["pairs judged"]) == [4, 4]
     best = table.loc[table["accuracy"].idxmax(), "preferences"]
     assert name == best and table["margin"].notna().all()
-
-
-def test_pairs_are_parted_by_tasks():
-    pairs = [choose_pair(Begun(None, None), {str(i): 0.0}) for i in range(8)]
-    learned, judged = part(pairs, 0.25)
-    assert learned + judged == pairs and len(judged) == 2
-    assert part(pairs, 0.0) == (pairs, pairs)

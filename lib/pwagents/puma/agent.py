@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.lm.complete import complete
-from pwagents.puma.memory import RECOMMEND, SEARCH, Recall, TaskMemory
+from pwagents.puma.labels import as_text
+from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH, Recall, TaskMemory
 from pwagents.puma.prompts import Prompts
 from pwagents.puma.settings import Method
 from pwagents.schema import FUNCTION_OF, Action, Protocol
@@ -25,7 +26,7 @@ from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState
 
 NAME_TOKENS = 32  # of a function's name, at most (``PUMA/scripts/generate_function.sh``)
-_ARGUMENT = {SEARCH: "query", FUNCTION_OF["review"]: "review"}
+ARGUMENT = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
 
 
 def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method) -> str:
@@ -34,12 +35,16 @@ def completion_of(parameter: str | Sequence[str], recall: Recall, method: Method
     With numbers for ids, a product that the memory does not tell has none and is left out, and each product
     stands once. Empty where nothing is left.
     """
-    if isinstance(parameter, str):
-        return parameter
-    if method.ids == "asin":
-        return ", ".join(parameter)
+    if isinstance(parameter, str) or method.ids == "asin":
+        return as_text(parameter)
     number_of = {asin: str(number) for number, asin in enumerate(recall.ids, start=1)}
     return ", ".join(number_of[asin] for asin in dict.fromkeys(parameter) if asin in number_of)
+
+
+def call_of(function: str, parameter: str | Sequence[str]) -> Action:
+    """Return the call of a function with its one parameter."""
+    value = parameter if isinstance(parameter, str) else list(parameter)
+    return Action(name=function, arguments={ARGUMENT[function]: value})
 
 
 def read_parameter(function: str, text: str, recall: Recall, method: Method, protocol: Protocol) -> Action:
@@ -47,9 +52,8 @@ def read_parameter(function: str, text: str, recall: Recall, method: Method, pro
 
     Unknown ids stay: the recommender passes over them, and of more than 30 known ones it takes the last 30.
     """
-    text = text.strip()
     if function != RECOMMEND:
-        return Action(name=function, arguments={_ARGUMENT[function]: text})
+        return call_of(function, text.strip())
     ids = [each.strip() for each in text.split(",")]
     if method.ids == "number":
         id_of = {str(number): asin for number, asin in enumerate(recall.ids, start=1)}
@@ -58,7 +62,7 @@ def read_parameter(function: str, text: str, recall: Recall, method: Method, pro
         # The order of the published set depends on Python's hash seed; here on the text alone.
         ids = sorted(set(ids))
         ids = [ids[i] for i in rng(0, "order of a set", text).permutation(len(ids))]
-    return Action(name=function, arguments={"product_sequence": ids})
+    return call_of(function, ids)
 
 
 def read_function(text: str) -> str:

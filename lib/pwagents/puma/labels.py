@@ -17,16 +17,20 @@ Departure: where no language model is set, :func:`offline_queries` writes the qu
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Request, ask_all
+from pwagents.llm.make import Models
 from pwagents.puma.memory import SEARCH, TaskMemory
 from pwagents.puma.prompts import Prompts
+from pwagents.puma.settings import PumaPlayers
 from pwagents.schema import FUNCTION_OF, Product, Split, Task
 from pwagents.web.environment import BeliefState, WebEnvironment
 
 MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
+LABELLED, AGAIN = "labelled", "labelled, bought before"
 
 
 class Begun(NamedTuple):
@@ -48,6 +52,11 @@ class Label(NamedTuple):
     parameter: str | tuple[str, ...]
 
 
+def as_text(parameter: str | Sequence[str]) -> str:
+    """Write a parameter as the paper's model does: a text, or ids joined by commas."""
+    return parameter if isinstance(parameter, str) else ", ".join(parameter)
+
+
 QueryWriter = Callable[[Sequence[Begun]], list[str]]
 StartEpisode = Callable[[Task], WebEnvironment]
 
@@ -64,26 +73,31 @@ def begin_tasks(tasks: Sequence[Task], start: StartEpisode) -> list[Begun]:
 
 
 def published_labels(
-    tasks: Sequence[Begun],
-    products: Mapping[str, Product],
-    write_queries: QueryWriter,
-    split: Split = "train",
-) -> list[Label]:
-    """Label tasks as the published script does."""
+    tasks: Sequence[Begun], memory: TaskMemory, write_queries: QueryWriter, split: Split = "train"
+) -> tuple[list[Label], Counter]:
+    """Label tasks as the published script does.
+
+    Returns:
+        The labels, and counts by ``(type, outcome)`` as of :func:`leak_free_labels`.
+    """
+    products = memory.products
     searches = [begun for begun in tasks if begun.function == SEARCH]
     titles = [products[begun.task.target].title for begun in searches]
     queries = iter(write_queries(searches) if split == "train" else titles)
-    labels = []
+    labels, counts = [], Counter()
     for begun in tasks:
         task = begun.task
         if task.type == "search":
-            labels.append(Label(begun, next(queries)))
+            parameter = next(queries)
         elif task.type == "recommend":
             own = _of_category(begun.state, products, products[task.target].category)
-            labels.append(Label(begun, own or (task.target,)))
+            parameter = own or (task.target,)
         else:
-            labels.append(Label(begun, task.review.text))
-    return labels
+            parameter = task.review.text
+        again = task.type != "review" and bought_before(begun, products)
+        counts[task.type, AGAIN if again else LABELLED] += 1
+        labels.append(Label(begun, parameter))
+    return labels, counts
 
 
 def leak_free_labels(
@@ -112,7 +126,7 @@ def leak_free_labels(
             parameter = task.review.text
         outcome = _outcome(begun, parameter, products)
         counts[task.type, outcome] += 1
-        if outcome.startswith("labelled"):
+        if outcome in (LABELLED, AGAIN):
             labels.append(Label(begun, parameter))
     return labels, counts
 
@@ -137,18 +151,29 @@ def _outcome(begun: Begun, parameter: str | tuple[str, ...], products: Mapping[s
     if task.type == "review":
         # The same words may stand in an earlier review, which memory would show.
         earlier = {behavior.review.text.strip() for behavior in state.history}
-        return "target in the input" if task.review.text.strip() in earlier else "labelled"
+        return "target in the input" if task.review.text.strip() in earlier else LABELLED
     names = _names(products[task.target])
     if any(name in state.instruction.casefold() for name in names):
         return "target in the input"
     if bought_before(begun, products):
-        return "labelled, bought before"
+        return AGAIN
     written = parameter if isinstance(parameter, str) else " ".join(parameter)
-    return "target in the label" if any(name in written.casefold() for name in names) else "labelled"
+    return "target in the label" if any(name in written.casefold() for name in names) else LABELLED
 
 
 def _names(product: Product) -> set[str]:
     return {product.parent_asin.casefold(), product.title.casefold()}
+
+
+def query_writer(players: PumaPlayers, replies: Path, memory: TaskMemory, prompts: Prompts) -> QueryWriter:
+    """Return who writes the queries of labels: the rule, or the model of the settings.
+
+    Args:
+        replies: the file that keeps a language model's replies.
+    """
+    if players.label_writer == "offline":
+        return OfflineQueries(memory)
+    return LlmQueries(Models(players, replies)(players.label_writer), memory, prompts)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pwagents.agents.conversation import fill
@@ -64,6 +64,7 @@ class TaskMemory:
     embedder: Embedder
     tokenizer: "PreTrainedTokenizerBase"
     texts: Mapping[str, str]
+    _closest: dict[tuple[str, int, str], list[Behavior]] = field(default_factory=dict, compare=False)
 
     def prepare(self, states: Sequence[BeliefState]) -> None:
         """Embed instructions and records in one go, so that no :meth:`retrieve` has to wait for the model."""
@@ -73,10 +74,15 @@ class TaskMemory:
 
     def retrieve(self, state: BeliefState) -> list[Behavior]:
         """Rank the past by closeness of the whole record to the instruction; the first hundred."""
-        if not state.history:
+        history = state.history
+        if not history:
             return []
-        order = closest_first(state.instruction, self._records(state.history), self.embedder)
-        return [state.history[i] for i in order[:RETRIEVED]]
+        # Every variant asks for the same: a user's history is known by its length.
+        key = state.user_id, len(history), state.instruction
+        if key not in self._closest:
+            order = closest_first(state.instruction, self._records(history), self.embedder)
+            self._closest[key] = [history[i] for i in order[:RETRIEVED]]
+        return self._closest[key]
 
     def items(self, behaviors: Sequence[Behavior], function: str) -> list[str]:
         """Tell behaviours by the fields that matter to the function; uncut."""

@@ -1,29 +1,25 @@
 """Preference pairs for PUMA's DPO (PersonalWAB, 5.2): the model's own parameters, scored in the shop.
 
 For each train task the fine-tuned model samples a beam of parameters at a high temperature
-(``generate_param_dpo.sh``: 10 beams, temperature 1.5). Each is carried out in the shop, and its result
-accuracy goes into a dict by its text, so that equal texts count once (``test.py --evaluate_dpo``). The best
-and the worst make a pair (``prepare_dpo_data.py``).
+(``generate_param_dpo.sh``: 10 beams, temperature 1.5). Each is carried out in the shop to learn in, and its
+result accuracy goes into a dict by its text, so that equal texts count once (``test.py --evaluate_dpo``).
+Every task makes a pair (``prepare_dpo_data.py``): the first of the best texts is chosen, the last of the
+worst is rejected. Where all do equally well these are ties, and where all are one text it is both.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from pwagents.embedding import Embedder
 from pwagents.evaluation.metrics import attempts
-from pwagents.progress import progress
-from pwagents.puma.agent import read_parameter
 from pwagents.puma.labels import Begun, StartEpisode
-from pwagents.puma.memory import REVIEW, Recall
-from pwagents.puma.settings import Method
-from pwagents.schema import Protocol
+from pwagents.puma.settings import PreferenceSettings
+from pwagents.schema import Action
 
-Scores = dict[str, float]  # text of a candidate -> its result accuracy, in the order of the beam
+Outcome = Literal["differs", "tie", "one text"]
 
 
 class Pair(NamedTuple):
-    """Two texts for one task, and the scores of both."""
+    """The chosen and the rejected text of a task, and the result accuracy (0 to 1) of both."""
 
     begun: Begun
     chosen: str
@@ -32,48 +28,25 @@ class Pair(NamedTuple):
     worst: float
 
     @property
-    def outcome(self) -> Literal["differs", "tie", "one text"]:
+    def outcome(self) -> Outcome:
         """What the pair teaches: something, nothing sure, nothing at all."""
         if self.best > self.worst:
             return "differs"
         return "one text" if self.chosen == self.rejected else "tie"
 
 
-def score_texts(
-    tasks: Sequence[Begun],
-    recalls: Sequence[Recall],
-    texts: Sequence[Sequence[str]],
-    method: Method,
-    protocol: Protocol,
-    start: StartEpisode,
-    embedder: Embedder,
-) -> list[Scores]:
-    """Carry out all texts, each in an episode of its own; what is malformed is worth 0.
-
-    Args:
-        start: begins an episode in the shop to learn in.
-        embedder: the shop's; sampled reviews are embedded in one go.
-    """
-    reviews = {
-        text for begun, many in zip(tasks, texts, strict=True) if begun.function == REVIEW for text in many
-    }
-    embedder.encode(sorted(reviews), show_progress=True)
-    scored = []
-    rows = zip(tasks, recalls, texts, strict=True)
-    for begun, recall, many in progress(rows, total=len(tasks), desc="score parameters", unit="task"):
-        scores = {}
-        for text in dict.fromkeys(many):
-            environment = start(begun.task)
-            environment.step(read_parameter(begun.function, text, recall, method, protocol))
-            scores[text] = max(attempts(environment.trajectory), default=0.0)
-        scored.append(scores)
-    return scored
+def carry_out(begun: Begun, action: Action, start: StartEpisode) -> float:
+    """Return the result accuracy of one call in an episode of its own; a malformed one is worth 0."""
+    environment = start(begun.task)
+    environment.step(action)
+    return max(attempts(environment.trajectory), default=0.0)
 
 
 def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
-    """Take the first of the best and the last of the worst, as published: every task makes a pair.
+    """Take the first of the best and the last of the worst texts.
 
-    Of equally good texts the first is chosen and the last rejected; where all are one text, it is both.
+    Args:
+        scores: text -> result accuracy, in the order of the beam.
     """
     best, worst = max(scores.values()), min(scores.values())
     chosen = next(text for text, score in scores.items() if score == best)
@@ -81,6 +54,14 @@ def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
     return Pair(begun, chosen, rejected, best, worst)
 
 
-def count_pairs(pairs: Sequence[Pair]) -> Counter:
-    """Count pairs by ``(type, outcome)``."""
-    return Counter((pair.begun.task.type, pair.outcome) for pair in pairs)
+def part(pairs: Sequence[Pair], preferences: PreferenceSettings) -> tuple[list[Pair], list[Pair]]:
+    """Part pairs into those to learn from and those to judge by, which are the same for all settings.
+
+    The last share of the tasks is held out. Where none is, all are learned from and judged by. A pair that
+    does not differ says nothing of a preference, so it judges nothing.
+    """
+    n = round(len(pairs) * (1 - preferences.held_out))
+    learned, held_out = pairs[:n], pairs[n:] if preferences.held_out else pairs
+    differing = [pair for pair in learned if pair.outcome == "differs"]
+    judges = [pair for pair in held_out if pair.outcome == "differs"]
+    return list(learned) if preferences.pairs == "every_task" else differing, judges

@@ -35,17 +35,9 @@ ActAll = Callable[[Sequence[Begun]], list[Action]]
 
 def make_agent(study: PumaStudy, method: Method, trained: Trained, protocol: Protocol) -> PumaAgent:
     """Make the agent of a variant."""
-    settings = study.settings.study
-    return PumaAgent(
-        trained.identifier,
-        trained.writer,
-        study.memory,
-        study.prompts,
-        method,
-        protocol,
-        settings.max_new_tokens,
-        settings.batch_size,
-    )
+    models, sizes = trained[:2], study.settings.study
+    length, at_once = sizes.max_new_tokens, sizes.batch_size
+    return PumaAgent(*models, study.memory, study.prompts, method, protocol, length, at_once)
 
 
 def make_plain_agent(study: PumaStudy) -> PlainAgent:

@@ -11,9 +11,9 @@ Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose los
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import pandas as pd
 
 from pwagents.cache import cached, hash_of
 from pwagents.evaluation.breakdowns import sample_tasks
+from pwagents.llm.folder import ADAPTER
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.complete import complete
 from pwagents.lm.dpo import evaluate_pairs, prefer
@@ -29,16 +30,16 @@ from pwagents.lm.load import merge
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
 from pwagents.project import code_hash, write_aside
-from pwagents.puma.agent import completion_of
+from pwagents.puma.agent import completion_of, read_parameter
 from pwagents.puma.labels import Begun
-from pwagents.puma.pairs import Pair, choose_pair, score_texts
+from pwagents.puma.memory import REVIEW
+from pwagents.puma.pairs import Pair, carry_out, choose_pair, part
 from pwagents.puma.settings import Method, PreferenceSettings
 from pwagents.puma.study import PumaStudy
 from pwagents.settings import plain
 
 SCORES = "scores.json"
-CODE = ("lm",)  # what decides a training beside its rows
-SCORED = ("puma", "web", "embedding", "schema", "evaluation/metrics")  # and a candidate's score
+SCORED = ("puma", "web", "embedding", "schema", "evaluation/metrics")  # what decides a candidate's score
 Row = dict[str, str]
 
 
@@ -80,11 +81,10 @@ class PumaModels:
     def rows(self, method: Method) -> list[Row]:
         """Write the labels as prompts and completions; labels that a method cannot say are left out."""
         rows = []
-        for label in self.study.labels(method.labels)[0]:
-            recall = self.study.recall(label.begun, method)
-            completion = completion_of(label.parameter, recall, method)
+        for begun, parameter in self.study.labels(method.labels)[0]:
+            completion = completion_of(parameter, self.study.recall(begun, method), method)
             if completion.strip():
-                rows.append({"prompt": self._prompt(label.begun, method), "completion": completion})
+                rows.append({"prompt": self._prompt(begun, method), "completion": completion})
         return rows
 
     def fine_tuned(self, method: Method) -> Path:
@@ -94,98 +94,80 @@ class PumaModels:
         return self._fine_tuned("puma-sft", self.rows(method), self.study.settings.sft, method.pad_counts)
 
     def pairs(self, writer: Path, method: Method, preferences: PreferenceSettings) -> list[Pair]:
-        """Sample a model's parameters for train tasks, score and pair them.
+        """Sample a model's parameters for train tasks, score them in the shop to learn in, and pair them.
 
         Which tasks these are, the study's seed says: they are the same with every seed of the trainings.
         """
-        study, config = self.study, preferences
-        begun = sample_tasks(study.begun, config.train_tasks, study.seed)
-        recalls = [study.recall(each, method) for each in begun]
+        study, config = self.study, self.study.settings.study
+        begun = sample_tasks(study.begun, preferences.train_tasks, study.seed)
         # Published: the product of a review is left out wherever a model generates.
-        told = study.protocol == "leak_free"
-        prompts = [self._prompt(each, method, with_product=told) for each in begun]
-        sampling = {
-            "max_new_tokens": study.settings.study.max_new_tokens,
-            "temperature": config.temperature,
-            "beams": config.candidates,
-            "returned": config.candidates,
-            "seed": config.seed,
-        }
+        with_product = study.protocol == "leak_free"
+        prompts = [self._prompt(each, method, with_product=with_product) for each in begun]
+        beams, seed = preferences.candidates, preferences.seed
+        sampling = {"temperature": preferences.temperature, "beams": beams, "returned": beams, "seed": seed}
+        sampling["max_new_tokens"] = config.max_new_tokens
 
         def make(folder: Path) -> None:
-            # Of the whole model, which DPO starts from: vLLM takes no adapter with embeddings of its own.
-            size, store = study.settings.study.batch_size, folder / "completions.jsonl"
-            texts = complete(self._merged(writer), prompts, batch_size=size, store=store, **sampling)
-            embedder = study.learning_shop.embedder
-            scores = score_texts(begun, recalls, texts, method, study.protocol, study.start, embedder)
+            # By the whole model, which DPO starts from: vLLM takes no adapter with embeddings of its own.
+            size, store = config.batch_size, folder / "completions.jsonl"
+            sampled = complete(self._merged(writer), prompts, batch_size=size, store=store, **sampling)
+            beam_of = [*zip(begun, sampled, strict=True)]
+            reviews = {text for each, texts in beam_of if each.function == REVIEW for text in texts}
+            study.learning_shop.embedder.encode(sorted(reviews), show_progress=True)  # in one go
+            scores = []
+            for each, texts in beam_of:
+                recall = study.recall(each, method)
+                read = partial(read_parameter, recall=recall, method=method, protocol=study.protocol)
+                calls = {text: read(each.function, text) for text in texts}  # equal texts once
+                scores.append({text: carry_out(each, call, study.start) for text, call in calls.items()})
             write_aside(folder / SCORES, json.dumps(scores))
 
-        key = {
-            "writer": self.name_of(writer),
-            "prompts": hash_of(prompts),
-            "ids": method.ids,
-            "sampling": sampling,
-            "shop": {
-                "data": study.worlds.learned.content_hash,
-                "shop": plain(study.settings.shop),
-                "protocol": study.protocol,
-                "seed": study.seed,
-            },
-            "code": code_hash(*CODE, *SCORED),
-        }
-        scores = json.loads((self._cached("puma-samples", key, make) / SCORES).read_text("utf-8"))
-        pairs = [choose_pair(each, many) for each, many in zip(begun, scores, strict=True)]
-        return [pair for pair in pairs if config.pairs == "every_task" or pair.outcome == "differs"]
+        shop = {"data": study.worlds.learned.content_hash, "shop": plain(study.settings.shop)}
+        shop |= {"protocol": study.protocol, "seed": study.seed}
+        key = {"writer": self.name_of(writer), "prompts": hash_of(prompts), "ids": method.ids, "shop": shop}
+        folder = self._cached("puma-samples", key | {"sampling": sampling}, make, *SCORED)
+        scores = json.loads((folder / SCORES).read_text("utf-8"))
+        return [choose_pair(each, own) for each, own in zip(begun, scores, strict=True)]
 
-    def preferred(
-        self, writer: Path, pairs: Sequence[Pair], method: Method, preferences: PreferenceSettings
-    ) -> Path:
-        """Train step 2 by DPO from the merged model, with a new adapter; without pairs it stays as it is."""
-        rows, config = self.preference_rows(pairs, method), preferences.training
+    def preferred(self, writer: Path, rows: list[Row], preferences: PreferenceSettings) -> Path:
+        """Train step 2 by DPO from the merged model, with a new adapter; without rows it stays as it is."""
         if not rows:
             return writer
-        merged = self._merged(writer)
+        config, merged = preferences.training, self._merged(writer)
 
         def make(folder: Path) -> None:
             given = {"model": merged, "rows": rows, "settings": config, "folder": folder}
             launch(prefer, given, config.n_gpus, config.sharding)
 
         key = {"writer": self.name_of(writer), "pairs": hash_of(rows), "settings": deciding(config)}
-        return self._cached("puma-dpo", key | {"code": code_hash(*CODE)}, make)
+        return self._cached("puma-dpo", key, make)
 
     def preference_rows(self, pairs: Sequence[Pair], method: Method) -> list[Row]:
         """Write pairs as TRL takes them; a review's prompt tells its product, as published."""
         return [
-            {
-                "prompt": self._prompt(pair.begun, method),
-                "chosen": pair.chosen,
-                "rejected": pair.rejected,
-            }
+            {"prompt": self._prompt(pair.begun, method), "chosen": pair.chosen, "rejected": pair.rejected}
             for pair in pairs
         ]
 
     def choose_preferences(self, method: Method) -> tuple[str, pd.DataFrame]:
-        """Choose among the settings of DPO by pairs of held-out train tasks.
+        """Choose among the settings of DPO by the same pairs of held-out train tasks.
 
         Returns:
             The name of the setting that prefers the better text most often there (of equally good ones the
-            first), and a table of all: pairs trained on and held out, accuracy and margin on the latter.
+            first), and a table of all: pairs trained on and judged, accuracy and margin on the latter.
         """
         writer, rows = self.fine_tuned(method), []
         for name, preferences in self.study.settings.dpo.varied.items():
-            pairs = self.pairs(writer, method, preferences)
-            learned, held_out = part(pairs, preferences.held_out)
-            model = self.preferred(writer, learned, method, preferences)
-            judged = [pair for pair in held_out if pair.outcome == "differs"]
-            accuracy, margin = float("nan"), float("nan")
-            if judged and model != writer:
-                judged_rows = self.preference_rows(judged, method)
-                accuracy, margin = evaluate_pairs(model, judged_rows, preferences.training)
-            rows.append((name, len(learned), len(judged), accuracy, margin))
+            learned, judges = part(self.pairs(writer, method, preferences), preferences)
+            model = self.preferred(writer, self.preference_rows(learned, method), preferences)
+            accuracy = margin = float("nan")
+            if judges and model != writer:
+                judged = self.preference_rows(judges, method)
+                accuracy, margin = evaluate_pairs(model, judged, preferences.training)
+            rows.append((name, len(learned), len(judges), accuracy, margin))
         columns = ["preferences", "pairs trained on", "pairs judged", "accuracy", "margin"]
         table = pd.DataFrame(rows, columns=columns)
-        best = table["accuracy"].fillna(-1).idxmax()
-        return table.loc[best, "preferences"], table
+        return table.loc[table["accuracy"].fillna(-1).idxmax(), "preferences"], table
 
     def train(self, method: Method, preferences: str) -> Trained:
         """Train all that a variant needs; what was trained for another one is found again."""
@@ -193,12 +175,20 @@ class PumaModels:
         if not method.dpo:
             return Trained(identifier, tuned, tuned)
         config = self.study.settings.dpo.varied[preferences]
-        learned, _ = part(self.pairs(tuned, method, config), config.held_out)
-        return Trained(identifier, self.preferred(tuned, learned, method, config), tuned)
+        learned, _ = part(self.pairs(tuned, method, config), config)
+        better = self.preferred(tuned, self.preference_rows(learned, method), config)
+        return Trained(identifier, better, tuned)
 
     def _prompt(self, begun: Begun, method: Method, *, with_product: bool = True) -> str:
         recall = self.study.recall(begun, method)
         return self.study.prompts.parameter(begun.state, begun.function, recall, with_product=with_product)
+
+    def _merged(self, writer: Path) -> Path:
+        """Put an adapter into its base's weights: what DPO starts from, and its reference."""
+        if not (writer / ADAPTER).exists():
+            return writer
+        key = {"adapter": self.name_of(writer)}
+        return self._cached("puma-merged", key, lambda folder: merge(writer, folder))
 
     def _fine_tuned(self, name: str, rows: list[Row], config: SftSettings, pad_counts: bool = False) -> Path:
         def make(folder: Path) -> None:
@@ -206,25 +196,9 @@ class PumaModels:
             launch(fine_tune, given | {"pad_counts": pad_counts}, config.n_gpus, config.sharding)
 
         key = {"rows": hash_of(rows), "settings": deciding(config), "pad_counts": pad_counts}
-        return self._cached(name, key | {"code": code_hash(*CODE)}, make)
+        return self._cached(name, key, make)
 
-    def _merged(self, writer: Path) -> Path:
-        """Put an adapter into its base's weights: what DPO starts from, and its reference."""
-        if not (writer / "adapter_config.json").exists():
-            return writer
-        key = {"adapter": self.name_of(writer)}
-        return self._cached("puma-merged", key, lambda folder: merge(writer, folder))
-
-    def _cached(self, name: str, parts: Mapping[str, Any], make: Any) -> Path:
+    def _cached(self, name: str, parts: Mapping[str, Any], make: Callable[[Path], None], *code: str) -> Path:
         settings = self.study.settings
-        only, root = settings.stored_runs_only, settings.output_dir / "models"
-        return cached(root, name, {"base": self.base_name, **parts}, make, stored_only=only)
-
-
-def part(pairs: Sequence[Pair], held_out: float) -> tuple[list[Pair], list[Pair]]:
-    """Part pairs into those to learn from and those to judge by: the last share of the tasks.
-
-    Without a share, all are learned from and judged by.
-    """
-    n = round(len(pairs) * (1 - held_out))
-    return list(pairs[:n]), list(pairs[n:] if held_out else pairs)
+        key = {"base": self.base_name, "code": code_hash("lm", *code), **parts}
+        return cached(settings.output_dir / "models", name, key, make, stored_only=settings.stored_runs_only)
