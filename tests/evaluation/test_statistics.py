@@ -11,7 +11,14 @@ from scipy import stats
 from statsmodels.api import OLS
 from statsmodels.stats.proportion import proportion_confint
 
-from pwagents.evaluation.seeds import by_seed, means_by_seed, must_exceed, noise_of_seeds, seed_comparisons
+from pwagents.evaluation.seeds import (
+    by_seed,
+    means_by_seed,
+    must_exceed,
+    noise_of_seeds,
+    seed_comparisons,
+    world_comparisons,
+)
 from pwagents.evaluation.statistics import mean_interval, paired_gains, paired_test, share_interval, summarise
 
 values_and_users = st.lists(
@@ -200,3 +207,31 @@ def test_gains_are_paired_within_each_group_in_the_order_of_appearance():
     assert gains["difference"].tolist() == pytest.approx([0.1, 0.0]) and set(gains["n_users"]) == {2}
     left_out = frame.assign(accuracy=frame["accuracy"].where(frame.index > 0))
     assert paired_gains(left_out, "accuracy", "a", "b", by=["added"])["n_left_out"].tolist() == [1, 0]
+
+
+def test_worlds_are_the_unit_and_within_them_users_are_resampled():
+    """The interval over worlds is that of statsmodels on one value a world; that over users is as wide as
+    statsmodels' cluster-robust one where there is a single world with many users."""
+    random = np.random.default_rng(0)
+    rows = [
+        (world, f"u{user}", f"t{user}.{i}", method, 0.3 * (method == "a") * gain + random.normal(0, 0.1))
+        for world, gain in enumerate(random.normal(1, 0.5, 5))
+        for user in range(60)
+        for i in range(3)
+        for method in "ab"
+    ]
+    frame = pd.DataFrame(rows, columns=["world", "user_id", "task_id", "method", "m"]).assign(type="search")
+    wide = frame.pivot(index=["world", "user_id", "task_id"], columns="method", values="m")
+    difference = wide["a"] - wide["b"]
+    (row,) = world_comparisons(frame, "m", {"a - b": ("a", "b")}).to_dict("records")
+    worlds = OLS(difference.groupby("world").mean().to_numpy(), np.ones(5)).fit()
+    expected = (worlds.params[0], *worlds.conf_int()[0], worlds.pvalues[0])
+    assert [row[key] for key in ("difference", "low", "high", "p")] == pytest.approx(expected)
+    assert row["n_worlds"] == 5 and row["users_high"] - row["users_low"] < (row["high"] - row["low"]) / 2
+
+    alone = difference[0]
+    codes = pd.factorize(alone.index.get_level_values("user_id"))[0]
+    fit = OLS(alone.to_numpy(), np.ones(len(alone))).fit(cov_type="cluster", cov_kwds={"groups": codes})
+    (row,) = world_comparisons(frame[frame["world"] == 0], "m", {"a - b": ("a", "b")}).to_dict("records")
+    assert np.isnan([row["low"], row["high"], row["p"]]).all() and row["n_worlds"] == 1
+    assert [row["users_low"], row["users_high"]] == pytest.approx(fit.conf_int()[0], abs=0.004)

@@ -1,4 +1,4 @@
-"""Methods of training compared over seeds: the seed is the unit, for each is a training of its own.
+"""Methods compared over seeds of a training, or over worlds: these are the units, not the tasks.
 
 However many tasks are played, a method that was trained once has not been compared with another.
 A ``frame`` has one row an episode (:func:`pwagents.evaluation.episodes.records_frame`), with the ``seed`` of
@@ -14,6 +14,7 @@ import pandas as pd
 from pwagents.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
 from pwagents.evaluation.statistics import Interval, mean_interval
 from pwagents.evaluation.tables import format_intervals
+from pwagents.seeds import rng
 
 MUST_EXCEED = "what a difference must exceed"  # heading
 
@@ -119,3 +120,45 @@ def must_exceed(floor: pd.DataFrame, method: str) -> dict[str, float] | None:
     difference there must exceed; None with one seed."""
     noise = floor[floor["method"] == method].set_index("type")[MUST_EXCEED]
     return None if noise.isna().any() else noise.to_dict()
+
+
+def world_comparisons(
+    frame: pd.DataFrame, metric: str, pairs: Mapping[str, tuple[str, str]], resamples: int = 999
+) -> pd.DataFrame:
+    """Compare methods over worlds, a row a comparison and task type: here the world is the unit.
+
+    A world has its own shop, people and trainings (another seed of the data). It gives one difference, the
+    mean over the tasks that both methods were scored on. What other users of the same worlds would give is
+    another, narrower question: for it each world's users are resampled, with all of their tasks.
+
+    Args:
+        frame: one row an episode, with its ``world``; task types are told in order of appearance.
+        pairs: what is compared, in words -> the two methods, first minus second.
+
+    Returns:
+        ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two),
+        ``users_low, users_high``, the middle 95% over resampled users, and ``n_worlds``.
+    """
+    from scipy.stats import ttest_1samp
+
+    rows = []
+    for name, (a, b) in pairs.items():
+        for task, part in frame.groupby("type", sort=False):
+            wide = part.pivot_table(metric, ["world", "user_id", "task_id"], "method").reindex(columns=[a, b])
+            differences = (wide[a] - wide[b]).dropna()
+            of_worlds = differences.groupby("world").mean()
+            interval, p = mean_interval(of_worlds, of_worlds.index), np.nan
+            if interval.high > interval.low:
+                p = float(ttest_1samp(of_worlds, 0).pvalue)
+            resampled = []  # (worlds, resamples)
+            for world, own in differences.groupby("world"):
+                users = own.groupby("user_id").agg(["sum", "size"]).to_numpy()
+                drawn = rng(0, "resampled users", str(world)).integers(
+                    len(users), size=(resamples, len(users))
+                )
+                sums = users[drawn].sum(axis=1)
+                resampled.append(sums[:, 0] / sums[:, 1])
+            ends = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975]) if resampled else [np.nan] * 2
+            rows.append((name, task, *interval, p, *ends, len(of_worlds)))
+    columns = ["comparison", "task", "difference", "low", "high", "p", "users_low", "users_high", "n_worlds"]
+    return pd.DataFrame(rows, columns=columns)
