@@ -51,6 +51,7 @@ REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL)))
 EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
 # The other presets train all variants of PUMA as it is.
 ALL_OF_PUMA := $(if $(and $(filter laptop,$(PRESET)),$(filter $(NB)/04%,$(EVERYTHING))),$(NB)/.all_variants_of_puma)
+FURTHER_WORLDS := $(if $(and $(filter laptop,$(PRESET)),$(filter $(NB)/03%,$(EVERYTHING))),$(NB)/.further_worlds)
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
@@ -69,7 +70,7 @@ FIRST := $(filter $(NB)/05%,$(REPRODUCE))
 
 reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10 (or ONLY="03 04"), as far as they are not up to date
 
-reproduce-full: $(FIRST) $(EVERYTHING) $(ALL_OF_PUMA) ## run all notebooks, with all variants and pipelines of PUMA
+reproduce-full: $(FIRST) $(EVERYTHING) $(FURTHER_WORLDS) $(ALL_OF_PUMA) ## run all notebooks, 03 in further worlds, all of PUMA
 
 preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
 	@$(run) pwagents.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
@@ -157,12 +158,16 @@ $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 $(NB)/08_sensitivity.ipynb: $(NB)/07_ablations.ipynb
 $(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
 # The summary has lines of pipelines, too, where they are trained.
-$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb $(ALL_OF_PUMA))
+$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb $(FURTHER_WORLDS) $(ALL_OF_PUMA))
 
 # Notebook 04 again, with the variants and pipelines that laptop leaves out: what it trained before is found, and its
 # tables get longer.
 $(NB)/.all_variants_of_puma: $(NB)/04_puma.ipynb
 	@$(run_notebook) 04_puma --changes 'study: {variants: all}' && touch $@
+
+# And notebook 03 in five worlds, and in one in which nothing is bought twice.
+$(NB)/.further_worlds: $(NB)/03_benchmark.ipynb
+	@$(run_notebook) 03_benchmark --changes 'play: {worlds: [0, 1, 2, 3, 4]}' && touch $@
 
 # --- environment -----------------------------------------------------------------------------------
 

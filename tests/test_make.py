@@ -148,13 +148,15 @@ def test_only_what_follows_from_a_change_runs_again(reproduced, file, old, new, 
     assert sorted(reproduced.plan()) == sorted({*expected} - {"07_ablations"})
 
 
-def test_reproduce_full_adds_07_and_at_laptop_plays_04_again_with_all_variants(reproduced):
+def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04(reproduced):
     (reproduced.root / "notebooks/07_ablations.ipynb").touch()
     assert reproduced.plan("reproduce") == []
     assert reproduced.plan("reproduce-full") == ["07_ablations", "10_summary"]
     plan = reproduced.plan("reproduce-full", "laptop")
     again = plan.index("04_puma --changes study: {variants: all}")
+    worlds = plan.index("03_benchmark --changes play: {worlds: [0, 1, 2, 3, 4]}")
     assert plan.index("04_puma") < again < plan.index("10_summary") == len(plan) - 1
+    assert plan.index("03_benchmark") < worlds < len(plan) - 1
     assert plan[0] == "05_orion_sft"  # which takes the longest
 
 

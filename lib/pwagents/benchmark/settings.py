@@ -94,6 +94,9 @@ class MethodSettings:
     """Tasks that the prompting methods play, drawn at random from these; 0 takes all."""
     noise_seeds: PositiveInt = 3
     """Seeds under which one and the same method is played, to see how far its results differ."""
+    worlds: tuple[NonNegativeInt, ...] = ()
+    """Seeds of embedded worlds in which the plain agent plays, and where nothing is bought twice; none: only
+    in the world at hand."""
     # Read once here, so that a clone that lacks prompts is refused with the settings.
     official_repo: Annotated[str, AfterValidator(lambda repo: official_prompts(repo) and repo)] = ""
     """A clone of HongruCai/PersonalWAB, to use its prompts, seen from the project's root; empty: our own."""

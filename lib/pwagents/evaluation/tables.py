@@ -113,8 +113,8 @@ def format_differences(differences: pd.DataFrame, difference: str = "difference"
     cells = format_intervals(differences.rename(columns={difference: "mean"}))
     one_type = "task" in differences and differences["task"].nunique() == 1
     formatted = differences.assign(**{difference: cells}).drop(columns=["low", "high", *["task"] * one_type])
-    names = {"n_tasks": "tasks", "n_users": "users", "n_seeds": "seeds", "n_left_out": "tasks left out"}
-    return formatted.rename(columns=names)
+    names = {f"n_{unit}": unit for unit in ("tasks", "users", "seeds", "worlds")}
+    return formatted.rename(columns=names | {"n_left_out": "tasks left out"})
 
 
 def heading(column: str | tuple[str, str]) -> str:

@@ -1,0 +1,34 @@
+"""What memory gains where nothing is bought twice, and in other worlds."""
+
+import pandas as pd
+
+from pwagents.benchmark import worlds
+from pwagents.benchmark.study import NO_MEMORY
+from pwagents.notebook.run import Run
+
+
+def test_gains_are_told_apart_by_whether_the_target_was_bought_before(world):
+    """A memory that finds what was bought before and nothing else gains 1 there, and 0 on what is new."""
+    benchmark = world.benchmark
+    tasks = [task for task in benchmark.tasks["test"] if task.type != "review"]
+    known = [task.target in {b.parent_asin for b in benchmark.history(task, "test")} for task in tasks]
+    assert 0 < sum(known) < len(known)
+    rows = [
+        (method, task.task_id, task.user_id, task.type, float(method == "memory" and is_known))
+        for task, is_known in zip(tasks, known, strict=True)
+        for method in ("memory", "none")
+    ]
+    results = pd.DataFrame(rows, columns=["method", "task_id", "user_id", "type", "result_official"])
+    gains = worlds.gains_by_repurchase({"here": worlds.tell_repurchases(results, benchmark)}, without="none")
+    means = gains.groupby("target")["difference"].agg(["min", "max"])
+    assert means.loc[worlds.BEFORE].tolist() == [1, 1] and means.loc[worlds.NEW].tolist() == [0, 0]
+    assert gains.query("target == 'all'")["n_tasks"].sum() == len(tasks)
+
+
+def test_other_worlds_are_others_and_in_one_nothing_is_bought_twice(settings):
+    run = Run("03", settings.output_dir, None)
+    as_it_is, other = worlds.play_world(settings, run), worlds.play_world(settings, run, seed=1)
+    control = worlds.play_world(settings, run, repurchase=0.0)
+    assert set(as_it_is["target"]) == {worlds.BEFORE, worlds.NEW} and set(control["target"]) == {worlds.NEW}
+    assert not set(as_it_is["task_id"]) & set(other["task_id"])
+    assert all(NO_MEMORY in set(frame["method"]) for frame in (as_it_is, other, control))
