@@ -12,10 +12,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 LEDGER = yaml.safe_load((ROOT / "tests" / "claims.yaml").read_text("utf-8"))
 NOTEBOOKS = (path.name for path in sorted(ROOT.glob("notebooks/*.ipynb")))
-FILES = ["README.md", "GUIDE.md", *(f"notebooks/{name}" for name in NOTEBOOKS if name != "04_puma.ipynb")]
+FILES = ["README.md", "GUIDE.md", *(f"notebooks/{name}" for name in NOTEBOOKS)]
 NAMES = re.compile(LEDGER["names"])
 ASIDE = re.compile("|".join(LEDGER["aside"]))
-COMPARED = "| | paper | here |"
+COMPARISON, MARK = re.compile(r"\| \| (paper|`published`)"), "compared: "
 CODE_LINES = re.compile(r"([\w./]+\.(?:py|sh)):(\d+)(?:-(\d+))? `([^`]+)`")
 
 
@@ -40,13 +40,13 @@ def texts(file: str) -> list[str]:
 
 
 def sentences(file: str) -> list[str]:
-    """Sentences, list items and rows of tables; rows of a comparison with a paper begin with ``COMPARED``."""
+    """Sentences, list items and rows of tables; rows that compare with a paper begin with ``MARK``."""
     found = []
     for block in (block for text in texts(file) for block in re.split(r"\n\s*\n|\n(?=- )", text)):
         lines = block.strip().splitlines()
         if lines and lines[0].startswith("|"):
-            head = COMPARED if lines[0] == COMPARED else ""
-            found += [head + plain(line) for line in lines[2:]]
+            mark = MARK if COMPARISON.match(lines[0]) else ""
+            found += [mark + plain(line) for line in lines[2:]]
         else:
             found += re.split(r"(?<=[.?!])\)?\**\s+(?=[\w`*(\"])", plain(block))
     return found
@@ -69,9 +69,9 @@ def test_a_sentence_on_a_paper_has_a_source(file):
     claims = [each for entry in LEDGER["claims"].get(file, ()) for each in says(entry)]
     missing = []
     for sentence in sentences(file):
-        on_a_paper = sentence.startswith(COMPARED) or NAMES.search(ASIDE.sub("", sentence))
+        on_a_paper = sentence.startswith(MARK) or NAMES.search(ASIDE.sub("", sentence))
         if on_a_paper and not any(each in sentence or sentence in each for each in claims):
-            missing.append(sentence.removeprefix(COMPARED))
+            missing.append(sentence.removeprefix(MARK))
     assert missing == []
 
 
