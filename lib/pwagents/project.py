@@ -1,10 +1,14 @@
 """Where the project lies, which code it runs, and how it writes files."""
 
 import ast
+import codecs
+import gzip
 import hashlib
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files as package_files
@@ -78,17 +82,67 @@ def file_hash(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def refuse_pointers(files: Iterable[Path]) -> None:
-    """Look for Git LFS pointers: texts that a clone without git-lfs has in the place of its large files.
+def data_files(folder: Path, *patterns: str) -> list[Path]:
+    """Find the files below a folder, in the order of their paths, without what archives and editors leave.
 
     Raises:
-        DataError: a file is one.
+        DataError: a file is not what its name says (:func:`refuse_foreign`).
+    """
+    files = sorted({path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()})
+    places = {path: path.relative_to(folder).parts for path in files}
+    files = [f for f in files if not any(part.startswith((".", "__MACOSX")) for part in places[f])]
+    refuse_foreign(files)
+    return files
+
+
+def refuse_foreign(files: Iterable[Path]) -> None:
+    """Look for files that are there in the place of others.
+
+    Raises:
+        DataError: a file is a Git LFS pointer, a web page, or a damaged or cut gzip archive; it is named.
     """
     for file in files:
         with open(file, "rb") as opened:
-            if opened.read(24) == b"version https://git-lfs.":
-                expected = "its content: `git lfs pull` in the clone that it is from brings it"
-                raise DataError(file, "-", "(file)", "a Git LFS pointer", expected)
+            head = opened.read(64)
+        if head.startswith(b"version https://git-lfs."):
+            expected = "its content: `git lfs pull` in the clone that it is from brings it"
+            raise DataError(file, "-", "(file)", "a Git LFS pointer", expected)
+        if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+            expected = "the data themselves: open it to see what the server had to say"
+            raise DataError(file, "-", "(file)", "a web page (HTML)", expected)
+        if file.suffix == ".gz":
+            try:
+                with gzip.open(file) as archive:
+                    while archive.read(1 << 20):
+                        pass
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise DataError(file, "-", "(file)", error, "a whole gzip archive: fetch it again") from None
+
+
+def read_json_lines(
+    path: Path, *, torn: bool = False, change: Callable[[str], str] = str
+) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each line and its JSON value. Lines end at "\\n" alone; empty ones are passed over.
+
+    Args:
+        torn: the last line may be half of one, which a killed or a running process left: it is left out.
+        change: of a line's text, before it is read.
+
+    Raises:
+        DataError: a line is no JSON in UTF-8; names file and line.
+    """
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if torn and not line.endswith(b"\n"):
+                return
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            try:
+                if text := line.decode("utf-8").strip(" \t\r\n"):
+                    yield number, json.loads(change(text))
+            except (ValueError, RecursionError) as error:
+                raise DataError(
+                    path, f"line {number}", "(whole line)", error, "one JSON value in UTF-8"
+                ) from None
 
 
 def result_path(output_dir: str | Path, kind: str, name: str) -> Path:

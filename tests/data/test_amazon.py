@@ -101,6 +101,16 @@ def test_catalogue_holds_what_was_bought_whatever_its_size(amazon_files):
 # A dirty value of one product -> the field and value it becomes, and the repair that is counted (None: none).
 PRODUCT_REPAIRS = {
     "price range": ({"price": "9.99 - 12.99"}, "price", 9.99, "price that is a range"),
+    "price in cents": ({"price": "$.99"}, "price", 0.99, None),
+    "price with a comma": ({"price": "12,50"}, "price", 12.5, None),
+    "price with thousands": ({"price": "$1,299.00"}, "price", 1299.0, None),
+    "price with a comma and thousands": ({"price": "1.299,00"}, "price", 1299.0, None),
+    "title with marks": (
+        {"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B01 Jar]]"},
+        "title",
+        "Mill",
+        "mark of a video",
+    ),
     "title null": ({"title": None}, "title", "Untitled", "product without title"),
     "title HTML": (
         {"title": "Salt &amp; <b>Pepper</b><br/>Mill <Side A>"},
@@ -214,7 +224,7 @@ def real() -> Benchmark:
 
 @needs_real_data
 def test_real_sizes(real):
-    assert real.content_hash == "1672835b7e1940ed"  # which users, products, texts and instructions
+    assert real.content_hash == "b299949cf5bb8a51"  # which users, products, texts and instructions
     assert len(real.behaviors) == 123
     assert len(real.products) == 23_222
     assert min(map(len, real.behaviors.values())) >= 10
@@ -222,3 +232,11 @@ def test_real_sizes(real):
         assert all(count > 100 for count in Counter(t.type for t in real.tasks[split]).values())
     assert real.repairs['product without title called "Untitled"'] == 76
     assert all(count > 0 for count in real.repairs.values())
+
+
+def test_what_archives_and_editors_leave_is_no_data(amazon_files):
+    whole = load_amazon(amazon_files.write(), n_users=2).content_hash
+    for name in ("__MACOSX/._meta.jsonl", ".cache/meta.jsonl", ".reviews.jsonl"):
+        (amazon_files.folder / name).parent.mkdir(exist_ok=True)
+        (amazon_files.folder / name).write_bytes(b"\x00\x05\x16\x07")
+    assert load_amazon(amazon_files.folder, n_users=2).content_hash == whole

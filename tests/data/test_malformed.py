@@ -56,7 +56,11 @@ AMAZON = {  # what is broken -> how, and what the message must name
     "no reviews": (content(REVIEWS, None), "no review file", "reviews.jsonl.gz"),
     "no products": (content(METAS, None), "no metadata file", "meta.jsonl.gz"),
     "reviews cut off": (content(REVIEWS, lambda old: old[:-99]), REVIEWS),
-    "plain text": (content(REVIEWS, gzip.decompress), REVIEWS, "GZIP"),
+    "plain text": (content(REVIEWS, gzip.decompress), REVIEWS, "gzip"),
+    "bytes behind the archive": (content(REVIEWS, lambda old: old + b"<html>"), REVIEWS, "gzip"),
+    "a wrong checksum": (content(METAS, lambda old: old[:-8] + b"\0" * 4 + old[-4:]), METAS, "CRC"),
+    "a server's page": (content(METAS, b"\n<!DOCTYPE html><p>Too many requests"), METAS, "a web page (HTML)"),
+    "a Git LFS pointer": (content(METAS, b"version https://git-lfs.x/spec/v1\n"), METAS, "Git LFS"),
     "no review": (content(REVIEWS, gzip.compress(b"")), "at most 0 behaviours of one user"),
 }
 A_HISTORY, A_TASK, A_PRODUCT = "histories.UANN.3", "instructions.test.1", "products.B000000003"

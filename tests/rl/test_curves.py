@@ -37,6 +37,7 @@ def test_a_run_without_a_log_is_named(tmp_path):
 
 
 def test_a_line_that_is_no_row_is_named(tmp_path):
-    (tmp_path / "log.jsonl").write_text('{"step": 1}\nreward: 2\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"record line 2, field 'step': found reward: 2"):
-        read_curves({"GRPO": tmp_path})
+    for line, field in (("reward: 2", r"\(whole line\)"), ('{"reward": 2}', "step")):
+        (tmp_path / "log.jsonl").write_text(f'{{"step": 1}}\n{line}\n', encoding="utf-8")
+        with pytest.raises(DataError, match=f"record line 2, field '{field}'"):
+            read_curves({"GRPO": tmp_path})

@@ -25,7 +25,7 @@ from pwagents.data import mend
 from pwagents.data.instructions import write_instruction
 from pwagents.data.splits import split_by_time
 from pwagents.errors import DataError
-from pwagents.project import refuse_pointers
+from pwagents.project import data_files
 from pwagents.schema import TASK_TYPES, Behavior, Benchmark, Product, Review, Split, Task
 from pwagents.seeds import derive_seed, rng
 
@@ -150,9 +150,9 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
     """Find the review files and the metadata files below a folder, each in the order of their paths.
 
     Raises:
-        DataError: there is no file of one kind, or no such folder, or a Git LFS pointer.
+        DataError: there is no file of one kind, or no such folder, or a file is no data.
     """
-    files = sorted(path for suffix in ("", ".gz") for path in data_dir.rglob(f"*.jsonl{suffix}"))
+    files = data_files(data_dir, "*.jsonl", "*.jsonl.gz")
     metas = [path for path in files if path.name.startswith("meta")]
     reviews = [path for path in files if not path.name.startswith("meta")]
     for kind, example, paths in (
@@ -162,7 +162,6 @@ def find_files(data_dir: Path) -> tuple[list[Path], list[Path]]:
         if not paths:
             expected = f"{example} (or .jsonl), here or in folders below"
             raise DataError(data_dir.absolute(), "-", "(file)", f"no {kind} file", expected)
-    refuse_pointers(files)
     return reviews, metas
 
 

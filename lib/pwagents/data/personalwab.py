@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from pwagents.data import mend
 from pwagents.errors import DataError
-from pwagents.project import refuse_pointers
+from pwagents.project import refuse_foreign
 from pwagents.schema import Behavior, Benchmark, Product, Review, Split, Task, UserProfile
 from pwagents.seeds import derive_seed
 
@@ -88,7 +88,7 @@ def find_files(data_dir: Path) -> list[list[Path]]:
     if missing := [name for name, of_kind in zip(FILES, paths, strict=True) if not of_kind]:
         expected = "PersonalWAB's files: run `make data`, or point data_dir at a folder that holds them"
         raise DataError(data_dir.absolute(), "-", "(files)", f"no {', no '.join(missing)}", expected)
-    refuse_pointers(path for of_kind in paths for path in of_kind)
+    refuse_foreign(path for of_kind in paths for path in of_kind)
     return paths
 
 

@@ -23,13 +23,11 @@ from omegaconf import OmegaConf
 from pwagents.cache import FILES, damage
 from pwagents.data import amazon, personalwab
 from pwagents.errors import DataError, InfrastructureError, SettingsError
-from pwagents.llm.chat import Request
-from pwagents.llm.make import make_model
-from pwagents.llm.openai_model import KEY_VARIABLE, OPENAI_URL, endpoint_url
+from pwagents.llm.openai_model import KEY_VARIABLE, OPENAI_URL, OpenAIModel, endpoint_url
 from pwagents.llm.settings import model_folder
 from pwagents.notebook.forecast import forecast
 from pwagents.notebook.settings import COMPLETE, INTERACTIVE, changes, preset_values
-from pwagents.project import ROOT, project_path, refuse_pointers
+from pwagents.project import ROOT, project_path, refuse_foreign
 
 GB = 10**9
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
@@ -129,12 +127,12 @@ def require_weights(folder: Path) -> None:
     """
     files = {*folder.glob("*.safetensors")}
     if (index := folder / "model.safetensors.index.json").exists():
-        refuse_pointers([index])
+        refuse_foreign([index])
         files |= {folder / name for name in json.loads(index.read_text("utf-8"))["weight_map"].values()}
     absent = [file.name for file in sorted(files) if not file.exists()] if files else ["*.safetensors"]
     if absent:
         raise DataError(folder, "-", "(folder)", f"no {', '.join(absent)}", "all weights")
-    refuse_pointers(files)
+    refuse_foreign(files)
 
 
 def fetch_command(name: str) -> str:
@@ -207,10 +205,9 @@ def main() -> None:
             missing += bool(need.wrong)
         players = values.get("players", {})
         specs |= {(spec, players["base_url"]) for spec in map(str, players.values()) if "openai:" in spec}
-    question = Request(messages=({"role": "user", "content": "Say yes."},), sampling={"max_tokens": 16})
     for spec, base_url in sorted(specs):
         try:
-            make_model(spec, base_url=base_url).reply(question)
+            OpenAIModel(spec.partition(":")[2], base_url).try_out()
             print(f"{spec} answers")
         except (InfrastructureError, ValueError) as error:
             print(f"MISSING {spec} does not answer: {error}")

@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.notebook.execute import without_passwords
-from pwagents.project import ROOT, write_aside, written_aside
+from pwagents.project import ROOT, read_json_lines, write_aside, written_aside
 from pwagents.schema import Trajectory
 
 REFERENCE = ROOT / "outputs" / "reference"
@@ -34,10 +34,7 @@ _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; al
 def read_lines(path: Path) -> Iterator[dict]:
     """Read a JSONL file without passwords in URLs; a line that is being written is left out."""
     if path.exists():
-        with open(path, "rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):
-                    yield json.loads(without_passwords(line.decode()))
+        yield from (row for _, row in read_json_lines(path, torn=True, change=without_passwords))
 
 
 def read_runs(output_dir: Path) -> Iterator[tuple[str, dict[str, Any]]]:

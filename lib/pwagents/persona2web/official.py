@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from pwagents.errors import DataError
 from pwagents.persona2web.types import BrowsingEvent, Level
+from pwagents.project import read_json_lines
 from pwagents.schema import Record, Text
 
 _LEVEL: dict[str, Level] = {"1": 2, "2": 1, "3": 0}  # by the suffix of the file's name
@@ -82,8 +83,7 @@ def read_queries(file: Path) -> list[OfficialTask]:
         DataError: a line is not as expected.
     """
     tasks = []
-    for number, line in enumerate(Path(file).read_text("utf-8").splitlines(), 1):
-        content = _parse(line, file, f"line {number}")
+    for number, content in read_json_lines(Path(file)):
         task_id = _field(content, "task_id", str, file, f"line {number}")
         user = _field(content, "user", str, file, task_id)
         queries = _field(content, "queries", dict, file, task_id)
@@ -171,14 +171,10 @@ def _milliseconds(timestamp: Any, file: Path, record: int) -> int:
 
 
 def _json(file: Path) -> Any:
-    return _parse(Path(file).read_text("utf-8", errors="replace"), file, "-")
-
-
-def _parse(text: str, file: Path, record: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(Path(file).read_text("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise DataError(file, record, "JSON", error, "valid JSON") from error
+        raise DataError(file, "-", "JSON", error, "valid JSON in UTF-8") from error
 
 
 def _field(content: Any, name: str, kind: type, file: Path, record: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents.project import write_aside
+from pwagents.project import read_json_lines, write_aside
 
 LOG = "log.jsonl"  # in the folder of a run
 
@@ -59,15 +59,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
-        if not line.endswith("\n"):
-            break
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = None
+    for number, row in read_json_lines(path, torn=True):
         if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            raise DataError(path, f"line {number}", "step", line[:60], "a JSON object with the step's number")
+            wrong = json.dumps(row)[:60]
+            raise DataError(path, f"line {number}", "step", wrong, "a JSON object with the step's number")
         rows.append(row)
     return rows
 
