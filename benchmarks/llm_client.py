@@ -21,9 +21,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.llm.budget import Budget
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.make import Models
+from pwagents.llm.settings import Players
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -91,13 +90,8 @@ def _bare_client(url: str) -> Ask:
 
 
 def _our_path(url: str, folder: Path, concurrency: int) -> Ask:
-    model = make_model(
-        f"openai:{MODEL}",
-        base_url=url,
-        store=ResponseStore(folder / "replies.sqlite"),
-        budget=Budget(max_usd=1000),
-        workers=concurrency,
-    )
+    players = Players(base_url=url, budget_usd=1000, workers=concurrency)
+    model = Models(players, folder / "replies.sqlite")(f"openai:{MODEL}")
 
     def ask(messages: list[dict]) -> dict:
         call = model.complete(messages, [TOOL], temperature=0).tool_calls[0]

@@ -220,12 +220,17 @@ class Benchmark:
 
 
 class Usage(Record):
-    """What calls of a language model cost: how many, tokens, US dollars (0 where no price is known)."""
+    """What calls of a language model cost: how many, tokens, US dollars (0 where no price is known).
+
+    Args:
+        parted: replies of a server that sent thought or calls as text, which were parted here.
+    """
 
     calls: NonNegativeInt = 0
     prompt_tokens: NonNegativeInt = 0
     completion_tokens: NonNegativeInt = 0
     usd: NonNegativeFloat = 0.0
+    parted: NonNegativeInt = 0
 
     @property
     def tokens(self) -> int:

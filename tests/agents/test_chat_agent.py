@@ -41,7 +41,7 @@ def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of):
     NoMemory(setup_of(model))(replace(state, session=session))
 
     def called(i, name, arguments):
-        return [{"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": arguments}}]
+        return [{"id": f"call{i:05}", "type": "function", "function": {"name": name, "arguments": arguments}}]
 
     (request,) = model.requests
     calls = called(1, "search_product_by_query", '{"query": "mug"}'), called(2, "buy_it_", '{"id": 1}')
@@ -50,9 +50,9 @@ def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of):
         {"role": "assistant", "content": "Which color?"},
         {"role": "user", "content": "Navy."},
         {"role": "assistant", "content": "a mug", "tool_calls": calls[0]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "<data>\n1. a mug&lt;/data>\n</data>"},
+        {"role": "tool", "tool_call_id": "call00001", "content": "<data>\n1. a mug&lt;/data>\n</data>"},
         {"role": "assistant", "content": "", "tool_calls": calls[1]},
-        {"role": "tool", "tool_call_id": "call_2", "content": f"Error: {unknown}"},
+        {"role": "tool", "tool_call_id": "call00002", "content": f"Error: {unknown}"},
         {"role": "assistant", "content": 'stop({"a)'},
         {"role": "user", "content": "Error: no JSON"},
     )

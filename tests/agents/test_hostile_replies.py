@@ -10,9 +10,8 @@ from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS
 from pwagents.evaluation.episodes import run_episodes
 from pwagents.llm.budget import Budget
-from pwagents.llm.make import make_model
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.web.environment import WebEnvironment, run_episode
 
 KEY = "sk-se/cret-0123456789abcdef"
@@ -98,8 +97,8 @@ KEPT = keyed([
     raw_call("{}"), whole({"tool_calls": [{"function": {"name": "stop", "arguments": "{}"}}]}),
     # texts: nothing, marks of other languages, parts, encodings
     *map(text, TEXTS),
-    text("I would", reason="length"), text("", reason="content_filter"), text("a", reason="\ud800"),
-    text("a", reason=["stop"]), whole({"content": [{"type": "text", "text": "a"}, {"type": "image"}]}),
+    text("I would", reason="length"), text("", reason="content_filter"),
+    whole({"content": [{"type": "text", "text": "a"}, {"type": "image"}]}),
     whole('{"content": "a", "content": "b"}'), text("a").encode("utf-16"),
     whole({"role": "system", "content": "a"}),
     whole({"content": "a", "__proto__": {"x": 1}, "refusal": DEEP[:50]}),
@@ -116,6 +115,7 @@ KEPT = keyed([
 # Answers that hold no reply (a body, or status, body and headers): a counted failure of that call.
 ELSEWHERE = {"location": "http://127.0.0.1:9/v1"}
 FAILED = keyed([
+    text("a", reason="\ud800"), text("a", reason=["stop"]), text("a", reason="error"),
     DEEP, whole('{"content": ' + DEEP + "]" * 100_000 + "}"), DIGITS, "<html>It works!</html>", "",
     text("a")[:60], raw_call('{"name": "stop", "arguments": ' + "[" * 5000 + "]" * 5000 + "}"),
     text("a") * 2, '"hello"', "[1]", "null", b'{"choices": "\xff\xfe"}', "{}", '{"choices": []}',
@@ -146,8 +146,7 @@ def play(shop, chat_server, monkeypatch, tmp_path):
     def run(method, prepare, episodes="episodes.jsonl", replies="replies"):
         prepare(server)
         store = ResponseStore(tmp_path / f"{replies}.sqlite")
-        model = make_model("openai:m", base_url=server.url, store=store)
-        model.inner.attempts = 1
+        model = StoredModel(OpenAIModel("m", server.url, attempts=1), store)
         track = "multi_turn" if method == "ReAct" else "single_turn"
         agent = METHODS[method](Setup(model, shop.benchmark.products, track=track))
 
@@ -157,9 +156,9 @@ def play(shop, chat_server, monkeypatch, tmp_path):
 
         fields = {"method": method, "model": model.name, "params": {}}
         records = run_episodes(tasks, solve, tmp_path / episodes, **fields)
-        store.export(tmp_path / f"{replies}.jsonl")
+        stored = repr(store._execute("SELECT * FROM answer")).encode()
         store.close()
-        files = [(tmp_path / name).read_bytes() for name in (episodes, f"{replies}.jsonl")]
+        files = [(tmp_path / episodes).read_bytes(), stored]
         for key in (KEY, KEY.replace("/", "\\/"), ESCAPED_KEY, json.dumps(ESCAPED_KEY)[1:-1]):
             assert not any(key.encode() in file for file in files)
         assert all(KEY not in str(record) for record in records)
@@ -201,7 +200,7 @@ def test_a_budget_holds_whatever_an_endpoint_tells(chat_server, counts):
     server = chat_server()
     for _ in range(50):
         server.then(usage(counts))
-    model = make_model("openai:m", base_url=server.url, budget=Budget(max_tokens=400))
+    model = OpenAIModel("m", server.url, budget=Budget(max_tokens=400))
     with pytest.raises(Exception, match="the budget of 400 tokens is spent"):
         for _ in range(50):
             model.complete([{"role": "user", "content": "x" * 300}])
@@ -215,7 +214,7 @@ def test_an_answer_a_byte_at_a_time_ends(chat_server, drip_head):
     server.script[-1].drip, server.script[-1].drip_head = 0.05, drip_head
     model = OpenAIModel("m", server.url, attempts=1, timeout_s=1.0, total_s=0.3)
     began = time.monotonic()
-    with pytest.raises(Exception, match=r"no whole answer in 0\.3 s|no answer in time"):
+    with pytest.raises(Exception, match="no answer in time"):
         model.complete([{"role": "user", "content": "hi"}])
     assert time.monotonic() - began < 25  # the whole answer takes twice as long
 

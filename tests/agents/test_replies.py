@@ -123,7 +123,7 @@ def test_a_reply_without_a_call_is_a_lost_step_that_keeps_what_was_written(read)
         action = read(reply)
         assert (action.name, action.problem_kind) == ("", kind)
         assert message in action.problem and "\n" not in action.problem
-        assert action.thought == reply.text or reply.tool_calls
+        assert action.thought == reply.whole or reply.tool_calls
 
 
 words = st.sampled_from(["Thought:", "Action:", "Arguments:", "\n", "{", "}", '"', "respond", "a", "```"])

@@ -1,6 +1,7 @@
 """Methods through a real endpoint: faults do not show in tables, stored replies replay them without a key."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from pwagents.agents.methods import METHODS
 from pwagents.evaluation.episodes import records_frame, run_episodes
 from pwagents.llm import openai_model
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import FUNCTION_OF
 from pwagents.users.llm import LlmUser
 from pwagents.web.environment import WebEnvironment, run_episode
@@ -37,11 +38,12 @@ def model_answer(body):
 
 @pytest.fixture
 def frame_of(benchmark, shop, setup_of):
-    """``frame_of(folder, spec, url)``: the episodes of all of RUNS on twelve tasks."""
+    """``frame_of(folder, url)``: the episodes of all of RUNS on twelve tasks; without a URL, replayed."""
 
-    def play(folder, spec, url=""):
-        options = {"base_url": url, "store": ResponseStore(folder / "replies.sqlite"), "timeout_s": 1.0}
-        model, user = make_model(spec, **options), LlmUser(make_model(spec, **options), benchmark.products)
+    def play(folder, url=""):
+        inner = OpenAIModel("m", url, timeout_s=1.0) if url else None
+        model = StoredModel(inner, ResponseStore(folder / "replies.sqlite"), "m")
+        user = LlmUser(model, benchmark.products)
         records = []
         for name, track in RUNS.items():
             agent = METHODS[name](setup_of(model, track, length=3))
@@ -64,15 +66,14 @@ def test_faults_do_not_show_and_stored_replies_replay_without_a_key(
     monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.01)
     sound = chat_server(reply=model_answer)
     faulty = chat_server(reply=model_answer, faults=0.2, hang=1.2, seed=1)
-    clean = frame_of(tmp_path / "clean", "openai:m", sound.url)
+    clean = frame_of(tmp_path / "clean", sound.url)
     assert (clean["outcome"] == "scored").all() and len(clean) == 12 * len(RUNS)
-    pd.testing.assert_frame_equal(clean, frame_of(tmp_path / "shaken", "openai:m", faulty.url))
+    pd.testing.assert_frame_equal(clean, frame_of(tmp_path / "shaken", faulty.url))
     assert sum(faulty.fault_counts.values()) > 10
 
     monkeypatch.delenv("OPENAI_API_KEY")
-    exported = tmp_path / "published.jsonl.gz"
-    ResponseStore(tmp_path / "clean" / "replies.sqlite").export(exported)
-    ResponseStore(tmp_path / "again" / "replies.sqlite").import_(exported)
-    pd.testing.assert_frame_equal(clean, frame_of(tmp_path / "again", "replay:m"))
+    again = shutil.copytree(tmp_path / "clean", tmp_path / "again")
+    (again / "runs.jsonl").unlink()
+    pd.testing.assert_frame_equal(clean, frame_of(again))
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or KEY.encode() not in path.read_bytes(), path

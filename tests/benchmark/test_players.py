@@ -43,7 +43,7 @@ def test_unusable_replies_are_reported(roles, world, monkeypatch):
         def reply(self, request):
             return Reply(text="I do not know.")
 
-    monkeypatch.setattr(make, "make_model", lambda spec, **shared: Mute())
+    monkeypatch.setattr(make.Models, "__call__", lambda models, spec: Mute())
     made = roles(profiler="openai:mute", updater="openai:mute", writer="openai:mute")
     assert isinstance(made.profiler, LlmProfiler) and isinstance(made.updater, LlmUpdater)
     assert all(isinstance(writer, LlmInstructionWriter) for writer in made.writers)

@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 
 from pwagents.errors import InfrastructureError
 from pwagents.evaluation.tables import save_table
-from pwagents.llm.chat import Reply, Request
-from pwagents.llm.store import ResponseStore
 from pwagents.notebook.figures import write_figure
 from pwagents.notebook.run import Run
 
@@ -25,19 +23,13 @@ def figure(folder):
     return lambda: write_figure(drawn, folder / "f.png")
 
 
-def export(folder):
-    store = ResponseStore(folder.parent / "replies.sqlite")
-    store.put([Request(messages=()).content("m")], [Reply()])
-    return lambda: store.export(folder / "replies.jsonl")
-
-
 def journal(folder):
     begun = Run.begin("01_data", {"preset": "smoke", "seed": 0, "data": {"source": "x"}}, folder)
     atexit.unregister(begun.write_row)
     return begun.write_row
 
 
-@pytest.mark.parametrize("writer", [table, figure, export, journal])
+@pytest.mark.parametrize("writer", [table, figure, journal])
 def test_a_full_disk_is_one_line_and_leaves_no_file(writer, tmp_path):
     for name in ("first", "out"):
         (tmp_path / name).mkdir()

@@ -2,16 +2,19 @@
 
 import json
 import random
+import sqlite3
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from multiprocessing import Process
 from pathlib import Path
 
 from pwagents.evaluation.episodes import run_episodes
 from pwagents.llm.budget import Budget
-from pwagents.llm.make import make_model
-from pwagents.llm.store import ResponseStore
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 
 from ..processes import begin, kill
@@ -22,10 +25,8 @@ MODEL = "gpt-4o-mini"
 
 def play(url: str, folder: Path, episodes: int, steps: int, workers: int) -> None:
     """Episodes of some calls each, every call with the replies before it."""
-    store = ResponseStore(folder / "replies.sqlite")
-    model = make_model(
-        f"openai:{MODEL}", base_url=url, store=store, budget=Budget(max_usd=1000), workers=workers
-    )
+    inner = OpenAIModel(MODEL, url, budget=Budget(max_usd=1000), workers=workers)
+    model = StoredModel(inner, ResponseStore(folder / "replies.sqlite"))
 
     def solve(task: Task) -> Trajectory:
         messages, taken = [{"role": "user", "content": f"{task.instruction} {task.task_id}"}], []
@@ -111,10 +112,8 @@ def _wait_for_lines(folder: Path, count: float, process: Process) -> None:
 
 def _stored_keys(folder: Path) -> list[str]:
     """The server's keys of the requests whose replies are stored."""
-    store = ResponseStore(folder / "replies.sqlite")
-    store.export(folder / "replies.jsonl")
-    store.close()
-    lines = (folder / "replies.jsonl").read_bytes().splitlines()
-    requests = [json.loads(line)["request"] for line in lines]
+    with closing(sqlite3.connect(folder / "replies.sqlite")) as db:
+        contents = [zlib.decompress(content) for (content,) in db.execute("SELECT content FROM answer")]
+    requests = [json.loads(content)[1] for content in contents]
     bodies = [{"model": MODEL, "messages": r["messages"], **r["sampling"]} for r in requests]
     return [request_key(body) for body in bodies]

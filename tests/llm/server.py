@@ -47,6 +47,7 @@ class ChatServer:
         bodies: every request body, in order of arrival.
         headers: header fields of the last call, names in lower case.
         script: answers to give before anything else, first in first out.
+        refuse: request body -> the body of a refusal (400), or None.
         most_at_once: the largest number of calls under way together.
     """
 
@@ -67,6 +68,7 @@ class ChatServer:
         self.bodies: list[dict] = []
         self.headers: dict[str, str] = {}
         self.script: deque[Answer] = deque()
+        self.refuse: Callable[[dict], dict | None] = lambda body: None
         self.most_at_once = self._at_once = 0
         self.arrivals: list[float] = []
         self.url = ""
@@ -143,6 +145,8 @@ class ChatServer:
             await asyncio.sleep(self.latency)
         if self.script:
             return await _send(writer, self.script.popleft())
+        if refusal := self.refuse(body):
+            return await _send(writer, Answer(refusal, 400))
         fault = self._fault(key)
         if fault:
             self.fault_counts[fault] += 1

@@ -1,88 +1,78 @@
-"""Caps on what the models of a notebook may cost together."""
+"""Prices, the estimate of a run, and a budget that holds while threads spend it."""
 
 import threading
 import time
 
 import pytest
 
-from pwagents.errors import InfrastructureError
-from pwagents.llm.budget import Budget, BudgetedModel, BudgetError
-from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.llm.store import ResponseStore
-from pwagents.llm.stored_model import StoredModel
+from pwagents.llm.budget import Budget, BudgetError, Load, cost_usd, estimate, price_of
+from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
 
 
-class Paid(ChatModel):
-    """Each call costs a cent and 100 tokens."""
-
-    name, workers = "paid", 8
-
-    def __init__(self, seconds=0.0):
-        self.seconds, self.asked = seconds, 0
-
-    def reply(self, request):
-        self.asked += 1
-        time.sleep(self.seconds)
-        return Reply(text="x", usage=Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.01))
+def paid(seconds=0.0):
+    """A call of 100 tokens and a cent."""
+    time.sleep(seconds)
+    return Reply(text="x", usage=Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.01))
 
 
-def request(text):
-    return Request(messages=({"role": "user", "content": text},))
-
-
-def ask_until_spent(model):
-    for i in range(100):
+def pay_until_spent(budget, seconds=0.0):
+    """How many calls the budget paid for, at most 100, and what it says in the end."""
+    for n in range(100):
         try:
-            model.reply(request(f"{model.name} {i}"))
+            budget.pay(lambda: paid(seconds))
         except BudgetError as error:
-            return str(error)
-    return None
+            return n, str(error)
+    return 100, ""
 
 
 def test_dollars_are_capped():
-    inner, budget = Paid(), Budget(max_usd=0.05)
-    told = ask_until_spent(BudgetedModel(inner, budget))
-    assert inner.asked == 5
-    assert budget.spent.usd == pytest.approx(0.05)
-    assert "0.05 US dollars is spent" in told and "5 calls" in told and "raise the budget" in told
-    assert issubclass(BudgetError, InfrastructureError)
+    n, told = pay_until_spent(Budget(max_usd=0.05))
+    assert n == 5 and "0.05 US dollars is spent" in told and "raise the budget" in told
 
 
-def test_tokens_are_capped_for_all_models_together():
-    budget = Budget(max_tokens=1000)
-    first, second = Paid(), Paid()
-    for i in range(3):
-        BudgetedModel(first, budget).reply(request(str(i)))
-    told = ask_until_spent(BudgetedModel(second, budget))
-    assert (first.asked, second.asked) == (3, 7)
-    assert "1,000 tokens is spent" in told
-
-
-def test_calls_under_way_count():
-    inner, budget = Paid(seconds=0.02), Budget(max_tokens=2000)
-    model = BudgetedModel(inner, budget)
-    model.reply(request("first"))
-    threads = [threading.Thread(target=ask_until_spent, args=(model,)) for _ in range(8)]
+def test_tokens_are_capped_also_for_calls_under_way():
+    budget, counts = Budget(max_tokens=2000), []
+    budget.pay(paid)
+    spend = threading.Thread
+    threads = [spend(target=lambda: counts.append(pay_until_spent(budget, 0.02)[0])) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert inner.asked == 20
-
-
-def test_stored_replies_cost_nothing(tmp_path):
-    store = ResponseStore(tmp_path / "replies.sqlite")
-    StoredModel(Paid(), store).reply(request("a"))
-    spent = Budget(max_usd=0)
-    model = StoredModel(BudgetedModel(Paid(), spent), store)
-    assert model.reply(request("a")).usage.usd == 0.01  # what it cost when it was made
-    assert spent.spent == Usage()
-    with pytest.raises(BudgetError):
-        model.reply(request("b"))
+    assert sum(counts) == 19 and budget.spent.calls == 20
 
 
 def test_without_caps_it_only_counts():
     budget = Budget()
-    ask_until_spent(BudgetedModel(Paid(), budget))
-    assert budget.spent.calls == 100
+    assert pay_until_spent(budget) == (100, "") and budget.spent.calls == 100
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-4o-mini", "GPT-4o-mini", "openai/gpt-4o-mini", "gpt-4o-mini-2024-07-18"]
+)
+def test_prices_of_names_with_maker_and_date(name):
+    assert cost_usd(name, 2_000_000, 500_000) == pytest.approx(0.30 + 0.30)
+
+
+def test_a_version_may_have_a_price_of_its_own_and_a_model_none():
+    assert cost_usd("openai/gpt-4o-2024-05-13", 1e6, 1e6) == pytest.approx(5 + 15)
+    assert cost_usd("openai/gpt-4o-2024-08-06", 1e6, 1e6) == pytest.approx(2.5 + 10)
+    for name in ("qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct", "my-model", ""):
+        assert price_of(name) is None and cost_usd(name, 1e6, 1e6) == 0.0
+
+
+def test_an_estimate_has_one_row_for_each_role_that_a_model_plays():
+    table = estimate(
+        {
+            "policy": Load("openai:gpt-4o", 100, 4, 5000, 50),
+            "user": Load("openai:my-model", 100, 1.5, 1000, 20),
+            "judge": Load("local:outputs/judge", 100, 4, 500, 5),
+            "profiler": Load("offline", 100, 1, 500, 5),
+        }
+    )
+    assert list(table["role"]) == ["policy", "user", "judge"]
+    assert list(table["calls"]) == [400, 150, 400]
+    assert list(table["prompt tokens"]) == [2_000_000, 150_000, 200_000]
+    assert list(table["US dollars"]) == pytest.approx([5.0 + 0.2, 0, 0])
+    assert list(table["price"]) == ["2.5 / 10 per million", "no price known", "runs here"]

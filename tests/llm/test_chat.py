@@ -1,14 +1,9 @@
-"""The protocol: what a request is known by, and what every model gets for free."""
-
-import asyncio
-import time
+"""What a request is known by, and many requests at once."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pwagents.errors import InfrastructureError
-from pwagents.llm.chat import ChatModel, Reply, Request, ToolCall
+from pwagents.errors import InfrastructureError, NotEvaluableError
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all, fold_system
 
 REQUEST = Request(
     messages=({"role": "user", "content": "a coat"},),
@@ -18,74 +13,52 @@ REQUEST = Request(
 
 
 class Echo(ChatModel):
+    """Says the request's text; refuses "no", and is out of reach for "gone"."""
+
     name = "echo"
 
+    def __init__(self, workers=1, batch_size=1):
+        self.workers, self.batch_size, self.asked = workers, batch_size, []
+
     def reply(self, request):
-        text = request.messages[-1]["content"]
-        if text == "fail":
-            raise InfrastructureError("gone")
+        text = request.messages[0]["content"]
+        self.asked.append(text)
+        if text == "no":
+            raise NotEvaluableError("too long")
+        if text == "gone":
+            raise InfrastructureError("no route")
         return Reply(text=text)
 
 
-def requests(*texts):
+def requests(texts):
     return [Request(messages=({"role": "user", "content": text},)) for text in texts]
 
 
 def test_keys_of_published_replies_stay():
     """Another hash here makes every stored reply unfindable: change it only with a way to take them over."""
     assert REQUEST.key("m") == "2850e3b492c763f187b60481489f82ba8199c1ab07553d46af648e3f02271c24"
-
-
-def test_the_order_of_fields_does_not_matter():
     other = REQUEST.model_copy(update={"tools": ({"a": 2, "b": 1},)})
     assert other.key("m") == REQUEST.key("m") != REQUEST.key("n")
 
 
-def test_arguments_make_the_request():
-    seen = []
-
-    class Seeing(Echo):
-        def reply(self, request):
-            seen.append(request)
-            return super().reply(request)
-
-    Seeing().complete(list(REQUEST.messages), list(REQUEST.tools), temperature=0.6)
-    Seeing().complete(list(REQUEST.messages), list(REQUEST.tools), temperature=0.6, sample=2)
-    assert seen == [REQUEST, REQUEST.model_copy(update={"sample": 2})]
+@pytest.mark.parametrize(("workers", "batch_size"), [(1, 1), (3, 1), (1, 4)])
+def test_replies_come_in_order_and_refusals_are_none(workers, batch_size):
+    texts = [str(i) if i % 7 else "no" for i in range(40)]
+    replies = ask_all(model := Echo(workers, batch_size), requests(texts), "asking")
+    assert [reply and reply.text for reply in replies] == [t if t != "no" else None for t in texts]
+    assert batch_size > 1 or sorted(model.asked) == sorted(texts)  # a refusal costs its neighbours nothing
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_replies_come_in_order_and_the_first_failure_is_raised(workers):
-    model = Echo()
-    model.workers = workers
-    texts = [str(i) for i in range(20)]
-    assert [reply.text for reply in model.replies(requests(*texts))] == texts
-    with pytest.raises(InfrastructureError):
-        model.replies(requests("a", "fail", "b"))
+def test_a_model_out_of_reach_stops_it():
+    model = Echo(2)
+    with pytest.raises(InfrastructureError, match="no route"):
+        ask_all(model, requests(["a", "gone", *map(str, range(60))]), "asking")
+    assert len(model.asked) < 20
 
 
-def test_after_a_failure_no_further_request_begins():
-    begun = []
-
-    class Slow(Echo):
-        workers = 4
-
-        def reply(self, request):
-            begun.append(request)
-            time.sleep(0.3 if request.messages[-1]["content"] == "first" else 0.01)
-            return super().reply(request)
-
-    with pytest.raises(InfrastructureError, match="gone"):
-        Slow().replies(requests("first", "fail", *map(str, range(60))))
-    assert len(begun) < 20
-
-
-def test_async_replies():
-    (request,) = requests("hi")
-    assert asyncio.run(Echo().reply_async(request)).text == "hi"
-
-
-@given(st.text(st.characters(codec=None, exclude_categories=[])))
-def test_whatever_a_model_writes_can_be_kept(text):
-    reply = Reply(text=text, tool_calls=(ToolCall(id="c", name=text, arguments=text),))
-    assert Reply.model_validate_json(reply.model_dump_json()) == reply
+def test_a_system_message_is_folded_into_the_users_first():
+    system, said = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
+    asked = {"role": "assistant", "content": "Yes?"}
+    assert fold_system([system, said, asked]) == [{"role": "user", "content": "Be brief.\n\nHi"}, asked]
+    assert fold_system([system, asked]) == [{"role": "user", "content": "Be brief."}, asked]
+    assert fold_system([said, asked]) == [said, asked]

@@ -1,4 +1,4 @@
-"""Models from folders that nobody vouches for: no code runs, templates end, broken files are one line."""
+"""Models from folders: no code runs, templates drop nothing, broken files are one line."""
 
 import json
 import re
@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from pwagents.errors import DataError
-from pwagents.llm.failures import ContextTooLongError, RefusedError
-from pwagents.llm.folder import read_config, read_model, read_tokenizer
+from pwagents.llm.chat import Request
+from pwagents.llm.failures import RefusedError
+from pwagents.llm.folder import dropped_by_template, read_config, read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.fit import without_storage
 from pwagents.lm.load import load_model
@@ -93,25 +94,7 @@ def test_our_own_small_models_are_read_as_before(tmp_path):
     assert load_model(tmp_path, SftSettings()).config.hidden_size == 24
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% for i in range(99999) %}{{ range(99999) | select | list }}{% endfor %}",
-    ],
-)
-def test_a_template_that_never_ends_is_refused_when_it_is_loaded(folder, template):
-    set_template(folder, template)
-    with pytest.raises(DataError, match=r"'chat template': found more than 3,000,000 steps; expected one"):
-        read_tokenizer(folder)
-
-
 TEMPLATES = {
-    "endless for one word": (
-        "{% if 'now' in messages[0].content %}{% for i in range(99999) %}{% for j in range(99999) %}"
-        "{% endfor %}{% endfor %}{% endif %}",
-        "more than 3,000,000 steps",
-    ),
     "endless recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
     "a large range": ("{{ range(10**9) }}", "Range too big"),
     "out of the sandbox": ("{{ ''.__class__.__mro__ }}", "SecurityError"),
@@ -132,12 +115,50 @@ def test_a_template_that_fails_is_one_line(folder, name):
     assert "\n" not in str(told.value) and len(str(told.value)) < 500
 
 
-def test_a_template_that_writes_without_measure_is_not_even_tokenised(folder):
-    set_template(folder, "{% for i in range(23) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}")
-    template = "{% set ns = namespace(x='a') %}" + (folder / "chat_template.jinja").read_text()
+SCHEMA = {"type": "object", "properties": {}}
+SEARCH = {"type": "function", "function": {"name": "search", "parameters": SCHEMA}}
+TALK = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+CALLS = (
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ PART }}"
+    "{% endfor %}{% endfor %}"
+)
+DROPS = {  # a template -> what it drops
+    "all": (TALK, "a call's function, a call's argument, the functions that may be called"),
+    "functions": (TALK + CALLS.replace("PART", "c.function.arguments"), "the functions that may be called"),
+    "arguments": (TALK + "{{ tools }}" + CALLS.replace("{{ PART }}", ""), "a call's argument"),
+    "results": (
+        TALK.replace("in messages", "in messages if m.role != 'tool'") + "{{ tools }}{{ messages[1:2] }}",
+        "a call's result",
+    ),
+    "the role of results": (
+        "{{ tools }}{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}"
+        "{% endif %}{{ m }}{% endfor %}",
+        "TemplateError: no tools",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DROPS)
+def test_a_template_that_drops_functions_is_refused_where_some_may_be_called(folder, name):
+    template, dropped = DROPS[name]
     set_template(folder, template)
-    with pytest.raises(ContextTooLongError, match="a prompt of 8,388,608 characters"):
-        LocalModel(folder).complete(HI)
+    model = LocalModel(folder)
+    assert model.complete(HI, max_tokens=2).usage.calls == 1
+    with pytest.raises(RefusedError, match=f"cannot tell a conversation with tools: {dropped}$"):
+        model.complete(HI, [SEARCH], max_tokens=2)
+
+
+def test_our_own_models_know_functions_by_heart_and_tell_the_rest():
+    assert dropped_by_template(make_tokenizer()) == []
+
+
+def test_a_template_without_a_system_message_gets_it_in_the_users_first(folder):
+    raising = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}"
+    set_template(folder, raising + "{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    model = LocalModel(folder)
+    messages = ({"role": "system", "content": "Be brief."}, *HI)
+    prompt = model._loaded.tokenizer.decode(model._prompt(Request(messages=messages)))
+    assert prompt == "user: Be brief.\n\nhi\n"
 
 
 def cut(file):

@@ -5,13 +5,22 @@ import time
 
 import pytest
 
-from pwagents.llm.failures import TransientError
+from pwagents.llm.failures import Failure
 from pwagents.llm.limiter import Limiter
 
 
-def fail(limiter, congested=True):
-    with pytest.raises(TransientError), limiter.slot():
-        raise TransientError("no", congested=congested)
+def fail(limiter, kind="congested", together=lambda: None):
+    with pytest.raises(Failure), limiter.slot():
+        together()
+        raise Failure(kind, "no")
+
+
+def run(*calls):
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def succeed(limiter):
@@ -21,6 +30,8 @@ def succeed(limiter):
 
 def test_congestion_halves_and_success_adds_one_per_round():
     limiter = Limiter(16)
+    fail(limiter, "later")
+    assert limiter.slots == 16
     fail(limiter)
     assert limiter.slots == 8
     for _ in range(9):
@@ -29,31 +40,14 @@ def test_congestion_halves_and_success_adds_one_per_round():
     for _ in range(200):
         succeed(limiter)
     assert limiter.slots == 16
-
-
-def test_other_failures_change_nothing_and_one_slot_always_stays():
-    limiter = Limiter(4)
-    fail(limiter, congested=False)
-    assert limiter.slots == 4
-    for _ in range(5):
+    for _ in range(9):
         fail(limiter)
     assert limiter.slots == 1
 
 
 def test_calls_that_fail_together_halve_once():
-    limiter = Limiter(8)
-    together = threading.Barrier(8)
-
-    def call():
-        with pytest.raises(TransientError), limiter.slot():
-            together.wait()
-            raise TransientError("no", congested=True)
-
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    limiter, barrier = Limiter(8), threading.Barrier(8)
+    run(*[lambda: fail(limiter, together=barrier.wait)] * 8)
     assert limiter.slots == 4
 
 
@@ -67,9 +61,5 @@ def test_no_more_calls_than_slots():
             time.sleep(0.005)
             at_once.pop()
 
-    threads = [threading.Thread(target=call) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run(*[call] * 20)
     assert max(most) == 3

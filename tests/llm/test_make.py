@@ -1,99 +1,168 @@
-"""A model from one string."""
+"""Who plays a role, and the models of a run: one store, one budget, endpoints tried out before work."""
 
 import sqlite3
 import subprocess
 import sys
+from typing import Annotated
 
 import pytest
 
-from pwagents.errors import DataError
-from pwagents.llm.budget import Budget, BudgetError
-from pwagents.llm.make import Models, make_model
-from pwagents.llm.settings import Players
-from pwagents.llm.store import ResponseStore
+from pwagents.errors import DataError, InfrastructureError
+from pwagents.llm import openai_model
+from pwagents.llm.budget import BudgetError
+from pwagents.llm.make import Models
+from pwagents.llm.openai_model import OpenAIModel
+from pwagents.llm.settings import Players, player
+from pwagents.settings import meaning, settings
 
 HI = [{"role": "user", "content": "hi"}]
 KEY = "sk-test-0123456789abcdef"
 
 
+@settings
+class Roles(Players):
+    policy: Annotated[str, player("offline")] = "offline"
+    """Who acts."""
+    user: Annotated[str, player("none", "rules")] = "rules"
+    """Who answers."""
+
+
 @pytest.fixture
-def store(tmp_path):
-    return ResponseStore(tmp_path / "replies.sqlite")
+def models(tmp_path):
+    """``models(**players)``: the models of a run, which all keep their replies in one file."""
+    return lambda **players: Models(Players(**players), tmp_path / "replies.sqlite")
 
 
-def test_an_endpoint_with_store_and_budget_then_replayed(chat_server, store):
-    server, budget = chat_server(), Budget(max_usd=1)
-    model = make_model("openai:gpt-4o-mini", base_url=server.url, store=store, budget=budget)
+def test_an_endpoint_is_tried_out_stored_and_then_replayed(chat_server, models):
+    server = chat_server()
+    made = models(base_url=server.url)
+    model = made("openai:gpt-4o-mini")
     reply = model.complete(HI, temperature=0)
-    assert model.complete(HI, temperature=0) == reply
-    assert sum(server.calls.values()) == budget.spent.calls == 1
-    assert budget.spent.usd == reply.usage.usd > 0
-    assert make_model("replay:gpt-4o-mini", store=store).complete(HI, temperature=0) == reply
+    assert model.complete(HI, temperature=0) == reply and sum(server.calls.values()) == 2
+    assert server.bodies[0]["messages"][0]["role"] == "system"  # the trial
+    assert made.note() == "1 of 2 replies of gpt-4o-mini were stored ones."
+    again = models(base_url=server.url)("openai:gpt-4o-mini")
+    assert again.complete(HI, temperature=0) == reply and sum(server.calls.values()) == 2
+    assert models()("replay:gpt-4o-mini").complete(HI, temperature=0) == reply
 
 
-def test_a_local_model_is_stored_and_free(random_model, store):
-    spent = Budget(max_usd=0)
-    model = make_model(f"local:{random_model}", store=store, budget=spent)
+def test_a_dead_endpoint_of_any_role_is_found_before_work(chat_server, models, monkeypatch):
+    monkeypatch.setattr(openai_model, "FIRST_WAIT_S", 0.002)
+    server = chat_server()
+    server.refuse = lambda body: {"error": {"message": "no such model"}} if body["model"] == "user" else None
+    made = models(base_url=server.url)
+    policy, _ = made("openai:policy"), made("openai:user")
+    with pytest.raises(InfrastructureError, match=r"^user at 127\.0\.0\.1: HTTP 400: no such model"):
+        policy.complete(HI)
+    assert all(body["messages"] != HI for body in server.bodies)
+
+
+def test_two_endpoints_under_one_name_never_answer_for_each_other(chat_server, models):
+    answers = []
+    for place in ("A", "B"):
+        server = chat_server(reply=lambda body, place=place: {"role": "assistant", "content": place})
+        answers.append(models(base_url=server.url)("openai:m").complete(HI).text)
+    assert answers == ["A", "B"]
+
+
+def test_a_server_that_comes_back_at_another_port_goes_on(models):
+    from .server import ChatServer
+
+    with ChatServer() as first:
+        reply = models(base_url=first.url)("openai:m").complete(HI)
+    with ChatServer() as second:
+        assert models(base_url=second.url)("openai:m").complete(HI) == reply and not second.calls
+        models(base_url=second.url, endpoint="tuned")("openai:m").complete(HI)
+        assert second.calls
+
+
+def test_studies_of_one_run_share_its_budget(chat_server, models):
+    server = chat_server()
+    players = {"base_url": server.url, "budget_tokens": 60}
+    models(**players)("openai:m").complete(HI)
+    with pytest.raises(BudgetError):
+        models(**players)("openai:m").complete([*HI, *HI])
+
+
+def test_a_local_model_is_stored_and_free(random_model, models):
+    model = models(budget_tokens=1)(f"local:{random_model}")
     reply = model.complete(HI, temperature=0, max_tokens=5)
-    assert spent.spent.calls == 0 and reply.usage.completion_tokens == 5
-    assert make_model(f"replay:{model.name}", store=store).complete(HI, temperature=0, max_tokens=5) == reply
+    assert reply.usage.completion_tokens == 5
+    assert models()(f"replay:{model.name}").complete(HI, temperature=0, max_tokens=5) == reply
 
 
-def test_a_spent_budget_stops_the_endpoint(chat_server, store):
-    server = chat_server()
-    model = make_model("openai:m", base_url=server.url, store=store, budget=Budget(max_tokens=0))
-    with pytest.raises(BudgetError):
-        model.complete(HI)
-    assert not server.calls
-
-
-def test_studies_of_one_run_share_its_budget(chat_server, tmp_path):
-    server = chat_server()
-    players = Players(base_url=server.url, budget_tokens=1)
-    first, second, elsewhere = (Models(players, tmp_path / name)("openai:m") for name in ("a", "a", "b"))
-    first.complete(HI)
-    with pytest.raises(BudgetError):
-        second.complete([*HI, *HI])
-    elsewhere.complete(HI)
-
-
-@pytest.mark.parametrize("spec", ["gpt-4o-mini", "offline", "openai:", "azure:gpt-4o", ""])
-def test_another_spec_is_refused(spec):
+@pytest.mark.parametrize("spec", ["gpt-4o-mini", "rules", "openai:", "azure:gpt-4o", ""])
+def test_another_player_is_refused_with_what_was_expected(models, spec):
     with pytest.raises(ValueError, match="expected openai:NAME, local:FOLDER or replay:NAME"):
-        make_model(spec)
+        models()(spec)
+    with pytest.raises(ValueError, match="expected offline, openai:NAME, local:FOLDER or replay:NAME"):
+        Roles(policy=spec)
 
 
-def test_a_folder_without_a_model_and_a_replay_without_a_store_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"holds no config\.json"):
-        make_model(f"local:{tmp_path}")
-    with pytest.raises(ValueError, match="need a store"):
-        make_model("replay:m")
+def test_words_and_models_may_play_a_role(tmp_path):
+    for policy in ("offline", "openai:org/model:free", "replay:any"):
+        assert Roles(policy=policy).policy == policy
+    assert meaning(Roles, "policy") == "Who acts."
+    with pytest.raises(ValueError, match=r"holds no config\.json and no adapter_config\.json"):
+        Roles(policy=f"local:{tmp_path}")
+    (tmp_path / "adapter_config.json").touch()
+    assert Roles(policy=f"local:{tmp_path}").policy == f"local:{tmp_path}"
 
 
-def test_a_replayed_model_does_not_need_a_key(store, monkeypatch):
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http://", "http://[half"])
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(ValueError, match="base_url"):
+        Players(base_url=url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://me:hunter2@host/v1", "https://hunter2@host/v1", "https://me:hunter2/@host/v1",
+     "https://host/v1?key=hunter2", "https://me:hunter2\uff20host/v1"],
+)  # fmt: skip
+def test_a_password_in_a_url_is_refused_and_not_repeated(url, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    for make in (lambda: Players(base_url=url), lambda: OpenAIModel("m")):
+        with pytest.raises(ValueError, match="base_url") as refused:
+            make()
+        assert "hunter2" not in str(refused.value)
+
+
+def test_a_missing_key_is_told_before_the_run(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert make_model("openai:gpt-4o", store=store).name == "gpt-4o"
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    Roles().require_keys()
+    Roles(policy="replay:gpt-4o").require_keys()
+    Roles(policy="openai:qwen", base_url="http://127.0.0.1:8000/v1").require_keys()
+    with pytest.raises(ValueError, match=r"^policy, user: .*set the environment variable OPENAI_API_KEY$"):
+        Roles(policy="openai:gpt-4o", user="openai:gpt-4o").require_keys()
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    Roles(policy="openai:gpt-4o").require_keys()
+
+
+def test_a_replayed_model_needs_no_key_and_every_reply(models, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert models()("openai:gpt-4o").name == "gpt-4o"
     with pytest.raises(DataError, match="every reply stored"):
-        make_model("replay:gpt-4o", store=store).complete(HI)
+        models()("replay:gpt-4o").complete(HI)
 
 
-def test_no_key_is_written_anywhere(chat_server, store, monkeypatch, tmp_path):
+def test_no_key_is_written_anywhere(chat_server, models, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server = chat_server(reply=lambda body: {"role": "assistant", "content": f"you sent {KEY}"})
-    model = make_model("openai:m", base_url=server.url, store=store)
-    assert model.complete(HI).text == "you sent [key]"
+    assert models(base_url=server.url)("openai:m").complete(HI).text == "you sent [key]"
     assert server.headers["authorization"].endswith(KEY)
-    store.export(tmp_path / "replies.jsonl")
-    with sqlite3.connect(store.path) as db:
-        rows = db.execute("SELECT * FROM reply").fetchall()
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir()) + repr(rows).encode()
+    with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+        rows = repr(db.execute("SELECT * FROM answer").fetchall()).encode()
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir()) + rows
     assert KEY.encode() not in written and b"[key]" in written
 
 
-def test_making_a_model_loads_nothing_heavy(random_model):
+def test_making_a_model_loads_nothing_heavy(random_model, tmp_path):
     code = (
-        "import sys\nfrom pwagents.llm.make import make_model\n"
-        f"make_model('openai:m'), make_model('local:{random_model}')\n"
+        "import sys\nfrom pathlib import Path\nfrom pwagents.llm.make import Models, Players\n"
+        f"models = Models(Players(), Path({str(tmp_path / 'r')!r}))\n"
+        f"models('openai:m'), models('local:{random_model}')\n"
         "sys.exit(str([n for n in ('torch', 'transformers', 'openai', 'pandas') if n in sys.modules] or 0))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == "0\n"

@@ -28,8 +28,8 @@ def save_random_model(folder: Path) -> Path:
 def save_telling_model(folder: Path, pieces: Sequence[str]) -> Path:
     """A model that answers every conversation with these pieces, which must differ.
 
-    Its layers do nothing; its output layer knows which token follows which, from the line end that closes the
-    prompt to the end of the message.
+    Its layers do next to nothing; its output layer knows which token follows which, from the line end that
+    closes the prompt to the end of the message.
     """
     import torch
 
@@ -40,8 +40,8 @@ def save_telling_model(folder: Path, pieces: Sequence[str]) -> Path:
     assert all(len(i) == 1 for i in ids), "every piece must be one token"
     with torch.no_grad():
         for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
+            layer.self_attn.o_proj.weight.fill_(1e-9)
+            layer.mlp.down_proj.weight.fill_(1e-9)
         seen = model.model.norm(model.model.embed_tokens.weight)
         model.lm_head.weight.zero_()
         for (before,), (after,) in pairwise(ids):

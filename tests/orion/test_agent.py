@@ -102,9 +102,9 @@ def test_a_call_is_told_as_a_call_and_its_answer_as_the_tools():
     assert turn == {
         "role": "assistant",
         "content": "<think>open: color</think>",
-        "tool_calls": [{"id": "call_0", "type": "function", "function": function}],
+        "tool_calls": [{"id": "call00000", "type": "function", "function": function}],
     }
-    assert (answer["role"], answer["tool_call_id"]) == ("tool", "call_0")
+    assert (answer["role"], answer["tool_call_id"]) == ("tool", "call00000")
     assert answer["content"] == f"{OPEN}\n" + "\n".join(listed(3)[0].splitlines()) + f"\n{CLOSE}"
 
 

@@ -142,7 +142,7 @@ def call_messages(i: int, step: Step) -> list[Message]:
     # A model may have called a function that does not exist, by a name that providers refuse to be sent.
     name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
     function = {"name": name, "arguments": json.dumps(action.arguments)}
-    call = {"id": f"call_{i}", "type": "function", "function": function}
+    call = {"id": f"call{i:05}", "type": "function", "function": function}
     return [
         {**assistant(action.thought), "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": answer},

@@ -127,6 +127,8 @@ def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
     except NotEvaluableError:
         return unread, Usage()
     try:
+        if reply.is_cut:
+            raise ValueError("half a reply")
         start = reply.text.index("{")
         _, end = json.JSONDecoder().raw_decode(reply.text, start)  # what stands around it does not matter
         news, mistake = parse_arguments(reply.text[start:end])

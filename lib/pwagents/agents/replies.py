@@ -1,7 +1,8 @@
 """From what a model says to the action it means.
 
-Models make their calls in three forms, and each has a function here: natively (:func:`read_call`), as text
-in ReAct's form (:func:`read_react`), and as a thought followed by a call (:func:`read_turn`). Whether the
+A reply is parted into thought, text and calls already (:class:`pwagents.llm.chat.Reply`). Each form of an
+action has a function here: a call or talk (:func:`read_call`), ReAct's form (:func:`read_react`), and exactly
+one call after a thought (:func:`read_turn`). Whether the
 function that is called exists, and whether its arguments fit, is for the environment to judge.
 """
 
@@ -10,14 +11,15 @@ import math
 import re
 from typing import Any
 
-from pwagents.llm.chat import Reply, parse_tool_calls
+from pwagents.llm.chat import Reply
+from pwagents.llm.parts import without_calls
 from pwagents.schema import Action, ProblemKind
 
 MOST_BRACKETS = 100  # in a call's arguments: what is nested deeper than some 250 cannot be stored
 
 
 def read_call(reply: Reply) -> Action:
-    """The action of a reply with native tool calls.
+    """The action of a reply: its first call, else what it says.
 
     As in the code published with PersonalWAB only the first call counts, and a reply without a call is said
     to the user.
@@ -26,10 +28,12 @@ def read_call(reply: Reply) -> Action:
         call = reply.tool_calls[0]
         written = f"{reply.text}\n{call.name}({call.arguments})".strip()
         arguments, mistake = parse_arguments(call.arguments)
+        if reply.is_cut and not call.arguments.strip():
+            mistake = "they are missing"
         if mistake:
             return problem_of(reply, written, "malformed_json", f"the arguments of {call.name}: {mistake}")
         return Action(name=call.name, arguments=arguments, thought=reply.text, usage=reply.usage)
-    if not reply.text.strip() or reply.finish_reason == "length":
+    if not reply.text.strip() or reply.is_cut:
         return problem_of(reply, reply.text, "empty", "the reply is empty")
     return Action(name="respond", arguments={"content": reply.text}, usage=reply.usage)
 
@@ -48,20 +52,19 @@ def read_react(reply: Reply) -> Action:
     What follows the first action is the model talking to itself and left out. The arguments of ``respond``
     may be plain text.
     """
+    if reply.tool_calls and not reply.text.strip():
+        return read_call(reply)  # a model that was trained on calls makes one all the same
     match = _REACT.match(reply.text)
     if not match:
         return problem_of(reply, reply.text, "malformed_json" if reply.text.strip() else "empty", _NOT_REACT)
     name, text = match["name"].strip(), match["arguments"].strip().removesuffix("```").strip()
     arguments, mistake = parse_arguments(text)
     is_plain_text = name == "respond" and text and not text.startswith("{")
-    if mistake and is_plain_text and reply.finish_reason != "length":
+    if mistake and is_plain_text and not reply.is_cut:
         arguments, mistake = {"content": text}, ""
     if mistake:
         return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
     return Action(name=name, arguments=arguments, thought=match["thought"].strip(), usage=reply.usage)
-
-
-_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)\s*", re.DOTALL)
 
 
 def read_turn(reply: Reply) -> Action:
@@ -71,17 +74,16 @@ def read_turn(reply: Reply) -> Action:
     thought keeps its marks, and a lost step all that was written, so that the turn can be told to the model
     again exactly as it wrote it.
     """
-    text, calls = reply.text, reply.tool_calls
-    if not calls:
-        text, calls = parse_tool_calls(reply.text, "call")
-    if len(calls) != 1 or _THOUGHT.sub("", text).strip():
+    if len(reply.tool_calls) != 1 or reply.text.strip():
         message = "the reply must be a thought in <think></think> and then one call"
-        kind = "malformed_json" if reply.text.strip() or calls else "empty"
-        return problem_of(reply, reply.text, kind, message)
-    action = read_call(reply.model_copy(update={"text": text, "tool_calls": calls}))
-    if action.problem and reply.tool_calls:
+        kind = "malformed_json" if reply.whole.strip() or reply.tool_calls else "empty"
+        return problem_of(reply, reply.whole, kind, message)
+    action = read_call(reply)
+    if not reply.written:
         return action
-    return action.model_copy(update={"thought": reply.text if action.problem else text.strip()})
+    return action.model_copy(
+        update={"thought": reply.whole if action.problem else without_calls(reply.whole)}
+    )
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:

@@ -42,13 +42,17 @@ ACTIONS = {
 }
 # Kinds of problems, as the table shows them: "malformed_json" is "malformed JSON".
 PROBLEMS = {kind: kind.replace("_", " ").replace("json", "JSON") for kind in get_args(ProblemKind) if kind}
-COST_NOTE = "Replies that came from the store count as what they cost when they were made."
+COST_NOTE = (
+    "Replies that came from the store count as what they cost when they were made. Parted: thought or calls "
+    "came as text, and were read here."
+)
 # What a task costs, and the format of each column.
 COSTS = {
     "calls": ".2f",
     "prompt tokens": ",.0f",
     "reply tokens": ",.0f",
     "US dollars": ".5f",
+    "replies parted": ".2f",
     "user's tokens": ",.0f",
     "user's US dollars": ".5f",
 }
@@ -182,7 +186,7 @@ def costs(runs: Runs) -> pd.DataFrame:
         for played in (record.trajectory for record in records if record.outcome == "scored"):
             agent, user = played.usage, sum((step.user_usage or Usage() for step in played.steps), Usage())
             tokens = agent.calls, agent.prompt_tokens, agent.completion_tokens
-            spent.append((*tokens, agent.usd, user.tokens, user.usd))
+            spent.append((*tokens, agent.usd, agent.parted, user.tokens, user.usd))
         if spent:
             rows.append((name, len(spent), *np.mean(spent, axis=0)))
     frame = pd.DataFrame(rows, columns=["method", "tasks", *COSTS])

@@ -204,6 +204,7 @@ def _finish(
         f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
         f"oracle knows the answer.{user} {_COLUMNS[track]} Grader: {GRADER}.{small}{stored}"
     )
+    note += f" {study.roles.note}".rstrip()
     # What could not be scored, what scored 0 for the agent's errors, and which calls were malformed.
     if unscored := sum(record.outcome == "not_evaluable" for record in records):
         note += f" {unscored} tasks could not be scored."

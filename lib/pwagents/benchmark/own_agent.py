@@ -120,7 +120,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         except Exception as error:  # whatever pickle meets in it
             key, why_anew = uuid.uuid4().hex, AgentError(error).said
     params = study.facts | {"code": code_hash(*_PLAYED), "track": track, "agent": key}
-    params |= {"user": study.settings.players.user, "base_url": study.settings.players.base_url}
+    params |= study.settings.players.facts("user")
     fields = {"method": name, "model": "own agent", "params": params}
     store, tasks = study.folder / "evaluate.jsonl", study.sample
     keys = {key for chain in chain_episodes(tasks, **fields, by_user=remembers) for _, key in chain}

@@ -109,7 +109,7 @@ class ProfileRoles:
         for role, counted in counts.items():
             told = ", ".join(f"{what} {n:,}" for what, n in (+counted).items())
             lines.append(f"{role}: {told or 'nothing went wrong'}")
-        return "\n".join(lines) or "No language model was asked."
+        return "\n".join(filter(None, [*lines, self._model.note()])) or "No language model was asked."
 
 
 class MethodRoles:
@@ -135,6 +135,11 @@ class MethodRoles:
         self.policy = OfflinePolicy(identify) if self.offline else self._model(players.policy)
         self.name = "offline policy" if self.offline else self.policy.name
         self.kind = "Plumbing check, no language model" if self.offline else self.name
+
+    @property
+    def note(self) -> str:
+        """What stands below a table of what the models played: :meth:`pwagents.llm.make.Models.note`."""
+        return self._model.note()
 
     def make_user(self, seed: int) -> UserSimulator | None:
         """Make who answers under a seed; None for nobody."""

@@ -230,7 +230,7 @@ class Study:
                 return run_episode(environment, task, self.benchmark.history(task, "test"), agent)
 
         params = {"code": self._code["prompted"], "track": track, "run_seed": setup.seed}
-        params |= {"user": players.user, "base_url": players.base_url, "prompts": self.prompts.origin}
+        params |= players.facts("user") | {"prompts": self.prompts.origin}
         records = run_episodes(
             self.sample,
             solve,
@@ -287,7 +287,7 @@ class Study:
         return (
             f"{len(self.sample):,} test tasks, source {self.settings.data.source}, leak-free. "
             f"Policy: {self.roles.name}; {self.prompts.origin}. Grader: {GRADER}. Means, 95% intervals "
-            "clustered by user."
+            f"clustered by user. {self.roles.note}".strip()
         )
 
     def estimate(self) -> pd.DataFrame:

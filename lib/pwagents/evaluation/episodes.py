@@ -17,6 +17,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ from pwagents.schema import Outcome, Record, TaskType, Trajectory
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 NUMBERS = (*METRICS, "tokens", "usd")  # of a scored episode; the last two are of the agent's model
+ALIKE = 3  # infrastructure errors of one kind, one after another, after which a run pauses
+_WAITS = "waits for task"
 FIELDS = ("method", "model", "task_id", "user_id", "type", "outcome")
 _START = b'{"key":'  # of every line
 
@@ -224,6 +227,7 @@ def run_episodes(
     Raises:
         DataError: a line of the store is corrupt, two tasks share an id, params are not plain JSON values,
             or, with ``stored_runs_only``, episodes are missing.
+        InfrastructureError: three episodes in a row met the same failure, such as an endpoint that is down.
         RuntimeError: another process is writing to the store, or ``solve`` failed; names the task.
     """
     tasks, fields = list(tasks), {"method": method, "model": model, "params": dict(params)}
@@ -274,9 +278,18 @@ def run_episodes(
             else:
                 threads = [pool.submit(play, chain, append) for chain in unfinished]
                 parts = (ended.result() for ended in as_completed(threads))
+            alike: list[str] = []
             for part in parts:
                 records |= {each.key: each for each in part}
                 bar.update(len(part))
+                for each in part:
+                    if each.outcome != "infrastructure_error":
+                        alike = []
+                    elif not each.message.startswith(_WAITS):
+                        alike.append(re.sub(r"\d+", "", each.message))
+                if len(alike) >= ALIKE and len(set(alike[-ALIKE:])) == 1:
+                    message = f"paused after {ALIKE} failures alike, the last: {part[-1].message}"
+                    raise InfrastructureError(f"{message}; what was finished is stored: run again to go on")
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -329,7 +342,7 @@ def _play(
     outcome, message = "scored", ""
     try:
         if failed:
-            raise InfrastructureError(f"waits for task {failed} of the same user")
+            raise InfrastructureError(f"{_WAITS} {failed} of the same user")
         if memory is None:
             trajectory = solve(task)
         else:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from pwagents.errors import InfrastructureError
-from pwagents.llm.chat import ChatModel, Reply, Request
+from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Load:
     """What a role will ask of its model.
 
     Args:
-        model: as :func:`pwagents.llm.make.make_model` takes it, or a word such as "offline".
+        model: as :func:`pwagents.llm.make.Models` takes it, or a word such as "offline".
         prompt_tokens, completion_tokens: of one call, on average.
     """
 
@@ -77,7 +77,19 @@ def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
     import pandas as pd
 
     columns = ["role", "model", "calls", "prompt tokens", "reply tokens", "US dollars", "price"]
-    rows = [_estimate_one(role, load) for role, load in roles.items() if ":" in load.model]
+    rows = []
+    for role, load in roles.items():
+        provider, _, name = load.model.partition(":")
+        if not name:
+            continue
+        calls = round(load.tasks * load.calls_per_task)
+        prompt, completion = round(calls * load.prompt_tokens), round(calls * load.completion_tokens)
+        usd, price = 0.0, {"local": "runs here", "replay": "stored replies"}.get(provider)
+        if price is None:
+            known = price_of(name)
+            usd = cost_usd(name, prompt, completion)
+            price = f"{known.prompt:g} / {known.completion:g} per million" if known else "no price known"
+        rows.append((role, load.model, calls, prompt, completion, usd, price))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -131,37 +143,6 @@ class Budget:
             raise _budget_error(f"{self.max_usd:g} US dollars", f"{usd:.4g}", calls)
         if self.max_tokens is not None and tokens + round(tokens * expected) >= self.max_tokens:
             raise _budget_error(f"{self.max_tokens:,} tokens", f"{tokens:,}", calls)
-
-
-class BudgetedModel(ChatModel):
-    """A model whose calls are paid from a budget."""
-
-    def __init__(self, inner: ChatModel, budget: Budget):
-        self.inner, self.budget = inner, budget
-        self.name, self.workers = inner.name, inner.workers
-
-    def reply(self, request: Request) -> Reply:
-        return self.budget.pay(lambda: self.inner.reply(request))
-
-
-def _estimate_one(role: str, load: Load) -> dict:
-    provider, _, name = load.model.partition(":")
-    calls = round(load.tasks * load.calls_per_task)
-    prompt, completion = round(calls * load.prompt_tokens), round(calls * load.completion_tokens)
-    usd, price = 0.0, {"local": "runs here", "replay": "stored replies"}.get(provider)
-    if price is None:
-        known = price_of(name)
-        usd = cost_usd(name, prompt, completion)
-        price = f"{known.prompt:g} / {known.completion:g} per million" if known else "no price known"
-    return {
-        "role": role,
-        "model": load.model,
-        "calls": calls,
-        "prompt tokens": prompt,
-        "reply tokens": completion,
-        "US dollars": usd,
-        "price": price,
-    }
 
 
 def _budget_error(limit: str, spent: str, calls: int) -> BudgetError:

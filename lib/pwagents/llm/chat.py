@@ -1,34 +1,27 @@
 """What a language model is to this project: a conversation and tools in, a reply out.
 
-Also here: many requests at once, of which a model may refuse some (:func:`ask_all`), and tool calls read from
-the text of models that write them by themselves (:func:`parse_tool_calls`).
+A reply is parted into thought, text and calls where it is made (:mod:`pwagents.llm.parts`), so every reader
+gets clean text, whoever served it.
 """
 
-import asyncio
 import hashlib
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from functools import cached_property, partial
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from pwagents.engine import StaysHere
 from pwagents.errors import NotEvaluableError
+from pwagents.llm.parts import part
 from pwagents.progress import progress
 from pwagents.schema import Record, Usage
 
 Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.web.functions.tool_schemas makes them
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
-
-# A call that is not closed reaches to the end of the text: the model was cut off, or forgot.
-_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
-_NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
-_ARGUMENTS = re.compile(r'"arguments"\s*:\s*(.*)', re.DOTALL)
 
 
 def _utf8(text: Any) -> Any:
@@ -51,16 +44,47 @@ class Reply(Record):
     """What a model answers, and what that cost. Usable or not: that is for who asked to judge.
 
     Args:
-        text: what was written beside the calls; may be empty.
+        text: what it says, without its thought and its calls; may be empty. A text that holds such is parted.
+        thought: what it wrote or was told to have thought before.
+        written: the text as the model wrote it, where it was parted; else empty.
         finish_reason: "length" for a reply cut off at the token limit, "content_filter" for one that the
             provider withheld.
         usage: what the reply cost when it was made, also where it now comes from a store.
     """
 
     text: Written = ""
+    thought: Written = ""
+    written: Written = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason = "stop"
     usage: Usage = Usage()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _part(cls, data: Any) -> Any:
+        """Part a text that still holds a thought or a call."""
+        if not isinstance(data, dict) or not isinstance(data.get("text"), str) or data.get("written"):
+            return data
+        thought, text, calls = part(written := _utf8(data["text"]))
+        if text == written:
+            return data
+        # A server that parts calls leaves none in the text; what looks like one is then talk about it.
+        calls = data.get("tool_calls") or tuple(ToolCall(**call._asdict()) for call in calls)
+        thought = "\n".join(filter(None, [data.get("thought", ""), thought]))
+        reason = data.get("finish_reason", "stop")
+        reason = "tool_calls" if calls and reason == "stop" else reason
+        parted = {"text": text, "thought": thought, "written": written, "tool_calls": calls}
+        return data | parted | {"finish_reason": reason}
+
+    @property
+    def whole(self) -> str:
+        """The text as the model wrote it, thought and calls included."""
+        return self.written or self.text
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ends where the limit was reached, so that its text is half of something."""
+        return self.finish_reason == "length"
 
 
 class Request(Record):
@@ -68,7 +92,7 @@ class Request(Record):
 
     Args:
         messages, tools: in OpenAI's chat format.
-        sampling: temperature, max_tokens, top_p, seed, stop: named as in OpenAI's API, and sent as they are.
+        sampling: temperature, max_tokens, top_p, seed, stop: named as in OpenAI's API.
         sample: which of several replies to the same request; 0 is the first.
     """
 
@@ -86,8 +110,19 @@ class Request(Record):
         return json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
 
     def key(self, model: str) -> str:
-        """SHA-256 (hex) of model and request: what a stored reply is found by."""
+        """SHA-256 (hex) of model and request."""
         return key_of(self.content(model))
+
+
+def fold_system(messages: Sequence[Message]) -> list[Message]:
+    """Put the system message at the head of the user's first one, for models that know no such role."""
+    if not messages or messages[0]["role"] != "system":
+        return list(messages)
+    system, *rest = messages
+    if not rest or rest[0]["role"] != "user":
+        rest = [{"role": "user", "content": ""}, *rest]
+    content = f"{system['content']}\n\n{rest[0].get('content') or ''}".strip()
+    return [{**rest[0], "content": content}, *rest[1:]]
 
 
 def key_of(content: str) -> str:
@@ -101,11 +136,13 @@ class ChatModel(ABC):
     Attributes:
         workers: how many calls are worth having under way at once; 1 for a model in this process.
         batch_size: how many requests :meth:`replies` computes in one go; 1 where each is a call of its own.
+        endpoint: what stored replies are told apart by, beside the model's name.
     """
 
     name: str
     workers: int = 1
     batch_size: int = 1
+    endpoint: str = "local"
 
     def __reduce__(self) -> Any:
         raise StaysHere("the store of replies and the budget of a language model are those of one process")
@@ -116,28 +153,12 @@ class ChatModel(ABC):
 
         Raises:
             InfrastructureError: the model cannot be reached, or refuses for good.
-            NotEvaluableError: the request is too long for the model, or its content is filtered.
+            NotEvaluableError: the model refuses this request: too long, filtered, or what the server says.
         """
 
     def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        """:meth:`reply` for each request, in order. Providers that gain by it do many at once.
-
-        The first failure is raised once the calls under way have ended; no further ones begin.
-        """
-        if self.workers == 1:
-            return [self.reply(request) for request in requests]
-        with ThreadPoolExecutor(self.workers) as threads:
-            calls = [threads.submit(self.reply, request) for request in requests]
-            try:
-                wait(calls, return_when=FIRST_EXCEPTION)
-            finally:
-                for call in calls:
-                    call.cancel()
-            return [call.result() for call in calls]
-
-    async def reply_async(self, request: Request) -> Reply:
-        """:meth:`reply` without blocking the event loop; up to ``workers`` run at once."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.reply, request)
+        """:meth:`reply` for each request, in order; models that gain by it compute ``batch_size`` at once."""
+        return [self.reply(request) for request in requests]
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, sample: int = 0, **sampling
@@ -146,71 +167,37 @@ class ChatModel(ABC):
         request = Request(messages=tuple(messages), tools=tuple(tools), sampling=sampling, sample=sample)
         return self.reply(request)
 
-    @cached_property
-    def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.workers)
-
 
 def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Reply | None]:
-    """A reply to each request, in order; None where the model refuses (too long, or filtered).
+    """A reply to each request, in order; None where the model refuses (too long, filtered).
 
     Args:
         what: for the progress bar.
 
     Raises:
-        InfrastructureError: the model cannot be reached.
+        InfrastructureError: the model cannot be reached. Calls under way end first, no further ones begin.
     """
+
+    def ask(request: Request) -> Reply | None:
+        try:
+            return model.reply(request)
+        except NotEvaluableError:
+            return None
+
     replies: list[Reply | None] = []
     at_once = 4 * max(model.workers, model.batch_size)
-    with progress(total=len(requests), desc=what, unit="reply") as bar:
+    with (
+        progress(total=len(requests), desc=what, unit="reply") as bar,
+        ThreadPoolExecutor(model.workers) as threads,
+    ):
         for i in range(0, len(requests), at_once):
-            part = requests[i : i + at_once]
-            replies += _replies(model, part)
-            bar.update(len(part))
+            asked = requests[i : i + at_once]
+            if model.batch_size == 1:  # each by itself: a refused one must not cost the replies beside it
+                replies += threads.map(ask, asked)
+            else:
+                try:
+                    replies += model.replies(asked)
+                except NotEvaluableError:  # one of them: find out which
+                    replies += map(ask, asked)
+            bar.update(len(asked))
     return replies
-
-
-def parse_tool_calls(text: str, id_prefix: str) -> tuple[str, tuple[ToolCall, ...]]:
-    """Split what a model wrote into the text beside its calls and the calls.
-
-    Malformed JSON stays as it was written: ``arguments`` is then what follows ``"arguments":``, or all of it,
-    and the name what could be made out, or "".
-    """
-    bodies = _CALL.findall(text)
-    calls = tuple(_parse_call(body.strip(), f"{id_prefix}_{i}") for i, body in enumerate(bodies))
-    return _CALL.sub("", text).strip(), calls
-
-
-def _replies(model: ChatModel, part: Sequence[Request]) -> list[Reply | None]:
-    if model.batch_size == 1:  # each by itself: a refused one must not cost the replies beside it
-        with ThreadPoolExecutor(model.workers) as threads:
-            return list(threads.map(partial(_reply, model), part))
-    try:
-        return model.replies(part)
-    except NotEvaluableError:  # one of them: find out which
-        return [_reply(model, request) for request in part]
-
-
-def _reply(model: ChatModel, request: Request) -> Reply | None:
-    try:
-        return model.reply(request)
-    except NotEvaluableError:
-        return None
-
-
-def _parse_call(body: str, call_id: str) -> ToolCall:
-    try:
-        call = json.loads(body)
-    except (ValueError, RecursionError):
-        name, arguments = _NAME.search(body), _ARGUMENTS.search(body)
-        return ToolCall(
-            id=call_id,
-            name=name.group(1) if name else "",
-            arguments=arguments.group(1) if arguments else body,
-        )
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return ToolCall(id=call_id, name="", arguments=body)
-    arguments = call.get("arguments", {})
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=call_id, name=call["name"], arguments=arguments)

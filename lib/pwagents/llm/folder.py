@@ -1,13 +1,11 @@
 """Models and tokenizers from folders: none of their code runs, and what is wrong is told in one line.
 
 A folder may come from anywhere. Of its Python files none runs (``trust_remote_code``), weights are read from
-safetensors alone, and nothing is downloaded. Its chat template is a program all the same: transformers runs
-it where it reaches nothing, but lets it run as long as it likes; so its steps are counted here.
+safetensors alone, and nothing is downloaded.
 """
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,34 +13,47 @@ from typing import TYPE_CHECKING, Any
 
 from pwagents.errors import DataError
 from pwagents.llm.failures import one_line
-from pwagents.project import refuse_pointers, write_aside
+from pwagents.project import refuse_foreign, write_aside
 
 if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 ADAPTER = "adapter_config.json"
-MOST_STEPS = 3_000_000  # lines of Python of one rendering, 2 seconds; a long episode takes ten thousand
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
-# A conversation with all that agents say, for a template to show that it ends.
-_CALL = {"id": "c", "type": "function", "function": {"name": "search", "arguments": {"query": "a"}}}
+# A conversation with all that agents say, and a word in each part that a template must not drop.
+_MARKS = {"function": "zqfunction", "argument": "zqargument", "result": "zqresult"}
+_TOOL = {"type": "function", "function": {"name": "zqfunction", "description": "a", "parameters": {
+    "type": "object", "properties": {"query": {"type": "string", "description": "a"}}}}}  # fmt: skip
+_CALL = {"type": "function", "function": {"name": "zqfunction", "arguments": {"query": "zqargument"}}}
 _PROBE = [
-    {"role": "system", "content": "a"},
     {"role": "user", "content": "a"},
-    {"role": "assistant", "content": "a", "tool_calls": [_CALL]},
-    {"role": "tool", "tool_call_id": "c", "content": "a"},
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "c00000001", **_CALL}]},
+    {"role": "tool", "tool_call_id": "c00000001", "name": "zqfunction", "content": "zqresult"},
 ]
+BY_HEART = "functions are known by heart"  # in a template: the model was trained on them
 
 
-class EndlessTemplateError(Exception):
-    """A chat template took more steps than any conversation needs."""
+def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
+    """What of functions, calls and their results a chat template drops without a word; or why it fails.
+
+    A model that is never told of a function plays without it, and its score looks like any other.
+    """
+    try:
+        told = tokenizer.apply_chat_template(_PROBE, tools=[_TOOL], tokenize=False)
+        untold = tokenizer.apply_chat_template(_PROBE[:1], tools=[_TOOL], tokenize=False)
+    except Exception as error:  # a template is a program of others: it may raise anything
+        return [one_line(f"{type(error).__name__}: {error}")]
+    dropped = [f"a call's {part}" for part, mark in _MARKS.items() if mark not in told]
+    is_told = _MARKS["function"] in untold or BY_HEART in str(tokenizer.chat_template)
+    return dropped + ([] if is_told else ["the functions that may be called"])
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
-    """The tokenizer in a folder, its chat template tried out.
+    """The tokenizer in a folder.
 
     Raises:
-        DataError: it cannot be read, wants code of its own, or has a template that does not end.
+        DataError: it cannot be read, or wants code of its own.
     """
     from transformers import AutoTokenizer
 
@@ -50,14 +61,6 @@ def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
         tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
         if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # what transformers makes of a missing file
             raise ValueError("no vocabulary")
-    try:
-        if tokenizer.chat_template is not None:
-            with bounded_steps():
-                tokenizer.apply_chat_template(_PROBE, tokenize=False)
-    except EndlessTemplateError as error:
-        raise DataError(folder, "tokenizer", "chat template", error, "one that ends") from None
-    except Exception:  # many templates refuse some role: what matters is told when a conversation is rendered
-        return tokenizer
     return tokenizer
 
 
@@ -86,7 +89,7 @@ def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "P
     from transformers import AutoModelForCausalLM
 
     folder = Path(folder)
-    refuse_pointers(folder.glob("*.safetensors"))
+    refuse_foreign(folder.glob("*.safetensors"))
     if (folder / ADAPTER).exists():
         from peft import PeftModel, get_peft_model_state_dict
         from safetensors.torch import load_file
@@ -173,31 +176,6 @@ def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     model.hf_quantizer, model.is_quantized = None, False
     del model.config.quantization_config
     return model, tokenizer
-
-
-@contextmanager
-def bounded_steps() -> Iterator[None]:
-    """Ends a chat template that does not end by itself.
-
-    Steps are counted, not seconds: what is refused on a busy machine is refused on any.
-
-    Raises:
-        EndlessTemplateError: within the block, after :data:`MOST_STEPS`.
-    """
-    left, before = MOST_STEPS, sys.gettrace()
-
-    def count(*_):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise EndlessTemplateError(f"more than {MOST_STEPS:,} steps")
-        return count
-
-    sys.settrace(count)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary
 from pydantic import Field, ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
-from pwagents.llm.chat import ChatModel, Reply, Request, parse_tool_calls
+from pwagents.llm.chat import ChatModel, Reply, Request, fold_system
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
-from pwagents.llm.folder import bounded_steps, read_model, read_tokenizer
+from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
 from pwagents.project import file_hash
 from pwagents.schema import Record, Usage
 from pwagents.seeds import derive_seed
@@ -28,8 +28,6 @@ from pwagents.seeds import derive_seed
 _MODEL_FILES = (
     "*.safetensors", "*config.json", "*.jinja", "tokenizer*", "vocab*", "merges*", "*tokens*.json",
 )  # fmt: skip
-
-MOST_LETTERS = 1000  # of a prompt for each token of the context: more is not even tokenised
 
 
 class LocalModel(ChatModel):
@@ -43,7 +41,7 @@ class LocalModel(ChatModel):
     penalty) is no part of a request and would change replies unseen.
 
     :meth:`reply` raises ContextTooLongError for a prompt that fills the context; RefusedError for a sampling
-    setting that is unknown or out of range, a broken model, a chat template that fails or does not end;
+    setting that is unknown or out of range, a broken model, a chat template that fails or drops functions;
     InfrastructureError when the memory does not suffice.
 
     Args:
@@ -102,19 +100,25 @@ class LocalModel(ChatModel):
             message["content"] = self._without_control_tokens(message.get("content") or "")
             for call in message.get("tool_calls") or ():
                 call["function"]["arguments"] = _parsed(call["function"]["arguments"])
-        tokenizer, tools = self._loaded.tokenizer, list(request.tools) or None
-        with self._loaded.lock:  # fast tokenizers are not safe to use from several threads
+        loaded, tools = self._loaded, list(request.tools) or None
+        if tools and loaded.dropped:
+            dropped = ", ".join(loaded.dropped)
+            raise RefusedError(
+                f"{self.name}: the chat template cannot tell a conversation with tools: {dropped}"
+            )
+        with loaded.lock:  # fast tokenizers are not safe to use from several threads
+            render = partial(
+                loaded.tokenizer.apply_chat_template, tools=tools, tokenize=False, add_generation_prompt=True
+            )
             try:
-                with bounded_steps():
-                    text = tokenizer.apply_chat_template(
-                        messages, tools=tools, tokenize=False, add_generation_prompt=True
-                    )
+                try:
+                    text = render(messages)
+                except Exception:  # some templates know no system message
+                    text = render(fold_system(messages))
             except Exception as error:  # a template is a program of others: it may raise anything
-                told = one_line(f"{type(error).__name__}: {error}", "")
+                told = one_line(f"{type(error).__name__}: {error}")
                 raise RefusedError(f"{self.name}: the chat template failed ({told})") from None
-            if len(text) > MOST_LETTERS * self._loaded.context:
-                raise ContextTooLongError(f"{self.name}: a prompt of {len(text):,} characters")
-            return tokenizer(text, add_special_tokens=False)["input_ids"]
+            return loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _without_control_tokens(self, text: str) -> str:
         """A title that holds "<|im_end|>" must not end the turn that quotes it."""
@@ -155,13 +159,10 @@ class LocalModel(ChatModel):
         # Special tokens stay: some tokenizers count <tool_call> among them.
         text = loaded.tokenizer.decode(written, skip_special_tokens=False)
         cut = min((i for stop in job.sampling.stops if (i := text.find(stop)) >= 0), default=None)
-        text, calls = parse_tool_calls(text[:cut], f"call_{job.key[:12]}")
-        finished = "tool_calls" if calls else "stop"
         end_tokens = int(end is not None and cut is None)  # counted, as endpoints do
         return Reply(
-            text=text,
-            tool_calls=calls,
-            finish_reason="length" if end is None and cut is None else finished,
+            text=text[:cut].strip(),
+            finish_reason="length" if end is None and cut is None else "stop",
             usage=Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=len(written) + end_tokens),
         )
 
@@ -209,13 +210,15 @@ def sampler(sampling: Sampling, seeds: Sequence[int]):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory; ``lock`` lets one thread at a time use it. ``context`` in tokens."""
+    """A model in memory; ``lock`` lets one thread at a time use it. ``context`` in tokens. ``dropped``: see
+    :func:`pwagents.llm.folder.dropped_by_template`."""
 
     model: Any
     tokenizer: Any
     pad: int
     ends: frozenset[int]
     context: int
+    dropped: list[str]
     lock: threading.Lock
 
 
@@ -254,7 +257,8 @@ def _load(folder: Path) -> Loaded:
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(ends)
     model.generation_config = GenerationConfig(eos_token_id=sorted(ends), pad_token_id=pad)
     context = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
-    return Loaded(model, tokenizer, pad, frozenset(ends | {pad}), context, threading.Lock())
+    dropped = dropped_by_template(tokenizer)
+    return Loaded(model, tokenizer, pad, frozenset(ends | {pad}), context, dropped, threading.Lock())
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,30 @@
-"""A model from one string of the parameter files."""
+"""Models from the strings of the parameter files: one store, one budget, one trial for all roles."""
 
+import threading
 from functools import cache, cached_property
 from pathlib import Path
+from weakref import WeakSet
 
-from pwagents.llm.budget import Budget, BudgetedModel
+from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import Players, model_folder, parse_player
-from pwagents.llm.store import ResponseStore
-from pwagents.llm.stored_model import StoredModel
+from pwagents.llm.store import ResponseStore, StoredModel
+
+_in_use: "WeakSet[Models]" = WeakSet()
+
+
+def notes() -> list[str]:
+    """What is to be told of all calls of this process: see :meth:`Models.note`."""
+    return sorted(filter(None, (models.note() for models in _in_use)))
 
 
 class Models:
-    """The language models of a run: one store of replies and one budget for all roles, in all studies that a
-    notebook makes.
+    """The language models of a run, in all studies that a notebook makes.
+
+    Before the first reply is asked for that is not stored, each endpoint is tried out, those of roles that
+    play later too: a dead endpoint or a wrong key is found before any work.
 
     Args:
         players: endpoint, budget and workers.
@@ -23,12 +33,59 @@ class Models:
 
     def __init__(self, players: Players, store: Path):
         self.players, self._file = players, store
-        self._budget = _budget_of(store, players.budget_usd, players.budget_tokens)
+        self._made: dict[str, StoredModel] = {}
+        self._lock = threading.Lock()
+        self._untried: list[OpenAIModel] = []
+        _in_use.add(self)
 
     def __call__(self, spec: str) -> ChatModel:
-        """The model of ``spec``, as :func:`make_model` takes it."""
-        shared = {"base_url": self.players.base_url, "workers": self.players.workers}
-        return make_model(spec, **shared, store=self._store, budget=self._budget)
+        """The model of ``spec``: nothing is loaded and nobody is asked before the first call.
+
+        Args:
+            spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
+                :mod:`pwagents.llm.settings`.
+
+        Raises:
+            ValueError: ``spec`` is none of the three or names no saved model, or the endpoint is no URL.
+        """
+        if spec not in self._made:
+            players, (provider, name) = self.players, parse_player(spec)
+            inner: ChatModel | None = None
+            if provider == "local":
+                inner = LocalModel(model_folder(name))
+            elif provider == "openai":
+                options = {"endpoint": players.endpoint, "workers": players.workers, "budget": self._budget}
+                inner = OpenAIModel(name, players.base_url, **options)
+                self._untried.append(inner)
+            self._made[spec] = StoredModel(
+                inner,
+                self._store,
+                name,
+                players.endpoint,
+                sampling=players.sampling,
+                before_first=self._try_out,
+            )
+        return self._made[spec]
+
+    def note(self) -> str:
+        """What stands below a table of what the models played; empty where none was asked anything."""
+        lines = []
+        for model in self._made.values():
+            if model.found and isinstance(model.inner, OpenAIModel | None):
+                count = f"{model.found:,} of {model.found + model.asked:,}"
+                lines.append(f"{count} replies of {model.name} were stored ones")
+            lines += model.inner.notes() if isinstance(model.inner, OpenAIModel) else []
+        return "".join(f"{line[0].upper()}{line[1:]}. " for line in lines).strip()
+
+    def _try_out(self) -> None:
+        with self._lock:
+            while self._untried:
+                self._untried[-1].try_out()
+                self._untried.pop()
+
+    @property
+    def _budget(self) -> Budget:
+        return _budget_of(self._file, self.players.budget_usd, self.players.budget_tokens)
 
     @cached_property
     def _store(self) -> ResponseStore:
@@ -40,39 +97,3 @@ class Models:
 def _budget_of(store: Path, max_usd: float, max_tokens: int) -> Budget:
     """The budget of all that keeps its replies in one file, in this process."""
     return Budget(max_usd=max_usd, max_tokens=max_tokens)
-
-
-def make_model(
-    spec: str,
-    *,
-    base_url: str = "",
-    store: ResponseStore | None = None,
-    budget: Budget | None = None,
-    workers: int = 64,
-    timeout_s: float = 120.0,
-) -> ChatModel:
-    """The model of ``spec``: nothing is loaded and nobody is asked before the first call.
-
-    Args:
-        spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
-            :mod:`pwagents.llm.settings`.
-        base_url, workers, timeout_s: of an endpoint, see
-            :class:`pwagents.llm.openai_model.OpenAIModel`.
-        store: where replies are kept and found again; without one, each call is asked (and paid) anew.
-        budget: what endpoint calls are paid from.
-
-    Raises:
-        ValueError: ``spec`` is none of the three or names no saved model, or ``base_url`` is no URL.
-    """
-    provider, name = parse_player(spec)
-    if provider == "replay":
-        if store is None:
-            raise ValueError(f"model {spec!r}: stored replies need a store")
-        return StoredModel(None, store, name)
-    model: ChatModel
-    if provider == "local":
-        model = LocalModel(model_folder(name))
-    else:
-        model = OpenAIModel(name, base_url, workers=workers, timeout_s=timeout_s)
-        model = BudgetedModel(model, budget) if budget else model
-    return StoredModel(model, store) if store else model

@@ -6,15 +6,14 @@ from the project's root) or by stored replies alone (``replay:gpt-4o-mini``).
 """
 
 import os
-from dataclasses import fields
-from functools import partial
+from dataclasses import field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, PositiveFloat, PositiveInt, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pwagents.llm.openai_model import KEY_VARIABLE, OPENAI_URL, check_url, endpoint_url
+from pwagents.llm.openai_model import KEY_VARIABLE, OPENAI_URL, check_url, endpoint_name, endpoint_url
 from pwagents.project import project_path
 from pwagents.settings import settings
 
@@ -46,15 +45,14 @@ def model_folder(name: str) -> Path:
     return project_path(Path(name).expanduser())
 
 
-def check_player(spec: str, words: tuple[str, ...]) -> str:
-    """``spec`` as it is, once :func:`parse_player` takes it."""
-    parse_player(spec, words)
-    return spec
-
-
 def player(*words: str) -> AfterValidator:
     """The type of a role's field: ``policy: Annotated[str, player("offline")] = "offline"``."""
-    return AfterValidator(partial(check_player, words=words))
+
+    def check(spec: str) -> str:
+        parse_player(spec, words)
+        return spec
+
+    return AfterValidator(check)
 
 
 def _check_base_url(url: str) -> str:
@@ -76,6 +74,11 @@ class Players:
 
     base_url: Annotated[str, AfterValidator(_check_base_url)] = ""
     """Of an OpenAI-compatible endpoint; empty for OpenAI's own. Its key comes from OPENAI_API_KEY."""
+    endpoint: str = ""
+    """What records call the endpoint, what stored replies are told apart by; empty: its URL. Name it where
+    one URL serves another model than before, or where a replay has several to choose from."""
+    sampling: dict[str, float | int | str | list[str] | None] = field(default_factory=dict)
+    """Changes to what is sent with every request: {temperature: null} leaves it out, {top_p: 0.9} adds it."""
     budget_usd: PositiveFloat = 5.0
     """US dollars: a run stops before it costs more, and goes on from there when run again."""
     budget_tokens: PositiveInt = 20_000_000
@@ -83,13 +86,20 @@ class Players:
     workers: PositiveInt = 1
     """Calls or episodes at a time."""
 
+    def facts(self, *roles: str) -> dict[str, Any]:
+        """What decides an episode beside the models' names, for the keys of records."""
+        endpoint = self.endpoint or endpoint_name(endpoint_url(self.base_url))
+        return {"endpoint": endpoint, "sampling": self.sampling} | {
+            role: getattr(self, role) for role in roles
+        }
+
     def require_keys(self) -> None:
         """Find a missing key before hours of work do. An endpoint other than OpenAI's own may need none.
 
         Raises:
             ValueError: roles are played by OpenAI's models, and the environment holds no key.
         """
-        roles = [field.name for field in fields(self) if str(getattr(self, field.name)).startswith("openai:")]
+        roles = [f.name for f in fields(self) if str(getattr(self, f.name)).startswith("openai:")]
         own = endpoint_url(self.base_url) == OPENAI_URL
         if roles and own and not os.environ.get(KEY_VARIABLE, "").strip():
             raise ValueError(

@@ -19,6 +19,7 @@ _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 # Like Qwen's, but for roles that are one token each. Tools are left out: the model knows its functions by
 # heart. A tool's answer is told like a user's, and every prefix of a conversation is a prefix of its text.
 CHAT_TEMPLATE = """\
+{#- functions are known by heart -#}
 {%- for m in messages -%}
 {{ '<|' + m.role + '|>' }}
 {%- if m.role == 'assistant' -%}

@@ -36,6 +36,7 @@ from pwagents import engine, portable
 from pwagents.evaluation import tables
 from pwagents.evaluation.episodes import append_line, count_outcomes, open_lines
 from pwagents.evaluation.viewer import FAILURES
+from pwagents.llm.make import notes
 from pwagents.llm.settings import Players
 from pwagents.notebook import preflight
 from pwagents.notebook.figures import save_figure
@@ -199,7 +200,7 @@ class Run:
 
     def finish(self, data_hash: str) -> None:
         """Write the journal row of a run that went to its end, and print it as one line."""
-        self.row.update(status="finished", data_hash=data_hash)
+        self.row.update(status="finished", data_hash=data_hash, models=notes())
         atexit.unregister(self.write_row)
         self.write_row()
         row = self.row

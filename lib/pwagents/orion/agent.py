@@ -84,7 +84,7 @@ def turn_message(i: int, action: Action) -> Message:
         return {"role": "assistant", "content": action.thought or "(nothing)"}
     name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
     function = {"name": name, "arguments": json.dumps(action.arguments, ensure_ascii=False)}
-    call = {"id": f"call_{i}", "type": "function", "function": function}
+    call = {"id": f"call{i:05}", "type": "function", "function": function}
     return {"role": "assistant", "content": action.thought, "tool_calls": [call]}
 
 

@@ -63,7 +63,7 @@ class Cast:
 
 def around(players: OrionPlayers) -> dict[str, str]:
     """What of the players decides how an episode goes, whoever the policy is."""
-    return {name: getattr(players, name) for name in ("profiler", "updater", "user", "base_url")}
+    return players.facts("profiler", "updater", "user")
 
 
 def told(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, StrictBool
 
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.parts import part
 from pwagents.llm.replies import read_reply
 from pwagents.persona2web import prompts
 from pwagents.persona2web.actions import split_action
@@ -162,8 +163,9 @@ class _Episode:
             self._remember(query, reply.reason or "")
         if self.played.steps:
             found = fence(self._answers())
-            written = self._ask(prompts.REWRITE, f"Task: {self.task}\n\nThe history says:\n{found}").text
-            self.task = self.played.rewritten = written.strip() or self.task
+            reply = self._ask(prompts.REWRITE, f"Task: {self.task}\n\nThe history says:\n{found}")
+            written = "" if reply.is_cut else reply.text.strip()
+            self.task = self.played.rewritten = written or self.task
             self.plans = Plans(self.task)
 
     def _look(self) -> bool:
@@ -189,8 +191,10 @@ class _Episode:
     def _step(self) -> None:
         page, architecture = self.driver.observe(), self.agent.architecture
         rules = self._rules(f"{prompts.ACTIONS[architecture]}{self._ask_help()}\n\n{prompts.REPLY}")
-        raw = self._ask(rules, f"{self._state()}\n\nThe page now:\n{fence(page)}").text
-        reason, actions = read_step(raw)
+        reply = self._ask(rules, f"{self._state()}\n\nThe page now:\n{fence(page)}")
+        raw = reply.text
+        # Of a reply that was cut, the last action may be half of one.
+        reason, actions = ("", []) if reply.is_cut else read_step(raw)
         most = ACTIONS_A_STEP[architecture]
         questions = [texts for name, texts in map(split_action, actions) if name == "ask" and self.brief.ask]
         if not actions:
@@ -214,7 +218,7 @@ class _Episode:
         """Do actions until one fails or ends the task: those tried, and what went wrong."""
         tried: list[str] = []
         for action in actions:
-            tried.append(action)
+            tried.append(" ".join(action.split("\n")))  # a line each
             name, arguments = split_action(action)
             if name == "stop":
                 self.played.answer, self.ended = " ".join(arguments), True
@@ -284,11 +288,29 @@ class _Episode:
         self.usage = Usage()
 
 
+# A line that begins a field, whatever marks a model puts around it.
+_FIELD = re.compile(r"^[\s>#*_`\"']*(Reason|Action)[*_`]*:[*_]*[ \t]*", re.MULTILINE)
+
+
 def read_step(text: str) -> tuple[str, list[str]]:
-    """The reason and the actions of a reply; no actions where it holds no line that begins with "Action:"."""
-    actions = [found.strip().strip("`") for found in re.findall(r"^\s*Action:(.*)$", text, re.MULTILINE)]
-    reason = re.search(r"^\s*Reason:(.*?)(?=^\s*Action:|\Z)", text, re.DOTALL | re.MULTILINE)
-    return reason[1].strip() if reason else "", [action for action in actions if action]
+    """The reason and the actions of a reply; no actions where no line begins with "Action:".
+
+    An action may stand on the next line, in a fence, in marks, or go on over lines within its brackets.
+    """
+    _, *fields = _FIELD.split(part(text).text)
+    reason, actions = "", []
+    for name, body in zip(fields[::2], fields[1::2], strict=True):
+        if name == "Reason":
+            reason = reason or body.strip().strip("*_")
+            continue
+        lines = [line.strip() for line in body.splitlines() if line.strip(" \t`")]
+        lines = lines[1:] if lines and lines[0].startswith("```") else lines  # the fence's language
+        action = lines.pop(0) if lines else ""
+        while lines and action.count("[") > action.count("]"):
+            action += f"\n{lines.pop(0)}"
+        if action := action.strip("`\"'* "):
+            actions.append(action)
+    return reason, actions
 
 
 def _tell_step(number: int, step: WebStep, with_page: bool) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.embedding import Embedder
-from pwagents.llm.chat import ChatModel, Request, ask_all
+from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.global_micro import item_text
 from pwagents.profiles.types import UserProfiles
@@ -197,7 +197,7 @@ def judge_by_model(
             messages = ({"role": "system", "content": role}, {"role": "user", "content": content})
             requests.append(Request(messages=messages, sampling=_SAMPLING))
         for question, reply in zip(questions, ask_all(model, requests, f"judge: {method}"), strict=True):
-            rows += _score(method, model.name, question, reply and _read_order(reply.text, question))
+            rows += _score(method, model.name, question, reply and _read_order(reply, question))
     return pd.DataFrame(rows)
 
 
@@ -208,12 +208,13 @@ def chance() -> dict[str, float]:
     return {TOP1: 1 / (1 + OTHERS), NDCG: float(ndcg), RECALL: TOP / n}
 
 
-def _read_order(reply: str, question: Question) -> list[int]:
-    """Read the candidates that a model names, best first; none of a malformed reply."""
+def _read_order(reply: Reply, question: Question) -> list[int]:
+    """Read the candidates that a model names, best first; none of a malformed or cut reply."""
     place = {str(i + 1): i for i in range(len(question.names))}
-    order = [place.get(number, -1) for number in re.findall(r"\d+", reply)]
+    order = [place.get(number, -1) for number in re.findall(r"\d+", reply.text)]
     is_valid = len(order) == 1 if question.kind == "behavior" else sorted(order) == sorted(place.values())
-    return order if _NUMBERS.fullmatch(reply) and is_valid and min(order) >= 0 else []
+    is_valid = is_valid and not reply.is_cut and _NUMBERS.fullmatch(reply.text)
+    return order if is_valid and min(order) >= 0 else []
 
 
 def _score(method: str, judge: str, question: Question, order: list[int] | None) -> list[dict]:

@@ -217,6 +217,6 @@ class LlmQueries:
             message = {"role": "system", "content": text}
             requests.append(Request(messages=(message,), sampling={"temperature": 0.0}))
         replies = ask_all(self.model, requests, "write queries")
-        written = ["" if reply is None else reply.text.strip() for reply in replies]
+        written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
         by_rule = OfflineQueries(self.memory)(searches)
         return [query or rule for query, rule in zip(written, by_rule, strict=True)]

@@ -39,7 +39,7 @@ How you speak:
 class LlmUser:
     """Lets a language model answer for the user.
 
-    A reply that leaks (:func:`pwagents.users.leaks.leaks`) or is empty is asked for a second time; then a
+    A reply that leaks (:mod:`pwagents.users.leaks`), is empty or cut off is asked for a second time; then a
     refusal takes its place. ``seed`` chooses among the model's possible replies.
     """
 
@@ -60,7 +60,7 @@ class LlmUser:
             reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
             text = " ".join(reply.text.split())
-            if text and not leaks(text, task, product):
+            if text and not reply.is_cut and not leaks(text, task, product):
                 return UserReply(text, usage)
         return UserReply(next((line for line in REFUSALS if not leaks(line, task, product)), "..."), usage)
 
