@@ -7,7 +7,7 @@ import pandas as pd
 from pwagents.agents.conversation import transcript
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.viewer import show_episodes
-from pwagents.orion.base_text import BaseText
+from pwagents.lm.dialogues import DialogueText
 from pwagents.orion.played import Played
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.study import Study
@@ -15,7 +15,7 @@ from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.web.environment import BeliefState
 
 
-def longest_dialogue(text: BaseText, n: int = 10) -> str:
+def longest_dialogue(text: DialogueText, n: int = 10) -> str:
     """The longest of the first ``n`` dialogues that the small base model is pre-trained on, without rules."""
     return transcript(max((text.dialogue(i)[1:] for i in range(n)), key=len))
 

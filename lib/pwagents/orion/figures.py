@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.figures import mark_level, plot_intervals, plot_lines
-from pwagents.orion.base import LOG
+from pwagents.lm.base import LOG
 from pwagents.rl.log import smooth
 
 # Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.

@@ -20,25 +20,30 @@ from pwagents.cache import cached, hash_of
 from pwagents.errors import DataError
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
+from pwagents.lm.base import base_model
+from pwagents.lm.dialogues import DialogueText, dialogue_tokenizer
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch, side_by_side
+from pwagents.lm.made_up import ids_and_titles
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
-from pwagents.orion.base import base_for, base_tokenizer
-from pwagents.orion.base_text import BaseText, text_without
+from pwagents.orion.agent import RULES, orion_messages
 from pwagents.orion.cards import write_orion_card
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import orion_example
 from pwagents.orion.played import Played
 from pwagents.orion.players import told
+from pwagents.orion.recall import BOUGHT
 from pwagents.orion.reinforce import reinforce
 from pwagents.orion.reward import RewardSettings
 from pwagents.orion.role_play import RolePlay, play_roles
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import EPISODE, Study, as_json
+from pwagents.profiles.catalogue import Catalogue
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.project import code_hash
 from pwagents.rl.settings import PpoSettings, RlSettings
-from pwagents.schema import Action
+from pwagents.schema import Action, Product
 from pwagents.settings import plain
 from pwagents.web.environment import BeliefState
 
@@ -68,17 +73,15 @@ class OrionModels:
     seed: int | None = None
 
     @property
-    def base_text(self) -> BaseText:
+    def base_text(self) -> DialogueText:
         """What the small base model is pre-trained on."""
-        return text_without(self.study.benchmark.products, self._seed)
+        return dialogue_text(self.study.benchmark.products, self._seed)
 
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
-        wanted = self.study.settings.base
-        only, products = self.study.settings.stored_runs_only, self.study.benchmark.products
-        if not wanted.is_small:
-            return wanted.folder(self._folder, stored_only=only)
-        return base_for(products, self._folder, self._seed, wanted.steps, stored_only=only)
+        settings, products = self.study.settings, self.study.benchmark.products
+        only = settings.stored_runs_only
+        return base_model(settings.base, self._folder, products, self._seed, dialogue_text, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -205,6 +208,12 @@ def _train(models: OrionModels, train: Callable[[U], R], unit: U) -> R:
     return train(unit)
 
 
+def dialogue_text(products: Mapping[str, Product], seed: int) -> DialogueText:
+    """The small base model's text, in which none of these products occurs; its profiles follow their shop."""
+    update, taken = OfflineUpdater(Catalogue(products)), ids_and_titles(products)
+    return DialogueText(update, taken, seed, orion_messages, RULES, BOUGHT)
+
+
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn
 
 
@@ -216,7 +225,9 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
     from pwagents.lm.copying import with_copying_layers
     from pwagents.lm.small import make_small_model
 
-    return with_copying_layers(make_small_model(base_tokenizer(), settings.seed), settings.seed).config
+    return with_copying_layers(
+        make_small_model(dialogue_tokenizer(RULES), settings.seed), settings.seed
+    ).config
 
 
 def episode_plan(settings: OrionSettings, config: RlSettings) -> Plan:

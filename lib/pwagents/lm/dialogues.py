@@ -1,4 +1,4 @@
-"""The text that the small base model is pre-trained on: dialogues in the agents' format that mean nothing.
+"""The text of Orion's small base model: dialogues in the agent's format that mean nothing.
 
 It teaches what a general language model knows already: the form of a thought and a call, to repeat what a
 request, a profile, a list or an earlier review says, that an answer follows a question. Everyone in it is
@@ -9,40 +9,31 @@ what is wanted, a recommendation the ids told last, as the offline teacher's do;
 and what a real request asks for, it does not teach.
 """
 
-import hashlib
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from pwagents.data.synthetic.shop import Domain, Item, describe, domains, language, made_up_id
+from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains, language
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
-from pwagents.orion.agent import orion_messages
-from pwagents.orion.base_words import FRAMES, REVIEWS, SCENES, shop_words
-from pwagents.orion.recall import BOUGHT
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import OfflineUpdater, Updater
-from pwagents.schema import (
-    FUNCTION_OF,
-    TASK_TYPES,
-    Action,
-    Behavior,
-    Observation,
-    Product,
-    Review,
-    Step,
-    TaskType,
-)
+from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.lm.made_up import Maker, shop_words
+from pwagents.lm.pretrain import ALL_STEPS, Lesson
+from pwagents.lm.small import make_tokenizer
+from pwagents.lm.tokens import Example, tokenize_conversation
+from pwagents.profiles.types import ContextualProfile, ProfileLine, Provenance
+from pwagents.profiles.update import Updater
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
 from pwagents.seeds import rng
 from pwagents.users.rules import Fact, phrases, sentences
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import compact_text, full_text
 from pwagents.words import content_words
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SHOWN = 2
 ODD = 0.5  # the probability of words that nobody would say together
@@ -50,63 +41,134 @@ ODD_REQUEST = (4, 12)  # how many they are in a request, the last number exclude
 MOST_BOUGHT = 9  # of the interest at hand
 SAME_IDS = 0.3  # the probability that an answer changes nothing about the ids told
 SAME_KIND = 8  # dialogues in a row: two kinds in a batch of 16
-_HASHED = 300  # dialogues and exercises: so many that another word in the shop's files is not missed
 _FACT_OF = {"brand": "store", "tier": "price", "type": "kind"}  # slot of the shop -> what the user calls it
 _ABOUT_OF = {"tier": "price"}  # slot of the shop -> what profiles call it
+# Requests: in words that the tokenizer knows, and unlike all of the world's.
+FRAMES = (
+    "Please order {want} now.",
+    "{want}, thanks.",
+    "Well, it is {want}.",
+    "Please bring {want}!",
+    "Just {want} this time.",
+    "Do you have {want}?",
+    "What I need is {want}.",
+    "I would be happy with {want}, thank you!",
+    "Hi, my friends like {want}.",
+    "Could it be {want}?",
+    "You know, I like {want} best.",
+    "So it is {want} for me, please.",
+    "We want {want} again.",
+)
+SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
+REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
+# The boilerplate of calls and profiles, a token each.
+QUERY, END_OF_CALL = '{"name": "search_product_by_query", "arguments": {"query": "', '"}}'
+_CALLS = (
+    QUERY,
+    END_OF_CALL,
+    '{"name": "get_recommendations_by_history", "arguments": {"product_sequence": ["',
+    '{"name": "add_product_review", "arguments": {"review": "',
+    '{"name": "respond", "arguments": {"content": "',
+    '{"name": "stop", "arguments": {}}',
+    '"]}}',
+    '", "',
+)
+_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", OPEN, CLOSE)
+_HEADS = (
+    f"\n\nProfile:\n{OPEN}\nWants:\n",
+    f"Profile:\n{OPEN}\nAvoids:\n",
+    "\nAvoids:\n",
+    "\nWanted:",
+    "Bought before:",
+)
 
 
-class BaseText:
+class DialogueText:
     """An endless supply of dialogues, the n-th one always the same.
 
     Args:
         update: how profiles follow answers, as in real episodes.
-        taken: what no made-up product gets: :func:`ids_and_titles` of the real ones.
+        taken: what no made-up product gets: ids and titles of the real ones.
         seed: of everything.
+        tell: the agent's way to tell a belief state as messages; its second argument is how many products.
+        rules: of the agent, one token.
+        most_ids: told of purchases, at most.
     """
 
-    def __init__(self, update: Updater, taken: Collection[str], seed: int):
-        self.update, self.taken, self.seed = update, frozenset(taken), seed
+    # From short to long. First comes copying, in exercises that hold little else: fine-tuning on trajectories
+    # alone does not teach it to so small a model.
+    lessons = (
+        Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=150),
+        Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
+    )
 
-    def content_hash(self) -> str:
-        """16 hex digits that stand for the text: over its first dialogues and exercises."""
-        digest = hashlib.sha256(json.dumps(sorted(self.taken)).encode())
-        for n in range(_HASHED):
-            made = [self.dialogue(n), self.exercise(n, 3)]
-            digest.update(json.dumps(made, sort_keys=True).encode())
-        return digest.hexdigest()[:16]
+    def __init__(
+        self,
+        update: Updater,
+        taken: Collection[str],
+        seed: int,
+        tell: Callable[[BeliefState, int], list[Message]],
+        rules: str,
+        most_ids: int,
+    ):
+        self.update, self.taken, self.seed = update, frozenset(taken), seed
+        self.tell, self.rules, self.most_ids = tell, rules, most_ids
+
+    def tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return the tokenizer, which needs no training."""
+        return dialogue_tokenizer(self.rules)
+
+    def example(self, tokenizer: "PreTrainedTokenizerFast", n: int, lesson: Lesson) -> Example:
+        """Return the n-th text of a lesson, as tokens."""
+        messages = self.dialogue(n) if lesson.asked is None else self.exercise(n, lesson.asked)
+        return tokenize_conversation(tokenizer, messages)
+
+    def copied(self, tokenizer: "PreTrainedTokenizerFast", example: Example) -> list[bool]:
+        """Return which tokens progress is measured on: the first query, with the end of its call."""
+        begin, end = tokenizer.convert_tokens_to_ids([QUERY, END_OF_CALL])
+        ids = example.input_ids
+        if begin not in ids:
+            return [False] * len(ids)
+        first = ids.index(begin) + 1
+        last = ids.index(end, first)
+        return [first <= i <= last for i in range(len(ids))]
 
     def dialogue(self, n: int) -> list[Message]:
-        """The n-th dialogue, as messages."""
+        """Return the n-th dialogue, as messages."""
         task = TASK_TYPES[n // SAME_KIND % len(TASK_TYPES)]
         made = _Dialogue(self, task, rng(self.seed, "base text", str(n)))
         kinds = {"search": made.search, "recommend": made.recommend, "review": made.review}
-        return orion_messages(kinds[task](), SHOWN)
+        return self.tell(kinds[task](), SHOWN)
 
     def exercise(self, n: int, most_asked: int) -> list[Message]:
-        """The n-th exercise in copying: a request, a profile, answers, and the call that repeats them; short.
+        """Return the n-th exercise in copying: a request, a profile, answers, and the call that repeats them.
 
         Args:
             most_asked: questions, at most.
         """
         made = _Dialogue(self, "search", rng(self.seed, "base exercise", str(n)))
-        return orion_messages(made.exercise(most_asked), SHOWN)[:-1]  # without what the call brings
+        return self.tell(made.exercise(most_asked), SHOWN)[:-1]  # without what the call brings
 
 
-def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
-    """The ids and titles of products."""
-    return frozenset(products) | {product.title for product in products.values()}
+def dialogue_tokenizer(rules: str) -> "PreTrainedTokenizerFast":
+    """Return a tokenizer of the shop's words and of the boilerplate, a token each."""
+    slots = {slot for domain in domains() for slot in domain.slots if slot not in BASIC_SLOTS}
+    lines = [
+        f"- [{provenance}] {mark}{about}: "
+        for provenance in get_args(Provenance)
+        for mark in ("", "not ")
+        for about in ["brand", "price", "topic", *sorted(slots)]
+    ]
+    words = [*sorted(shop_words()), *(f"{mark}{part}" for mark in ("B0", "##") for part in SYLLABLES)]
+    return make_tokenizer(words, fixed=[*_CALLS, *_MARKS, *_HEADS, *lines, rules])
 
 
-def text_without(products: Mapping[str, Product], seed: int) -> BaseText:
-    """The text in which none of these products occurs; profiles are updated as in their shop."""
-    return BaseText(OfflineUpdater(Catalogue(products)), ids_and_titles(products), seed)
-
-
-class _Dialogue:
+class _Dialogue(Maker):
     """One dialogue in the making; what makes it returns the belief state at its end."""
 
-    def __init__(self, text: BaseText, task: TaskType, generator: np.random.Generator):
-        self.text, self.task, self.generator = text, task, generator
+    def __init__(self, text: DialogueText, task: TaskType, generator: np.random.Generator):
+        super().__init__(text.taken, generator)
+        self.text, self.task = text, task
         self.domain: Domain = self.pick(domains())
         self.odd = generator.random() < ODD
         self.type = self.words(1, 4) if self.odd else self.pick(list(self.domain.types))
@@ -130,7 +192,7 @@ class _Dialogue:
     def review(self) -> BeliefState:
         """A review that begins and ends as an earlier one does. Its end is in another tone than its
         beginning, as in no real review, so that it cannot happen to be one."""
-        product = self._product()
+        product = self.product(self.domain)
         mood = self.pick(["high", "low"])
         slot = self.pick(list(self.values))
         value = self.values[slot]
@@ -153,16 +215,6 @@ class _Dialogue:
 
     def exercise(self, most_asked: int) -> BeliefState:
         return self._request((), int(self.generator.integers(most_asked + 1)))
-
-    def pick(self, options: Sequence) -> Any:
-        return options[int(self.generator.integers(len(options)))]
-
-    def some(self, options: Sequence, share: float) -> list:
-        return [option for option in options if self.generator.random() < share]
-
-    def words(self, least: int, below: int) -> str:
-        """From ``least`` to ``below`` - 1 words of the shop and of those who talk about it."""
-        return " ".join(self.pick(_words()) for _ in range(int(self.generator.integers(least, below))))
 
     def _request(self, bought: tuple[str, ...], asked: int) -> BeliefState:
         """A request, some questions and a search."""
@@ -196,7 +248,7 @@ class _Dialogue:
         self, request: str, profile: ContextualProfile, bought: tuple[str, ...], words: Sequence[str] = ()
     ) -> BeliefState:
         user = f"U{self.generator.integers(5000, 10000)}"
-        profile = profile.model_copy(update={"words": tuple(words), "bought": bought[-BOUGHT:]})
+        profile = profile.model_copy(update={"words": tuple(words), "bought": bought[-self.text.most_ids :]})
         context = Context(profile, bought)
         return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
 
@@ -253,7 +305,7 @@ class _Dialogue:
         """The ids told after an answer: the same, or some of all."""
         if self.generator.random() < SAME_IDS:
             return state.profile.bought
-        return tuple(self.some(state.context.bought, 0.5)[-BOUGHT:]) or state.profile.bought
+        return tuple(self.some(state.context.bought, 0.5)[-self.text.most_ids :]) or state.profile.bought
 
     def _act(self, open_now: str, name: str, **arguments: object) -> Action:
         return Action(name=name, arguments=arguments, thought=f"<think>{self.task}, open: {open_now}</think>")
@@ -269,33 +321,10 @@ class _Dialogue:
         return replace(state, session=(*state.session, step), profile=profile)
 
     def _results(self) -> Observation:
-        products = [self._product() for _ in range(SHOWN)]
+        products = [self.product(self.domain) for _ in range(SHOWN)]
         lines = [f"{i}. {compact_text(product)}" for i, product in enumerate(products, start=1)]
         return Observation(text="\n".join(lines), products=tuple(p.parent_asin for p in products))
 
-    def _product(self) -> Product:
-        """A product with an id and a title that no real product has."""
-        while True:
-            values = {slot: self.pick(values) for slot, values in self.domain.values.items()}
-            item = Item(self.domain, self.pick(list(self.domain.types)), values, 1.0)
-            product = describe(self._ids(1)[0], item, self.generator)
-            if product.title not in self.text.taken:
-                return product
-
     def _bought(self) -> tuple[str, ...]:
         """As many ids before a search as before a recommendation: their number must not tell which it is."""
-        return self._ids(int(self.generator.integers(1, MOST_BOUGHT + 1)))
-
-    def _ids(self, n: int) -> tuple[str, ...]:
-        """Ids that no real product has."""
-        found: list[str] = []
-        while len(found) < n:
-            if (made := made_up_id(self.pick)) not in self.text.taken:
-                found.append(made)
-        return tuple(found)
-
-
-@cache
-def _words() -> tuple[str, ...]:
-    """All words of the shop and of those who talk about it."""
-    return tuple(sorted(word for word in shop_words() if word.isalpha()))
+        return self.ids(int(self.generator.integers(1, MOST_BOUGHT + 1)))

@@ -1,0 +1,156 @@
+"""The text that PUMA's small base model is pre-trained on: prompts in its form whose completions are copies.
+
+It teaches what a general language model knows already: to write in full what a prompt begins, to repeat the
+ids of a list, to write in the manner of earlier texts. Products, ids and requests are made up at random, and
+most requests are of words that nobody would say together: what can be guessed from its neighbours need not be
+copied. What to search for, recommend or write on a real task, and which tool does it, these do not teach.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pwagents.agents.conversation import TASK_SPECIFIC, tell_entries
+from pwagents.data.synthetic.shop import SYLLABLES, domains, language
+from pwagents.lm.made_up import Maker, ids_and_titles, shop_words
+from pwagents.lm.plain_text import FUNCTION, JOB, PARAMETER, parameter_prompt
+from pwagents.lm.pretrain import ALL_STEPS, Lesson
+from pwagents.lm.small import make_tokenizer
+from pwagents.lm.tokens import Example
+from pwagents.schema import FUNCTION_OF, Product
+from pwagents.seeds import rng
+from pwagents.words import content_words
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SEARCH, RECOMMEND, REVIEW = (FUNCTION_OF[task] for task in ("search", "recommend", "review"))
+ITEMS = (1, 7)  # how many are remembered, the last number excluded
+SAME_KIND = 16  # texts in a row: a batch is of one kind
+REQUESTS = (
+    "Get me {want} now.",
+    "Today it is {want}.",
+    "Do you have {want} for me?",
+    "What I need is {want}.",
+    "It could be {want}, I think.",
+    "I would like {want}, if you can.",
+    "Do find {want}, thanks.",
+)
+# The boilerplate of prompts, a token each.
+FIXED = (
+    f"{JOB} {PARAMETER}\n### Instruction:",
+    f"{JOB} {FUNCTION}\n### Instruction: ",
+    "\n\nMemory: ",
+    "\n\nTool: ",
+    "\n\n### Tool Parameter:\n",
+    "\n\n### Tool:\n",
+    *FUNCTION_OF.values(),
+)
+
+
+class ExerciseText:
+    """An endless supply of prompts with completions, the n-th one always the same.
+
+    Args:
+        products: real ones, whose ids and titles no made-up product gets.
+        seed: of everything.
+    """
+
+    # Plain repetition of words first: so small a model does not learn to copy from long texts alone.
+    lessons = (
+        Lesson(asked=6, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
+        Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
+    )
+
+    def __init__(self, products: Mapping[str, Product], seed: int):
+        self.taken, self.seed = ids_and_titles(products), seed
+
+    def tokenizer(self) -> "PreTrainedTokenizerFast":
+        """Return the tokenizer, which needs no training."""
+        words = [*sorted(shop_words()), *(f"{mark}{part}" for mark in ("B0", "##") for part in SYLLABLES)]
+        return make_tokenizer(words, fixed=FIXED)
+
+    def example(self, tokenizer: "PreTrainedTokenizerFast", n: int, lesson: Lesson) -> Example:
+        """Return the n-th text of a lesson, as tokens."""
+        prompt, completion = self.exercise(n, lesson.asked)
+        begin = tokenizer(prompt)["input_ids"]
+        written = [*tokenizer(completion)["input_ids"], tokenizer.eos_token_id]
+        return Example([*begin, *written], [0] * len(begin) + [1] * len(written))
+
+    def copied(self, tokenizer: "PreTrainedTokenizerFast", example: Example) -> list[bool]:
+        """Return which tokens a lesson's progress is measured on: all of a completion."""
+        return list(map(bool, example.mask))
+
+    def exercise(self, n: int, most_words: int | None = None) -> tuple[str, str]:
+        """Return the n-th prompt and its completion.
+
+        Args:
+            most_words: of a request to be repeated without any memory; None: with one, of all three tools.
+        """
+        made = _Exercise(self.taken, rng(self.seed, "plain text", str(n)))
+        if most_words:
+            return made.repeat(most_words)
+        return (made.search, made.recommend, made.review, made.recommend)[n // SAME_KIND % 4]()
+
+
+class _Exercise(Maker):
+    """One exercise in the making."""
+
+    def repeat(self, most: int) -> tuple[str, str]:
+        """The request's words that tell something."""
+        words = self.words(1, most + 1)
+        return parameter_prompt(self._request(words), "", SEARCH), " ".join(content_words(words)) or words
+
+    def search(self) -> tuple[str, str]:
+        """A title in the memory, in full, whose beginning the request says; else the request's words."""
+        products = self._products()
+        title = self.pick(products).title.split()
+        named = self.generator.random() < 0.5 and len(title) > 1
+        want = " ".join(title[: int(self.generator.integers(1, len(title)))]) if named else self.words(1, 6)
+        completion = " ".join(title) if named else " ".join(content_words(want)) or want
+        return self._prompt(SEARCH, want, products), completion
+
+    def recommend(self) -> tuple[str, str]:
+        """All ids in the memory."""
+        products = self._products()
+        ids = ", ".join(product.parent_asin for product in products)
+        return self._prompt(RECOMMEND, self.words(1, 6), products), ids
+
+    def review(self) -> tuple[str, str]:
+        """A review that begins and ends as an earlier one, on the value that the request mentions."""
+        domain, tones = self.pick(domains()), list(language()["tones"].values())
+        mood = self.pick(["high", "low"])
+        slot = self.pick(list(domain.values))
+        value, kind = self.pick(domain.values[slot]), self.pick(list(domain.types))
+        opener, closer = (
+            self.pick(self.pick(tones)["opener"][mood]),
+            self.pick(self.pick(tones)["closer"][mood]),
+        )
+        likes = language()["likes" if mood == "high" else "dislikes"]
+        kinds = self.words(1, 3), self.words(1, 2)
+        earlier = [opener.format(type=kinds[0]), self.pick(likes[slot]).format(v=kinds[1]), closer]
+        entries = [{"rating": 5.0 if mood == "high" else 2.0, "text": " ".join(earlier)}]
+        mention = language()["mention"][mood].format(v=value, slot=language()["slot_names"][slot])
+        product = self.product(domain)
+        told = f"Title: {product.title}\nPrice: {product.price}\nStore: {product.store}"
+        request = (
+            f"{self._request(f'words on the {kind}')} {mention}\n{told}\nMain Category: {product.category}"
+        )
+        memory = tell_entries(TASK_SPECIFIC[REVIEW].text, entries, {})
+        text = " ".join([opener.format(type=kind), likes[slot][0].format(v=value), closer])
+        return parameter_prompt(request, memory, REVIEW), text
+
+    def _products(self) -> list[Product]:
+        domain = self.pick(domains())
+        return [self.product(domain) for _ in range(int(self.generator.integers(*ITEMS)))]
+
+    def _prompt(self, tool: str, want: str, products: list[Product]) -> str:
+        form = TASK_SPECIFIC[tool].text
+        entries = [
+            product.model_dump(include={"title", "parent_asin", "category", "price", "store"})
+            for product in products
+        ]
+        memory = "|".join(tell_entries(form, [entry], {}) for entry in entries)
+        return parameter_prompt(self._request(want), memory, tool)
+
+    def _request(self, want: str) -> str:
+        return self.pick(REQUESTS).format(want=want)
