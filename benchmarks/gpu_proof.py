@@ -35,10 +35,11 @@ import pandas as pd
 import torch
 
 from pwagents.lm.decode import BatchDecoder
+from pwagents.lm.dialogues import dialogue_tokenizer
 from pwagents.lm.fit import GIB, Plan, find_device, needed, without_storage
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import fine_tune
-from pwagents.orion.base import base_tokenizer
+from pwagents.orion.agent import RULES
 from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.rollout import Rollout
@@ -99,7 +100,7 @@ def random_model(shape: Mapping[str, Any], tuning: SftSettings | GrpoSettings):
 def measure_sft(work: Work) -> dict[str, float]:
     """Seconds of a step, tokens a second, operations a second, and memory against the forecast."""
     draws = rng(0, "tokens")
-    tokenizer, vocabulary = base_tokenizer(), work.shape["vocab_size"]
+    tokenizer, vocabulary = dialogue_tokenizer(RULES), work.shape["vocab_size"]
     sequences = [draws.integers(vocabulary, size=work.length).tolist() for _ in range(4)]
     rows = [{"input_ids": ids, "labels": [-100, *ids[1:]]} for ids in sequences]
     begun = []
@@ -130,7 +131,7 @@ def measure_grpo(work: Work) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         train_grpo(
             random_model(work.shape, settings),
-            base_tokenizer(),
+            dialogue_tokenizer(RULES),
             tasks,
             lambda model, played, seed: play(model, played, seed, work),
             lambda states, trajectory: [float(len(trajectory.steps[0].action.thought) % 2)],

@@ -13,8 +13,9 @@ from hypothesis import settings
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
+from pwagents.lm.dialogues import dialogue_tokenizer
 from pwagents.lm.small import make_small_model
-from pwagents.orion.base import base_tokenizer
+from pwagents.orion.agent import RULES
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 
@@ -145,7 +146,7 @@ def updater(catalogue):
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return base_tokenizer()
+    return dialogue_tokenizer(RULES)
 
 
 @pytest.fixture

@@ -140,8 +140,8 @@ def make_tokenizer():
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
+    from pwagents.lm.made_up import shop_words
     from pwagents.orion.agent import RULES, orion_tools
-    from pwagents.orion.base_words import shop_words
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

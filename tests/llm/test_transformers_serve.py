@@ -12,14 +12,13 @@ from pwagents.agents.chat_agent import ChatAgent, Setup
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
+from pwagents.lm.base import small_base
+from pwagents.lm.dialogues import DialogueText
 from pwagents.lm.pretrain import ALL_STEPS, Lesson
 from pwagents.orion.agent import OrionAgent
-from pwagents.orion.base import base_model
-from pwagents.orion.base_text import BaseText
+from pwagents.orion.train import dialogue_text
 from pwagents.persona2web.agent import Brief, ChatWebAgent
-from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Observation, Step
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import tool_schemas
@@ -95,8 +94,9 @@ def products():
 @pytest.fixture(scope="module")
 def folder(products, tmp_path_factory):
     """A base model that knows the form of a call, and little else."""
-    text = BaseText(OfflineUpdater(Catalogue(products)), (), 0)
-    return base_model(tmp_path_factory.mktemp("models"), text, 5, [LESSON], SIZE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DialogueText, "lessons", (LESSON,))
+        return small_base(tmp_path_factory.mktemp("models"), products, 5, 0, dialogue_text, size=SIZE)
 
 
 @pytest.fixture(scope="module")

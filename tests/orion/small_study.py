@@ -4,8 +4,9 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
+from pwagents.lm.dialogues import dialogue_tokenizer
 from pwagents.lm.small import make_small_model
-from pwagents.orion.base import base_tokenizer
+from pwagents.orion.agent import RULES
 from pwagents.orion.reward import RewardSettings
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study, make_study
@@ -54,7 +55,7 @@ def elsewhere(study: Study, folder: Path, **changes) -> Study:
 
 def save_tiny_model(folder: Path, seed: int = 1) -> Path:
     """A random model of the small tokenizer; it has no idea."""
-    tokenizer = base_tokenizer()
+    tokenizer = dialogue_tokenizer(RULES)
     make_small_model(tokenizer, seed, TINY).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -9,6 +9,7 @@ import pytest
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
+from pwagents.lm.dialogues import dialogue_tokenizer
 from pwagents.orion.agent import (
     FUNCTIONS,
     RULES,
@@ -18,7 +19,6 @@ from pwagents.orion.agent import (
     orion_messages,
     orion_tools,
 )
-from pwagents.orion.base import base_tokenizer
 from pwagents.orion.play import orion_example
 from pwagents.profiles.types import (
     Cluster,
@@ -151,7 +151,7 @@ def test_foreign_text_breaks_out_of_neither_fence_nor_turn():
     for text in told:
         assert text.count(OPEN) == text.count(CLOSE) == 1
         assert text.endswith(CLOSE) and text.count("&lt;") in (3, 6)
-    tokenizer = base_tokenizer()
+    tokenizer = dialogue_tokenizer(RULES)
     example = orion_example(tokenizer, state)
     pieces = tokenizer.convert_ids_to_tokens(example.input_ids)
     assert pieces.count("<|end|>") == len(messages) - 1, "nothing comes after the last turn"

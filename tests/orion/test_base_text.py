@@ -19,9 +19,12 @@ from pwagents.agents.replies import read_turn
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.llm.fence import fence
-from pwagents.orion import base_text
-from pwagents.orion.agent import orion_messages, orion_tools
-from pwagents.orion.base_text import SHOWN, BaseText, ids_and_titles
+from pwagents.lm import dialogues
+from pwagents.lm.dialogues import SHOWN, DialogueText
+from pwagents.lm.made_up import ids_and_titles
+from pwagents.lm.pretrain import content_hash
+from pwagents.orion.agent import RULES, orion_messages, orion_tools
+from pwagents.orion.recall import BOUGHT
 from pwagents.profiles.catalogue import Catalogue, word_lists
 from pwagents.profiles.update import OfflineUpdater
 
@@ -31,7 +34,11 @@ IDS = re.compile(r"\b(?:B0[A-Z]{6}|U\d{4})\b")
 
 
 def make_text(updater, benchmark, seed=0):
-    return BaseText(updater, ids_and_titles(benchmark.products), seed)
+    return text_without(ids_and_titles(benchmark.products), updater, seed)
+
+
+def text_without(taken, updater, seed=0):
+    return DialogueText(updater, taken, seed, orion_messages, RULES, BOUGHT)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +114,7 @@ def test_the_search_for_occurrences_finds_them(laptop, updater):
     told = f"User U5000:\n{task.instruction.upper()} ({title.replace(',', ' -')})"
     assert occurring({task.instruction, title, other.instruction}, [told]) == {task.instruction, title}
     # Made-up products would have real titles now and then, did they not keep clear of them.
-    careless = BaseText(updater, frozenset(laptop.products), 0)
+    careless = text_without(frozenset(laptop.products), updater)
     said = [whole(message) for n in range(1500) for message in careless.dialogue(n)[1:]]
     assert occurring({product.title for product in laptop.products.values()}, said)
 
@@ -125,16 +132,16 @@ def test_the_same_seed_gives_the_same_text_in_any_order(text, updater, benchmark
 
 
 def test_the_content_hash_follows_seed_products_and_the_shops_words(text, updater, benchmark, monkeypatch):
-    hashes = {text.content_hash(), make_text(updater, benchmark, seed=1).content_hash()}
-    hashes.add(BaseText(updater, {"B0BABABA"}, 0).content_hash())
-    assert make_text(updater, benchmark).content_hash() == text.content_hash() and len(hashes) == 3
-    real = base_text.domains()
+    hashes = {content_hash(text), content_hash(make_text(updater, benchmark, seed=1))}
+    hashes.add(content_hash(text_without({"B0BABABA"}, updater)))
+    assert content_hash(make_text(updater, benchmark)) == content_hash(text) and len(hashes) == 3
+    real = dialogues.domains()
     for i in (0, len(real) - 1):  # one value of one corner of the shop under another name
         *slots, (last, values) = real[i].values.items()
         renamed = replace(real[i], values={**dict(slots), last: ("renamed", *values[1:])})
         changed = (*real[:i], renamed, *real[i + 1 :])
-        monkeypatch.setattr(base_text, "domains", lambda changed=changed: changed)
-        hashes.add(text.content_hash())
+        monkeypatch.setattr(dialogues, "domains", lambda changed=changed: changed)
+        hashes.add(content_hash(text))
     assert len(hashes) == 5
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
+from pwagents.lm.dialogues import dialogue_tokenizer
+from pwagents.lm.made_up import shop_words
 from pwagents.lm.small import CHAT_TEMPLATE, END, ROLES, UNKNOWN
 from pwagents.orion.agent import FUNCTIONS, RULES
-from pwagents.orion.base import base_tokenizer
-from pwagents.orion.base_words import shop_words
 
-TOKENIZER = base_tokenizer()
+TOKENIZER = dialogue_tokenizer(RULES)
 
 
 def encode(text):

@@ -9,9 +9,9 @@ import pytest
 from pwagents.errors import DataError
 from pwagents.evaluation.statistics import summarise
 from pwagents.lm.log import not_falling, read_losses
+from pwagents.lm.made_up import ids_and_titles
 from pwagents.orion import reinforce as orion_rl
 from pwagents.orion import train as orion_train
-from pwagents.orion.base_text import BaseText, ids_and_titles
 from pwagents.orion.cards import add_results
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import RL, OrionModels
@@ -73,7 +73,7 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
     study, kept, monkeypatch
 ):
     made = []
-    monkeypatch.setattr(orion_train, "base_for", lambda products, folder, seed, *_, **__: made.append(seed))
+    monkeypatch.setattr(orion_train, "base_model", lambda *given, **_: made.append(given[3]))
     same, other = replace(OrionModels(study), seed=study.seed), OrionModels(study, study.seed + 1)
     for models in (OrionModels(study), same, other):
         models.base()
@@ -192,7 +192,7 @@ def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell
 
 def test_the_base_model_reads_nothing_of_the_study_but_ids_that_it_must_not_use(study, models):
     text = models.base_text
-    assert isinstance(text, BaseText) and text.taken == ids_and_titles(study.benchmark.products)
+    assert text.taken == ids_and_titles(study.benchmark.products)
     said = " ".join(str(message) for n in range(20) for message in text.dialogue(n))
     assert not any(asin in said for asin in study.benchmark.products)
     assert not any(task.instruction in said for task in (*study.train_tasks, *study.test_tasks))

@@ -98,7 +98,7 @@ class _Exercise(Maker):
     def repeat(self, most: int) -> tuple[str, str]:
         """The request's words that tell something."""
         words = self.words(1, most + 1)
-        return parameter_prompt(self._request(words), "", SEARCH), " ".join(content_words(words)) or words
+        return parameter_prompt(self._request(words), "", SEARCH), _telling(words)
 
     def search(self) -> tuple[str, str]:
         """A title in the memory, in full, whose beginning the request says; else the request's words."""
@@ -106,8 +106,7 @@ class _Exercise(Maker):
         title = self.pick(products).title.split()
         named = self.generator.random() < 0.5 and len(title) > 1
         want = " ".join(title[: int(self.generator.integers(1, len(title)))]) if named else self.words(1, 6)
-        completion = " ".join(title) if named else " ".join(content_words(want)) or want
-        return self._prompt(SEARCH, want, products), completion
+        return self._prompt(SEARCH, want, products), " ".join(title) if named else _telling(want)
 
     def recommend(self) -> tuple[str, str]:
         """All ids in the memory."""
@@ -121,10 +120,7 @@ class _Exercise(Maker):
         mood = self.pick(["high", "low"])
         slot = self.pick(list(domain.values))
         value, kind = self.pick(domain.values[slot]), self.pick(list(domain.types))
-        opener, closer = (
-            self.pick(self.pick(tones)["opener"][mood]),
-            self.pick(self.pick(tones)["closer"][mood]),
-        )
+        opener, closer = (self.pick(self.pick(tones)[part][mood]) for part in ("opener", "closer"))
         likes = language()["likes" if mood == "high" else "dislikes"]
         kinds = self.words(1, 3), self.words(1, 2)
         earlier = [opener.format(type=kinds[0]), self.pick(likes[slot]).format(v=kinds[1]), closer]
@@ -132,9 +128,8 @@ class _Exercise(Maker):
         mention = language()["mention"][mood].format(v=value, slot=language()["slot_names"][slot])
         product = self.product(domain)
         told = f"Title: {product.title}\nPrice: {product.price}\nStore: {product.store}"
-        request = (
-            f"{self._request(f'words on the {kind}')} {mention}\n{told}\nMain Category: {product.category}"
-        )
+        request = self._request(f"words on the {kind}")
+        request = f"{request} {mention}\n{told}\nMain Category: {product.category}"
         memory = tell_entries(TASK_SPECIFIC[REVIEW].text, entries, {})
         text = " ".join([opener.format(type=kind), likes[slot][0].format(v=value), closer])
         return parameter_prompt(request, memory, REVIEW), text
@@ -154,3 +149,8 @@ class _Exercise(Maker):
 
     def _request(self, want: str) -> str:
         return self.pick(REQUESTS).format(want=want)
+
+
+def _telling(words: str) -> str:
+    """The words that tell something, as they stand; where none does, all."""
+    return " ".join(word for word in words.split() if content_words(word)) or words

@@ -17,7 +17,7 @@ import pandas as pd
 from pwagents.benchmark.study import Shops
 from pwagents.embedding import Embedder
 from pwagents.llm.folder import read_tokenizer
-from pwagents.orion.base import base_for
+from pwagents.lm.base import base_model
 from pwagents.puma.agent import call_of
 from pwagents.puma.labels import (
     Begun,
@@ -46,9 +46,7 @@ def make_base(settings: PumaNotebook, worlds: Worlds) -> Path:
         DataError: with ``stored_runs_only``, a model that is not there.
     """
     models, only = settings.output_dir / "models", settings.stored_runs_only
-    if not settings.base.is_small:
-        return settings.base.folder(models, stored_only=only)
-    return base_for(worlds.products, models, settings.seed, settings.base.steps, stored_only=only)
+    return base_model(settings.base, models, worlds.products, settings.seed, stored_only=only)
 
 
 class PumaStudy:
