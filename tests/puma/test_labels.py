@@ -6,6 +6,7 @@ import os
 import sys
 import types
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,7 @@ import pytest
 from pwagents.data.amazon import load_amazon
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import ChatModel, Reply
-from pwagents.puma.labels import (
-    Begun,
-    LlmQueries,
-    OfflineQueries,
-    leak_free_labels,
-    published_labels,
-)
+from pwagents.puma.labels import Begun, llm_queries, make_labels, offline_queries
 from pwagents.puma.prompts import load_prompts
 from pwagents.puma.settings import Method
 from pwagents.web.environment import BeliefState
@@ -51,16 +46,20 @@ def by_hand():
     return make_benchmark()
 
 
+def leak_free_of(begun, memory):
+    return make_labels("leak_free", begun, memory, partial(offline_queries, memory))
+
+
 def said(label):
     return label.parameter if isinstance(label.parameter, str) else ", ".join(label.parameter)
 
 
 def test_published_labels_are_those_worked_out_by_hand(by_hand):
     memory = memory_of(by_hand.products)
-    writer = LlmQueries(Writer(), memory, load_prompts())
+    writer = partial(llm_queries, Writer(), memory, load_prompts())
     made = {}
     for split in ("train", "test"):
-        labels, _ = published_labels(begun_of(by_hand, split), memory, writer, split)
+        labels, _ = make_labels("published", begun_of(by_hand, split), memory, writer, split)
         made |= {label.begun.task.task_id: said(label) for label in labels}
     assert made.pop("query").startswith("query of")
     assert made == LABELS
@@ -69,7 +68,7 @@ def test_published_labels_are_those_worked_out_by_hand(by_hand):
 def test_a_search_is_labelled_from_instruction_and_uncut_memory(by_hand):
     writer, memory = Writer(), memory_of(by_hand.products)
     searches = [each for each in begun_of(by_hand, "train") if each.task.type == "search"]
-    LlmQueries(writer, memory, load_prompts())(searches)
+    llm_queries(writer, memory, load_prompts(), searches)
     (prompt,) = writer.prompts
     assert "Find a red pan" in prompt
     past = [b.parent_asin for b in by_hand.behaviors["U"] if b.timestamp < searches[0].task.timestamp]
@@ -79,9 +78,9 @@ def test_a_search_is_labelled_from_instruction_and_uncut_memory(by_hand):
 def test_where_no_model_writes_the_rule_does(by_hand):
     memory = memory_of(by_hand.products)
     searches = [each for each in begun_of(by_hand, "train") if each.task.type == "search"]
-    silent = LlmQueries(Writer(lambda text: " "), memory, load_prompts())
+    silent = partial(llm_queries, Writer(lambda text: " "), memory, load_prompts())
     # Of forty pans and rakes, each of the brand Otter, most are pans, which the instruction says.
-    assert silent(searches) == OfflineQueries(memory)(searches) == ["Otter Find a red pan"]
+    assert silent(searches) == offline_queries(memory, searches) == ["Otter Find a red pan"]
 
 
 @pytest.fixture(scope="module", params=["synthetic", "amazon"])
@@ -99,7 +98,7 @@ def source(request, project_root):
 def leak_free(source):
     """Memory, train tasks, labels and counts of a source."""
     memory, begun = memory_of(source.products), begun_of(source, "train", "leak_free")
-    return memory, begun, *leak_free_labels(begun, memory, OfflineQueries(memory))
+    return memory, begun, *leak_free_of(begun, memory)
 
 
 def is_known(label, source):
@@ -136,7 +135,7 @@ def test_leak_free_labels_do_not_depend_on_the_target(source, leak_free):
         if each.task.type != "review"
     ]
     before = {label.begun.task.task_id: label.parameter for label in labels}
-    after = leak_free_labels(swapped, memory, OfflineQueries(memory))[0]
+    after = leak_free_of(swapped, memory)[0]
     both = [label for label in after if label.begun.task.task_id in before]
     assert both and all(before[label.begun.task.task_id] == label.parameter for label in both)
 
@@ -145,7 +144,7 @@ def test_a_leak_free_recommendation_is_of_the_category_of_the_closest_purchase(b
     memory = memory_of(by_hand.products)
     begun = [each for each in begun_of(by_hand, "test", "leak_free") if each.task.task_id == "later"]
     asked = replace(begun[0].state, instruction="Another Rake for the Garden")
-    (label,), _ = leak_free_labels([begun[0]._replace(state=asked)], memory, OfflineQueries(memory))
+    (label,), _ = leak_free_of([begun[0]._replace(state=asked)], memory)
     assert label.parameter == ("G1", "G2", "G9", "G3")  # the target is for the kitchen
 
 
@@ -153,7 +152,7 @@ def test_nothing_bought_is_nothing_to_recommend(by_hand):
     memory = memory_of(by_hand.products)
     task = by_hand.tasks["train"][0]
     begun = Begun(task, BeliefState("U", task.instruction, "", None, ()))
-    labels, counts = leak_free_labels([begun], memory, OfflineQueries(memory))
+    labels, counts = leak_free_of([begun], memory)
     assert labels == [] and counts == {("recommend", "nothing to say"): 1}
 
 
@@ -164,7 +163,7 @@ def test_a_query_that_gives_the_target_away_is_no_leak_free_label(source, leak_f
     def cheat(asked):
         return [source.products[each.task.target].title for each in asked]
 
-    labels, counts = leak_free_labels(searches, memory, cheat)
+    labels, counts = make_labels("leak_free", searches, memory, cheat)
     assert all(is_known(label, source) for label in labels)
     assert counts["search", "target in the label"] > 0 == counts["search", "labelled"]
 
@@ -177,9 +176,9 @@ def test_the_published_script_makes_the_same_prompts_and_labels(by_hand, tmp_pat
     official = run_published(tmp_path, cut, monkeypatch)
     prompts = load_prompts(CLONE)
     memory = memory_of(by_hand.products, prompts.texts)
-    writer, method = LlmQueries(Writer(), memory, prompts), Method(memory_tokens=cut)
+    writer, method = partial(llm_queries, Writer(), memory, prompts), Method(memory_tokens=cut)
     for split in ("train", "test"):
-        labels, _ = published_labels(begun_of(by_hand, split), memory, writer, split)
+        labels, _ = make_labels("published", begun_of(by_hand, split), memory, writer, split)
         assert len(labels) == len(official[split])
         for label, row in zip(labels, official[split], strict=True):
             state, function = label.begun.state, label.begun.function

@@ -16,7 +16,7 @@ Departure: where no language model is set, :func:`offline_queries` writes the qu
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.llm.make import Models
 from pwagents.puma.memory import SEARCH, TaskMemory
 from pwagents.puma.prompts import Prompts
-from pwagents.puma.settings import PumaPlayers
+from pwagents.puma.settings import LabelKind, PumaPlayers
 from pwagents.schema import FUNCTION_OF, Product, Split, Task
 from pwagents.web.environment import BeliefState, WebEnvironment
 
@@ -72,13 +72,19 @@ def begin_tasks(tasks: Sequence[Task], start: StartEpisode) -> list[Begun]:
     return begun
 
 
-def published_labels(
-    tasks: Sequence[Begun], memory: TaskMemory, write_queries: QueryWriter, split: Split = "train"
+def make_labels(
+    kind: LabelKind,
+    tasks: Sequence[Begun],
+    memory: TaskMemory,
+    write_queries: QueryWriter,
+    split: Split = "train",
 ) -> tuple[list[Label], Counter]:
-    """Label tasks as the published script does.
+    """Label tasks, as published or leak-free.
 
     Returns:
-        The labels, and counts by ``(type, outcome)`` as of :func:`leak_free_labels`.
+        The labels, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought before":
+        the target, or a product of its title, stands in the user's past, so that a label may name it; and
+        where leak-free labels are left out "nothing to say", "target in the input", "target in the label".
     """
     products = memory.products
     searches = [begun for begun in tasks if begun.function == SEARCH]
@@ -86,55 +92,29 @@ def published_labels(
     queries = iter(write_queries(searches) if split == "train" else titles)
     labels, counts = [], Counter()
     for begun in tasks:
-        task = begun.task
-        if task.type == "search":
-            parameter = next(queries)
-        elif task.type == "recommend":
-            own = _of_category(begun.state, products, products[task.target].category)
-            parameter = own or (task.target,)
-        else:
-            parameter = task.review.text
-        again = task.type != "review" and bought_before(begun, products)
-        counts[task.type, AGAIN if again else LABELLED] += 1
-        labels.append(Label(begun, parameter))
-    return labels, counts
-
-
-def leak_free_labels(
-    tasks: Sequence[Begun], memory: TaskMemory, write_queries: QueryWriter
-) -> tuple[list[Label], Counter]:
-    """Label tasks in kind, without knowing the target.
-
-    Returns:
-        The labels, and counts by ``(type, outcome)``. The outcomes are "labelled"; "labelled, bought before":
-        the target, or a product of its title, stands in the user's past, so that a label may name it; and of
-        what is left out "nothing to say", "target in the input" and "target in the label".
-    """
-    products = memory.products
-    searches = [begun for begun in tasks if begun.function == SEARCH]
-    queries = iter(write_queries(searches))
-    labels, counts = [], Counter()
-    for begun in tasks:
         task, state = begun
         if task.type == "search":
             parameter = next(queries)
         elif task.type == "recommend":
-            closest = memory.retrieve(state)[:1]
-            category = products[closest[0].parent_asin].category if closest else ""
-            parameter = _of_category(state, products, category)
+            # Published, the category is the target's; leak-free, that of the closest purchase.
+            closest = [behavior.parent_asin for behavior in memory.retrieve(state)[:1]]
+            known = [task.target] if kind == "published" else closest
+            bought = [behavior.parent_asin for behavior in state.history]
+            own = [
+                asin for asin in bought for one in known if products[asin].category == products[one].category
+            ]
+            parameter = tuple(own[-MOST_RECOMMENDED:])
+            if kind == "published":
+                parameter = parameter or (task.target,)
         else:
             parameter = task.review.text
-        outcome = _outcome(begun, parameter, products)
+        outcome = AGAIN if task.type != "review" and bought_before(begun, products) else LABELLED
+        if kind == "leak_free":
+            outcome = _leak(begun, parameter, products) or outcome
         counts[task.type, outcome] += 1
         if outcome in (LABELLED, AGAIN):
             labels.append(Label(begun, parameter))
     return labels, counts
-
-
-def _of_category(state: BeliefState, products: Mapping[str, Product], category: str) -> tuple[str, ...]:
-    """List the last purchases of a main category, oldest first; a product bought twice stands twice."""
-    own = [b.parent_asin for b in state.history if products[b.parent_asin].category == category]
-    return tuple(own[-MOST_RECOMMENDED:])
 
 
 def bought_before(begun: Begun, products: Mapping[str, Product]) -> bool:
@@ -143,22 +123,20 @@ def bought_before(begun: Begun, products: Mapping[str, Product]) -> bool:
     return any(names & _names(products[behavior.parent_asin]) for behavior in begun.state.history)
 
 
-def _outcome(begun: Begun, parameter: str | tuple[str, ...], products: Mapping[str, Product]) -> str:
-    """Say what becomes of a task (:func:`leak_free_labels`)."""
+def _leak(begun: Begun, parameter: str | tuple[str, ...], products: Mapping[str, Product]) -> str:
+    """Say why a leak-free label is left out; empty where it is not."""
     task, state = begun
     if not parameter:
         return "nothing to say"
     if task.type == "review":
         # The same words may stand in an earlier review, which memory would show.
         earlier = {behavior.review.text.strip() for behavior in state.history}
-        return "target in the input" if task.review.text.strip() in earlier else LABELLED
+        return "target in the input" * (task.review.text.strip() in earlier)
     names = _names(products[task.target])
     if any(name in state.instruction.casefold() for name in names):
         return "target in the input"
-    if bought_before(begun, products):
-        return AGAIN
-    written = parameter if isinstance(parameter, str) else " ".join(parameter)
-    return "target in the label" if any(name in written.casefold() for name in names) else LABELLED
+    tells = any(name in as_text(parameter).casefold() for name in names)
+    return "target in the label" * (tells and not bought_before(begun, products))
 
 
 def _names(product: Product) -> set[str]:
@@ -172,51 +150,34 @@ def query_writer(players: PumaPlayers, replies: Path, memory: TaskMemory, prompt
         replies: the file that keeps a language model's replies.
     """
     if players.label_writer == "offline":
-        return OfflineQueries(memory)
-    return LlmQueries(Models(players, replies)(players.label_writer), memory, prompts)
+        return partial(offline_queries, memory)
+    return partial(llm_queries, Models(players, replies)(players.label_writer), memory, prompts)
 
 
-@dataclass(frozen=True)
-class OfflineQueries:
-    """Writes queries by a rule: the word that recurs in the closest purchase's section, then the instruction.
+def offline_queries(memory: TaskMemory, searches: Sequence[Begun]) -> list[str]:
+    """Write queries by a rule: the word that recurs in the closest purchase's section, then the instruction.
 
     Content words of the instruction alone find less, and a small model copies a whole text better than
     chosen words of it.
     """
-
-    memory: TaskMemory
-
-    def __call__(self, searches: Sequence[Begun]) -> list[str]:
-        words = [self.memory.recurring(begun.state) for begun in searches]
-        return [
-            f"{word} {begun.state.instruction}".strip() for word, begun in zip(words, searches, strict=True)
-        ]
+    return [f"{memory.recurring(state)} {state.instruction}".strip() for _, state in searches]
 
 
-@dataclass(frozen=True)
-class LlmQueries:
-    """Lets a language model write queries from instruction and memory, as published: one system message.
+def llm_queries(
+    model: ChatModel, memory: TaskMemory, prompts: Prompts, searches: Sequence[Begun]
+) -> list[str]:
+    """Let a language model write queries from instruction and memory, as published: one system message.
 
     Where it refuses or says nothing, the rule writes the query.
+
+    Raises:
+        InfrastructureError: the model cannot be reached.
     """
-
-    model: ChatModel
-    memory: TaskMemory
-    prompts: Prompts
-
-    def __call__(self, searches: Sequence[Begun]) -> list[str]:
-        """Write a query for each task.
-
-        Raises:
-            InfrastructureError: the model cannot be reached.
-        """
-        requests = []
-        for begun in searches:
-            items = self.memory.items(self.memory.retrieve(begun.state), SEARCH)
-            text = self.prompts.write_query(begun.state.instruction, "|".join(items))
-            message = {"role": "system", "content": text}
-            requests.append(Request(messages=(message,), sampling={"temperature": 0.0}))
-        replies = ask_all(self.model, requests, "write queries")
-        written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
-        by_rule = OfflineQueries(self.memory)(searches)
-        return [query or rule for query, rule in zip(written, by_rule, strict=True)]
+    requests = []
+    for _, state in searches:
+        uncut = "|".join(memory.items(memory.retrieve(state), SEARCH))
+        message = {"role": "system", "content": prompts.write_query(state.instruction, uncut)}
+        requests.append(Request(messages=(message,), sampling={"temperature": 0.0}))
+    replies = ask_all(model, requests, "write queries")
+    written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
+    return [query or rule for query, rule in zip(written, offline_queries(memory, searches), strict=True)]

@@ -19,15 +19,7 @@ from pwagents.embedding import Embedder
 from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.base import base_model
 from pwagents.puma.agent import call_of
-from pwagents.puma.labels import (
-    Begun,
-    Label,
-    begin_tasks,
-    bought_before,
-    leak_free_labels,
-    published_labels,
-    query_writer,
-)
+from pwagents.puma.labels import Begun, Label, begin_tasks, bought_before, make_labels, query_writer
 from pwagents.puma.memory import REVIEW, SEARCH, Recall, TaskMemory
 from pwagents.puma.pairs import carry_out
 from pwagents.puma.prompts import load_prompts
@@ -117,9 +109,8 @@ class PumaStudy:
         """Label the train tasks, and count what became of them, by ``(type, outcome)``."""
         if kind not in self._labels:
             players, replies = self.settings.players, self.settings.output_dir / "runs" / "replies.sqlite"
-            make = {"published": published_labels, "leak_free": leak_free_labels}[kind]
             write_queries = query_writer(players, replies, self.memory, self.prompts)
-            self._labels[kind] = make(self.begun, self.memory, write_queries)
+            self._labels[kind] = make_labels(kind, self.begun, self.memory, write_queries)
         return self._labels[kind]
 
     def worth_of_labels(self, kinds: Sequence[LabelKind]) -> pd.DataFrame:
