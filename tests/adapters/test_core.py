@@ -49,7 +49,7 @@ def test_the_reward_comes_at_the_end_and_is_that_of_the_last_attempt(session, se
     assert (right.reward, right.done) == (0.0, False) and search.target in right.text
     session.step("search_product_by_query", json.dumps({"query": "zzz"}))
     ended = session.step("stop", "")
-    assert ended.done and ended.reward == 0.0
+    assert ended.done and ended.reward == session.finish() == 0.0
     session.reset(search.task_id)
     session.step("search_product_by_query", {"query": title})
     assert session.finish() > 0.5 and session.done and len(session.trajectory.steps) == 1

@@ -99,3 +99,8 @@ def test_a_text_that_states_a_value_names_it_and_what_is_usual_does_not(pair):
 )
 def test_names_value(text, value, found):
     assert names_value(text, value) is found
+
+
+def test_a_query_leaves_a_value_out_with_the_preposition_that_names_it_unless_the_file_says_how():
+    usual = {name: facet_of("electronics", name).usual for name in ("port", "condition", "price")}
+    assert list(usual.values()) == ["with my usual port", "in my usual condition", "within my usual budget"]
