@@ -206,7 +206,7 @@ def broken_off(base, folder, monkeypatch, at=15):
         return callback
 
     with monkeypatch.context() as patch:
-        patch.setattr("pwagents.lm.sft.watch", watch)
+        patch.setattr(trainer, "watch", watch)
         with pytest.raises(Stopped):
             tiny.train_sft(base, folder)
     (checkpoint,) = folder.glob("checkpoints-*/checkpoint-10")

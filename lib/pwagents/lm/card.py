@@ -9,12 +9,11 @@ import pandas as pd
 from pwagents.project import write_aside
 
 CARD = "README.md"
-_USE = """
+_USE = """\
 from pwagents.llm.local_model import LocalModel
 
 model = LocalModel("path/to/this/folder")
-print(model.complete([{"role": "user", "content": "Hello"}], max_tokens=20).text)
-"""
+print(model.complete([{"role": "user", "content": "Hello"}], max_tokens=20).text)"""
 
 
 def write_card(
@@ -35,48 +34,59 @@ def write_card(
         title: the model's name.
         what: what it is and is not, in a few sentences.
         trained_on: the data as fact -> value (name, number of trajectories, content hash ...).
-        training: the settings as name -> value, for instance :func:`pwagents.settings.plain` of a group.
+        training: the settings as name -> value.
         results: measured numbers with a row for each comparison, as in the notebook's table.
         base: the model it was trained from: an id at Hugging Face, or a folder, of which the name is told.
         use: Python that shows how the model is used; empty: as any chat model.
         license: of the weights, by its name at Hugging Face.
     """
-    parts = [f"# {_line(title)}", what.strip()]
-    parts += ["## Trained on", _facts(trained_on), "## Training", _facts(training)]
-    if results is not None:
-        parts += ["## Results", _table(list(map(str, results.columns)), results.itertuples(index=False))]
-    parts += ["## Use", f"```python\n{(use or _USE).strip()}\n```"]
-    header = _header(title, base, tags, license)
-    write_aside(Path(folder) / CARD, f"---\n{header}\n---\n\n" + "\n\n".join(parts) + "\n")
-
-
-def _header(title: str, base: str | None, tags: tuple[str, ...], license: str) -> str:
     from huggingface_hub import ModelCardData
 
-    named = Path(base).name if base is not None and Path(base).is_absolute() else base
-    return ModelCardData(
+    header = ModelCardData(
         model_name=_line(title),
         license=license,
-        base_model=named,
+        base_model=Path(base).name if base is not None and Path(base).is_absolute() else base,
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=["personalized-web-agents", *tags],
     ).to_yaml()
+    data, settings = (_table(["", ""], facts.items()) for facts in (trained_on, training))
+    measured = (
+        "" if results is None else f"## Results\n\n{_table(results, results.itertuples(index=False))}\n\n"
+    )
+    card = f"""\
+---
+{header}
+---
+
+# {_line(title)}
+
+{what.strip()}
+
+## Trained on
+
+{data}
+
+## Training
+
+{settings}
+
+{measured}## Use
+
+```python
+{(use or _USE).strip()}
+```
+"""
+    write_aside(Path(folder) / CARD, card)
 
 
-def _facts(facts: Mapping[str, object]) -> str:
-    return _table(["", ""], facts.items())
-
-
-def _table(headings: list[str], rows) -> str:
-    lines = [map(_cell, headings), ["---"] * len(headings), *(map(_cell, row) for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _cell(value: object) -> str:
-    """One line of Markdown that shows the value as it is; 6 significant digits of a fraction."""
-    text = f"{value:.6g}" if isinstance(value, float) else _line(str(value))
-    return re.sub(r"([\\`*_\[\]<>&|~#$])", r"\\\1", text)
+def _table(headings, rows) -> str:
+    """Markdown, values as they are, a line each; 6 significant digits of a fraction."""
+    lines = [map(str, headings), ["---"] * len(list(headings))]
+    for row in rows:
+        cells = (f"{value:.6g}" if isinstance(value, float) else _line(str(value)) for value in row)
+        lines.append([re.sub(r"([\\`*_\[\]<>&|~#$])", r"\\\1", cell) for cell in cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _line(text: str) -> str:

@@ -8,10 +8,10 @@ import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.errors import DataError
-from pwagents.llm.folder import adapter_base, point_to_base, read_model, read_tokenizer
+from pwagents.llm.folder import adapter_base, read_model, read_tokenizer
 from pwagents.lm.load import new_adapter
 from pwagents.lm.settings import DpoSettings, deciding
-from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, trl_fields, watch
+from pwagents.lm.trainer import Silent, quiet, run, trl_fields
 
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm", "rewards/accuracies", "rewards/margins")
 Rows = Sequence[Mapping[str, str]]
@@ -45,13 +45,7 @@ def prefer(model: Path, rows: Rows, settings: DpoSettings, folder: Path) -> pd.D
     with quiet():
         network = read_model(model, settings.weights)
         trainer = _trainer(model, rows, fields, model=network, peft_config=new_adapter(model, settings))
-        trainer.add_callback(watch("optimize preferences"))
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
-    trainer.save_model(str(folder))
-    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle with paths of this machine
-    if trainer.is_world_process_zero():
-        point_to_base(folder)
-    return finish(trainer, folder, LOGGED)
+        return run(trainer, "optimize preferences", folder, LOGGED)
 
 
 def evaluate_pairs(
@@ -63,33 +57,30 @@ def evaluate_pairs(
         The share of rows whose chosen answer has gained more than the rejected one since the reference, and
         how much more, on average, times beta.
     """
-    base = adapter_base(model)
+    from transformers import PrinterCallback
+
     with TemporaryDirectory() as folder, quiet():
         fields = trl_fields(settings, Path(folder), chance="preferences", log_steps=5)
         fields |= {"per_device_eval_batch_size": batch_size}
-        both = {
-            name: read_model(where, settings.weights)
-            for name, where in (("model", model), ("ref_model", base))
-        }
-        found = _trainer(model, rows, fields, **both).evaluate()
-    return found["eval_rewards/accuracies"], found["eval_rewards/margins"]
+        policy, reference = (read_model(where, settings.weights) for where in (model, adapter_base(model)))
+        trainer = _trainer(model, rows, fields, model=policy, ref_model=reference)
+        trainer.remove_callback(PrinterCallback)  # both numbers are returned
+        measured = trainer.evaluate()
+    return measured["eval_rewards/accuracies"], measured["eval_rewards/margins"]
 
 
 def _trainer(folder: Path, rows: Rows, fields: dict, **models):
     from datasets import Dataset
-    from transformers import PrinterCallback
     from trl import DPOConfig, DPOTrainer
 
     class Trainer(Silent, DPOTrainer):
         pass
 
     data = Dataset.from_list(list(rows))
-    trainer = Trainer(
+    return Trainer(
         args=DPOConfig(**fields),
         train_dataset=data,
         eval_dataset=data,
         processing_class=read_tokenizer(folder),
         **models,
     )
-    trainer.remove_callback(PrinterCallback)  # the bar says it
-    return trainer

@@ -113,6 +113,8 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     # Trained weights in float32 with their gradient and AdamW's two moments; DPO keeps no second model.
     linear = [m for m in network.base_model.modules() if isinstance(m, torch.nn.Linear)]
     adapter = settings.lora[0] * sum(m.in_features + m.out_features for m in linear) if settings.lora else 0
+    whole = set(getattr(settings, "modules_to_save", ()))
+    adapter += sum(p.numel() for name, p in network.named_parameters() if {*name.split(".")} & whole)
     trained = 16 * (adapter or parameters)
     frozen = held * parameters if adapter else 0
     reference = held * parameters if getattr(settings, "beta", 0) and not adapter else 0

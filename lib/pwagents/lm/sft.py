@@ -8,12 +8,12 @@ import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.errors import DataError
-from pwagents.llm.folder import point_to_base, read_tokenizer
+from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.packed import states_before
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.tokens import NO_LOSS, tokenize_conversation
-from pwagents.lm.trainer import Silent, finish, last_checkpoint, quiet, trl_fields, watch
+from pwagents.lm.trainer import Silent, quiet, run, trl_fields
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,6 @@ def fine_tune(
         FloatingPointError: the loss is no number any more.
     """
     from datasets import Dataset
-    from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
     class Trainer(Silent, SFTTrainer):
@@ -84,15 +83,8 @@ def fine_tune(
             processing_class=tokenizer,
             peft_config=new_adapter(base, settings),
             data_collator=_pad_to_the_end(tokenizer.eos_token_id, arguments) if pad_counts else None,
-            callbacks=[watch("fine-tune")],
         )
-        trainer.remove_callback(PrinterCallback)  # the bar says it
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
-    trainer.save_model(str(folder))
-    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle with paths of this machine
-    if trainer.is_world_process_zero():
-        point_to_base(folder)
-    return finish(trainer, folder, LOGGED)
+        return run(trainer, "fine-tune", folder, LOGGED)
 
 
 def _pad_to_the_end(end: int, arguments: "SFTConfig"):

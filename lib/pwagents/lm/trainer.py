@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pwagents.cache import damage, seal
+from pwagents.llm.folder import point_to_base
 from pwagents.lm.settings import TrainingSettings
 from pwagents.progress import progress
 from pwagents.project import write_aside
@@ -108,14 +109,30 @@ def checkpoint_step(checkpoint: Path | str | None) -> int:
     return int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
 
 
-def finish(trainer: "Trainer", folder: Path, logged: Sequence[str]) -> pd.DataFrame:
-    """Return the log of a training that is over, also as ``folder/log.csv``; remove its checkpoints.
+def run(trainer: "Trainer", what: str, folder: Path, logged: Sequence[str]) -> pd.DataFrame:
+    """Train, from the last checkpoint on, and save model (or adapter), tokenizer and log; remove checkpoints.
 
     Args:
-        logged: columns. Only rows with a loss count; the trainer adds one about the whole training.
+        what: the bar's name.
+        folder: of the model.
+        logged: columns of the log. Only rows with a loss count; the trainer adds one about all steps.
+
+    Returns:
+        The log, also in ``folder/log.csv``.
     """
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)  # the bar says it
+    trainer.add_callback(watch(what))
+    for weights in trainer.model.parameters():
+        if weights.requires_grad:  # whole modules beside an adapter, too: see TrainingSettings.weights
+            weights.data = weights.data.float()
+    trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
+    trainer.save_model(str(folder))
     log = pd.DataFrame([row for row in trainer.state.log_history if "loss" in row])[list(logged)]
     if trainer.is_world_process_zero():
+        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle with paths of this machine
+        point_to_base(folder)
         write_aside(folder / "log.csv", log.to_csv(index=False, lineterminator="\n"))
         shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
     return log
