@@ -13,9 +13,10 @@ ONLY ?=
 DATA_DIR ?= data/personalwab
 DATA_URL ?= https://github.com/HongruCai/PersonalWAB
 DATA_COMMIT ?= 23ff65c4c2288198b4b3d00d835760da2c2ff8e8
-# data, recommender, and the modules that hold the official prompts
+# data, recommender, and the modules that hold the official prompts (pwagents.web.official_prompts names them)
 DATA_FILES := /LICENSE /PersonalWAB/envs/pwab/data /PersonalWAB/envs/pwab/functions/recommender/checkpoint \
-  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/agents/utils.py
+  /PersonalWAB/envs/pwab/functions/recommender/data /PersonalWAB/envs/pwab/__init__.py /PersonalWAB/envs/user.py \
+  /PersonalWAB/envs/pwab/functions/*.py /PersonalWAB/agents/*.py /scripts/tools
 # the environment, made where there is none, and the Python it is made with
 VENV ?= .venv
 PYTHON ?= python3
@@ -96,6 +97,7 @@ data: ## fetch PersonalWAB's published files (CC BY-NC 4.0) into DATA_DIR (data/
 	  git clone --filter=blob:none --no-checkout "$(DATA_URL)" "$(DATA_DIR).part" && \
 	  git -C "$(DATA_DIR).part" sparse-checkout set --no-cone $(DATA_FILES) && \
 	  git -C "$(DATA_DIR).part" checkout --detach $(DATA_COMMIT) && mv "$(DATA_DIR).part" "$(DATA_DIR)"; }
+	@git -C "$(DATA_DIR)" sparse-checkout set --no-cone $(DATA_FILES)
 	@git -C "$(DATA_DIR)" restore .
 
 lab: $(READY) ## open JupyterLab: notebooks, and their results in outputs/

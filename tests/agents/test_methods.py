@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from pwagents.agents.methods import IDENTIFY, METHODS
-from pwagents.agents.official_prompts import CONSTANTS
+from pwagents.agents.methods import IDENTIFY, METHODS, PumaByFile
 from pwagents.evaluation.metrics import attempts
 from pwagents.schema import FUNCTION_OF
 from pwagents.web.functions import DETAILS_FUNCTION
+from pwagents.web.official_prompts import FUNCTIONS, official_prompts
 
+from ..clone import make_clone
 from .conftest import ScriptedModel, call
 
 RUNS = [(name, track) for name, method in METHODS.items() for track in getattr(method, "rules", ())]
@@ -62,25 +63,65 @@ def test_methods_that_talk_need_the_multi_turn_track(setup_of, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "constants"),
+    ("name", "texts"),
     [
         ("No memory", ["SYS_PROMPT"]),
-        ("Last memory", ["SYS_PROMPT", "HISTORY_PROMPT"]),
-        ("ReAct", ["SYS_PROMPT", "REACT_INST", "HISTORY_PROMPT"]),
-        ("RecMind", ["RECMIND", "MINI_HISTORY_PROMPT"]),
-        ("InteRecAgent", ["INTEREC_PROMPT", "INTEREC_MEMORY_PROMPT"]),
-        ("PUMA (prompted)", ["TS_AGENT", "TS_SEARCH_PROMPT"]),
+        ("Last memory", ["SYS_PROMPT", "mem last", "HISTORY_PROMPT"]),
+        ("ReAct", ["SYS_PROMPT", "tools", "REACT_INST", "react mem last", "HISTORY_PROMPT"]),
+        ("RecMind", ["RECMIND", "mem recmind", "MINI_HISTORY_PROMPT"]),
+        ("InteRecAgent", ["INTEREC_PROMPT", "mem interecagent", "INTEREC_MEMORY_PROMPT"]),
+        ("PUMA (prompted)", ["TS_AGENT", "mem search", "TS_SEARCH_PROMPT"]),
+        ("Chain of thought", ["SYS_PROMPT"]),
     ],
 )
-def test_published_prompts_take_the_place_of_ours(setup_of, state_of, task_of, name, constants):
-    prompts = {constant: f"[{constant} <NUM>]" for names in CONSTANTS.values() for constant in names}
+def test_published_prompts_take_the_place_of_ours(setup_of, state_of, task_of, tmp_path, name, texts):
+    prompts, _ = official_prompts(make_clone(tmp_path))
     for track in METHODS[name].rules:
         agent = METHODS[name](setup_of(track=track, prompts=prompts))
         agent = agent.step_two["search_product_by_query"] if name == "PUMA (prompted)" else agent
-        system = agent.messages(state_of(task_of["search"]))[0]["content"]
-        assert all(f"[{constant}" in system for constant in constants)
-        assert "personal assistant of a customer" not in system and "Purchase" not in system
+        system, task = (m["content"] for m in agent.messages(state_of(task_of["search"])))
+        places = [system.index(f"[{text}") for text in texts]
+        assert places == sorted(places) and task.startswith("Customer ")
+        assert "personal assistant of a customer" not in system and "<data>" not in system + task
         assert track == "single_turn" or system.split("]")[0].endswith(" 10")
+        assert {tool["function"]["description"] for tool in agent.tools} <= {
+            f"[{name}]" for name in FUNCTIONS
+        }
+        assert ("step by step" in system) == (name == "Chain of thought")  # of which nothing is published
+
+
+def test_published_react_is_read_as_loosely_as_there_and_told_as_it_was_written(
+    setup_of, play, task_of, tmp_path
+):
+    said = [
+        'I think. Action: search_product_by_query Arguments: {"query": "mug"}\nThat is all.',
+        "Action:\nrespond\nArguments:\nIs it right?",
+        "Arguments: {half",
+        "Action: stop\nArguments: {}",
+    ]
+    model = ScriptedModel(said)
+    steps = play(
+        METHODS["ReAct"](setup_of(model, prompts=official_prompts(make_clone(tmp_path))[0])),
+        task_of["search"],
+    ).steps
+    assert [step.action.name for step in steps] == ["search_product_by_query", "respond", "", "stop"]
+    assert [step.error_kind for step in steps] == ["", "", "malformed_json", ""]
+    _, _, *past = model.requests[-1].messages
+    assert [message["content"] for message in past[::2]] == said[:3]
+    assert past[1]["content"].startswith("[result] ['Product 0: ") and past[3]["content"].startswith(
+        "I prefer"
+    )
+
+
+def test_puma_by_file_takes_the_function_from_the_tuned_model_and_offers_all(setup_of, play, task_of):
+    with pytest.raises(ValueError, match="fine-tuned model"):
+        PumaByFile(setup_of())
+    model = ScriptedModel([SEARCH, call("stop")])
+    agent = PumaByFile(setup_of(model, identify=lambda instruction: "add_product_review"))
+    steps = play(agent, task_of["search"]).steps
+    assert [step.action.usage.calls for step in steps] == [1, 1]
+    assert set(FUNCTION_OF.values()) < set(names(model.requests[0]))
+    assert "asks for is add_product_review" in model.requests[0].messages[0]["content"]
 
 
 def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of, play, task_of):

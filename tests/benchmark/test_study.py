@@ -1,13 +1,23 @@
 """Notebook 03's study on a small world: tasks, shops, players, records."""
 
 import json
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
+from pwagents.agents.memory import Memory
+from pwagents.agents.plain import PlainAgent
 from pwagents.benchmark.settings import MethodPlayers
-from pwagents.benchmark.study import PLAIN
+from pwagents.benchmark.study import PLAIN, Study
+from pwagents.notebook.run import Run
+from pwagents.schema import FUNCTION_OF, Behavior, Review
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
+from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.published import CHECKPOINT
+
+from ..agents.conftest import ScriptedModel, call
+from ..clone import make_clone
 
 
 def stored(settings, name):
@@ -56,6 +66,93 @@ def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
     assert len(stored(settings, "03_single_turn")) == 5 * 30, "stored episodes are not played again"
     params = stored(settings, "03_single_turn")[0]["params"]
     assert params["shop"]["recommender"]["epochs"] == 1 and params["protocol"] == "leak_free"
+
+
+def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, settings, tmp_path):
+    # A purchase with a word of its own: after the user's first test task, and before the last one.
+    benchmark = study.benchmark
+    counts = Counter(task.user_id for task in benchmark.tasks["test"])
+    user = max(counts, key=counts.get)
+    first, *_, task = sorted(
+        (t for t in benchmark.tasks["test"] if t.user_id == user), key=lambda t: t.timestamp
+    )
+    assert first.timestamp + 1 < task.timestamp
+    lamp = next(iter(benchmark.products.values())).model_copy(
+        update={"parent_asin": "B0ZORB", "title": "Zorblax"}
+    )
+    bought = Behavior(
+        parent_asin="B0ZORB", timestamp=task.timestamp - 1, review=Review(rating=5.0, text="Zorblax!")
+    )
+    past = sorted([*benchmark.behaviors[user], bought], key=lambda behavior: behavior.timestamp)
+    benchmark = replace(
+        benchmark,
+        products={**benchmark.products, "B0ZORB": lamp},
+        behaviors={**benchmark.behaviors, user: tuple(past)},
+    )
+    play = replace(
+        settings.play, protocols=("published", "leak_free"), official_repo=str(make_clone(tmp_path))
+    )
+    play = replace(play, functions_file=str(tmp_path / "functions.json"), max_tasks=0, method_tasks=0)
+    (tmp_path / "functions.json").write_text(
+        json.dumps({t.instruction: [FUNCTION_OF[t.type]] for t in benchmark.tasks["test"]})
+    )
+    other = replace(settings, play=play, output_dir=tmp_path)
+    study = Study(benchmark, other, Run("03", tmp_path, None))
+    study.sample = [task]
+    assert [cell.protocol for cell in study.cells] == ["published", "leak_free"]
+
+    def act(request):
+        if request.messages[0]["role"] == "user":  # PUMA's first step
+            return FUNCTION_OF[task.type]
+        return call("stop") if len(request.messages) > 2 else call("nothing")
+
+    model = ScriptedModel(act)
+    for cell in study.cells:
+        study.roles.policies = {cell.policy: model}
+        for track in ("single_turn", "multi_turn"):
+            for method in study.methods(track):
+                if method == "No memory":
+                    continue
+                start = len(model.requests)
+                records = study.play(method, track, cell=cell)
+                told = str([request.messages for request in model.requests[start:]])
+                is_recalled = method not in ("Chain of thought", "ChatShop")
+                assert ("Zorblax" in told) == (cell.protocol == "published" and is_recalled), (method, cell)
+                assert {record.params["protocol"] for record in records} == {cell.protocol}
+    # What the recommender is given by an agent that repeats what the memory recalls.
+    asked = {}
+    for protocol in ("published", "leak_free"):
+        shop = study.environment(task, protocol=protocol).shop
+        noted = asked[protocol] = []
+        recommender = SimpleNamespace(recommend=lambda ids, k, noted=noted: noted.extend(ids) or [])
+        memory = Memory("last", benchmark.products, length=50)
+        agent = PlainAgent(lambda instruction: "get_recommendations_by_history", memory)
+        environment = WebEnvironment(replace(shop, recommender=recommender))
+        run_episode(environment, task, study.history(task, protocol), agent)
+    assert "B0ZORB" in asked["published"] and "B0ZORB" not in asked["leak_free"]
+
+
+def test_rows_of_several_cells_say_which(study_of, settings):
+    play = replace(settings.play, protocols=("published", "leak_free"), published_items=(10, 0))
+    players = MethodPlayers(policy="replay:a", more_policies=("replay:b",))
+    study = study_of(replace(settings, play=play, players=players))
+    rows = study.flat({cell: {"ReAct": []} for cell in study.cells})
+    assert list(rows) == [
+        *(
+            "ReAct, a, as published, 10 items",
+            "ReAct, a, as published, the paper's items",
+            "ReAct, a, leak-free",
+        ),
+        *(
+            "ReAct, b, as published, 10 items",
+            "ReAct, b, as published, the paper's items",
+            "ReAct, b, leak-free",
+        ),
+    ]
+    assert [study.setup("multi_turn", cell=cell).length for cell in study.cells[:3]] == [10, None, None]
+    assert "as published and leak-free" in study.note() and "no published checkpoint" in study.note()
+    roles = study.estimate()["role"]
+    assert list(roles[:2]) == ["a, single-turn", "a, multi-turn"] and "b, multi-turn" in set(roles)
 
 
 def test_seeds_are_runs_of_their_own(study, settings):

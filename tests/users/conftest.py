@@ -72,7 +72,7 @@ def results(*asins: str) -> Step:
 
 
 def look_up(asin: str) -> Step:
-    return step(DETAILS_FUNCTION, {"asin": asin}, asin, (asin,))
+    return step(DETAILS_FUNCTION, {"product_asin": asin}, asin, (asin,))
 
 
 def review(text: str) -> Step:

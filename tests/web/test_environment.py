@@ -60,7 +60,7 @@ def test_a_review_is_measured_when_it_is_published_and_only_in_a_review_task(beg
         ("search_product_by_query", {"query": "x", "a\nb": 1}, "a b: Unexpected keyword argument"),
         ("search_product_by_query", {"query": "x", "environment": None}, "environment: Got multiple values"),
         ("buy", {}, "unknown function 'buy'"),
-        (DETAILS_FUNCTION, {"asin": "x"}, "unknown function"),
+        (DETAILS_FUNCTION, {"product_asin": "x"}, "unknown function"),
         ("__init__", {}, "unknown function"),
     ],
 )

@@ -35,7 +35,7 @@ PARAMETER = {
     SEARCH: "query",
     RECOMMEND: "product_sequence",
     REVIEW: "review",
-    DETAILS: "asin",
+    DETAILS: "product_asin",
     "respond": "content",
 }
 FINE = Review(rating=5, text="Fine.")

@@ -8,9 +8,10 @@ its action, which are stored with the step and reach no model by themselves.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
+from pwagents.agents import official
 from pwagents.agents.conversation import HISTORY, Prompt, call_messages, fill, task_text, tell_entries, user
 from pwagents.agents.memory import Entry, Memory, Strategy
 from pwagents.agents.plain import OfflinePolicy
@@ -21,6 +22,7 @@ from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import FUNCTION_OF, Action, Product, Step
 from pwagents.web.environment import MAX_STEPS, BeliefState, Track
 from pwagents.web.functions import tool_schemas
+from pwagents.web.official_prompts import Prompts
 
 MEMORY_LENGTH: dict[Track, int] = {"single_turn": 50, "multi_turn": 20}  # behaviours (PersonalWAB, A.3)
 
@@ -36,7 +38,8 @@ class Setup:
         embedder: for memory strategies that compare texts.
         strategy, length: of the memory, in place of the method's own.
         identify: instruction -> function, for PUMA's first step; without one the model is asked.
-        prompts: published prompts by the name of their constant; where one is missing, ours is used.
+        prompts: the published ones (:func:`pwagents.web.official_prompts.official_prompts`), with which all
+            is told as the published agents tell it (:mod:`pwagents.agents.official`); empty for ours.
         sampling: of the agent's calls. Temperature 0 (PersonalWAB); no limit on tokens but the provider's.
         seed: of the random memory; also which of a model's replies to the same request is taken, so that
             each seed asks (and pays) anew, at temperature 0 too.
@@ -49,16 +52,30 @@ class Setup:
     strategy: Strategy | None = None
     length: int | None = None
     identify: Callable[[str], str] | None = None
-    prompts: Mapping[str, str] = field(default_factory=dict)
+    prompts: Prompts = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=partial(dict, temperature=0.0))
     seed: int = 0
 
-    def reply(self, messages: Sequence[Message], tools: tuple[Tool, ...] = ()) -> Reply:
-        """Ask the language model for its reply."""
-        request = Request(
-            messages=tuple(messages), tools=tools, sampling=dict(self.sampling), sample=self.seed
-        )
+    def reply(
+        self,
+        messages: Sequence[Message],
+        tools: tuple[Tool, ...] = (),
+        sampling: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """Ask the language model for its reply; ``sampling`` in place of the setup's."""
+        sampling = dict(self.sampling if sampling is None else sampling)
+        request = Request(messages=tuple(messages), tools=tools, sampling=sampling, sample=self.seed)
         return self.model.reply(request)
+
+    def answer(self, prompt: str, **published: Any) -> Reply:
+        """Ask by one prompt that is no part of the episode's conversation.
+
+        A published prompt is a message of the system, sent with the sampling in ``published``; ours is the
+        user's, with the setup's sampling.
+        """
+        if self.prompts:
+            return self.reply([{"role": "system", "content": prompt}], sampling=published)
+        return self.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
 
 
 RULES_SINGLE = Prompt(
@@ -107,8 +124,10 @@ class ChatAgent:
         advice: what the method tells the model besides the rules.
         strategy, length: of the memory, in behaviours; None for as many as the track allows.
         entry_form: how a remembered behaviour is told.
+        published_memory: the memory's name in the published code, where it is not that of the strategy.
         functions: what the model may call, beside talk.
         function: the one at hand, where the method knows it.
+        in_text: whether calls are written as text, and no function is offered natively.
         offline: whether the offline policy takes the language model's place.
 
     Raises:
@@ -120,8 +139,10 @@ class ChatAgent:
     strategy: Strategy = "none"
     length: int | None = None
     entry_form = HISTORY
+    published_memory = ""
     functions: tuple[str, ...] = tuple(FUNCTION_OF.values())
     function = ""
+    in_text = False
 
     def __init__(self, setup: Setup):
         if setup.track not in self.rules:
@@ -133,7 +154,8 @@ class ChatAgent:
         lengths = (setup.length, self.length, MEMORY_LENGTH[setup.track])
         length = next(length for length in lengths if length is not None)
         self.setup, self.offline = setup, isinstance(setup.model, OfflinePolicy)
-        self.memory = Memory(strategy, setup.products, setup.embedder, length, setup.seed)
+        tell = partial(official.tell_behavior, setup) if setup.prompts else None
+        self.memory = Memory(strategy, setup.products, setup.embedder, length, setup.seed, tell)
         self.allowed = self.functions + (("respond", "stop") if setup.track == "multi_turn" else ())
 
     def __call__(self, state: BeliefState) -> Action:
@@ -143,23 +165,34 @@ class ChatAgent:
 
     def ask(self, messages: list[Message]) -> Action:
         """Ask the model for its action after ``messages``."""
-        return read_call(self.setup.reply(messages, tools_of(self.allowed)))
+        return read_call(self.setup.reply(messages, self.tools))
+
+    @cached_property
+    def tools(self) -> tuple[Tool, ...]:
+        """The functions as the model is offered them, in OpenAI's format."""
+        return official.tools(self) if self.setup.prompts else tools_of(self.allowed)
 
     def messages(self, state: BeliefState) -> list[Message]:
         """Tell the conversation so far, in OpenAI's format: rules and memory, the task, and each step."""
+        if self.setup.prompts:
+            return official.messages(self, state)
         # What is told at one step is told alike at the next: providers charge less for a known beginning.
-        rules = fill(self.rules[self.setup.track].among(self.setup.prompts), {"<NUM>": str(MAX_STEPS)})
+        rules = fill(self.rules[self.setup.track].text, {"<NUM>": str(MAX_STEPS)})
         memory = self.tell_memory(self.memory.recall(state, self.function))
         system = "\n\n".join(filter(None, [rules.strip(), self.advice, FENCE_NOTE, memory]))
         past = [message for i, step in enumerate(state.session) for message in self.tell_step(i, step)]
         return [{"role": "system", "content": system}, user(task_text(state)), *past]
 
     def tell_memory(self, entries: list[Entry]) -> str:
-        """Tell what the memory recalls, below a heading; nothing where it recalls nothing."""
+        """Tell what the memory recalls, below a heading; in our words nothing where it recalls nothing."""
+        strategy = self.memory.strategy
+        if self.setup.prompts and strategy != "none":
+            name = self.published_memory or {"task_specific": "taskspe"}.get(strategy, strategy)
+            return official.memory(self, entries, f"react {name}" if self.in_text else name)
         if not entries:
             return ""
-        text = tell_entries(self.entry_form.among(self.setup.prompts), entries, self.setup.products)
-        return f"{MEMORY_HEADINGS[self.memory.strategy]}\n{fence(text)}"
+        text = tell_entries(self.entry_form.text, entries, self.setup.products)
+        return f"{MEMORY_HEADINGS[strategy]}\n{fence(text)}"
 
     def tell_step(self, i: int, step: Step) -> list[Message]:
         """Tell step ``i`` and its answer."""

@@ -16,6 +16,7 @@ from pwagents.llm.fence import fence
 from pwagents.schema import Product, Step
 from pwagents.web.environment import BeliefState
 from pwagents.web.functions import full_text
+from pwagents.web.official_prompts import fill
 
 
 class Prompt(NamedTuple):
@@ -23,16 +24,6 @@ class Prompt(NamedTuple):
 
     name: str
     text: str
-
-    def among(self, prompts: Mapping[str, str]) -> str:
-        """The published text where ``prompts`` has it, else ours."""
-        return prompts.get(self.name, self.text)
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Put ``values`` (placeholder -> text) into ``template``, in one pass: placeholders in values stay."""
-    pattern = "|".join(map(re.escape, values))
-    return re.sub(pattern, lambda match: values[match.group()], template)
 
 
 HISTORY = Prompt(

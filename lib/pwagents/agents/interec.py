@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
+from pwagents.agents import official
 from pwagents.agents.chat_agent import RULES_MULTI, ChatAgent, Setup
-from pwagents.agents.conversation import Prompt, fill, tell_entries, transcript, user
+from pwagents.agents.conversation import Prompt, fill, tell_entries, transcript
 from pwagents.agents.memory import Entry, memory_entry
 from pwagents.agents.plain import OfflinePolicy
 from pwagents.agents.replies import parse_arguments
 from pwagents.errors import NotEvaluableError
-from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.fence import fence
 from pwagents.schema import Behavior, Task, Trajectory, Usage
 from pwagents.web.environment import BeliefState, WebEnvironment, run_episode
 
@@ -28,32 +29,34 @@ From what a customer bought and wrote, tell which products they clearly like and
 leave the others out. Reply with a JSON object and nothing else: {"like": [ids], "dislike": [ids]}
 
 {history}"""
-UPDATE = Prompt(
-    "INTEREC_UPDATE_MEM_PROMPT",
-    """\
+UPDATE = """\
 Read how a customer and an assistant talked, and tell what it shows of the customer's taste. Reply with a JSON
 object and nothing else: {"like": [ids of products they like], "dislike": [ids of products they do not like],
 "expect": [names or kinds of things they hope to find]}. Leave a list empty where nothing was said.
 
-{conversation}""",
-)
+{conversation}"""
 
 
 class InteRecAgent(ChatAgent):
     """Function calling with the latest behaviours and the user's profile, which :func:`play_task` keeps.
 
-    Departure from the published code: calls about the profile are made at temperature 0, as a user.
+    In our words calls about the profile are made at temperature 0, as a user. Departure from the published
+    code: its sets lose the order of what they hold; here the order is that in which it came.
     """
 
     rules = RULES
     strategy = "last"
     entry_form = ENTRY
+    published_memory = "interecagent"
 
     def __init__(self, setup: Setup, profile: Profile | None = None):
         super().__init__(setup)
         self.profile = {"like": [], "dislike": [], "expect": [], "unread": 0} | (profile or {})
 
     def tell_memory(self, entries: list[Entry]) -> str:
+        if self.setup.prompts:
+            lists = [str(self.profile[part]) for part in _PARTS]
+            return official.memory(self, entries, self.published_memory, *lists)
         lists = [f"{part}: {', '.join(self.profile.get(part, [])) or '-'}" for part in _PARTS]
         profile = fence("\n".join(lists))
         memory = super().tell_memory(entries)
@@ -61,17 +64,24 @@ class InteRecAgent(ChatAgent):
 
 
 def play_task(
-    setup: Setup, environment: WebEnvironment, task: Task, history: tuple[Behavior, ...], profile: Profile
+    setup: Setup,
+    environment: WebEnvironment,
+    task: Task,
+    history: tuple[Behavior, ...],
+    profile: Profile,
+    first: tuple[Behavior, ...] | None = None,
 ) -> tuple[Trajectory, Profile]:
     """Play one task of a user: the ``solve`` that ``run_episodes`` wants of a method with a memory.
 
-    An empty profile is first made from ``history``, as in the published code (A.3 of the paper adds the train
+    An empty profile is first made from ``first``, by default the ``history`` (A.3 of the paper adds the train
     tasks). Calls about the profile count to the last step's usage.
 
     Returns:
         The episode, and the profile after it.
     """
-    profile, before = (profile, Usage()) if profile else first_profile(setup, history)
+    before = Usage()
+    if not profile:
+        profile, before = first_profile(setup, history if first is None else first)
     agent = InteRecAgent(setup, profile)
     trajectory = run_episode(environment, task, history, agent)
     profile, after = update(agent, environment.state)
@@ -92,8 +102,11 @@ def first_profile(setup: Setup, history: tuple[Behavior, ...]) -> tuple[Profile,
         liked = [entry["parent_asin"] for entry in entries if entry["rating"] >= 4]
         disliked = [entry["parent_asin"] for entry in entries if entry["rating"] <= 2]
         return merge(profile, {"like": liked, "dislike": disliked}), Usage()
-    text = tell_entries(ENTRY.among(setup.prompts), entries, setup.products)
-    return _ask(setup, profile, fill(FIRST, {"{history}": fence(text)}))
+    prompt = fill(FIRST, {"{history}": fence(tell_entries(ENTRY.text, entries, setup.products))})
+    if setup.prompts:
+        told = official.first_history(setup, entries[::-1])
+        prompt = fill(setup.prompts["USER_PROFILE_PROMPT"], {"{History}": told})
+    return _ask(setup, profile, prompt, temperature=0.0, max_tokens=5000)  # the published script's
 
 
 def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
@@ -101,9 +114,10 @@ def update(agent: InteRecAgent, state: BeliefState) -> tuple[Profile, Usage]:
     if agent.offline:
         answers = [step.observation.text for step in state.session if step.is_talk]
         return merge(agent.profile, {"expect": answers}), Usage()
-    talk = transcript(agent.messages(state)[1:])
-    prompt = fill(UPDATE.among(agent.setup.prompts), {"{conversation}": talk})
-    return _ask(agent.setup, agent.profile, prompt)
+    prompts = agent.setup.prompts
+    talk = (official.transcript if prompts else transcript)(agent.messages(state)[1:])
+    form = prompts.get("INTEREC_UPDATE_MEM_PROMPT", UPDATE)
+    return _ask(agent.setup, agent.profile, fill(form, {"{conversation}": talk}))
 
 
 def merge(profile: Profile, news: Profile) -> Profile:
@@ -119,11 +133,11 @@ def merge(profile: Profile, news: Profile) -> Profile:
     }
 
 
-def _ask(setup: Setup, profile: Profile, prompt: str) -> tuple[Profile, Usage]:
+def _ask(setup: Setup, profile: Profile, prompt: str, **published: Any) -> tuple[Profile, Usage]:
     """Merge in what the model says of the user. A refusal or nonsense is counted and changes nothing."""
     unread = profile | {"unread": profile["unread"] + 1}
     try:
-        reply = setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
+        reply = setup.answer(prompt, **published)
     except NotEvaluableError:
         return unread, Usage()
     try:

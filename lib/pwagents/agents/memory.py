@@ -3,7 +3,7 @@
 The five of PersonalWAB (6, A.2, 5.1): none, random, last, relevant, task-specific.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
@@ -33,12 +33,15 @@ class Memory:
         strategy: which behaviours are recalled, and in which order. "last": latest first. "random": a sample,
             seeded by user and instruction. "relevant": by MiniLM cosine of instruction and behaviour, best
             first. "task_specific": the same, then only the fields of the function at hand; for
-            recommendations latest first (the published PUMA code; its function-calling agent has them oldest
-            first).
+            recommendations latest first (the published PUMA code).
         products: the catalogue.
         embedder: needed by the last two.
         length: at most so many behaviours (PersonalWAB: 50 single-turn, 20 multi-turn).
         seed: of the random strategy.
+        tell: what stands for a behaviour, the i-th of the history, when it is compared with an instruction;
+            by default :func:`behavior_text`. Where it is given, the order is that of the published
+            function-calling agent, too: of one time the earlier in the file first, recommendations oldest
+            first.
     """
 
     strategy: Strategy
@@ -46,6 +49,7 @@ class Memory:
     embedder: Embedder | None = None
     length: int = 50
     seed: int = 0
+    tell: Callable[[int, Behavior], str] | None = None
 
     def __post_init__(self):
         check_choice("memory strategy", self.strategy, Strategy)
@@ -62,18 +66,23 @@ class Memory:
         if self.strategy == "none" or not history:
             return []
         if self.strategy == "last":
-            order = range(len(history))[::-1]
+            order = list(range(len(history)))
+            # Reversed, or sorted: that decides which of two at the same time comes first.
+            order.sort(key=lambda i: history[i].timestamp, reverse=True) if self.tell else order.reverse()
         elif self.strategy == "random":
             order = rng(self.seed, "memory", state.user_id, state.instruction).permutation(len(history))
         else:
             # By cosine of unit vectors.
-            texts = [behavior_text(behavior, self.products[behavior.parent_asin]) for behavior in history]
+            tell = self.tell or (lambda _, one: behavior_text(one, self.products[one.parent_asin]))
+            texts = [tell(i, behavior) for i, behavior in enumerate(history)]
             order = closest_first(state.instruction, texts, self.embedder)
         entries = [memory_entry(history[i], self.products) for i in order[: self.length]]
         if self.strategy != "task_specific":
             return entries
         if function == "get_recommendations_by_history":
-            entries.sort(key=itemgetter("timestamp"), reverse=True)
+            entries.sort(key=itemgetter("timestamp"), reverse=self.tell is None)
+        if self.tell:
+            return entries  # published forms choose their fields themselves
         return [{field: entry[field] for field in FIELDS_OF[function]} for entry in entries]
 
 

@@ -73,7 +73,7 @@ class RecMind(ChatAgent):
     """Ratings and reviews of up to 400 behaviours in short form, and a look-up of products (A.2)."""
 
     rules = RECMIND_RULES
-    strategy, length, entry_form = "last", 400, MINI_HISTORY
+    strategy, length, entry_form, published_memory = "last", 400, MINI_HISTORY, "recmind"
     functions = (*ChatAgent.functions, DETAILS_FUNCTION)
 
 
@@ -100,14 +100,22 @@ class PumaPrompting:
     noted in the first action. A reply that does not name exactly one function is a lost step.
 
     Departure from the published code: step 2 offers only the identified function, beside talk.
+
+    Attributes:
+        offered: what step 2 offers; the identified function alone where it is empty.
     """
+
+    offered: tuple[str, ...] = ()
 
     rules = TWO_STEP_RULES
 
     def __init__(self, setup: Setup):
         self.setup = setup
         self.identify = setup.identify or getattr(setup.model, "identify", None)
-        self.step_two = {function: ParameterAgent(setup, function) for function in FUNCTION_OF.values()}
+        self.step_two = {
+            function: ParameterAgent(setup, function, self.offered or (function,))
+            for function in FUNCTION_OF.values()
+        }
 
     def __call__(self, state: BeliefState) -> Action:
         # Step 2 alone, where the function is known from the classifier or the note of an earlier step.
@@ -134,14 +142,32 @@ class ParameterAgent(ChatAgent):
     rules = TWO_STEP_RULES
     strategy = "task_specific"
 
-    def __init__(self, setup: Setup, function: str):
-        self.function, self.functions = function, (function,)
+    def __init__(self, setup: Setup, function: str, functions: tuple[str, ...]):
+        self.function, self.functions = function, functions
         super().__init__(setup)
         self.advice = f"The function that this request asks for is {function}."
         if self.memory.strategy == "task_specific":
             self.entry_form = TASK_SPECIFIC[function]
 
 
+class PumaByFile(PumaPrompting):
+    """PUMA (gpt-4o) of Tables 3 and 4: the function comes from the fine-tuned model's answers.
+
+    All functions are offered, as in the published code.
+
+    Raises:
+        ValueError: ``setup.identify`` does not know these answers.
+    """
+
+    offered = ChatAgent.functions
+
+    def __init__(self, setup: Setup):
+        if setup.identify is None:
+            raise ValueError("PUMA (gpt-4o) needs the functions that the fine-tuned model answered")
+        super().__init__(setup)
+
+
+PUMA_BY_FILE = "PUMA (gpt-4o)"  # the name of PumaByFile, which is no method by its setup alone
 # Each by the name that records, tables and figures give it. The papers' own rows keep the papers' names
 # (pwagents.evaluation.paper).
 METHODS = {

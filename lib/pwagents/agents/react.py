@@ -2,17 +2,15 @@
 
 import json
 
-from pwagents.agents.chat_agent import ONLY_MULTI_TURN, ChatAgent, tools_of
-from pwagents.agents.conversation import Prompt, answer_text, assistant, fill, transcript, user
-from pwagents.agents.replies import read_react
+from pwagents.agents import official
+from pwagents.agents.chat_agent import ONLY_MULTI_TURN, ChatAgent
+from pwagents.agents.conversation import answer_text, assistant, fill, transcript, user
+from pwagents.agents.replies import read_published_react, read_react
 from pwagents.llm.chat import Message
-from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import Action, Step
 from pwagents.web.environment import BeliefState
 
-REACT = Prompt(
-    "REACT_INST",
-    """\
+REACT = """\
 Reply in this form and add nothing to it:
 
 Thought:
@@ -31,19 +29,18 @@ tell_time
 Arguments:
 {"city": "Oslo"}
 
-Make no values up, and choose the function with care: the wrong one is worth nothing whatever its results.""",
-)
+Make no values up, and choose the function with care: the wrong one is worth nothing whatever its results."""
 
 
 class ReAct(ChatAgent):
     """A thought, an action and its arguments in text; with the latest behaviours."""
 
     strategy = "last"
+    in_text = True
 
     @property
     def advice(self) -> str:
-        functions = json.dumps(tools_of(self.allowed))
-        return f"Functions:\n{functions}\n\n{REACT.among(self.setup.prompts).strip()}"
+        return f"Functions:\n{json.dumps(self.tools)}\n\n{REACT}"
 
     def tell_step(self, i: int, step: Step) -> list[Message]:
         action, answer = step.action, answer_text(step)
@@ -55,12 +52,11 @@ class ReAct(ChatAgent):
         return [assistant(f"Thought:\n{action.thought}\n{call}"), user(answer)]
 
     def ask(self, messages: list[Message]) -> Action:
-        return read_react(self.setup.reply(messages))
+        read = read_published_react if self.setup.prompts else read_react
+        return read(self.setup.reply(messages))
 
 
-REFLECT = Prompt(
-    "REFLECTION_INST",
-    """\
+REFLECT = """\
 An assistant of a shop works on a customer's request and has just heard back from the customer. Look at
 what it did so far: did it choose the right function, and the right arguments? Say in a few sentences what the
 answer shows to be wrong or missing, and what the assistant should do next.
@@ -70,15 +66,14 @@ Request: <TASK>
 So far:
 <ACTIONS>
 
-The customer's answer: <FEEDBACK>""",
-)
+The customer's answer: <FEEDBACK>"""
 
 
 class Reflection(ReAct):
     """ReAct that takes each answer of the user for feedback and reflects on it, in a call of its own.
 
-    Departures from the published code: the reflection stands below the answer, not in a message of the
-    assistant, which many models refuse as the last one; and it is asked for at temperature 0, as a user.
+    In our words the reflection stands below the answer, not in a message of the assistant, which many models
+    refuse as the last one; and it is asked for at temperature 0, as a user.
     """
 
     rules = ONLY_MULTI_TURN
@@ -86,22 +81,26 @@ class Reflection(ReAct):
     def __call__(self, state: BeliefState) -> Action:
         if self.offline or not state.session or not state.session[-1].is_talk:
             return super().__call__(state)
-        messages = self.messages(state)
+        messages, prompts = self.messages(state), self.setup.prompts
+        write = official.transcript if prompts else transcript
         values = {
             "<TASK>": state.instruction,
-            "<ACTIONS>": transcript(messages[1:-1]),
+            "<ACTIONS>": write(messages[1:-1]),
             "<FEEDBACK>": answer_text(state.session[-1]),
         }
-        # The reflection stands below the answer in this call, and by its note in all later ones.
-        prompt = fill(REFLECT.among(self.setup.prompts), values)
-        reflection = self.setup.reply([user(f"{prompt.strip()}\n\n{FENCE_NOTE}")])
-        action = self.ask([*messages[:-1], _below(messages[-1], reflection.text)])
-        notes = {"reflection": reflection.text}
+        reflection = self.setup.answer(fill(prompts.get("REFLECTION_INST", REFLECT), values))
+        # It is told after the answer in this call, and by its note in all later ones.
+        *earlier, last = messages
+        told = [last, assistant(reflection.text)] if prompts else [_below(last, reflection.text)]
+        action = self.ask([*earlier, *told])
+        notes = action.notes | {"reflection": reflection.text}
         return action.model_copy(update={"notes": notes, "usage": reflection.usage + action.usage})
 
     def messages(self, state: BeliefState) -> list[Message]:
         """Tell the conversation, each reflection below the answer it is about."""
         messages = super().messages(state)
+        if self.setup.prompts:
+            return messages
         # Each step is two messages, and its reflection is a note of the step after it.
         for i, step in enumerate(state.session[1:]):
             messages[3 + 2 * i] = _below(messages[3 + 2 * i], step.action.notes.get("reflection", ""))

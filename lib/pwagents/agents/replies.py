@@ -67,6 +67,20 @@ def read_react(reply: Reply) -> Action:
     return Action(name=name, arguments=arguments, thought=match["thought"].strip(), usage=reply.usage)
 
 
+def read_published_react(reply: Reply) -> Action:
+    """The action of a reply as the published ReAct agent reads it.
+
+    It takes what follows the last "Action:" and the first line after the last "Arguments:". The reply is
+    noted, since it is told again as it was written.
+    """
+    name = reply.text.split("Action:")[-1].split("Arguments:")[0].strip()
+    line = reply.text.split("Arguments:")[-1].strip().split("\n")[0]
+    arguments, mistake = ({"content": line}, "") if name == "respond" else parse_arguments(line)
+    if mistake:
+        return problem_of(reply, reply.text, "malformed_json", f"the arguments of {name}: {mistake}")
+    return Action(name=name, arguments=arguments, notes={"reply": reply.text}, usage=reply.usage)
+
+
 def read_turn(reply: Reply) -> Action:
     """The action of a reply that is a thought and then exactly one call. Anything else is a lost step.
 

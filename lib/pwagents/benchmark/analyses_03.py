@@ -81,15 +81,32 @@ def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
     return {name: runs[name] for name in same}, line if sets else ""
 
 
-def prompting_tables(single: pd.DataFrame, multi: pd.DataFrame, here: Setup) -> list[dict[str, Any]]:
-    """Put ours (one row an episode) below the papers' tables of prompting methods, for ``run.table``."""
+def prompting_tables(parts: Sequence[tuple[Runs, Runs, Setup]]) -> list[dict[str, Any]]:
+    """Put ours below the papers' tables of prompting methods, for ``run.table``.
+
+    Args:
+        parts: single-turn and multi-turn runs, and what their rows say of themselves.
+    """
+
+    def below(track: int, shown: Sequence[str], paper: str, table: str, printed=None) -> pd.DataFrame:
+        made = []
+        for part in parts:
+            frame = frame_of(part[track])
+            made.append(below_paper(frame[frame["method"].isin(shown)], paper, table, part[-1], printed))
+        # The printed rows stand once.
+        return pd.concat(
+            [made[0], *(each[each["source", ""] == "here"] for each in made[1:])], ignore_index=True
+        )
+
     tables = []
-    for frame, table, track in ((single, "Table 3", "single-turn"), (multi, "Table 4", "multi-turn")):
-        data = below_paper(frame[frame["method"].isin(PERSONALWAB)], "PersonalWAB", table, here)
-        title = f"PersonalWAB, {table}: prompting methods, {track}"
+    for track, (table, name) in enumerate((("Table 3", "single-turn"), ("Table 4", "multi-turn"))):
+        data, title = (
+            below(track, PERSONALWAB, "PersonalWAB", table),
+            f"PersonalWAB, {table}: prompting methods, {name}",
+        )
         tables.append({"data": data, "name": table.lower().replace(" ", "_"), "title": title})
     prompted = paper_table("Orion", "Table 1").index[:-3]  # the last ones are trained: notebooks 05 and 06
-    data = below_paper(multi[multi["method"].isin(ORION)], "Orion", "Table 1", here, prompted)
+    data = below(1, ORION, "Orion", "Table 1", prompted)
     title = "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)"
     return [*tables, {"data": data, "name": "orion_table_1", "title": title, "formats": IN_PERCENT}]
 

@@ -7,20 +7,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
+from pydantic import TypeAdapter
 
 from pwagents.agents.plain import OfflinePolicy
 from pwagents.benchmark.settings import MethodPlayers, ProfilePlayers
 from pwagents.embedding import Embedder
+from pwagents.errors import DataError
 from pwagents.llm.budget import Load, estimate
+from pwagents.llm.chat import ChatModel
 from pwagents.llm.make import Models
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.consistency import ProfileTexts, Question, judge_by_embedding, judge_by_model
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.update import OfflineUpdater
-from pwagents.schema import Benchmark
+from pwagents.project import project_path
+from pwagents.schema import FUNCTION_OF, Benchmark, Task
 from pwagents.tasks.writers import (
     InstructionWriter,
     LlmAmbiguousWriter,
@@ -31,6 +36,7 @@ from pwagents.tasks.writers import (
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserSimulator
+from pwagents.web.official_prompts import Prompts
 
 NO_MODEL = "No language model plays. To have one, set players.policy to openai:NAME or local:FOLDER."
 
@@ -118,35 +124,46 @@ class MethodRoles:
     Args:
         identify: instruction -> function, for the offline policy.
         store: the file of language models' replies.
+        prompts: the published ones, for the user who is a language model; empty for ours.
 
     Attributes:
-        policy: a language model, or the offline policy in its place.
-        offline: whether it is the latter.
-        name: the policy's, for records and tables.
-        kind: what the titles of tables say of it.
+        policies: by their names, for records and tables: language models, or the offline policy in their
+            place.
+        offline: whether the first is the latter.
+        name: that of the first.
+        kind: what the titles of tables say of them.
     """
 
     def __init__(
-        self, players: MethodPlayers, benchmark: Benchmark, identify: Callable[[str], str], store: Path
+        self,
+        players: MethodPlayers,
+        benchmark: Benchmark,
+        identify: Callable[[str], str],
+        store: Path,
+        prompts: Prompts,
     ):
-        self.players, self.benchmark = players, benchmark
+        self.players, self.benchmark, self.prompts = players, benchmark, prompts
         self._model = Models(players, store)
         self.offline = players.policy == "offline"
-        self.policy = OfflinePolicy(identify) if self.offline else self._model(players.policy)
-        self.name = "offline policy" if self.offline else self.policy.name
-        self.kind = "Plumbing check, no language model" if self.offline else self.name
+        models = [self._model(spec) for spec in (players.policy, *players.more_policies) if spec != "offline"]
+        self.policies: dict[str, ChatModel | OfflinePolicy] = {}
+        if self.offline:
+            self.policies["offline policy"] = OfflinePolicy(identify)
+        self.policies |= {model.name: model for model in models}
+        self.name = next(iter(self.policies))
+        self.kind = "Plumbing check, no language model" if self.offline else ", ".join(self.policies)
 
     @property
     def note(self) -> str:
         """What stands below a table of what the models played: :meth:`pwagents.llm.make.Models.note`."""
         return self._model.note()
 
-    def make_user(self, seed: int) -> UserSimulator | None:
-        """Make who answers under a seed; None for nobody."""
+    def make_user(self, seed: int, may_leak: bool) -> UserSimulator | None:
+        """Make who answers under a seed, for ``may_leak`` see :class:`LlmUser`; None for nobody."""
         player, products, profiles = self.players.user, self.benchmark.products, self.benchmark.profiles
         if player in ("none", "rules"):
             return RuleUser(products, profiles, seed) if player == "rules" else None
-        return LlmUser(self._model(player), products, profiles, seed)
+        return LlmUser(self._model(player), products, profiles, seed, self.prompts, may_leak)
 
     def estimate(self, single_turn: int, multi_turn: int, hidden: int) -> pd.DataFrame:
         """Estimate what language models will be asked, and cost at most: a row for each role that one plays.
@@ -155,14 +172,42 @@ class MethodRoles:
         them and a memory fill a prompt.
 
         Args:
-            single_turn, multi_turn: episodes of the tracks.
-            hidden: episodes with hidden instructions.
+            single_turn, multi_turn: episodes of the tracks, for each policy.
+            hidden: episodes with hidden instructions, of the first policy.
         """
-        policy, user = self.players.policy, self.players.user
-        loads = {  # model, tasks, calls a task, tokens of a prompt, tokens of a reply
-            "policy, single-turn": Load(policy, single_turn, 1.2, 9_000, 60),
-            "policy, multi-turn": Load(policy, multi_turn, 4, 14_000, 60),
-            "policy, hidden instructions": Load(policy, hidden, 4, 2_000, 60),
-            "user": Load(user, multi_turn, 1.5, 1_200, 40),
-        }
+        policies, user = (self.players.policy, *self.players.more_policies), self.players.user
+        loads = {}  # model, tasks, calls a task, tokens of a prompt, tokens of a reply
+        for policy in policies:
+            role = "policy" if len(policies) == 1 else policy.partition(":")[2] or policy
+            loads[f"{role}, single-turn"] = Load(policy, single_turn, 1.2, 9_000, 60)
+            loads[f"{role}, multi-turn"] = Load(policy, multi_turn, 4, 14_000, 60)
+        loads["policy, hidden instructions"] = Load(policies[0], hidden, 4, 2_000, 60)
+        loads["user"] = Load(user, len(policies) * multi_turn, 1.5, 1_200, 40)
         return estimate(loads)
+
+
+def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
+    """Read which function PUMA's fine-tuned model named for an instruction; nothing where there is no file.
+
+    Args:
+        file: JSON: instruction -> function, or (as published scripts write it) a list whose first counts.
+        tasks: those whose instructions must be in it.
+
+    Raises:
+        DataError: the file is no such object, or lacks an instruction.
+    """
+    path = project_path(file)
+    if not file or not path.exists():
+        return {}
+    functions = Literal[tuple(FUNCTION_OF.values())]
+    try:
+        read = TypeAdapter(dict[str, functions | list[functions]]).validate_json(path.read_bytes())
+        first = {text: each if isinstance(each, str) else each[0] for text, each in read.items()}
+    except (ValueError, IndexError) as error:
+        expected = "one JSON object: instruction -> the name of a function"
+        raise DataError(path, "-", "(file)", " ".join(str(error).split())[:400], expected) from error
+    for task in tasks:
+        if task.instruction not in first:
+            wrong, expected = "no function for its instruction", "one for every test task"
+            raise DataError(path, f"task {task.task_id}", "instruction", wrong, expected)
+    return first

@@ -2,12 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
-from pwagents.agents.official_prompts import official_prompts
 from pwagents.llm.settings import Players, player
 from pwagents.notebook.settings import NotebookSettings
+from pwagents.project import project_path
+from pwagents.schema import Protocol
 from pwagents.settings import settings
+from pwagents.web.official_prompts import official_prompts
 from pwagents.web.settings import ShopSettings
 
 
@@ -78,8 +80,17 @@ class MethodPlayers(Players):
 
     policy: Annotated[str, player("offline")] = "offline"
     """The model of all prompting methods (papers: gpt-4o, gpt-4o-mini); offline: rules in its place."""
+    more_policies: tuple[Annotated[str, player()], ...] = ()
+    """Further models that play all of the same, in rows of their own."""
     user: Annotated[str, player("none", "rules")] = "rules"
     """Who answers in the multi-turn track (papers: gpt-4o-mini); rules: a simulated user without a model."""
+
+
+def _check_clone(repo: str) -> str:
+    """Refuse a clone that lacks prompts with the settings; one that is not there yet, when it is needed."""
+    if repo and project_path(repo).exists():
+        official_prompts(repo)
+    return repo
 
 
 @settings
@@ -97,9 +108,16 @@ class MethodSettings:
     worlds: tuple[NonNegativeInt, ...] = ()
     """Seeds of embedded worlds in which the plain agent plays, and where nothing is bought twice; none: only
     in the world at hand."""
-    # Read once here, so that a clone that lacks prompts is refused with the settings.
-    official_repo: Annotated[str, AfterValidator(lambda repo: official_prompts(repo) and repo)] = ""
+    protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("leak_free",)
+    """Of the prompting methods, rows in this order: what an agent, its shop and its user may know."""
+    published_items: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
+    """Under the published protocol, items that a memory recalls at most, in rows of their own. 0: the
+    paper's (50 single-turn, 20 multi-turn, RecMind 400); 10: as the code runs, which drops the option."""
+    official_repo: Annotated[str, AfterValidator(_check_clone)] = ""
     """A clone of HongruCai/PersonalWAB, to use its prompts, seen from the project's root; empty: our own."""
+    functions_file: str = ""
+    """JSON: instruction -> function, the answers of PUMA's fine-tuned model, seen from the project's root.
+    The row PUMA (gpt-4o) is made from them, and left out where they are not there."""
 
 
 @settings

@@ -32,7 +32,7 @@ METRICS = {
 # Our names (pwagents.agents.methods) of the methods in PersonalWAB's Tables 3 and 4, and in Orion's Table 1.
 PERSONALWAB = (
     *("No memory", "Random memory", "Last memory", "Relevant memory", "ReAct"),
-    *("Reflection", "RecMind", "InteRecAgent", "PUMA (prompted)"),
+    *("Reflection", "RecMind", "InteRecAgent", "PUMA (gpt-4o)", "PUMA (prompted)"),
 )
 ORION = ("No memory", "Chain of thought", "ReAct", "ChatShop", "PUMA (prompted)")
 # Formats of Orion's columns, which are in percent.

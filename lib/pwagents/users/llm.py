@@ -1,12 +1,12 @@
-"""A user played by a language model, after the role in PersonalWAB's Figure 15, in our own words.
+"""A user played by a language model: PersonalWAB's Figure 15, in our own words or in the published ones.
 
-Departures: the model also knows the stars of its review, and sees what the shop showed and whether the target
-is among it, because the rules ask for dissatisfaction; foreign text is fenced; and a reply that leaks never
-reaches the agent.
+Departures of ours: the model also knows the stars of its review, and sees what the shop showed and whether
+the target is among it, because the rules ask for dissatisfaction; foreign text is fenced; and a reply that
+leaks never reaches the agent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
@@ -15,6 +15,7 @@ from pwagents.users.leaks import REFUSALS, leaks
 from pwagents.users.rules import is_result, is_review
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import compact_text, full_text
+from pwagents.web.official_prompts import MARK, Prompts, fill, tell_product, tell_profile
 
 SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # PersonalWAB, A.2
 
@@ -41,12 +42,19 @@ class LlmUser:
 
     A reply that leaks (:mod:`pwagents.users.leaks`), is empty or cut off is asked for a second time; then a
     refusal takes its place. ``seed`` chooses among the model's possible replies.
+
+    Args:
+        prompts: the published ones, with which it is told what the published user is told, and nothing that
+            the shop showed; empty for ours.
+        may_leak: whether a reply reaches the agent as it is, as in the published code.
     """
 
     model: ChatModel
     products: Mapping[str, Product]
     profiles: Mapping[str, UserProfile] | None = None
     seed: int = 0
+    prompts: Prompts = field(default_factory=dict)
+    may_leak: bool = False
 
     def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
         """Answer the agent; the usage is that of all calls it took.
@@ -59,6 +67,8 @@ class LlmUser:
         for attempt in range(2):
             reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
             usage += reply.usage
+            if self.may_leak:
+                return UserReply(reply.text, usage)
             text = " ".join(reply.text.split())
             if text and not reply.is_cut and not leaks(text, task, product):
                 return UserReply(text, usage)
@@ -66,6 +76,8 @@ class LlmUser:
 
     def messages(self, task: Task, session: tuple[Step, ...], says: str) -> list[Message]:
         """Tell the conversation to the model: it is the assistant of its own chat, the agent the user."""
+        if self.prompts:
+            return self._published_messages(task, session, says)
         # Role, what the user knows, and how it speaks.
         target, review = full_text(self.products[task.target]), task.review
         parts = [_ROLE]
@@ -93,6 +105,22 @@ class LlmUser:
             elif is_result(step):
                 views.append(self._view(task, step.observation.products))
         return [*messages, {"role": "user", "content": "\n\n".join([*views, says])}]
+
+    def _published_messages(self, task: Task, session: tuple[Step, ...], says: str) -> list[Message]:
+        """Tell what was said, as the published code does: the user's request answers a greeting."""
+        profile, form = (self.profiles or {}).get(task.user_id), self.prompts["PRODUCT_PROMPT"]
+        values = {
+            "<PROFILE>": tell_profile(self.prompts, profile) if profile else "",
+            "<PRODUCT>": tell_product(form, self.products[task.target]),
+            "<REVIEW>": task.review.text,
+        }
+        role = self.prompts["USER_PROMPT_REVIEW" if task.type == "review" else "USER_PROMPT"]
+        said = [(self.prompts["greeting"].strip(MARK), task.instruction)]
+        said += [(s.action.arguments["content"], s.observation.text) for s in session if s.is_talk]
+        messages = [{"role": "system", "content": fill(role, values)}]
+        for question, answer in said:
+            messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        return [*messages, {"role": "user", "content": says}]
 
     def _view(self, task: Task, products: Sequence[str]) -> str:
         """What the user sees of the shop's answer."""

@@ -121,16 +121,16 @@ def add_product_review(environment, review: Text) -> Observation:
 
 
 @web_function
-def get_product_details_by_asin(environment, asin: str) -> Observation:
+def get_product_details_by_asin(environment, product_asin: str) -> Observation:
     """Look up one product.
 
     Args:
-        asin: The id of the product.
+        product_asin: The id of the product.
     """
-    product = environment.shop.benchmark.products.get(asin)
+    product = environment.shop.benchmark.products.get(product_asin)
     if product is None:
-        raise MalformedCallError(f"no product has the id {asin!r}")
-    return Observation(text=full_text(product), products=(asin,))
+        raise MalformedCallError(f"no product has the id {product_asin!r}")
+    return Observation(text=full_text(product), products=(product_asin,))
 
 
 @web_function

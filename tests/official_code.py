@@ -1,0 +1,151 @@
+"""PersonalWAB's own code, run from a clone (PWAB_CLONE), with stand-ins for models, engines and endpoint."""
+
+import ast
+import json
+import os
+import sys
+import types
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pwagents.schema import Behavior, Benchmark, Task
+from pwagents.web.search import product_text
+
+CLONE = os.environ.get("PWAB_CLONE", "")
+needs_clone = pytest.mark.skipif(not CLONE, reason="PWAB_CLONE names no clone of HongruCai/PersonalWAB")
+
+
+def canonical(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request says: without ids of calls, default values, and the spelling of arguments."""
+    messages = []
+    for message in request["messages"]:
+        message = message if isinstance(message, dict) else message.model_dump()
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        said = {"role": message["role"], "content": message["content"] or ""}
+        said["calls"] = [(call["name"], json.loads(call["arguments"])) for call in calls]
+        messages.append(said | ({"name": message["name"]} if message.get("name") else {}))
+    sampling = {name: request[name] for name in ("temperature", "max_tokens") if name in request}
+    return {"messages": messages, "tools": list(request.get("tools") or ()), **sampling}
+
+
+class Endpoint:
+    """In the place of openai.OpenAI: answers with what ``reply`` makes of a request, and notes it."""
+
+    def __init__(self, reply: Callable[[Mapping[str, Any]], Any]):
+        def create(**request: Any) -> Any:
+            from openai.types.chat import ChatCompletionMessage
+
+            self.requests.append(canonical(request))
+            message = ChatCompletionMessage.model_validate({"role": "assistant", **reply(self.requests[-1])})
+            usage = {"completion_tokens": 1, "prompt_tokens": 1, "total_tokens": 2}
+            choice = types.SimpleNamespace(message=message)
+            return types.SimpleNamespace(choices=[choice], usage=_Usage(usage))
+
+        self.requests: list[dict[str, Any]] = []
+        self.chat = types.SimpleNamespace(completions=types.SimpleNamespace(create=create))
+
+
+class _Usage(dict):
+    __getattr__ = dict.__getitem__
+
+
+def records(benchmark: Benchmark) -> dict[str, Any]:
+    """The benchmark as the published environment holds it."""
+
+    def purchase(asin: str, behavior: Behavior | Task) -> dict[str, Any]:
+        info = benchmark.products[asin].model_dump(mode="json")
+        info |= {"main_category": info["category"], "categories": info["category"]}
+        review = behavior.review.model_dump() | {"timestamp": behavior.timestamp}
+        return {"product_info": info, "review": review, "split": "history"}
+
+    tasks = [
+        {"user_id": task.user_id, "task": task.instruction, "type": task.type, "timestamp": task.timestamp}
+        | {"target": purchase(task.target, task)}
+        for task in benchmark.tasks["test"]
+    ]
+    return {
+        "user_history": {
+            u: [purchase(b.parent_asin, b) for b in past] for u, past in benchmark.behaviors.items()
+        },
+        "user_profile": {
+            u: {"user_profile": p.model_dump(by_alias=True)} for u, p in benchmark.profiles.items()
+        },
+        "all_products": {
+            asin: purchase(asin, next(iter(benchmark.tasks["test"])))["product_info"]
+            for asin in benchmark.products
+        },
+        "tasks": tasks,
+    }
+
+
+@contextmanager
+def published_code(endpoint: Endpoint | None, embed: Callable[[list[str]], np.ndarray]):
+    """Give a function that imports modules of the clone, whose calls go to ``endpoint`` and ``embed``."""
+    import torch
+
+    class Silent:
+        from_pretrained = classmethod(lambda cls, *_, **__: cls())
+        eval = to = lambda self, *_: self
+
+    names = ("AutoTokenizer", "AutoModel", "LlamaTokenizer", "LlamaForCausalLM", "GenerationConfig")
+    stand_ins = {
+        "transformers": types.SimpleNamespace(**dict.fromkeys(names, Silent)),
+        "peft": types.SimpleNamespace(PeftModel=Silent),
+        "termcolor": types.SimpleNamespace(colored=str),
+    }
+    loaded = {}
+
+    def load(name: str) -> Any:
+        module = loaded[name] = __import__(name, fromlist=["x"])
+        if hasattr(module, "encode_texts"):
+            module.encode_texts = lambda texts, *_: torch.tensor(embed(texts))
+        return module
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in stand_ins.items():
+            patch.setitem(sys.modules, name, module)
+        patch.syspath_prepend(CLONE)
+        patch.setenv("OPENAI_API_KEY", "none")
+        patch.setattr("openai.OpenAI", lambda **_: endpoint)
+        yield load
+    for name in [name for name in sys.modules if name.split(".")[0] in ("PersonalWAB", "run", "scripts")]:
+        del sys.modules[name]
+
+
+def published_functions(hits: list[str], benchmark: Benchmark) -> list[Callable]:
+    """The web functions of the clone, whose engines find ``hits``."""
+    numbers = {asin: i for i, asin in enumerate(benchmark.products)}
+    contents = {asin: json.dumps({"contents": product_text(p)}) for asin, p in benchmark.products.items()}
+    searcher = types.SimpleNamespace(
+        search=lambda query: [types.SimpleNamespace(docid=asin) for asin in hits],
+        doc=lambda asin: types.SimpleNamespace(raw=lambda: contents[asin]),
+    )
+    made = []
+    for file in sorted(Path(CLONE, "PersonalWAB/envs/pwab/functions").glob("*.py")):
+        nodes = ast.parse(file.read_text()).body
+        kept = [
+            node
+            for node in nodes
+            if isinstance(node, ast.FunctionDef)
+            or (
+                isinstance(node, ast.Assign)
+                and ast.unparse(node.targets[0]).endswith(("__info__", "Product_Prompt"))
+            )
+        ]
+        scope: dict[str, Any] = {"Any": Any, "Dict": dict, "List": list, "json": json, "model": None}
+        scope |= {"device": "cpu", "maxlen": 30, "itemnum": 0, "bm25_searcher": searcher}
+        exec(compile(ast.Module(kept, []), str(file), "exec"), scope)
+        scope |= {
+            "product_id_map": numbers,
+            "predict_next_item": lambda *_, **__: [numbers[asin] for asin in hits],
+        }
+        made += [scope[file.stem]] if file.stem in scope else []
+    order = ("search", "get_rec", "add", "get_pro", "stop")
+    return sorted(
+        made, key=lambda f: next(i for i, start in enumerate(order) if f.__name__.startswith(start))
+    )
