@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from pwagents.web.official_prompts import BUILT, CONSTANTS
+
 DATA = "PersonalWAB/envs/pwab/data/user_profiles.json"
 BROUGHT = {
     DATA,
     "LICENSE",
-    "PersonalWAB/agents/utils.py",
-    "PersonalWAB/envs/pwab/__init__.py",
+    *CONSTANTS,  # prompts
+    *(file for file, _, _ in BUILT.values()),
     "PersonalWAB/envs/pwab/functions/recommender/checkpoint/pwab.pth",
     "PersonalWAB/envs/pwab/functions/recommender/data/1000_ids.json",
 }
