@@ -153,7 +153,7 @@ def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04
     assert reproduced.plan("reproduce") == []
     assert reproduced.plan("reproduce-full") == ["07_ablations", "10_summary"]
     plan = reproduced.plan("reproduce-full", "laptop")
-    again = plan.index("04_puma --changes study: {variants: all}")
+    again = plan.index("04_puma --changes study: {variants: all, worlds: [0, 1, 2, 3, 4]}")
     worlds = plan.index("03_benchmark --changes play: {worlds: [0, 1, 2, 3, 4]}")
     assert plan.index("04_puma") < again < plan.index("10_summary") == len(plan) - 1
     assert plan.index("03_benchmark") < worlds < len(plan) - 1

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from pwagents.embedding import Embedder
+from pwagents.lm.small import make_small_model
 from pwagents.puma import agent as agent_module
-from pwagents.puma.play import make_agent, play_at_once, time_agents
+from pwagents.puma.play import PLAIN, make_agent, play_at_once, play_worlds, time_agents
 from pwagents.puma.prompts import load_prompts
-from pwagents.puma.settings import Method
+from pwagents.puma.settings import NO_DPO, Method
 from pwagents.puma.train import Trained
 from pwagents.puma.worlds import Worlds
 from pwagents.schema import Action, Product
@@ -17,6 +18,7 @@ from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
+from .conftest import SIZE
 from .purchases import behavior, make_benchmark
 from .standins import memory_of
 
@@ -126,3 +128,17 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
     )
     assert ("Quuxly" in "".join(prompts)) == (protocol == "published")
     assert record.params["protocol"] == protocol and set(known) == {"Q1", "K01"}
+
+
+def test_other_worlds_are_made_trained_and_tested_anew(tiny, tokenizer, tmp_path):
+    """A seed makes other people and trainings; the dial, people who buy nothing twice."""
+    base = tmp_path / "base"
+    make_small_model(tokenizer, 0, SIZE).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    here = replace(tiny, base=replace(tiny.base, model=str(base)), output_dir=tmp_path)
+    control = replace(here, data=replace(here.data, n_products=1500, repurchase=0.0)).seeded(1)
+    frames = play_worlds({"as it is": here, "control": control}, [NO_DPO], "as set")
+    tasks = [set(frame["task_id"]) for frame in frames.values()]
+    assert not tasks[0] & tasks[1] and all(len(each) == 6 for each in tasks)
+    assert all(set(frame["method"]) == {PLAIN, NO_DPO} for frame in frames.values())
+    assert set(frames["control"]["target"]) == {"new"}

@@ -1,4 +1,4 @@
-"""Is it repurchase, is it this world? The plain agent where nothing is bought twice, and in other worlds.
+"""Is it repurchase, is it this world? Results where nothing is bought twice, and in other worlds.
 
 In the embedded world four targets of ten were bought by their user before, on real Amazon reviews hardly any.
 What memory gains is therefore told apart by whether the target was bought before, and measured once more in a
@@ -14,8 +14,9 @@ from pwagents.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import Study
 from pwagents.data import load_benchmark
+from pwagents.evaluation.statistics import summarise
 from pwagents.notebook.run import Run
-from pwagents.schema import Benchmark
+from pwagents.schema import TASK_TYPES, Benchmark
 
 BEFORE, NEW = "bought before", "new"
 
@@ -46,6 +47,24 @@ def tell_repurchases(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFram
         for task in benchmark.tasks["test"]
     }
     return results.assign(target=results["task_id"].map(bought).map({True: BEFORE, False: NEW}))
+
+
+def results_by_repurchase(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Average result accuracy of searches and recommendations, by whether the target was bought before.
+
+    Args:
+        worlds: name -> episodes with ``target`` (:func:`tell_repurchases`).
+
+    Returns:
+        As of :func:`~pwagents.evaluation.statistics.summarise`, by ``world, type, target`` and ``method``.
+    """
+    rows = pd.concat([results.assign(world=world) for world, results in worlds.items()])
+    rows = rows[rows["type"] != "review"]
+    everything = pd.concat([rows.assign(target="all"), rows])
+    means = summarise(everything, ["world", "type", "target", "method"], ["result_official"])
+    order = {name: i for i, name in enumerate((*worlds, *TASK_TYPES, "all", BEFORE, NEW))}
+    by = ["world", "type", "target"]
+    return means.sort_values(by, key=lambda names: names.map(order), kind="stable", ignore_index=True)
 
 
 def gains_by_repurchase(worlds: Mapping[str, pd.DataFrame], without: str) -> pd.DataFrame:

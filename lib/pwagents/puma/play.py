@@ -13,6 +13,7 @@ import pandas as pd
 
 from pwagents.agents.memory import Memory
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
+from pwagents.benchmark.worlds import tell_repurchases
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents.lm.launch import side_by_side
@@ -20,9 +21,10 @@ from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import Begun, begin_tasks
-from pwagents.puma.settings import Method
+from pwagents.puma.settings import Method, PumaNotebook
 from pwagents.puma.study import PumaStudy, make_base
 from pwagents.puma.train import PumaModels, Trained
+from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Action, Protocol, Task, Trajectory
 from pwagents.settings import plain
 from pwagents.web.environment import Agent, WebEnvironment, run_episode
@@ -164,6 +166,49 @@ def play_seeds(
         require_played(records)
         frames.append(records_frame(records).assign(seed=seed))
     return pd.concat(frames, ignore_index=True)
+
+
+def play_worlds(
+    worlds: Mapping[str, PumaNotebook], names: Sequence[str], preferences: str
+) -> dict[str, pd.DataFrame]:
+    """Train and test variants, and the plain agent, in whole worlds: shop, people and trainings anew.
+
+    What was trained is found again. Trainings of the small model run beside each other.
+
+    Args:
+        worlds: name -> the settings of a world: other data, and another seed of all
+            (:meth:`pwagents.puma.settings.PumaNotebook.seeded`).
+        names: of variants (:meth:`pwagents.puma.settings.PumaNotebook.methods`).
+
+    Returns:
+        World -> one row an episode, with ``target``, whether its product was bought before
+        (:func:`pwagents.benchmark.worlds.tell_repurchases`).
+
+    Raises:
+        InfrastructureError: some episode could not be played.
+    """
+    first = next(iter(worlds.values()))
+    train = partial(_train_world, names, preferences)
+    trained = side_by_side(train, [*worlds.values()], first.base, stored_only=first.stored_runs_only)
+    frames = {}
+    for (world, settings), models in zip(worlds.items(), trained, strict=True):
+        study, methods = _study_of(settings), settings.methods()
+        records = play_plain(study, make_plain_agent(study))
+        for name, each in models.items():
+            records += play(study, name, methods[name], each)
+        require_played(records)
+        frames[world] = tell_repurchases(records_frame(records), study.worlds.tested)
+    return frames
+
+
+def _study_of(settings: PumaNotebook) -> PumaStudy:
+    worlds = load_worlds(settings)
+    return PumaStudy(worlds, settings, make_base(settings, worlds))
+
+
+def _train_world(names: Sequence[str], preferences: str, settings: PumaNotebook) -> dict[str, Trained]:
+    models, methods = PumaModels(_study_of(settings)), settings.methods()
+    return {name: models.train(methods[name], preferences) for name in names}
 
 
 def _with_seed(study: PumaStudy, seed: int) -> PumaStudy:

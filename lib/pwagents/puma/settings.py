@@ -72,6 +72,9 @@ class StudySettings:
     and all seeds, all of which are trained."""
     seeds: Seeds = (0,)
     """Of whole trainings, among all variants: base model, fine-tuning, samples, preferences; data stay."""
+    worlds: tuple[NonNegativeInt, ...] = ()
+    """Seeds of whole embedded worlds, data and trainings, among all variants; with them, PUMA is also trained
+    where nothing is bought twice. None: only the world at hand."""
     memory_tokens: PositiveInt = 768
     """Tokens that a memory is cut to. The paper's best: 768."""
     memory_lengths: Numbers = (256, 512)
@@ -168,7 +171,7 @@ class PumaNotebook(NotebookSettings):
         return methods | {with_memory(n): replace(puma, memory_tokens=n) for n in study.memory_lengths}
 
     def seeded(self, seed: int) -> Self:
-        """Change the seed of all trainings and samples. No data are to be loaded with these settings."""
+        """Change the seed of all trainings and samples; data loaded with it are those of another world."""
         groups: dict[str, Any] = {name: getattr(self, name) for name in ("identify", "sft", "dpo")}
         changed = {name: replace(group, seed=seed) for name, group in groups.items()}
         return replace(self, seed=seed, **changed)
