@@ -10,9 +10,14 @@ import pytest
 import yaml
 
 from pwagents import __main__ as shell
+from pwagents.benchmark.settings import DataNotebook
+from pwagents.data.synthetic import make_world
+from pwagents.evaluation.metrics import grade
 from pwagents.notebook.preflight import kind_of
+from pwagents.notebook.reference import read_episodes
 from pwagents.notebook.settings import load_settings
 from pwagents.notebook.summary import TASKS
+from pwagents.schema import Trajectory
 
 from .notebook.notebooks import ROOT, parameters_of
 
@@ -111,3 +116,39 @@ def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
     assert len(ends) == 8  # three parts, in two ways, and two other profiles
     for low, high in ends:
         assert f"[{low}, {high}]" in row or f"[{high}, {low}]" in row
+
+
+# Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.
+REPURCHASES = {
+    "an agent without a language model? (03)": ("03_single_turn", ["Plain, relevant memory"]),
+    "(04) |": ("04_puma", ["PUMA"]),
+    "(05) |": ("orion", ["SFT", "Teacher"]),
+    "(06) |": ("orion", ["SFT", "GRPO", "PPO"]),
+}
+
+
+@pytest.fixture(scope="module")
+def is_repurchase():
+    """Test task of a recommendation in laptop's world -> whether its user had bought the target before."""
+    laptop = load_settings("01_data", DataNotebook, {"preset": "laptop"})
+    benchmark = make_world(laptop.data.world, laptop.seed).benchmark
+    tasks = [task for task in benchmark.tasks["test"] if task.type == "recommend"]
+    return {t.task_id: t.target in {b.parent_asin for b in benchmark.history(t, "test")} for t in tasks}
+
+
+@pytest.mark.parametrize("part", REPURCHASES)
+def test_the_main_table_tells_repurchases_from_new_products(part, is_repurchase):
+    runs, methods = REPURCHASES[part]
+    episodes = read_episodes(REFERENCE / "runs" / f"{runs}.parquet", {*methods, "Teacher"})
+    stored = pd.DataFrame(each for each in episodes if each["type"] == "recommend")
+    # The main test comes first, and all of Orion's play the tasks of the teacher.
+    stored = stored.drop_duplicates(["method", "task_id"])
+    if runs == "orion":
+        stored = stored[stored["task_id"].isin(stored.loc[stored["method"] == "Teacher", "task_id"])]
+    result = [grade(Trajectory.model_validate(each)).result_official for each in stored["trajectory"]]
+    means = stored.assign(result=result, again=stored["task_id"].map(is_repurchase))
+    means = means.groupby(["method", "again"])["result"].mean()
+    row = row_of_the_main_table(part)
+    told = row[row.index("bought before") :]
+    assert [name for name in methods for again in (True, False) if not quotes(told, means[name, again])] == []
+    assert f"{pd.Series(is_repurchase).mean():.2f}".removeprefix("0") == ".40" and "bought .40 of" in README
