@@ -1,12 +1,10 @@
 """Pre-training in lessons: what ends one, and what its progress is measured on."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
-import torch
 
-from pwagents.lm.pretrain import ALL_STEPS, CHECK_EVERY, Lesson, copy_accuracy, pretrain
+from pwagents.lm.pretrain import ALL_STEPS, CHECK_EVERY, Lesson, pretrain
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 
@@ -51,31 +49,3 @@ def test_copying_is_learned(tokenizer):
     _, log = learn(tokenizer, Lesson(asked=0, batch_size=8, learning_rate=1e-2, accuracy=1.0, most_steps=200))
     assert log["query_accuracy"].iloc[-1] == 1.0
     assert log["loss"].iloc[-1] < 0.1 * math.log(len(tokenizer)), "as unsure as at first: the logarithm"
-
-
-class Parrot:
-    """A model that thinks of each token that it is followed by a given one."""
-
-    config = SimpleNamespace(_attn_implementation="packed")
-
-    def __init__(self, following, size):
-        self.following, self.size = following, size
-
-    def base_model(self, input_ids, **_):
-        return SimpleNamespace(last_hidden_state=input_ids.unsqueeze(-1))
-
-    def lm_head(self, hidden):
-        chosen = [self.following.get(i, 0) for i in hidden.squeeze(-1).tolist()]
-        return torch.nn.functional.one_hot(torch.tensor(chosen), self.size).float()
-
-
-@pytest.mark.parametrize(
-    ("knows", "share"), [({}, 0), ({"navy": "lamp"}, 1 / 4), ({"navy": "lamp", BEGIN: "soft"}, 2 / 4)]
-)
-def test_copy_accuracy_is_the_share_of_the_marked_tokens(tokenizer, knows, share):
-    ids = tokenizer.convert_tokens_to_ids
-    turns = [["lamp", "navy", "lamp", "navy", "lamp"], [BEGIN, "soft", END], ["navy", "lamp"]]
-    marks = [[False, True, False, False, True], [False, True, True], [False, False]]
-    examples = [Example(ids(turn), [1] * len(turn)) for turn in turns]
-    model = Parrot({ids(a): ids(b) for a, b in knows.items()}, len(tokenizer))
-    assert copy_accuracy(model, examples, marks) == pytest.approx(share)

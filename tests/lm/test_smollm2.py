@@ -59,12 +59,6 @@ def test_functions_are_told_in_a_line_each(tokenizer):
     assert asked == "<|im_start|>user\nA mug.<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_functions_are_told_without_rules_and_rules_without_functions(tokenizer):
-    alone = render(tokenizer, TALK[1:2], list(orion_tools()))
-    assert alone.startswith("<|im_start|>system\nFunctions:\n") and alone.count("<|im_start|>") == 2
-    assert render(tokenizer, TALK[:1]) == "<|im_start|>system\nHelp.<|im_end|>\n"
-
-
 def test_what_a_call_is_told_as_is_read_as_the_same_call(tokenizer):
     """Both from arguments as text, as endpoints give them, and as an object, as trainings do."""
     read = {**CALL, "arguments": json.loads(CALL["arguments"])}
@@ -131,18 +125,3 @@ def test_the_real_model_knows_a_word_of_english(folder):
     ids = tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         assert tokenizer.decode(model(ids).logits[0, -1].argmax()) == " Paris"
-
-
-def test_its_tokenizer_has_the_tokens_of_the_template_and_spells_digits(folder):
-    tokenizer = read_tokenizer(folder)
-    assert tokenizer.chat_template == CHAT_TEMPLATE
-    assert tokenizer.eos_token == tokenizer.pad_token == "<|im_end|>"
-    assert tokenizer.tokenize("<|im_start|>2026<|im_end|>") == ["<|im_start|>", *"2026", "<|im_end|>"]
-    assert {"<|im_start|>", "<|im_end|>"} <= set(tokenizer.all_special_tokens)
-    text = "It's B0FIJOGO:\n  naïve, 12.50 $ <tool_call>"
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-
-
-def test_a_made_folder_is_found_again(folder, monkeypatch):
-    monkeypatch.setattr(smollm2, "gguf_file", None)
-    assert smollm2_folder(folder.parent) == folder

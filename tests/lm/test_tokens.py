@@ -65,27 +65,6 @@ def runs(tokenizer, example):
     return parts
 
 
-def test_small_template_the_loss_is_on_thought_call_and_end_token_alone(small):
-    example = tokenize_conversation(small, CONVERSATION)
-    pieces = small.convert_ids_to_tokens(example.input_ids)
-    marked = list(zip(pieces, example.mask, strict=True))
-    first = [piece for piece, written in marked if written][:14]
-    assert first == [
-        *("<think>", "open", ":", "material", "</think>", "<tool_call>"),
-        *('{"name": "respond", "arguments": {"content": "', "Which", "material", "would", "you", "like", "?"),
-        '"}}',
-    ]
-    ends = [i for i, piece in enumerate(pieces) if piece == "<|end|>"]
-    speakers = [next(p for p in reversed(pieces[:i]) if p.startswith("<|") and p != "<|end|>") for i in ends]
-    assert speakers == [f"<|{message['role']}|>" for message in CONVERSATION[:-1]]
-    for end, speaker in zip(ends, speakers, strict=True):
-        assert example.mask[end] == (speaker == "<|assistant|>")
-    assert not any(
-        written for piece, written in marked if piece in ("<data>", "</data>", "<|assistant|>", RULES)
-    )
-    assert example.mask[-1] == 1, "nothing comes after the last turn"
-
-
 def test_qwen_template_the_loss_is_on_thought_call_and_end_token_alone(qwen):
     parts = runs(qwen, tokenize_conversation(qwen, CONVERSATION, orion_tools()))
     # TRL counts the line end before a turn and the one after it to the turn.
@@ -102,23 +81,6 @@ def test_qwen_template_the_loss_is_on_thought_call_and_end_token_alone(qwen):
     assert told[1] == (
         f"<|im_start|>user\n<tool_response>\n{PROFILE}\n</tool_response><|im_end|>\n<|im_start|>assistant"
     )
-
-
-@pytest.mark.parametrize("name", ["small", "qwen"])
-def test_what_is_trained_on_is_what_a_rollout_holds(name, request):
-    """A rollout: the prompt with the generation prompt, sampled tokens up to the end token, answers."""
-    tokenizer, tools = request.getfixturevalue(name), orion_tools()
-    example = tokenize_conversation(tokenizer, CONVERSATION, tools)
-    parsed = json.loads(json.dumps(CONVERSATION))
-    for message in parsed:
-        for made in message.get("tool_calls", ()):
-            made["function"]["arguments"] = json.loads(made["function"]["arguments"])
-    prompt = tokenizer.apply_chat_template(parsed[:2], tools=tools, add_generation_prompt=True)["input_ids"]
-    assert example.input_ids[: len(prompt)] == prompt
-    assert example.mask[len(prompt)] == 1 and not any(example.mask[: len(prompt) - 1])
-    whole = tokenizer.apply_chat_template(parsed[:-1], tools=tools)["input_ids"]
-    assert example.input_ids == whole[: len(example.input_ids)]
-    assert tokenizer.eos_token_id not in whole[len(example.input_ids) :]
 
 
 def test_a_template_that_does_not_say_what_the_assistant_writes_is_refused(qwen, tmp_path):
