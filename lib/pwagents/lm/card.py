@@ -50,6 +50,8 @@ def write_card(
         pipeline_tag="text-generation",
         tags=["personalized-web-agents", *tags],
     ).to_yaml()
+    training = {**training, **training.get("trainer", {})}  # TRL's fields get rows of their own
+    training.pop("trainer", None)
     data, settings = (_table(["", ""], facts.items()) for facts in (trained_on, training))
     measured = (
         "" if results is None else f"## Results\n\n{_table(results, results.itertuples(index=False))}\n\n"

@@ -34,6 +34,19 @@ class Device(NamedTuple):
     gpus: int = 0
 
 
+def find_device() -> Device:
+    """Return the GPUs, else this machine, with the memory that is free now."""
+    import psutil
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # what earlier trainings of this process have left behind is free, too
+        memory = torch.cuda.mem_get_info()
+        return Device(torch.cuda.get_device_name(), *memory, torch.cuda.device_count())
+    memory = psutil.virtual_memory()
+    return Device("this machine", memory.available, memory.total)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A training: its settings, and what these do not say.
@@ -76,19 +89,6 @@ def require_fit(model: "str | Path | PretrainedConfig", plan: Plan, device: Devi
         )
         raise DoesNotFitError(f"{line}: it does not fit. What would help: {helpful}, or more GPUs with fsdp")
     return f"{line}: it fits."
-
-
-def find_device() -> Device:
-    """Return the GPUs, else this machine, with the memory that is free now."""
-    import psutil
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # what earlier trainings of this process have left behind is free, too
-        memory = torch.cuda.mem_get_info()
-        return Device(torch.cuda.get_device_name(), *memory, torch.cuda.device_count())
-    memory = psutil.virtual_memory()
-    return Device("this machine", memory.available, memory.total)
 
 
 def without_storage(model: "str | Path | PretrainedConfig") -> "PreTrainedModel":
