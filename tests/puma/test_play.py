@@ -11,6 +11,7 @@ from pwagents.puma import agent as agent_module
 from pwagents.puma.play import PLAIN, make_agent, play_at_once, play_worlds, time_agents
 from pwagents.puma.prompts import load_prompts
 from pwagents.puma.settings import NO_DPO, Method
+from pwagents.puma.study import PumaStudy
 from pwagents.puma.train import Trained
 from pwagents.puma.worlds import Worlds
 from pwagents.schema import Action, Product
@@ -23,33 +24,20 @@ from .purchases import behavior, make_benchmark
 from .standins import memory_of
 
 
-class FakeShops:
-    """One shop for everybody, whatever the protocol."""
+class FakeStudy(PumaStudy):
+    """One shop for everybody, whatever the protocol, and nothing to learn from."""
 
-    def __init__(self, benchmark):
+    def __init__(self, benchmark, tasks, settings):
         self.shop = Shop(benchmark, build_search_engine(benchmark.products), None, Embedder())
-
-    def of(self, task, protocol):
-        return self.shop
-
-    def params(self, protocol):
-        return {}
+        self.shops = SimpleNamespace(of=lambda *_: self.shop, params=lambda protocol: {})
+        self.worlds = Worlds(benchmark, benchmark, list(tasks), [])
+        self.memory, self.prompts = memory_of(benchmark.products), load_prompts()
+        self.settings, self.seed = settings, 0
 
 
 @pytest.fixture
 def study_of(smoke, tmp_path):
-    def make(benchmark, tasks, **changes):
-        return SimpleNamespace(
-            worlds=Worlds(benchmark, benchmark, list(tasks), [], 0.0),
-            settings=replace(smoke, output_dir=tmp_path, **changes),
-            shops=FakeShops(benchmark),
-            memory=memory_of(benchmark.products),
-            prompts=load_prompts(),
-            protocol="leak_free",
-            seed=0,
-        )
-
-    return make
+    return lambda benchmark, tasks: FakeStudy(benchmark, tasks, replace(smoke, output_dir=tmp_path))
 
 
 def searches(benchmark):
@@ -72,7 +60,7 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(benchmark, stu
         return [search(each.state) for each in begun]
 
     records = played(study, act)
-    environment = WebEnvironment(study.shops.shop)
+    environment = WebEnvironment(study.shop)
     alone = [run_episode(environment, t, benchmark.history(t, "test"), search) for t in study.worlds.tasks]
     assert [record.trajectory for record in records] == alone
     study.settings = replace(study.settings, stored_runs_only=True)
@@ -115,9 +103,8 @@ def test_a_purchase_between_test_tasks_is_known_as_published_and_never_leak_free
     trained = Trained("first", "second", "second")
     agent = make_agent(study, Method(memory_tokens=10**6), trained, protocol)
     known = []
-    study.shops.shop = replace(
-        study.shops.shop, recommender=SimpleNamespace(recommend=lambda ids, k: known.extend(ids) or [])
-    )
+    shelf = SimpleNamespace(recommend=lambda ids, k: known.extend(ids) or [])
+    study.shop = replace(study.shop, recommender=shelf)
     (record,) = play_at_once(
         study,
         "PUMA",

@@ -27,7 +27,7 @@ from pwagents.puma.train import PumaModels, Trained
 from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Action, Protocol, Task, Trajectory
 from pwagents.settings import plain
-from pwagents.web.environment import Agent, WebEnvironment, run_episode
+from pwagents.web.environment import Agent, run_episode
 
 PLAIN = "Plain agent"
 # The rooms that decide, beside data, settings and models, how an episode goes.
@@ -85,32 +85,20 @@ def play_at_once(
         act: computes the actions of all tasks; called only where some episode is not stored.
         model, params: what decides an action, for the keys of records.
     """
-    tasks, tested, settings = study.worlds.tasks, study.worlds.tested, study.settings
+    tasks, settings = study.worlds.tasks, study.settings
     actions: dict[str, Action] = {}
-
-    def start(task: Task) -> WebEnvironment:
-        environment = WebEnvironment(study.shops.of(task, protocol))
-        environment.reset(task, tested.history(task, "test", protocol))
-        return environment
 
     def solve(task: Task) -> Trajectory:
         if not actions:
-            begun = begin_tasks(tasks, start)
+            begun = begin_tasks(tasks, partial(study.begin_test, protocol=protocol))
             acted = act(begun)
             actions.update({each.task.task_id: action for each, action in zip(begun, acted, strict=True)})
-        environment, history = (
-            WebEnvironment(study.shops.of(task, protocol)),
-            tested.history(task, "test", protocol),
-        )
-        return run_episode(environment, task, history, lambda _: actions[task.task_id])
+        environment = study.begin_test(task, protocol)
+        return run_episode(environment, task, environment.state.history, lambda _: actions[task.task_id])
 
-    facts = {
-        "data": tested.content_hash,
-        "code": code_hash(*CODE),
-        "shop": plain(settings.shop) | study.shops.params(protocol),
-        "protocol": protocol,
-        "seed": study.seed,
-    }
+    shop = plain(settings.shop) | study.shops.params(protocol)
+    facts = {"data": study.worlds.tested.content_hash, "code": code_hash(*CODE), "shop": shop}
+    facts |= {"protocol": protocol, "seed": study.seed}
     return run_episodes(
         tasks,
         solve,
@@ -133,10 +121,9 @@ def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> pd.DataFrame:
     rows = []
     for name, agent in agents.items():
         for i, task in enumerate(progress([tasks[0], *tasks], desc="time", unit="episode")):
-            environment = WebEnvironment(study.shops.of(task, study.protocol))
-            history = study.worlds.tested.history(task, "test", study.protocol)
+            environment = study.begin_test(task, study.protocol)
             begin = time.perf_counter()
-            run_episode(environment, task, history, agent)
+            run_episode(environment, task, environment.state.history, agent)
             if i:  # the first one only loads what has to be loaded
                 rows.append((name, task.task_id, task.user_id, time.perf_counter() - begin))
     return pd.DataFrame(rows, columns=["method", "task_id", "user_id", "seconds"])

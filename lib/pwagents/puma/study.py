@@ -94,6 +94,12 @@ class PumaStudy:
         environment.reset(task, self.worlds.learned.history(task, "train", self.protocol))
         return environment
 
+    def begin_test(self, task: Task, protocol: Protocol) -> WebEnvironment:
+        """Begin a test task in the shop to be tested in."""
+        environment = WebEnvironment(self.shops.of(task, protocol))
+        environment.reset(task, self.worlds.tested.history(task, "test", protocol))
+        return environment
+
     @cached_property
     def begun(self) -> list[Begun]:
         """The train tasks that can be evaluated, with their belief states; all texts are embedded."""
