@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pwagents.web.official_prompts import CONSTANTS, FUNCTIONS, MEMORIES
+from pwagents.web.official_prompts import CONSTANTS, FUNCTIONS, MEMORIES, PUMA
 
 SINGLE, UTILS, *_ = CONSTANTS
 _FORM = "<TITLE>|<PARENT_ASIN>|<PRICE>|<RATING>|<TEXT>|<NUM>"
@@ -43,6 +43,10 @@ def make_clone(folder: Path) -> Path:
     react += ["def act(self):\n    obs, info = env.reset()\n    obs = '[result] ' + obs"]
     react += [f"if memory == '{name}':\n    mem = '[react mem {name} ' + history + ']'" for name in MEMORIES]
     _write(folder / "PersonalWAB/agents/chat_react_agent.py", react)
+    with (folder / PUMA).open("a") as file:
+        file.write(
+            "def generate_search_query():\n    prompt = '[QUERY <Memory>]'\n    prompt = prompt.replace(a)\n"
+        )
     with (folder / "PersonalWAB/envs/user.py").open("a") as file:
         file.write("""
 class LLMUserSimulationEnv:

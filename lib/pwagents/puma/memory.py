@@ -11,14 +11,12 @@ Departures: 1. equal cosines are ordered by time, the later first (the code's or
 are numbers here, so "12" is told as "12.0".
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pwagents.agents.conversation import fill
 from pwagents.agents.memory import closest_first
 from pwagents.agents.plain import words
 from pwagents.embedding import Embedder
@@ -26,6 +24,7 @@ from pwagents.profiles.catalogue import section
 from pwagents.puma.settings import Method
 from pwagents.schema import FUNCTION_OF, Behavior, Product
 from pwagents.web.environment import BeliefState
+from pwagents.web.official_prompts import tell_product
 from pwagents.words import word_list
 
 if TYPE_CHECKING:
@@ -133,28 +132,9 @@ class TaskMemory:
         return [self._tell("HISTORY_PROMPT", behavior, place) for place, behavior in enumerate(history)]
 
     def _tell(self, form: str, behavior: Behavior, place: int = 0) -> str:
-        return fill(self.texts[form], values_of(behavior, self.products[behavior.parent_asin], place))
-
-
-def values_of(behavior: Behavior, product: Product, place: int = 0) -> dict[str, str]:
-    """Write a behaviour's fields as the published code does, by the placeholders of its forms."""
-    return {
-        "<NUM>": str(place),
-        "<TITLE>": product.title,
-        "<PARENT_ASIN>": product.parent_asin,
-        "<ASIN>": product.parent_asin,
-        "<MAIN_CATEGORY>": product.category,
-        "<AVERAGE_RATING>": str(product.average_rating),
-        "<RATING_NUMBER>": str(product.rating_number),
-        "<PRICE>": str(product.price),
-        "<STORE>": str(product.store),
-        "<DETAILS>": json.dumps(product.details),
-        "<DESCRIPTION>": str(list(product.description)),
-        "<FEATURES>": str(list(product.features)),
-        "<RATING>": str(behavior.review.rating),
-        "<TEXT>": behavior.review.text,
-        "<TIMESTAMP>": str(behavior.timestamp),
-    }
+        review = {"RATING": str(behavior.review.rating), "TEXT": behavior.review.text}
+        product, time = self.products[behavior.parent_asin], str(behavior.timestamp)
+        return tell_product(self.texts[form], product, place, **review, TIMESTAMP=time)
 
 
 def recurring_word(instruction: str, bought: Sequence[Product]) -> str:

@@ -28,6 +28,12 @@ FUNCTIONS = (
     *("search_product_by_query", "get_recommendations_by_history", "add_product_review"),
     *("get_product_details_by_asin", "stop"),
 )
+# The fine-tuned PUMA has forms of its own, called "PUMA ...".
+PUMA = "PUMA/utils.py"
+PUMA_FORMS = (
+    *("HISTORY_PROMPT", "TS_SEARCH_PROMPT", "TS_REC_PROMPT", "TS_REV_PROMPT"),
+    *("PRODUCT_INFO_PROMPT", "PARAM_PROMPT", "FUNCTION_PROMPT"),
+)
 CONSTANTS = {  # file -> its constants that are used; NAME=CONSTANT where the constant's own name is taken
     f"{_ENVS}/pwab/__init__.py": ("SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI"),
     f"{_AGENTS}/utils.py": (
@@ -40,6 +46,7 @@ CONSTANTS = {  # file -> its constants that are used; NAME=CONSTANT where the co
         *("USER_PROMPT", "USER_PROMPT_REVIEW", "PROFILE_PROMPT", "PRODUCT_PROMPT"),
         *("PRICE", "DIVERSITY", "INTERACTION"),
     ),
+    PUMA: tuple(f"PUMA {name}={name}" for name in PUMA_FORMS),
     "scripts/tools/init_interecagent_memory.py": ("FIRST_HISTORY=PRODUCT_PROMPT", "USER_PROFILE_PROMPT"),
     **{f"{_FUNCTIONS}/{name}.py": (f"{name}.__info__",) for name in FUNCTIONS},
     f"{_FUNCTIONS}/get_recommendations_by_history.py": (
@@ -59,6 +66,7 @@ BUILT = {  # name -> file, where in it a text is put together, and in which vari
     "react": (_REACT, "__init__", "self.sys_prompt"),
     "react answer": (_REACT, "act", "obs"),
     "task": (_USER, "LLMUserSimulationEnv", "obs"),
+    "PUMA QUERY": (PUMA, "generate_search_query", "prompt"),
     "greeting": (_USER, "LLMUserSimulationEnv", "self.messages"),
 }
 
