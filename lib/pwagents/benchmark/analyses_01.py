@@ -56,7 +56,7 @@ def statistics_below_paper(benchmark: Benchmark, data: str) -> pd.DataFrame:
     product as the search engine sees it and the review; the paper's 237 tokens a behaviour suggest the
     same. For test tasks a history includes the train purchases. Products are those of the whole catalogue,
     and stand under both splits, as do the targets of all tasks. (The paper counts 8,236 products, its
-    published index holds 35,772; the smaller may be one of targets.)
+    published recommender can name 35,772; the smaller may be one of targets.)
 
     Returns:
         A row a source and split (ours are called ``data``), a column a statistic, missing where one counts

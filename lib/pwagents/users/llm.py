@@ -17,7 +17,7 @@ from pwagents.web.environment import UserReply
 from pwagents.web.functions import compact_text, full_text
 from pwagents.web.official_prompts import MARK, Prompts, fill, tell_product, tell_profile
 
-SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # PersonalWAB, A.2
+SAMPLING = {"temperature": 1.0, "max_tokens": 150}  # as in the published code
 
 _ROLE = f"""\
 You play a customer of an online shop. A shopping assistant talks to you and works on your request; each \
