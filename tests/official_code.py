@@ -117,14 +117,21 @@ def published_code(endpoint: Endpoint | None, embed: Callable[[list[str]], np.nd
         del sys.modules[name]
 
 
-def published_functions(hits: list[str], benchmark: Benchmark) -> list[Callable]:
-    """The web functions of the clone, whose engines find ``hits``."""
+def published_functions(
+    search: Callable[[str], list[str]], recommend: Callable[[list[str]], list[str]], benchmark: Benchmark
+) -> list[Callable]:
+    """The web functions of the clone, with engines of a test's own: a query or known ids -> ids."""
     numbers = {asin: i for i, asin in enumerate(benchmark.products)}
+    asins = list(numbers)
     contents = {asin: json.dumps({"contents": product_text(p)}) for asin, p in benchmark.products.items()}
     searcher = types.SimpleNamespace(
-        search=lambda query: [types.SimpleNamespace(docid=asin) for asin in hits],
+        search=lambda query: [types.SimpleNamespace(docid=asin) for asin in search(query)],
         doc=lambda asin: types.SimpleNamespace(raw=lambda: contents[asin]),
     )
+
+    def predict(model: Any, sequence: list[int], *_: Any, **__: Any) -> list[int]:
+        return [numbers[asin] for asin in recommend([asins[i] for i in sequence])]
+
     made = []
     for file in sorted(Path(CLONE, "PersonalWAB/envs/pwab/functions").glob("*.py")):
         nodes = ast.parse(file.read_text()).body
@@ -140,10 +147,7 @@ def published_functions(hits: list[str], benchmark: Benchmark) -> list[Callable]
         scope: dict[str, Any] = {"Any": Any, "Dict": dict, "List": list, "json": json, "model": None}
         scope |= {"device": "cpu", "maxlen": 30, "itemnum": 0, "bm25_searcher": searcher}
         exec(compile(ast.Module(kept, []), str(file), "exec"), scope)
-        scope |= {
-            "product_id_map": numbers,
-            "predict_next_item": lambda *_, **__: [numbers[asin] for asin in hits],
-        }
+        scope |= {"product_id_map": numbers, "predict_next_item": predict}
         made += [scope[file.stem]] if file.stem in scope else []
     order = ("search", "get_rec", "add", "get_pro", "stop")
     return sorted(

@@ -212,7 +212,7 @@ def sent_there(benchmark, tmp_path_factory):
         with published_code(endpoint, vectors) as load, pytest.MonkeyPatch.context() as patch:
             base = load("PersonalWAB.envs.base")
             base.compute_similarity = lambda *_: 0.5
-            functions = published_functions(HITS, benchmark)
+            functions = published_functions(lambda query: HITS, lambda ids: HITS, benchmark)
             rules = official_prompts(CLONE).texts["SYS_PROMPT_MULTI" if steps > 0 else "SYS_PROMPT_SINGLE"]
             mode = "naive" if steps > 0 else "no"
             env = base.PWABaseEnv(

@@ -11,6 +11,7 @@ from pwagents.agents.conversation import MINI_HISTORY, TASK_SPECIFIC, Prompt, ca
 from pwagents.agents.interec import InteRecAgent
 from pwagents.agents.react import ReAct, Reflection
 from pwagents.agents.replies import problem_of
+from pwagents.llm.chat import Message
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import FUNCTION_OF, Action
 from pwagents.web.environment import BeliefState
@@ -117,11 +118,18 @@ class PumaPrompting:
             for function in FUNCTION_OF.values()
         }
 
-    def __call__(self, state: BeliefState) -> Action:
-        # Step 2 alone, where the function is known from the classifier or the note of an earlier step.
+    def _function(self, state: BeliefState) -> str:
+        """The function that is known by ``identify`` or the note of an earlier step; else empty."""
         noted = [step.action.notes["function"] for step in state.session if "function" in step.action.notes]
-        function = self.identify(state.instruction) if self.identify else "".join(noted[:1])
-        if function:
+        return self.identify(state.instruction) if self.identify else "".join(noted[:1])
+
+    def messages(self, state: BeliefState) -> list[Message]:
+        """Tell step 2's conversation; nothing as long as no function is known."""
+        function = self._function(state)
+        return self.step_two[function].messages(state) if function else []
+
+    def __call__(self, state: BeliefState) -> Action:
+        if function := self._function(state):
             return self.step_two[function](state)
         # Step 1, and step 2 in the same turn: naming a function is no call of the shop.
         earlier = [message for i, step in enumerate(state.session) for message in call_messages(i, step)]

@@ -12,12 +12,11 @@ import pandas as pd
 
 from pwagents.agents.memory import Memory
 from pwagents.agents.plain import PlainAgent
+from pwagents.benchmark.leaderboard import GRADER as PUBLISHED
+from pwagents.benchmark.leaderboard import PARAMETER, Score, score_episode
 from pwagents.evaluation.metrics import GRADER as OURS
-from pwagents.evaluation.metrics import attempts
 from pwagents.schema import FUNCTION_OF, Action, Behavior, Task, TaskType
 from pwagents.web.environment import Agent, WebEnvironment, run_episode
-from pwagents.web.published import GRADER as PUBLISHED
-from pwagents.web.published import Score, published_score
 
 if TYPE_CHECKING:
     from pwagents.benchmark.study import Study
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 # What stands below the table.
 GRADERS = f"Grader: {OURS}; as published, in rows that begin with 'grader': {PUBLISHED}."
 SHORT = 3  # ids, in what was a short sequence for the published code
-_PARAMETER: dict[TaskType, str] = {"search": "query", "recommend": "product_sequence", "review": "review"}
 
 Scores = list[tuple[Score, Score]]  # as published, corrected
 
@@ -74,8 +72,7 @@ def compare_graders(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str
         scores = []
         for task in (task for task in tasks if task.type == task_type):
             call = _call(task_type, argument(task))
-            ours = _play(study, task, study.history(task), lambda state, call=call: call)
-            scores.append((published_score(study.shops.of(task), task, call), ours))
+            scores.append(_play(study, task, study.history(task), lambda state, call=call: call))
         yield f"grader: {name}", scores
 
 
@@ -87,11 +84,11 @@ def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple
     # Some published agents read the gold type of the task; ours has to tell it from the instruction.
     function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
     agents = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
-    scores = [tuple(_play(study, task, study.history(task), agent) for agent in agents) for task in tasks]
+    scores = [tuple(_play(study, task, study.history(task), agent)[1] for agent in agents) for task in tasks]
     yield "agent: told the task's type, its memory too", scores
 
     def recommend(task: Task, ids: list[str]) -> Score:
-        return _play(study, task, (), lambda state: _call("recommend", ids))
+        return _play(study, task, (), lambda state: _call("recommend", ids))[1]
 
     # Some published scripts lose the order of ids in a set, an earlier one repeated the first of few.
     pasts = [(task, _bought(study, task)) for task in tasks if task.type == "recommend"]
@@ -107,19 +104,20 @@ def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple
     for task in tasks:
         until = study.benchmark.before(task.user_id, task.timestamp + 1)
         strictly = study.history(task, "published")
-        scores.append((_play(study, task, until, agent), _play(study, task, strictly, agent)))
+        scores.append(tuple(_play(study, task, past, agent)[1] for past in (until, strictly)))
     yield "history: the target itself in it, at the task's own time", scores
 
 
 def _call(task_type: TaskType, argument: Any) -> Action:
-    return Action(name=FUNCTION_OF[task_type], arguments={_PARAMETER[task_type]: argument})
+    return Action(name=FUNCTION_OF[task_type], arguments={PARAMETER[task_type]: argument})
 
 
 def _bought(study: "Study", task: Task) -> list[str]:
     return [behavior.parent_asin for behavior in study.history(task)][-30:]
 
 
-def _play(study: "Study", task: Task, history: tuple[Behavior, ...], agent: Agent) -> Score:
-    """Score one call by our grader."""
-    results = attempts(run_episode(WebEnvironment(study.shops.of(task)), task, history, agent))
-    return Score(float(bool(results)), sum(results))
+def _play(study: "Study", task: Task, history: tuple[Behavior, ...], agent: Agent) -> tuple[Score, Score]:
+    """Score one call by the published scorer and by ours."""
+    shop = study.shops.of(task)
+    played = run_episode(WebEnvironment(shop), task, history, agent)
+    return score_episode(shop, task, played), score_episode(shop, task, played, ())

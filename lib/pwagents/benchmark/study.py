@@ -29,7 +29,7 @@ from pwagents.notebook.run import Run
 from pwagents.project import code_hash, file_hash
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
 from pwagents.settings import plain
-from pwagents.web.environment import Track, UserSimulator, WebEnvironment, run_episode
+from pwagents.web.environment import Agent, Track, UserSimulator, WebEnvironment, run_episode
 from pwagents.web.functions import DETAILS_FUNCTION, Shop
 from pwagents.web.official_prompts import official_prompts
 from pwagents.web.recommender import RecommendersByTime
@@ -210,8 +210,14 @@ class Study:
             for method, records in runs.items()
         }
 
-    def setup(self, track: Track, seed: int | None = None, cell: Cell | None = None) -> Setup:
-        """Return what the prompting methods are made from."""
+    def agent(self, method: str, setup: Setup, profile: dict[str, Any] | None = None) -> Agent:
+        """Make the agent of a method; ``profile`` is what InteRecAgent remembers."""
+        return InteRecAgent(setup, profile) if method == "InteRecAgent" else _AGENTS[method](setup)
+
+    def setup(
+        self, track: Track, seed: int | None = None, cell: Cell | None = None, method: str = ""
+    ) -> Setup:
+        """Return what the prompting methods are made from, or one of them."""
         cell = cell or self.cells[0]
         return Setup(
             self.roles.policies[cell.policy],
@@ -220,6 +226,7 @@ class Study:
             # Published agents compare whole records, as long as MiniLM reads.
             embedder=self.shops.embedder if self.prompts.texts else self.memory_embedder,
             length=cell.items or None,
+            identify=self.functions.__getitem__ if method == PUMA_BY_FILE and self.functions else None,
             prompts=self.prompts.texts,
             seed=self.settings.seed if seed is None else seed,
         )
@@ -271,9 +278,7 @@ class Study:
             InfrastructureError: some episode could not be played. All others are stored.
         """
         cell, players = cell or self.cells[0], self.settings.players
-        setup, protocol = self.setup(track, seed, cell), cell.protocol
-        if method == PUMA_BY_FILE and self.functions:
-            setup = replace(setup, identify=self.functions.__getitem__)
+        setup, protocol = self.setup(track, seed, cell, method), cell.protocol
         user = self.user(seed, protocol) if track == "multi_turn" else None
         memory: dict[str, Any] | None = None
         if _AGENTS[method] is InteRecAgent:
@@ -289,7 +294,7 @@ class Study:
                     first = self.benchmark.before(task.user_id, begin)
                 return play_task(setup, environment, task, self.history(task, protocol), profile, first)
         else:
-            agent = _AGENTS[method](setup)
+            agent = self.agent(method, setup)
             details = DETAILS_FUNCTION in getattr(agent, "allowed", ())
 
             def solve(task: Task) -> Trajectory:

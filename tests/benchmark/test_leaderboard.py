@@ -1,0 +1,210 @@
+"""The published scorer, rule by rule, against ours and against the published code."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pwagents.benchmark.leaderboard import (
+    BEST,
+    MALFORMED,
+    NEGATIVE,
+    NUMBER,
+    REFUSED,
+    RULES,
+    TEXTS,
+    export_results,
+    score_calls,
+    score_episode,
+    worth_of_rules,
+)
+from pwagents.evaluation.metrics import grade
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Benchmark, Product, Review, Task
+from pwagents.seeds import rng
+from pwagents.web.environment import WebEnvironment
+from pwagents.web.functions import Shop
+
+from ..official_code import Endpoint, needs_clone, published_code, published_functions, records
+
+EPISODES = 500
+ARGUMENTS = {
+    "search_product_by_query": ("query", ["lamp", "mug", "red mug", "", "  ", 7]),
+    "get_recommendations_by_history": ("product_sequence", [["B1"], ["B2", "B3"], ["x"], [], "B1", 7]),
+    "add_product_review": ("review", ["Fine.", "Bad.", "It is so so.", "", "  "]),
+}
+
+
+def find(text):
+    """Up to ten products, by a text: few for some, the target somewhere for others."""
+    generator = rng(0, "hits", text)
+    n = int(generator.integers(0, 11))
+    return [f"B{i}" for i in generator.permutation(12)[:n]] if text.strip() else []
+
+
+def cosine(text, other):
+    return float(rng(0, "cosine", text, other).uniform(-0.5, 1.0)) if text != other else 1.0
+
+
+class Engine:
+    search = staticmethod(lambda query, k: [(asin, 1.0) for asin in find(query)])
+
+    @staticmethod
+    def recommend(ids, k):
+        known = [asin for asin in ids if asin in PRODUCTS]
+        return find(" ".join(known)) if known else []
+
+
+PRODUCTS = {
+    f"B{i}": Product(
+        parent_asin=f"B{i}",
+        title=f"Lamp {i}",
+        category="Home",
+        description=(f"Not B{i + 20}x, B{(i + 1) % 12}.",),
+    )
+    for i in range(12)
+}
+
+
+@pytest.fixture(scope="module")
+def shop():
+    past = tuple(
+        Behavior(parent_asin=f"B{i}", timestamp=i + 1, review=Review(rating=4.0, text=f"Text {i}."))
+        for i in range(12)
+    )
+    tasks = tuple(
+        Task(
+            task_id=f"t{i}",
+            user_id="U",
+            type=TASK_TYPES[i % 3],
+            timestamp=i + 1,
+            instruction=f"Do {i}",
+            target=f"B{i}",
+            review=past[i].review,
+        )
+        for i in range(12)
+    )
+    benchmark = Benchmark("fixture", PRODUCTS, {"U": past}, {"train": (), "test": tasks})
+    return Shop(benchmark, Engine, Engine, SimpleNamespace(cosine=cosine))
+
+
+@pytest.fixture(scope="module")
+def episodes(shop):
+    """Random calls on random tasks, single-turn and multi-turn, and the trajectories that they make."""
+    made = []
+    for number in range(EPISODES):
+        generator = rng(0, "episode", str(number))
+        i = int(generator.integers(12))
+        task = shop.benchmark.tasks["test"][i].model_copy(update={"task_id": f"e{number}"})
+        track, actions = ("single_turn", "multi_turn")[number % 2], []
+        for _ in range(1 if number % 2 == 0 else int(generator.integers(1, 7))):
+            name = (
+                list(ARGUMENTS)[generator.integers(3)] if generator.random() < 0.4 else FUNCTION_OF[task.type]
+            )
+            parameter, values = ARGUMENTS[name]
+            parameter = "other" if generator.random() < 0.05 else parameter
+            actions.append(Action(name=name, arguments={parameter: values[generator.integers(len(values))]}))
+        environment = WebEnvironment(shop, track)
+        environment.reset(task)
+        for action in [*actions, Action(name="stop")]:
+            if environment.end is None:
+                environment.step(action)
+        made.append((i, task, environment.trajectory))
+    return made
+
+
+def test_without_a_rule_the_scores_are_ours(shop, episodes):
+    for _, task, played in episodes:
+        ours, last = grade(played), score_episode(shop, task, played, ())
+        assert last == (ours.function_accuracy, ours.result_final)
+        assert score_episode(shop, task, played, (BEST,)) == (ours.function_accuracy, ours.result_official)
+
+
+def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
+    study = SimpleNamespace(
+        sample=[task for _, task, _ in episodes],
+        shops=SimpleNamespace(of=lambda task, protocol: shop),
+        cells=[SimpleNamespace(protocol="leak_free")],
+    )
+    played = [SimpleNamespace(trajectory=t) for *_, t in episodes[:-1]]
+    played.append(SimpleNamespace(trajectory=episodes[-1][-1].model_copy(update={"end": "refused"})))
+    table = worth_of_rules(study, {"mine": played}).set_index("rule")
+    assert list(table.index) == ["ours", *RULES, "all, as the published code"]
+    assert table.loc["ours", "episodes"] == 0 and (table["episodes"].drop("ours") > 0).all()
+    better = table["result accuracy"] - table.loc["ours", "result accuracy"]
+    assert better[TEXTS] > 0 and better[BEST] > 0 and better[NEGATIVE] < 0 and better[NUMBER] < 0
+    only_function = table["function accuracy"] > table.loc["ours", "function accuracy"]
+    assert (
+        only_function[MALFORMED] and only_function[REFUSED] and not only_function[[NUMBER, TEXTS, BEST]].any()
+    )
+
+
+def test_an_empty_review_is_compared_as_the_published_code_does(shop):
+    task = next(task for task in shop.benchmark.tasks["test"] if task.type == "review")
+    environment = WebEnvironment(shop)
+    environment.reset(task)
+    environment.step(Action(name="add_product_review", arguments={"review": ""}))
+    (score,) = score_calls(shop, task, environment.trajectory)
+    assert score == (1, cosine("No review provided.", task.review.text))
+    assert score_calls(shop, task, environment.trajectory, ()) == [(0, 0)]
+
+
+def test_a_stored_run_is_exported_with_prompts_actions_and_both_accuracies(study, tmp_path):
+    for method, track in (
+        ("Last memory", "single_turn"),
+        ("PUMA (prompted)", "multi_turn"),
+        ("InteRecAgent", "multi_turn"),
+    ):
+        file = export_results(study, method, track, tmp_path / "new" / "results.json")
+        results, played = json.loads(file.read_text()), study.play(method, track)
+        assert len(results) == len(study.sample) == len(played)
+        for result, task, record in zip(results, study.sample, played, strict=True):
+            assert study.benchmark.tasks["test"][result["task_id"]] is task
+            assert result["info"]["task"]["target"] == task.target
+            told = result["traj"]
+            assert told[0]["role"] == "system" and task.instruction in told[1]["content"]
+            n_calls = [step for step in record.trajectory.steps if step.action.name in FUNCTION_OF.values()]
+            assert len(result["action_acc"]) == len(result["res_acc"]) == len(n_calls)
+            assert len(result["info"]["usage"]["completion_tokens"]) == len(record.trajectory.steps)
+
+
+@needs_clone
+def test_the_published_environment_and_scorer_give_our_numbers_with_all_rules(shop, episodes):
+    data, results = records(shop.benchmark), []
+    with published_code(Endpoint(lambda request: {}), lambda texts: np.zeros((len(texts), 1))) as load:
+        base = load("PersonalWAB.envs.base")
+        base.compute_similarity = lambda real, written: cosine(written, real)
+        functions = published_functions(find, lambda ids: find(" ".join(ids)), shop.benchmark)
+        for number, (i, task, played) in enumerate(episodes):
+            steps = -1 if number % 2 == 0 else 10
+            env = base.PWABaseEnv(data, functions, data["tasks"], "no", "gpt-4o", "", steps)
+            _, info = env.reset(index=i)
+            accuracies = []
+            for step in played.steps:
+                _, accuracy, done, info = env.step(
+                    {"name": step.action.name, "arguments": step.action.arguments}
+                )
+                accuracies += [tuple(accuracy)] if done else []
+                if steps == -1 and done:
+                    break
+            ours = score_calls(shop, task, played)
+            # A call of another function shows results, too; no accuracy of function, no result that counts.
+            assert [(f, r if f else 0) for f, r in accuracies] == [
+                pytest.approx(tuple(each)) for each in ours
+            ]
+            info["usage"] = {"completion_tokens": [1] * len(played.steps)}
+            results.append(
+                {
+                    "action_acc": [f for f, _ in accuracies],
+                    "res_acc": [r for _, r in accuracies],
+                    "info": info,
+                }
+            )
+        theirs = load("run").calculate_statistics(results)
+    for task_type in TASK_TYPES:
+        scores = np.array(
+            [score_episode(shop, task, played) for _, task, played in episodes if task.type == task_type]
+        )
+        there = theirs[task_type]
+        assert there["total_count"] == len(scores)
+        assert [there["avg_action_acc"], there["avg_res_acc"]] == pytest.approx(scores.mean(axis=0))
