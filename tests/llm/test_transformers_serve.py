@@ -29,7 +29,7 @@ from .tiny import SEARCH, save_telling_model
 
 pytestmark = pytest.mark.slow
 
-LESSON = Lesson(asked=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=120)
+LESSON = Lesson(limit=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=120)
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 SAMPLING = {"temperature": 0, "max_tokens": 60}
 PAGE_TURN = ["Reason: onwards", "\nAction: click [1]", "\nAction: stop [done]"]

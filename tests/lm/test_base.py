@@ -13,8 +13,8 @@ from pwagents.lm.pretrain import ALL_STEPS, Lesson, content_hash
 
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 32}
 LESSONS = (
-    Lesson(asked=2, batch_size=4, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=26),
-    Lesson(asked=None, batch_size=2, learning_rate=4e-4, accuracy=ALL_STEPS, most_steps=3),
+    Lesson(limit=2, batch_size=4, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=26),
+    Lesson(limit=None, batch_size=2, learning_rate=4e-4, accuracy=ALL_STEPS, most_steps=3),
 )
 
 

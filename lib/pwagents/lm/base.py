@@ -64,14 +64,14 @@ def small_base(
     Raises:
         DataError: the model is not there, and nothing may be trained.
     """
-    read = text(products, seed)
-    lessons = {f"lesson {i}": lesson for i, lesson in enumerate(cut_short(read.lessons, steps))}
+    supply = text(products, seed)
+    lessons = {f"lesson {i}": lesson for i, lesson in enumerate(cut_short(supply.lessons, steps))}
     facts = {name: asdict(lesson) for name, lesson in lessons.items()}
 
     def make(folder: Path) -> None:
-        tokenizer = read.tokenizer()
+        tokenizer = supply.tokenizer()
         model = with_copying_layers(make_small_model(tokenizer, seed, dict(size or {})), seed)
-        log = pretrain(model, tokenizer, read, list(lessons.values()))
+        log = pretrain(model, tokenizer, supply, list(lessons.values()))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         log.to_csv(folder / LOG, index=False)
@@ -80,14 +80,10 @@ def small_base(
             "weights, but for two layers that begin as a circuit that copies. It knows the form of what it "
             "writes and the embedded shop's words, copies what it reads, and knows nothing of any task."
         )
-        seen = {
-            "text": f"made up, {type(read).__name__}; nothing of the benchmark occurs in it",
-            "seed": seed,
-        }
-        write_card(
-            folder, "Small base model", what, seen, facts, log.groupby("lesson", as_index=False).last()
-        )
+        data = {"text": f"{type(supply).__name__}, made up; nothing of the benchmark occurs in it"}
+        results = log.groupby("lesson", as_index=False).last()
+        write_card(folder, "Small base model", what, data | {"seed": seed}, facts, results)
 
-    key = {"seed": seed, "text": content_hash(read), "lessons": facts, "size": dict(size or {})}
+    key = {"seed": seed, "text": content_hash(supply), "lessons": facts, "size": dict(size or {})}
     key["code"] = code_hash(*(f"lm/{module}" for module in CODE))
     return cached(models, "base", key, make, stored_only=stored_only)

@@ -79,8 +79,8 @@ def _transformers(folder: Path, most: int, temperature: float, beams: int, retur
         tokenizer.pad_token = tokenizer.eos_token
     model = read_model(folder, "auto" if device == "cuda" else torch.float32).to(device).eval()
     # What a model's generation_config says of sampling (LLaMA-2: temperature .6) must not join ours.
-    drawn = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
-    drawn = drawn or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
+    chance = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
+    chance = chance or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     options = {"max_new_tokens": most, "num_beams": beams, "num_return_sequences": returned}
 
@@ -89,7 +89,7 @@ def _transformers(folder: Path, most: int, temperature: float, beams: int, retur
             torch.manual_seed(seed)
             batch = tokenizer(prompts, padding=True, return_tensors="pt").to(device)
             batch.pop("token_type_ids", None)
-            written = model.generate(**batch, **options, **drawn, **ends)
+            written = model.generate(**batch, **options, **chance, **ends)
         texts = tokenizer.batch_decode(written[:, batch.input_ids.shape[1] :], skip_special_tokens=True)
         return [texts[i : i + returned] for i in range(0, len(texts), returned)]
 

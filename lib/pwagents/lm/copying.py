@@ -13,7 +13,6 @@ The layers above them begin by adding nothing: with random weights they would dr
 would take hundreds of steps to clear that away.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pwagents.seeds import derive_seed
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 LAYERS = 2
 NEAR = 4.0  # how sharply the first layer looks at one distance
 ALIKE = 3.0  # how sharply the second layer looks for the same word
-NOTED, PASSED_ON = 1.0, 0.5  # sizes of what the layers add, that of an embedding being 1 or so
+NOTE, COPY = 1.0, 0.5  # sizes of what the layers add, that of an embedding being 1 or so
 # Of the 16 pairs of dimensions that positions rotate (in a head of 32), the fast ones tell distances, and the
 # slow ones, which a few dozen places hardly turn, tell words.
 _FAST = 6
@@ -35,7 +34,7 @@ _LOOKED_FOR = ((0, 1), (0, 2), (1, 2))
 
 
 def with_copying_layers(model: Any, seed: int) -> Any:
-    """The small model with the two layers below its own, which begin by adding nothing.
+    """Return the small model with the two layers below its own, which begin by adding nothing.
 
     It has to have as many heads of keys as of queries, three at most, each of at least 2 x 12 dimensions.
 
@@ -45,47 +44,38 @@ def with_copying_layers(model: Any, seed: int) -> Any:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    told = model.config.to_dict()
-    told |= {"num_hidden_layers": told["num_hidden_layers"] + LAYERS, "layer_types": None}
+    config = model.config.to_dict()
+    config |= {"num_hidden_layers": config["num_hidden_layers"] + LAYERS, "layer_types": None}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "layers that copy"))
-        deeper = Qwen2ForCausalLM(Qwen2Config(**told))
+        deeper = Qwen2ForCausalLM(Qwen2Config(**config))
         directions = torch.linalg.qr(torch.randn(model.config.hidden_size, model.config.hidden_size))[0]
-    deeper.load_state_dict(deeper.state_dict() | dict(_moved_up(model.state_dict())))
+    for module in ("embed_tokens", "norm"):
+        getattr(deeper.model, module).load_state_dict(getattr(model.model, module).state_dict())
+    for ours, theirs in zip(deeper.model.layers[LAYERS:], model.model.layers, strict=True):
+        ours.load_state_dict(theirs.state_dict())
     deeper.generation_config = model.generation_config
     with torch.no_grad():
         for layer in deeper.model.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
-        note, copy = deeper.model.layers[:LAYERS]
-        _clear_attention(note)
-        _clear_attention(copy)
+        first, second = (layer.self_attn for layer in deeper.model.layers[:LAYERS])
+        # Queries, keys and values of 0, into which the circuit is written.
+        for attention in (first, second):
+            for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+                projection.weight.zero_()
+                projection.bias.zero_()
         heads = model.config.num_attention_heads
         size = model.config.hidden_size // heads
         for head in range(heads):
             place = slice(head * size, (head + 1) * size)
-            _note(note.self_attn, place, head + 1, directions)
-            _copy(copy.self_attn, place, *_LOOKED_FOR[head], directions)
+            _note(first, place, head + 1, directions)
+            _copy(second, place, *_LOOKED_FOR[head], directions)
     return deeper
 
 
-def _moved_up(weights: dict[str, "torch.Tensor"]) -> Iterator[tuple[str, "torch.Tensor"]]:
-    for name, value in weights.items():
-        parts = name.split(".")
-        if parts[:2] == ["model", "layers"]:
-            parts[2] = str(int(parts[2]) + LAYERS)
-        yield ".".join(parts), value
-
-
-def _clear_attention(layer: Any) -> None:
-    """Queries, keys and values of 0, into which the circuit is written."""
-    for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
-        projection.weight.zero_()
-        projection.bias.zero_()
-
-
 def _note(attention: Any, place: slice, distance: int, directions: "torch.Tensor") -> None:
-    """The head at ``place`` notes the word that stands ``distance`` places before."""
+    """Let the head at ``place`` note the word that stands ``distance`` places before."""
     import torch
 
     pairs = (place.stop - place.start) // 2
@@ -95,23 +85,22 @@ def _note(attention: Any, place: slice, distance: int, directions: "torch.Tensor
     angle = distance * 10_000.0 ** (-torch.arange(pairs) / pairs)
     attention.q_proj.bias[place] = torch.cat([size, torch.zeros(pairs)])
     attention.k_proj.bias[place] = torch.cat([size * angle.cos(), size * angle.sin()])
-    read, write = _directions(directions, len(slow), 0), _directions(directions, len(slow), distance)
+    source, target = (_directions(directions, len(slow), which) for which in (0, distance))
     rows = [place.start + i for i in slow]
-    attention.v_proj.weight[rows] = read.T
-    attention.o_proj.weight[:, rows] = NOTED * write * read.shape[0] ** -0.5
+    attention.v_proj.weight[rows] = source.T
+    attention.o_proj.weight[:, rows] = NOTE * target * source.shape[0] ** -0.5
 
 
-def _copy(attention: Any, place: slice, asked: int, noted: int, directions: "torch.Tensor") -> None:
-    """The head at ``place`` looks where the word ``asked`` places back was noted as standing ``noted`` places
-    before, and passes on what stands there."""
-    size = place.stop - place.start
-    slow = _slow(size // 2)
+def _copy(attention: Any, place: slice, back: int, distance: int, directions: "torch.Tensor") -> None:
+    """Let the head at ``place`` look where the word ``back`` places back was noted as standing ``distance``
+    places before, and pass on what stands there."""
+    slow = _slow((place.stop - place.start) // 2)
     rows = [place.start + i for i in slow]
-    attention.q_proj.weight[rows] = ALIKE * _directions(directions, len(slow), asked).T
-    attention.k_proj.weight[rows] = ALIKE * _directions(directions, len(slow), noted).T
-    passed_on = directions.roll(asked + noted, 0)[:, place]
-    attention.v_proj.weight[place] = passed_on.T
-    attention.o_proj.weight[:, place] = PASSED_ON / (noted - asked) * passed_on
+    attention.q_proj.weight[rows] = ALIKE * _directions(directions, len(slow), back).T
+    attention.k_proj.weight[rows] = ALIKE * _directions(directions, len(slow), distance).T
+    word = directions.roll(back + distance, 0)[:, place]
+    attention.v_proj.weight[place] = word.T
+    attention.o_proj.weight[:, place] = COPY / (distance - back) * word
 
 
 def _slow(pairs: int) -> list[int]:

@@ -73,7 +73,15 @@ class BatchDecoder:
         to_come = self.lengths + counts[self.rows]
         self._arrange(to_come.argsort(descending=True, stable=True), int(to_come.max()) + most)
         texts = [unread[row] for row in self.rows.tolist()]
-        logits = self._read_texts(texts) if self.lengths.any() else self._begin(texts)
+        if self.lengths.any():
+            logits = self._read_texts(texts)
+        else:  # a first text that several rows have is read once
+            different = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
+            logits = self._read_texts(list(map(list, different)))
+            source = torch.tensor([different[tuple(text)] for text in texts], device=device)
+            logits, self.lengths[:] = logits[source], self.lengths[source]
+            for part in (part for pair in self.cache for part in pair):
+                part[:] = part[source]
         temperatures = torch.tensor(temperatures, device=device)
         turns = torch.full((n, most), end, device=device)
         logprobs = torch.zeros(n, most, device=device)
@@ -118,19 +126,6 @@ class BatchDecoder:
             for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
                 part[to] = part[of]
         return came_from
-
-    def _begin(self, texts: Sequence[list[int]]) -> "torch.Tensor":
-        """:meth:`_read_texts` where nothing was read before: rows with the same text share what is read."""
-        import torch
-
-        different = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
-        logits = self._read_texts(list(map(list, different)))
-        has = torch.tensor([different[tuple(text)] for text in texts], device=logits.device)
-        self.lengths[:] = self.lengths[has]
-        for pair in self.cache:
-            for part in pair:
-                part[:] = part[has]
-        return logits[has]
 
     def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
         """:meth:`_read` a text in each slot, some slots at a time."""
@@ -205,24 +200,21 @@ class BatchDecoder:
         values[row, :, positions] = value[0].transpose(0, 1)
         queries = query.new_zeros(len(keys), parts[0][1].shape[2], *query.shape[1::2])
         queries[row, places] = query[0].transpose(0, 1)
-        seen = []
+        results = []
         for some, sees in parts:
-            known = (part[some, :, : sees.shape[3]] for part in cache)
-            seen.append(_look(queries[some].transpose(1, 2), *known, sees))
-        return attention.o_proj(torch.cat(seen).transpose(1, 2)[row, places].flatten(1))[None]
+            pair = (part[some, :, : sees.shape[3]] for part in cache)
+            results.append(_look(queries[some].transpose(1, 2), *pair, sees))
+        return attention.o_proj(torch.cat(results).transpose(1, 2)[row, places].flatten(1))[None]
 
     def _arrange(self, slots: "torch.Tensor", total: int) -> None:
         """Keep these slots, in this order, with room for ``total`` tokens or as many as there was."""
         self.rows, self.lengths = self.rows[slots], self.lengths[slots]
         room = max(total, self.cache[0][0].shape[2])
         for i, pair in enumerate(self.cache):  # one layer at a time: the old and the new may be large
-            self.cache[i] = tuple(_moved(part, slots, room) for part in pair)
-
-
-def _moved(part: "torch.Tensor", slots: "torch.Tensor", room: int) -> "torch.Tensor":
-    moved = part.new_zeros(len(slots), part.shape[1], room, part.shape[3])
-    moved[:, :, : part.shape[2]] = part[slots]
-    return moved
+            wider = [part.new_zeros(len(slots), part.shape[1], room, part.shape[3]) for part in pair]
+            for part, old in zip(wider, pair, strict=True):
+                part[:, :, : old.shape[2]] = old[slots]
+            self.cache[i] = tuple(wider)
 
 
 def _portions(texts: Sequence[list[int]]) -> list[list[list[int]]]:
@@ -248,8 +240,8 @@ def _look(
 
     shared = query.shape[1] // keys.shape[1]
     query = query.unflatten(1, (-1, shared)).flatten(2, 3)
-    seen = scaled_dot_product_attention(query, keys, values, attn_mask=sees.repeat(1, 1, shared, 1))
-    return seen.unflatten(2, (shared, -1)).flatten(1, 2)
+    result = scaled_dot_product_attention(query, keys, values, attn_mask=sees.repeat(1, 1, shared, 1))
+    return result.unflatten(2, (shared, -1)).flatten(1, 2)
 
 
 def _draw(

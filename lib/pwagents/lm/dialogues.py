@@ -98,8 +98,8 @@ class DialogueText:
     # From short to long. First comes copying, in exercises that hold little else: fine-tuning on trajectories
     # alone does not teach it to so small a model.
     lessons = (
-        Lesson(asked=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=150),
-        Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
+        Lesson(limit=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=150),
+        Lesson(limit=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
     )
 
     def __init__(
@@ -120,7 +120,7 @@ class DialogueText:
 
     def example(self, tokenizer: "PreTrainedTokenizerFast", n: int, lesson: Lesson) -> Example:
         """Return the n-th text of a lesson, as tokens."""
-        messages = self.dialogue(n) if lesson.asked is None else self.exercise(n, lesson.asked)
+        messages = self.dialogue(n) if lesson.limit is None else self.exercise(n, lesson.limit)
         return tokenize_conversation(tokenizer, messages)
 
     def copied(self, tokenizer: "PreTrainedTokenizerFast", example: Example) -> list[bool]:
@@ -216,12 +216,12 @@ class _Dialogue(Maker):
     def exercise(self, most_asked: int) -> BeliefState:
         return self._request((), int(self.generator.integers(most_asked + 1)))
 
-    def _request(self, bought: tuple[str, ...], asked: int) -> BeliefState:
+    def _request(self, bought: tuple[str, ...], questions: int) -> BeliefState:
         """A request, some questions and a search."""
         stated = {slot: self.values[slot] for slot in self.some(list(self.values), 0.3)}
         request, words = self._wish(stated)
         state = self._begin(request, self._profile(stated), bought, words)
-        state = self._ask(state, list(stated), asked)
+        state = self._ask(state, list(stated), questions)
         action = self._act("nothing", FUNCTION_OF["search"], query=state.profile.query or state.instruction)
         return self._take(state, action, self._results())
 

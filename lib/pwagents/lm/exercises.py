@@ -57,8 +57,8 @@ class ExerciseText:
 
     # Plain repetition of words first: so small a model does not learn to copy from long texts alone.
     lessons = (
-        Lesson(asked=6, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
-        Lesson(asked=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
+        Lesson(limit=6, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
+        Lesson(limit=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
     )
 
     def __init__(self, products: Mapping[str, Product], seed: int):
@@ -71,7 +71,7 @@ class ExerciseText:
 
     def example(self, tokenizer: "PreTrainedTokenizerFast", n: int, lesson: Lesson) -> Example:
         """Return the n-th text of a lesson, as tokens."""
-        prompt, completion = self.exercise(n, lesson.asked)
+        prompt, completion = self.exercise(n, lesson.limit)
         begin = tokenizer(prompt)["input_ids"]
         written = [*tokenizer(completion)["input_ids"], tokenizer.eos_token_id]
         return Example([*begin, *written], [0] * len(begin) + [1] * len(written))

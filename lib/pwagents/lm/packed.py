@@ -76,10 +76,10 @@ def _lay_out(ids: "torch.Tensor", chosen: "torch.Tensor"):
     import torch
 
     texts: dict[bytes, list[tuple[int, int]]] = {}  # beginning -> rows that have it, and how long they are
-    known, marks = ids.cpu().numpy(), chosen.cpu().numpy()
+    tokens, marks = ids.cpu().numpy(), chosen.cpu().numpy()
     for row in marks.any(1).nonzero()[0].tolist():
         first, last = marks[row].nonzero()[0][[0, -1]].tolist()
-        texts.setdefault(known[row, :first].tobytes(), []).append((row, last))
+        texts.setdefault(tokens[row, :first].tobytes(), []).append((row, last))
     pieces, spans, end = [], [], 0
     places = torch.zeros_like(ids)
 
@@ -97,7 +97,7 @@ def _lay_out(ids: "torch.Tensor", chosen: "torch.Tensor"):
         if len(rows) == 1:
             lay([rows[0][0]], slice(0, rows[0][1]))
             continue
-        shared, number = len(beginning) // known.itemsize, len(spans)
+        shared, number = len(beginning) // tokens.itemsize, len(spans)
         lay([row for row, _ in rows], slice(0, shared))
         for row, length in rows:
             if length > shared:
@@ -135,15 +135,15 @@ def _attend(module, query, key, value, attention_mask, spans=None, scaling=None,
         raise ValueError("a layer of this model sees a window only; expected full attention")
     lengths, heads = [span.length for span in spans], query.shape[1] // key.shape[1]
     queries, keys, values = (part.split(lengths, dim=2) for part in (query, key, value))
-    seen = []
+    results = []
     for i, span in enumerate(spans):
         read = [i] if span.beginning is None else [span.beginning, i]
-        known = (torch.cat([part[j] for j in read], dim=2) for part in (keys, values))
+        pair = (torch.cat([part[j] for j in read], dim=2) for part in (keys, values))
         # Key heads that several query heads share are repeated: torch's ``enable_gqa``, with a mask, takes a
         # GPU to the kernel that writes all scores down.
-        known = (part.repeat_interleave(heads, dim=1) if heads > 1 else part for part in known)
+        pair = (part.repeat_interleave(heads, dim=1) if heads > 1 else part for part in pair)
         limits = {"attn_mask": span.sees, "is_causal": span.sees is None}
-        seen.append(
-            scaled_dot_product_attention(queries[i], *known, **limits, dropout_p=dropout, scale=scaling)
+        results.append(
+            scaled_dot_product_attention(queries[i], *pair, **limits, dropout_p=dropout, scale=scaling)
         )
-    return torch.cat(seen, dim=2).transpose(1, 2), None
+    return torch.cat(results, dim=2).transpose(1, 2), None

@@ -33,14 +33,14 @@ class Lesson:
     """One part of the pre-training.
 
     Args:
-        asked: questions or words in an exercise, at most; None: whole texts in place of exercises.
+        limit: questions or words in an exercise, at most; None: whole texts in place of exercises.
         batch_size, learning_rate: as usual; the rate falls to a tenth over the last lesson.
         accuracy: the share of the copied words of held-out texts, each told from what stands before it, that
             ends it; :data:`ALL_STEPS`: none does.
         most_steps: it ends after so many in any case.
     """
 
-    asked: int | None
+    limit: int | None
     batch_size: int
     learning_rate: float
     accuracy: float

@@ -68,8 +68,8 @@ def fine_tune(
         raise DataError("training data", 0, "rows", "none", "at least one")
     folder, tokenizer = Path(folder), read_tokenizer(base)
     # Named by data and settings: checkpoints of another training are never gone on from.
-    told = hash_of([Path(base).name, deciding(settings), list(rows), pad_counts])
-    checkpoints = folder / f"checkpoints-{told}"
+    key = hash_of([Path(base).name, deciding(settings), list(rows), pad_counts])
+    checkpoints = folder / f"checkpoints-{key}"
     fields = trl_fields(settings, checkpoints, chance="fine-tuning", log_steps=10)
     arguments = SFTConfig(**fields)
     if "messages" in rows[0]:  # told here: TRL's tables of mixed arguments would add empty ones

@@ -23,7 +23,7 @@ class VllmDecoder:
 
     def __init__(self, engine: Any, rows: int):
         self.engine = engine
-        self.known: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
+        self.texts: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
 
     def write(
         self,
@@ -38,23 +38,22 @@ class VllmDecoder:
         import torch
         from vllm import SamplingParams
 
-        self.known = [known + list(ids) for known, ids in zip(self.known, unread, strict=True)]
-        seeds = torch.randint(2**31, (len(self.known),), generator=generator).tolist()
+        self.texts = [text + list(ids) for text, ids in zip(self.texts, unread, strict=True)]
+        seeds = torch.randint(2**31, (len(self.texts),), generator=generator).tolist()
+        fixed = {"max_tokens": most, "stop_token_ids": [end], "logprobs": 0}
         sampling = [
-            SamplingParams(
-                temperature=temperature, max_tokens=most, stop_token_ids=[end], logprobs=0, seed=seed
-            )
+            SamplingParams(temperature=temperature, seed=seed, **fixed)
             for temperature, seed in zip(temperatures, seeds, strict=True)
         ]
-        prompts = [{"prompt_token_ids": known} for known in self.known]
+        prompts = [{"prompt_token_ids": text} for text in self.texts]
         outputs = self.engine.generate(prompts, sampling_params=sampling, use_tqdm=False)
-        turns = [(list(output.outputs[0].token_ids), output.outputs[0].logprobs) for output in outputs]
-        # The last token is given again with what comes after it.
-        self.known = [known + ids[:-1] for known, (ids, _) in zip(self.known, turns, strict=True)]
-        return [
-            (ids, [of[token].logprob for token, of in zip(ids, told, strict=True)]) for ids, told in turns
-        ]
+        turns = []
+        for i, output in enumerate(outputs):
+            ids, values = list(output.outputs[0].token_ids), output.outputs[0].logprobs
+            turns.append((ids, [of[token].logprob for token, of in zip(ids, values, strict=True)]))
+            self.texts[i] = self.texts[i] + ids[:-1]  # the last token is given again with what comes after it
+        return turns
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these rows alone, in ascending order."""
-        self.known = [self.known[row] for row in rows]
+        self.texts = [self.texts[row] for row in rows]
