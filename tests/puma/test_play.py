@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from pwagents.benchmark.players import read_functions
 from pwagents.embedding import Embedder
+from pwagents.errors import DataError
 from pwagents.lm.small import make_small_model
 from pwagents.puma import agent as agent_module
-from pwagents.puma.play import PLAIN, make_agent, play_at_once, play_worlds, time_agents
+from pwagents.puma.play import PLAIN, make_agent, play_at_once, play_worlds, time_agents, write_functions
 from pwagents.puma.prompts import load_prompts
-from pwagents.puma.settings import NO_DPO, Method
+from pwagents.puma.settings import NO_DPO, PUMA, Method
 from pwagents.puma.study import PumaStudy
 from pwagents.puma.train import Trained
 from pwagents.puma.worlds import Worlds
@@ -129,3 +131,23 @@ def test_other_worlds_are_made_trained_and_tested_anew(tiny, tokenizer, tmp_path
     assert not tasks[0] & tasks[1] and all(len(each) == 6 for each in tasks)
     assert all(set(frame["method"]) == {PLAIN, NO_DPO} for frame in frames.values())
     assert set(frames["control"]["target"]) == {"new"}
+
+
+def test_notebook_03_reads_the_functions_that_step_1_named(tmp_path):
+    tasks = make_benchmark().tasks["test"]
+    named = ["add_product_review", "", *["search_product_by_query"] * len(tasks)][: len(tasks)]
+    records = [
+        SimpleNamespace(
+            method=PUMA,
+            task_id=task.task_id,
+            trajectory=SimpleNamespace(steps=[SimpleNamespace(action=Action(name=name))]),
+        )
+        for task, name in zip(tasks, named, strict=True)
+    ]
+    write_functions(records, tasks, tmp_path / "functions.json")
+    functions = read_functions(str(tmp_path / "functions.json"), tasks)
+    assert list(functions.values()) == named
+    other = tasks[0].model_copy(update={"instruction": "Something else."})
+    with pytest.raises(DataError, match="no function for its instruction"):
+        read_functions(str(tmp_path / "functions.json"), [other])
+    assert read_functions("", tasks) == read_functions(str(tmp_path / "none.json"), tasks) == {}

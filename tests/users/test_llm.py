@@ -5,7 +5,9 @@ import pytest
 from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.schema import Product, Review, Usage, UserProfile
 from pwagents.users.llm import LlmUser
+from pwagents.web.official_prompts import official_prompts
 
+from ..clone import make_clone
 from .conftest import lamp_task, look_up, results, review, talk
 
 HOSTILE = Product(
@@ -90,6 +92,21 @@ def test_a_leak_is_asked_for_again_once_with_the_next_sample():
     assert reply.text == "One to read in bed." and reply.usage == COST + COST
     assert [request.sample for request in model.requests] == [6, 7]  # seeds never share one
     assert model.requests[0].messages == model.requests[1].messages
+
+
+def test_the_published_user_sees_nothing_of_the_shop_and_says_what_it_says(tmp_path):
+    prompts, _ = official_prompts(make_clone(tmp_path))
+    profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | {"price_sensitivity": "High"})
+    session = (results(CHAIR.parent_asin), talk("Which color?", "Blue."), results())
+    options = {"profiles": {"ann": profile}, "prompts": prompts, "may_leak": True}
+    system, *said = asked("review", session, "And now?", **options)
+    assert "[dear]" in system["content"] and "Foldable Reading Lamp" in system["content"]
+    assert BRIGHT.text in system["content"] and "<data>" not in str(said)
+    contents = [message["content"] for message in said]
+    assert contents == ["What is it?", lamp_task("review").instruction, "Which color?", "Blue.", "And now?"]
+    model = Recorder("A foldable reading lamp,\nplease.")
+    reply = LlmUser(model, PRODUCTS, prompts=prompts, may_leak=True)(lamp_task(), (), "What is it?")
+    assert reply.text == "A foldable reading lamp,\nplease." and len(model.requests) == 1
 
 
 @pytest.mark.parametrize("text", ["B0LAMP0001", "reading lamp clip", " \n "])

@@ -161,7 +161,8 @@ class ParameterAgent(ChatAgent):
 class PumaByFile(PumaPrompting):
     """PUMA (gpt-4o) of Tables 3 and 4: the function comes from the fine-tuned model's answers.
 
-    All functions are offered, as in the published code.
+    All functions are offered, as in the published code. Where these answers name no function, the policy is
+    asked, as in :class:`PumaPrompting`; the published code ends there.
 
     Raises:
         ValueError: ``setup.identify`` does not know these answers.

@@ -5,8 +5,8 @@ its own by its rules, memory and functions. Nothing is fenced. Methods that are 
 advice to its rules.
 
 Departures: a reply that holds no call is a lost step, which the model is told of (the published agents ask
-again, ten times, then give up); a malformed call has our error; calls have ids of ours; what the published
-index holds of a product is told as our index has it.
+again, ten times, then give up); a call of an unknown function ends a single-turn task, too; a malformed call
+has our error; calls have ids of ours; what the published index holds of a product is told as ours has it.
 """
 
 import json

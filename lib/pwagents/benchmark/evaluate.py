@@ -171,7 +171,7 @@ def _chat_model(agent: Any) -> str:
 def study_settings(
     preset: str, tasks: int | None, output_dir: str | Path, changes: Mapping[str, Any]
 ) -> BenchmarkNotebook:
-    """Load notebook 03's settings, with as many tasks as are wanted, all of them played."""
+    """Load notebook 03's settings for one policy, leak-free, with as many tasks as are wanted, all played."""
     given = {"preset": preset, "stored_runs_only": False}
     given["output_dir"] = str(output_dir) or f"outputs/evaluate/{preset}"
     settings = load_settings("03_benchmark", BenchmarkNotebook, {**changes, **given})
@@ -180,7 +180,8 @@ def study_settings(
     wanted = settings.play.method_tasks if tasks is None else tasks
     if not isinstance(wanted, int) or wanted < 0:
         raise SettingsError(f"tasks: found {tasks!r}; expected a number, 0 for all")
-    return replace(settings, play=replace(settings.play, max_tasks=wanted, method_tasks=0))
+    play = replace(settings.play, max_tasks=wanted, method_tasks=0, protocols=("leak_free",))
+    return replace(settings, play=play, players=replace(settings.players, more_policies=()))
 
 
 def _finish(

@@ -190,7 +190,8 @@ def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
     """Read which function PUMA's fine-tuned model named for an instruction; nothing where there is no file.
 
     Args:
-        file: JSON: instruction -> function, or (as published scripts write it) a list whose first counts.
+        file: JSON: instruction -> function (empty where the model named none), or as published scripts write
+            it a list whose first counts.
         tasks: those whose instructions must be in it.
 
     Raises:
@@ -199,7 +200,7 @@ def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
     path = project_path(file)
     if not file or not path.exists():
         return {}
-    functions = Literal[tuple(FUNCTION_OF.values())]
+    functions = Literal["", *FUNCTION_OF.values()]
     try:
         read = TypeAdapter(dict[str, functions | list[functions]]).validate_json(path.read_bytes())
         first = {text: each if isinstance(each, str) else each[0] for text, each in read.items()}

@@ -4,9 +4,11 @@ In the single-turn track no prompt depends on an earlier answer, so the actions 
 before the first episode begins. What the environment makes of them is the same as one by one.
 """
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,10 +20,10 @@ from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents.lm.launch import side_by_side
 from pwagents.progress import progress
-from pwagents.project import code_hash
+from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import PumaAgent
 from pwagents.puma.labels import Begun, begin_tasks
-from pwagents.puma.settings import Method, PumaNotebook
+from pwagents.puma.settings import PUMA, Method, PumaNotebook
 from pwagents.puma.study import PumaStudy, make_base
 from pwagents.puma.train import PumaModels, Trained
 from pwagents.puma.worlds import load_worlds
@@ -40,6 +42,17 @@ def make_agent(study: PumaStudy, method: Method, trained: Trained, protocol: Pro
     models, sizes = trained[:2], study.settings.study
     length, at_once = sizes.max_new_tokens, sizes.batch_size
     return PumaAgent(*models, study.memory, study.prompts, method, protocol, length, at_once)
+
+
+def write_functions(records: Sequence[EpisodeRecord], tasks: Sequence[Task], file: Path) -> None:
+    """Write the function that step 1 named for each instruction, for PUMA (gpt-4o) in notebook 03."""
+    instructions = {task.task_id: task.instruction for task in tasks}
+    functions = {
+        instructions[record.task_id]: record.trajectory.steps[0].action.name
+        for record in records
+        if record.method == PUMA and record.trajectory
+    }
+    write_aside(file, json.dumps(functions, indent=1))
 
 
 def make_plain_agent(study: PumaStudy) -> PlainAgent:
