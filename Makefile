@@ -182,22 +182,21 @@ INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python,$(PIP_INSTALL
 CPU_TORCH = $(if $(UV),$(UV),$(PIP_INSTALL) -q uv && $(VENV)/bin/uv) pip install \
   --python $(VENV)/bin/python --torch-backend=cpu
 LOCKED = $(shell grep -o '^[a-z0-9][^ =]*==' requirements.lock)
-TORCH = $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+TORCH = $(shell grep -o 'torch==.*' requirements.lock)
 
 # torch goes first and alone, so that nothing later brings another build of it: the CUDA build where there
 # is a GPU, else the CPU build, or where that cannot be had the build that pip finds. All else comes as
 # requirements.lock says, each file checked against its SHA-256 (torch, of which there are many builds, comes by
-# its version alone); the library is built with the lock's setuptools. An install that was cut off leaves
-# .unfinished behind and is begun anew; the stamp is the last thing made. Chromium, for notebook 09 and some tests,
-# is brought where the system has none; where that fails, all else goes on without it.
+# its version alone, a comment there); the library is built with the lock's setuptools. A conda environment is taken
+# as it is found. An install that was cut off leaves .unfinished behind and is begun anew; the stamp is the last thing
+# made. Chromium, for notebook 09 and some tests, is brought where the system has none; where that fails, all else
+# goes on without it.
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is \
 	needed, $(PYTHON) is not; name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@! test -d $(VENV)/conda-meta || { echo "$(VENV) is a conda environment: add READY= to use it as it is" \
-	>&2; exit 1; }
 	@echo "Making the environment in $(VENV): about 3 minutes and 3 GB. To be downloaded: $(TORCH) (200 MB; 3 GB \
 	with CUDA where there is a GPU) and the packages of requirements.lock ($(words $(LOCKED)), 900 MB)"
-	@$(PYTHON) -m venv $$(test ! -e $(VENV)/.unfinished || echo --clear) $(VENV)
+	@test -d $(VENV)/conda-meta || $(PYTHON) -m venv $$(test ! -e $(VENV)/.unfinished || echo --clear) $(VENV)
 	@touch $(VENV)/.unfinished
 	@if nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) $(TORCH_FLAGS) $(TORCH); \
 	elif test -z "$(TORCH_FLAGS)" && $(CPU_TORCH) $(TORCH); then :; \
@@ -213,7 +212,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 # can: uv keeps those that it finds in its output.
 OWN_TO_TORCH := torch|triton|nvidia-|cuda-
 lock: $(READY) ## write requirements.lock again after a change of pyproject.toml
-	@cp requirements.lock $(VENV)/lock
+	@sed 's/^# torch==/torch==/' requirements.lock > $(VENV)/lock
 	@$(or $(UV),$(VENV)/bin/uv) pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url -o $(VENV)/lock pyproject.toml
-	@awk '/^[a-z]/ { kept = !/^($(OWN_TO_TORCH))/ } kept' $(VENV)/lock > requirements.lock
+	@awk '/^[a-z]/ { kept = !/^($(OWN_TO_TORCH))/ } /^torch==/ { print "# " $$1 } kept' $(VENV)/lock > requirements.lock

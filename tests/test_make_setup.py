@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,8 +21,8 @@ UV = """#!/bin/sh
 echo "uv $*" >> "$LOG"
 case "$*" in *"$FAIL"*) exit 1 ;; esac
 """
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-(TORCH,) = (package for package in PROJECT["dependencies"] if package.startswith("torch=="))
+LOCK = (Path(__file__).parents[1] / "requirements.lock").read_text()
+(TORCH,) = re.findall("^# (torch==.*)", LOCK, re.MULTILINE)
 TORCH_BY_PIP = f"python -m pip install --disable-pip-version-check {TORCH}"
 UV_BY_PIP = "python -m pip install --disable-pip-version-check -q uv"
 LOCKED, ITSELF = "--no-deps --require-hashes -r requirements.lock", "--no-deps --no-build-isolation -e ."
@@ -114,15 +113,22 @@ def test_torch_comes_in_the_build_that_fits(setup, arguments, tools, fail, expec
     assert done.returncode == 0 and asked[1:] == expected
 
 
-def test_a_python_too_old_is_one_clear_error_and_a_conda_environment_is_left_alone(setup, tmp_path):
+def test_a_python_too_old_is_one_clear_error_and_an_environment_of_ones_own_is_left_alone(setup, tmp_path):
     script(tmp_path / "old-python", "#!/bin/sh\nexit 1\n")
     done, _ = setup("PYTHON=./old-python")
     assert done.returncode != 0 and "Python 3.11 or newer is needed" in done.stderr
-    (tmp_path / "venv/conda-meta").mkdir(parents=True)
-    done, asked = setup()
-    assert done.returncode != 0 and asked == [] and "READY=" in done.stderr
     done, asked = setup("READY=")
     assert done.returncode == 0 and asked == []
+
+
+def test_a_conda_environment_is_filled_and_never_made_or_cleared(setup, tmp_path):
+    (tmp_path / "venv/conda-meta").mkdir(parents=True)
+    (tmp_path / "venv/bin").mkdir()
+    script(tmp_path / "venv/bin/python", PYTHON)
+    for fail in ("-r requirements.lock", "nothing"):
+        done, asked = setup(with_tools=[("uv", UV)], fail=fail)
+        assert "venv" not in " ".join(asked).replace("venv/bin", "") and asked[0] == CPU_BY_UV
+    assert done.returncode == 0 and asked == [CPU_BY_UV, *REST_BY_UV]
 
 
 def test_a_browser_of_the_system_is_taken_and_one_that_cannot_be_had_is_no_failure(setup):

@@ -59,7 +59,7 @@ def test_the_example_of_an_agent_runs_as_a_script_and_from_the_shell(tmp_path, m
     assert told[0].replace(" 0 of 20 episodes", " 20 of 20 episodes") == told[1]
     assert "Reference: oracle" in told[0] and "LastBrand" in told[0]
     assert len((tmp_path / "out/runs/evaluate.jsonl").read_text().splitlines()) == 20
-    assert (tmp_path / "out/episodes/LastBrand_multi_turn.html").exists()
+    assert (tmp_path / "out/episodes/LastBrand_multi_turn_synthetic_smoke_20.html").exists()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,6 +1,6 @@
 """The library from the shell.
 
-python -m pwagents evaluate my_agent.py:agent --preset smoke --track single_turn
+pwagents evaluate my_agent.py:agent --preset smoke --track single_turn    # or python -m pwagents evaluate ...
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pwagents.errors import SettingsError
 
 def main() -> int:
     """Run what the arguments say; return 0, or 1 after one line on what went wrong."""
-    parser = argparse.ArgumentParser(prog="python -m pwagents", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="pwagents", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
     command = commands.add_parser("evaluate", help="let an agent play test tasks, and show what it reached")
     add = command.add_argument

@@ -98,7 +98,7 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
     cell = done.cells.loc["patient", ("overall", "official")]
     assert "±" in cell or " to " in cell, "an interval"
     assert COST not in done.table.columns.get_level_values(0), "no language model was asked"
-    assert (folder / "tables" / "evaluate_patient_multi_turn.csv").exists()
+    assert (folder / "tables" / "evaluate_patient_multi_turn_synthetic_smoke_6.csv").exists()
     page = done.page.read_text()
     assert page.count("<details><summary>") == 6
     assert done.tasks[0].instruction.split()[-1] in done.show(0).data
@@ -271,7 +271,7 @@ def test_files_of_names_that_are_written_alike_do_not_collide(play, folder):
     names = ["A b", "A_b", "A/b", "Ärger", "漢字", "x" * 300]
     pages = {play(patient, tasks=1, name=name).page for name in names}
     assert len(pages) == len(names) and all(page.exists() for page in pages)
-    assert folder / "episodes" / "A_b_multi_turn.html" in pages
+    assert folder / "episodes" / "A_b_multi_turn_synthetic_smoke_1.html" in pages
     with pytest.raises(SettingsError, match="expected one that no reference has"):
         play(patient, tasks=1, name="Reference: oracle")
 
@@ -386,4 +386,4 @@ def test_what_is_wrong_is_one_line_in_the_shell(run, agent, changes, message):
 
 def test_an_agent_beside_its_helper_plays_in_the_shell(run, tmp_path):
     assert run("my_agent.py:agent", json.dumps(TINY))[0] == 0
-    assert (tmp_path / "out" / "tables" / "evaluate_agent_multi_turn.csv").exists()
+    assert (tmp_path / "out" / "tables" / "evaluate_agent_multi_turn_synthetic_smoke_1.csv").exists()

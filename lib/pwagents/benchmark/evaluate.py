@@ -223,7 +223,7 @@ def _finish(
     file = re.sub(r"[^a-zA-Z0-9-]+", "_", name)[:60].strip("_") or "agent"
     if file != name:
         file = f"{file}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
-    file = f"{file}_{track}"
+    file = f"{file}_{track}_{settings.data.source}_{settings.preset}_{len(study.sample)}"
     table = run.table(means, file, title=f"{name}, {track.replace('_', '-')} track", note=note, shown=cells)
     page = run.output_dir / "episodes" / f"{file}.html"
     _write_page(page, name, study, records)
