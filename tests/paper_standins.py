@@ -1,8 +1,9 @@
 """What takes the place of the paper preset's models, endpoints and data where there is no GPU and no network.
 
-- Qwen2.5-7B-Instruct, LLaMA-2-7B: a random Qwen2 of one layer and 140,000 parameters, with Qwen2.5's
-  chat template.
-- PersonalWAB's files: a small world, written as PersonalWAB's files.
+- Qwen2.5-7B-Instruct: a random Qwen2 of one layer and 140,000 parameters, with Qwen2.5's chat template.
+- LLaMA-2-7b-chat: a random LLaMA as small, whose tokenizer has no chat template and no padding.
+- PersonalWAB's clone: a small world, written as PersonalWAB's files; a random recommender in the published
+  shape; the texts of our own prompts, each with :data:`MARK`, as its modules hold them.
 - gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
 - sizes: :data:`SIZES`. All else stays as ``params/paper.yaml`` has it.
 """
@@ -22,17 +23,22 @@ SIZES: dict[str, Any] = {
     "players": {"workers": 4},
     "study": {
         "training_users": 8,
-        "train_tasks": 6,
+        "train_tasks": 16,
         "memory_tokens": 128,
         "memory_lengths": [64],
         "max_new_tokens": 12,
-        "official_repo": "",
-        "test_tasks": 4,
+        "test_tasks": 8,
         "timed_tasks": 2,
         "eval_tasks": 4,
     },
-    "identify": {
-        "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1}
+    "identify": {  # long enough to name functions
+        "trainer": {
+            "num_train_epochs": 16.0,
+            "learning_rate": 0.01,
+            "per_device_train_batch_size": 4,
+            "gradient_accumulation_steps": 1,
+            "max_length": 512,
+        }
     },
     "role_play": {"n_trajectories": 4, "scaling": [4]},
     "sft": {
@@ -40,7 +46,6 @@ SIZES: dict[str, Any] = {
         "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
     },
     "dpo": {
-        "train_tasks": 4,
         "candidates": 2,
         "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
     },
@@ -57,7 +62,8 @@ SIZES: dict[str, Any] = {
         "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
 }
-_MODELS = re.compile("qwen|llama", re.IGNORECASE)  # in the names or folders of models to be downloaded
+_MODELS = re.compile("(qwen)|(llama)", re.IGNORECASE)  # in the names or folders of models to be downloaded
+MARK = "[as in the clone]"  # in each text of the clone, and nowhere else
 
 _PROFILE = {
     "Gender": "Female",
@@ -80,30 +86,37 @@ _PROFILE = {
 }
 
 
-def overrides(preset: Mapping[str, Any], model: Path, data: Path, url: str, output: Path) -> dict[str, Any]:
+def overrides(
+    preset: Mapping[str, Any], models: tuple[Path, Path], data: Path, url: str, output: Path
+) -> dict[str, Any]:
     """What a notebook's parameters cell changes of the paper preset.
 
     Args:
         preset: the notebook's values, from :func:`pwagents.notebook.settings.preset_values`.
-        model, data: folders of the stand-ins; ``url``: of the endpoint.
+        models, data: folders of the stand-ins, the Qwen2 first; ``url``: of the endpoint.
     """
-    changed = _changed(preset, SIZES, model)
+    changed = _changed(preset, SIZES, models)
     changed["players"] = changed.get("players", {}) | {"base_url": url}
     if preset["study"].get("training_users") == 0:  # which means the benchmark's own users
         del changed["study"]["training_users"]
+    if "official_repo" in preset["study"]:
+        changed["study"]["official_repo"] = str(data)
     return changed | {"preset": "paper", "data_dir": str(data), "output_dir": str(output)}
 
 
-def _changed(preset: Mapping[str, Any], sizes: Mapping[str, Any], model: Path) -> dict[str, Any]:
-    """Those of the values that a size or the model replaces, groups within groups likewise."""
+def _changed(
+    preset: Mapping[str, Any], sizes: Mapping[str, Any], models: tuple[Path, Path]
+) -> dict[str, Any]:
+    """Those of the values that a size or a model replaces, groups within groups likewise."""
     changed = {}
     for name, value in preset.items():
         if isinstance(value, Mapping):
-            inner = _changed(value, sizes.get(name, {}), model)
+            inner = _changed(value, sizes.get(name, {}), models)
             changed |= {name: inner} if inner else {}
         elif name in sizes:
             changed[name] = sizes[name]
-        elif isinstance(value, str) and _MODELS.search(value):
+        elif isinstance(value, str) and (match := _MODELS.search(value)):
+            model = models[match.lastindex - 1]
             changed[name] = f"local:{model}" if value.startswith("local:") else str(model)
     return changed
 
@@ -160,14 +173,68 @@ def make_tokenizer():
     return tokenizer
 
 
-def save_data(folder: Path) -> Path:
-    """A small world as PersonalWAB's files."""
+def save_llama(folder: Path) -> Path:
+    """A random LLaMA with a byte-level tokenizer, trained on the spot, which begins each text as LLaMA's does."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    from pwagents.orion.base_words import shop_words
+    from pwagents.puma.prompts import OURS
+    from pwagents.schema import FUNCTION_OF
+
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    letters, ends = pre_tokenizers.ByteLevel.alphabet(), ["<s>", "</s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=1500, initial_alphabet=letters, special_tokens=ends, show_progress=False
+    )
+    words = [f" {word}" for word in sorted(shop_words())]
+    core.train_from_iterator([*OURS.values(), *words, *20 * [*FUNCTION_OF.values()]], trainer)
+    begin = [("<s>", core.token_to_id("<s>"))]
+    core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=begin)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        max_position_embeddings=4096,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_clone(folder: Path) -> Path:
+    """A small world, a recommender and prompts in the files of PersonalWAB's repository."""
+    import torch
+
     from pwagents.data.synthetic import WorldConfig, make_world
+    from pwagents.puma.prompts import OURS, PUBLISHED
+    from pwagents.web.sasrec import SasRec
+    from pwagents.web.settings import SasRecSettings
 
     from .personalwab_files import write_personalwab
 
     config = WorldConfig(**SIZES["data"], history=(10, 24))
-    write_personalwab(make_world(config, seed=0).benchmark, folder)
+    benchmark = make_world(config, seed=0).benchmark
+    write_personalwab(benchmark, folder)
+    torch.save(SasRec(len(benchmark.products), SasRecSettings()).state_dict(), folder / "pwab.pth")
+    numbers = {asin: i for i, asin in enumerate(benchmark.products, start=1)}
+    (folder / "1000_ids.json").write_text(json.dumps(numbers))
+    *constants, (writer, text) = OURS.items()
+    lines = [f"{name} = {f'{MARK} {form}'!r}" for name, form in constants]
+    lines += [f"def {writer}():", f"    text = {f'{MARK} {text}'!r}"]
+    (folder / PUBLISHED).parent.mkdir(exist_ok=True)
+    (folder / PUBLISHED).write_text("\n".join(lines) + "\n")
     return folder
 
 
