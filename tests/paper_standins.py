@@ -174,7 +174,7 @@ def make_tokenizer():
 
 
 def save_llama(folder: Path) -> Path:
-    """A random LLaMA with a byte-level tokenizer, trained on the spot, which begins each text as LLaMA's does."""
+    """A random LLaMA; its byte-level tokenizer, trained on the spot, begins each text as LLaMA's does."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
