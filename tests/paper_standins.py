@@ -179,7 +179,7 @@ def save_llama(folder: Path) -> Path:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from pwagents.orion.base_words import shop_words
+    from pwagents.lm.made_up import shop_words
     from pwagents.puma.prompts import OURS
     from pwagents.schema import FUNCTION_OF
 

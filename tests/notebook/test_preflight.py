@@ -62,18 +62,21 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr(preflight, "LARGE_GB", 99)  # no GPU here
     nowhere = {"preset": "paper", "data_dir": "/nowhere", "base": {"model": str(tmp_path / "none")}}
+    nowhere["study"] = {"official_repo": "/nowhere"}
     with pytest.raises(SettingsError) as refused:
         check("04_puma", kind_of("04_puma"), nowhere)
     lines = str(refused.value).splitlines()
-    assert len(lines) == 3 and all(line.startswith("04_puma cannot start: ") for line in lines)
-    for line, says in zip(
-        lines, ["`make data`", "not set (label_writer); `export", "no *.safe"], strict=True
-    ):
-        assert says in line
+    parts = ["no user_profiles", "no PUMA/utils", "no pwab.pth", "(label_writer); `export", "no *.safe"]
+    for line, part in zip(lines, parts, strict=True):
+        assert line.startswith("04_puma cannot start: ") and part in line
+    assert all("`make data`" in line for line in lines[:3])
 
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     there = {"data_dir": str(data), "base": {"model": str(save_weights(tmp_path / "m", of=["a"]) / ".")}}
     (tmp_path / "m" / "a").touch()
+    there["study"] = {"protocol": "leak_free", "official_repo": str(data)}
+    (data / "PUMA").mkdir()
+    (data / "PUMA" / "utils.py").touch()
     check("04_puma", kind_of("04_puma"), nowhere | there)
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("04_puma has what it needs (") and "GPU hours" in line and "GB are free" in line
@@ -130,7 +133,7 @@ def test_make_models_names_terms_and_commands(capsys, monkeypatch):
 def test_an_estimate_is_there_where_a_notebook_asks_models_or_trains_them(notebook):
     for preset in ("laptop", "paper"):
         values = settings_values(notebook, kind_of(notebook), {"preset": preset})
-        hours, usd, _ = forecast(notebook, values)
+        hours, usd, *_ = forecast(notebook, values)
         asks = any("openai:" in str(spec) for spec in values.get("players", {}).values())
         assert (usd > 0, hours > 0) == (asks, "/" in values.get("base", {}).get("model", ""))
 

@@ -34,9 +34,13 @@ class Forecast(NamedTuple):
     gpu_hours: float
     usd: float
     trainings: int
+    budget_usd: float = 0.0
 
     def __str__(self) -> str:
-        return f"Estimated: {self.gpu_hours:,.0f} GPU hours, {self.usd:,.0f} US dollars"
+        text = f"Estimated: {self.gpu_hours:,.0f} GPU hours, {self.usd:,.0f} US dollars"
+        return (
+            f"{text} (MORE than its budget of {self.budget_usd:,g})" if self.usd > self.budget_usd else text
+        )
 
 
 def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
@@ -47,14 +51,18 @@ def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
         values: of its settings, as nested dicts.
     """
     players, trains = values.get("players", {}), "/" in values.get("base", {}).get("model", "")
-    asks = any(":" in str(spec) for spec in players.values())
+    asks = "openai:" in str([*players.values()])
     if not trains and not asks:
         return Forecast(0.0, 0.0, 0)
     units, seconds, trainings = _work(notebook[:2], values)
-    roles = {role: players.get("policy" if role == "navigator" else role, "") for role in units}
-    loads = {role: Load(str(spec), units[role], *CALLS[role]) for role, spec in roles.items()}
+    loads = {}
+    for role in units:
+        own = players.get("policy" if role == "navigator" else role, "")
+        for spec in [own, *players.get("more_policies", ())] if role == "policy" else [own]:
+            loads[f"{role}, {spec}"] = Load(spec, units[role], *CALLS[role])
     usd = float(estimate(loads)["US dollars"].sum())
-    return Forecast(seconds / 3600, usd, trainings) if trains else Forecast(0.0, usd, 0)
+    budget = players.get("budget_usd", 0.0)
+    return Forecast(seconds / 3600, usd, trainings, budget) if trains else Forecast(0.0, usd, 0, budget)
 
 
 def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
@@ -63,8 +71,11 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
     if number == "02":  # two instructions for each task; eight questions a user, half of CALLS' calls each
         return Counter(profiler=users // 2, writer=round(2 * (TRAIN + TEST) * users), judge=4 * users), 0.0, 0
     if number == "03":  # seven methods in the single-turn track, eleven with a user who answers
-        tasks = values["play"]["method_tasks"] or round(TEST * users)
-        return Counter(policy=18 * tasks, user=11 * tasks), 0.0, 0
+        play, policies = values["play"], 1 + len(values["players"].get("more_policies", ()))
+        tasks = play["method_tasks"] or round(TEST * users)
+        forms = {"published": len(play["published_items"]), "leak_free": 1}
+        tasks *= sum(forms[protocol] for protocol in play["protocols"])
+        return Counter(policy=18 * tasks, user=11 * tasks * policies), 0.0, 0
     if number == "04":
         # Each variant is fine-tuned on padded rows, samples, and learns from pairs, which are two sequences
         # each that the reference reads, too (forward alone: half as much).

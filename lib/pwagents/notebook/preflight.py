@@ -30,6 +30,10 @@ from pwagents.notebook.settings import COMPLETE, INTERACTIVE, changes, preset_va
 from pwagents.project import ROOT, project_path, refuse_foreign
 
 GB = 10**9
+PROMPTS = {
+    "play": "PersonalWAB/agents/utils.py",
+    "study": "PUMA/utils.py",
+}  # group of settings -> file of a clone
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
 
 
@@ -93,13 +97,22 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
         wrong = _problem(finders[data["source"]], project_path(data["data_dir"]))
         yield Need(f"files in {data['data_dir']}", wrong, '`make data` (others: GUIDE.md, "Your data")')
 
+    for group, file in PROMPTS.items():
+        if repo := values.get(group, {}).get("official_repo"):
+            wrong = "" if (project_path(repo) / file).exists() else f"no {file}"
+            yield Need(f"prompts in {repo}", wrong, "`make data`")
+    protocols = (values.get("play", {}).get("protocols"), values.get("study", {}).get("protocol"))
+    if data["source"] == "personalwab" and "published" in str(protocols):
+        wrong = "" if [*project_path(data["data_dir"]).rglob("pwab.pth")] else "no pwab.pth"
+        yield Need("the published recommender", wrong, "`make data`, or the protocol leak_free")
+
     asked = [role for role, spec in players.items() if "openai:" in str(spec)]
     if asked and not values.get("stored_runs_only") and endpoint_url(players["base_url"]) == OPENAI_URL:
         wrong = "" if os.environ.get(KEY_VARIABLE, "").strip() else f"not set ({', '.join(asked)})"
         yield Need(f"key {KEY_VARIABLE}", wrong, f"`export {KEY_VARIABLE}=...`")
 
     base = values.get("base", {}).get("model", "")
-    named = [str(spec)[len("local:") :] for spec in players.values() if str(spec).startswith("local:")]
+    named = re.findall(r"local:([^'\"\]]+)", str([*players.values()]))
     for name in dict.fromkeys([base, *named] if "/" in base else named):  # not those that are made here
         yield Need(f"model {name}", _problem(require_weights, model_folder(name)), fetch_command(name))
     if (weights := size_gb(base)) >= LARGE_GB:
@@ -204,7 +217,8 @@ def main() -> None:
             print(f"  {'MISSING ' * bool(need.wrong)}{need}")
             missing += bool(need.wrong)
         players = values.get("players", {})
-        specs |= {(spec, players["base_url"]) for spec in map(str, players.values()) if "openai:" in spec}
+        asked = re.findall(r"openai:[^'\"\]]+", str([*players.values()]))
+        specs |= {(spec, players["base_url"]) for spec in asked}
     for spec, base_url in sorted(specs):
         try:
             OpenAIModel(spec.partition(":")[2], base_url).try_out()
