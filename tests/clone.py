@@ -15,6 +15,8 @@ _TEXTS = {  # those that hold more than the name that all have
     "USER_PROFILE_PROMPT": "{History}",
     "USER_PROMPT": "<PROFILE>|<PRODUCT>",
     "USER_PROMPT_REVIEW": "<PROFILE>|<PRODUCT>|<REVIEW>",
+    "PARAM_PROMPT": "<Instruction>|<Memory>|<Tool>",
+    "FUNCTION_PROMPT": "<Instruction>",
     "PROFILE_PROMPT": "<AGE>|<PRICE_SENSITIVITY>|<INTERACTION_STYLE>|<FOCUS>",
 }
 _WORDS = {"PRICE": {"High": "[dear]"}, "DIVERSITY": {}, "INTERACTION": {}}
@@ -44,9 +46,12 @@ def make_clone(folder: Path) -> Path:
     react += [f"if memory == '{name}':\n    mem = '[react mem {name} ' + history + ']'" for name in MEMORIES]
     _write(folder / "PersonalWAB/agents/chat_react_agent.py", react)
     with (folder / PUMA).open("a") as file:
-        file.write(
-            "def generate_search_query():\n    prompt = '[QUERY <Memory>]'\n    prompt = prompt.replace(a)\n"
+        lines = (
+            "def generate_search_query():",
+            "prompt = '[QUERY <Instruction>|<Memory>]'",
+            "prompt = prompt.replace(a)",
         )
+        file.write("\n    ".join(lines) + "\n")
     with (folder / "PersonalWAB/envs/user.py").open("a") as file:
         file.write("""
 class LLMUserSimulationEnv:

@@ -3,7 +3,7 @@
 - Qwen2.5-7B-Instruct: a random Qwen2 of one layer and 140,000 parameters, with Qwen2.5's chat template.
 - LLaMA-2-7b-chat: a random LLaMA as small, whose tokenizer has no chat template and no padding.
 - PersonalWAB's clone: a small world, written as PersonalWAB's files; a random recommender in the published
-  shape; the texts of our own prompts, each with :data:`MARK`, as its modules hold them.
+  shape; prompts (:mod:`tests.clone`).
 - gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
 - sizes: :data:`SIZES`. All else stays as ``params/paper.yaml`` has it.
 """
@@ -63,7 +63,6 @@ SIZES: dict[str, Any] = {
     },
 }
 _MODELS = re.compile("(qwen)|(llama)", re.IGNORECASE)  # in the names or folders of models to be downloaded
-MARK = "[as in the clone]"  # in each text of the clone, and nowhere else
 
 _PROFILE = {
     "Gender": "Female",
@@ -218,10 +217,10 @@ def save_clone(folder: Path) -> Path:
     import torch
 
     from pwagents.data.synthetic import WorldConfig, make_world
-    from pwagents.puma.prompts import OURS, PUBLISHED
     from pwagents.web.sasrec import SasRec
     from pwagents.web.settings import SasRecSettings
 
+    from .clone import make_clone
     from .personalwab_files import write_personalwab
 
     config = WorldConfig(**SIZES["data"], history=(10, 24))
@@ -230,12 +229,7 @@ def save_clone(folder: Path) -> Path:
     torch.save(SasRec(len(benchmark.products), SasRecSettings()).state_dict(), folder / "pwab.pth")
     numbers = {asin: i for i, asin in enumerate(benchmark.products, start=1)}
     (folder / "1000_ids.json").write_text(json.dumps(numbers))
-    *constants, (writer, text) = OURS.items()
-    lines = [f"{name} = {f'{MARK} {form}'!r}" for name, form in constants]
-    lines += [f"def {writer}():", f"    text = {f'{MARK} {text}'!r}"]
-    (folder / PUBLISHED).parent.mkdir(exist_ok=True)
-    (folder / PUBLISHED).write_text("\n".join(lines) + "\n")
-    return folder
+    return make_clone(folder)
 
 
 def answer(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pwagents.notebook.settings import preset_values
 from .llm.server import ChatServer
 from .notebook import notebooks
 from .notebook.notebooks import ROOT
-from .paper_standins import MARK, SIZES, answer, overrides, save_clone, save_llama, save_qwen
+from .paper_standins import SIZES, answer, overrides, save_clone, save_llama, save_qwen
 
 pytestmark = pytest.mark.timeout(1200)  # minutes on a busy machine
 ORION = [name for name in notebooks.NOTEBOOKS if "05" <= name[:2] <= "08"]
@@ -92,14 +92,16 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
 
     # A language model wrote the query of each search that is learned from, in the clone's words.
     labels = tables["labels"].set_index("task").sum(axis=1)
-    prompts = [body["messages"] for body in bodies]
-    assert len(prompts) == labels["search"] > 0
-    assert all(len(each) == 1 and each[0]["content"].startswith(MARK) for each in prompts)
-    store = ResponseStore(output / "runs" / "replies.sqlite")
-    assert store.models() == {"gpt-4o-mini": len({json.dumps(each) for each in prompts})}
+    asked = [message["content"] for body in bodies for message in body["messages"]]
+    queries = [text for text in asked if text.startswith("[QUERY ")]
+    tasks = json.loads((stand_ins[1] / "user_instructions.json").read_text())["train"]
+    searches = {task["task"] for task in tasks if task["type"] == "search"}
+    assert len(queries) == labels["search"] > 0
+    assert {text.removeprefix("[QUERY ").partition("|")[0] for text in queries} <= searches
+    assert ResponseStore(output / "runs" / "replies.sqlite").models() == {"gpt-4o-mini": len({*queries})}
 
     # Every task of every type made a pair.
-    pairs = tables["pairs"].groupby("task")["PUMA"].sum()
+    pairs = tables["pairs"].set_index("task").sum(axis=1)
     assert pairs.to_dict() == labels.to_dict() and set(pairs.index) == {"search", "recommend", "review"}
 
     # Whoever stands in Tables 5 and 6 was trained: steps were made, and moved the weights.

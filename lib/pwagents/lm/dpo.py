@@ -9,7 +9,7 @@ import pandas as pd
 from pwagents.cache import hash_of
 from pwagents.errors import DataError
 from pwagents.llm.folder import adapter_base, read_model, read_tokenizer
-from pwagents.lm.load import new_adapter
+from pwagents.lm.load import new_adapter, weights_type
 from pwagents.lm.settings import DpoSettings, deciding
 from pwagents.lm.trainer import Silent, quiet, run, trl_fields
 
@@ -43,7 +43,7 @@ def prefer(model: Path, rows: Rows, settings: DpoSettings, folder: Path) -> pd.D
     checkpoints = folder / f"checkpoints-{hash_of([Path(model).name, deciding(settings), list(rows)])}"
     fields = trl_fields(settings, checkpoints, chance="preferences", log_steps=5)
     with quiet():
-        network = read_model(model, settings.weights)
+        network = read_model(model, weights_type(settings))
         trainer = _trainer(model, rows, fields, model=network, peft_config=new_adapter(model, settings))
         return run(trainer, "optimize preferences", folder, LOGGED)
 
@@ -62,7 +62,9 @@ def evaluate_pairs(
     with TemporaryDirectory() as folder, quiet():
         fields = trl_fields(settings, Path(folder), chance="preferences", log_steps=5)
         fields |= {"per_device_eval_batch_size": batch_size}
-        policy, reference = (read_model(where, settings.weights) for where in (model, adapter_base(model)))
+        policy, reference = (
+            read_model(where, weights_type(settings)) for where in (model, adapter_base(model))
+        )
         trainer = _trainer(model, rows, fields, model=policy, ref_model=reference)
         trainer.remove_callback(PrinterCallback)  # both numbers are returned
         measured = trainer.evaluate()

@@ -20,13 +20,20 @@ def load_model(model: Any, settings: Any) -> Any:
     """
     if not isinstance(model, str | Path):
         return model
-    network = read_model(model, settings.weights, trainable=True)
+    network = read_model(model, weights_type(settings), trainable=True)
     if hasattr(network, "peft_config"):
         adapter = network.peft_config["default"]
         shape = (adapter.r, adapter.lora_alpha)
         if settings.lora != shape:
             raise DataError(model, ADAPTER, "lora", settings.lora, f"lora: {list(shape)}, as it was trained")
     return network
+
+
+def weights_type(settings: Any) -> str:
+    """Return the type of weights that are read: without a GPU, no training computes in two types at once."""
+    import torch
+
+    return settings.weights if torch.cuda.is_available() else "float32"
 
 
 def new_adapter(model: Any, settings: Any) -> Any:
