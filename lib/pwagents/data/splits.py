@@ -54,8 +54,8 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
     is learned lies before the first evaluated task of all tested users. Where users shop at different times,
     as in real data, train tasks are lost to the one side and test tasks to the other: the date is the one
     that keeps the greatest share on the side that loses more, the earliest of equally good ones. Where all
-    train tasks lie before all test tasks, as in the embedded world, nothing is lost. The papers train on all
-    users' train tasks, whatever their time.
+    train tasks lie before all test tasks, as in the embedded world, nothing is lost. PersonalWAB trains on
+    all users' train tasks, whatever their time; Orion does not say.
 
     Args:
         first_task: user_id -> when the user's first test task begins (:meth:`Benchmark.first_task`).
