@@ -77,10 +77,10 @@ def compare_graders(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str
 
 
 def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str, Scores]]:
-    """Act as published agents, scripts and data do, and as is done here, both under our grader."""
+    """Act as published agents and scripts do, and as is done here, both under our grader."""
     products, embedder = study.benchmark.products, study.memory_embedder
     length, seed = study.settings.play.memory_length, study.settings.seed
-    memory, last = (Memory(way, products, embedder, length, seed) for way in ("task_specific", "last"))
+    memory = Memory("task_specific", products, embedder, length, seed)
     # Some published agents read the gold type of the task; ours has to tell it from the instruction.
     function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
     agents = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
@@ -98,14 +98,6 @@ def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple
     short = [(task, ids[-SHORT:]) for task, ids in pasts]
     scores = [(recommend(task, [*[ids[0]] * 3, *ids]), recommend(task, ids)) for task, ids in short]
     yield f"recommendation: the first of {SHORT} ids repeated three times (an earlier state)", scores
-
-    # In some published files the history holds the target itself.
-    agent, scores = PlainAgent(study.classifier, last), []
-    for task in tasks:
-        until = study.benchmark.before(task.user_id, task.timestamp + 1)
-        strictly = study.history(task, "published")
-        scores.append(tuple(_play(study, task, past, agent)[1] for past in (until, strictly)))
-    yield "history: the target itself in it, at the task's own time", scores
 
 
 def _call(task_type: TaskType, argument: Any) -> Action:

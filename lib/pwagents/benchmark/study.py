@@ -61,8 +61,8 @@ class Shops:
     """A shop for each task: search engine and catalogue are shared, recommenders differ.
 
     Leak-free, a user gets the latest recommender that knows nothing from their first test task on. As
-    published, everybody gets the recommender published with PersonalWAB, where its files are there: it has
-    seen all purchases.
+    published, everybody gets the recommender published with PersonalWAB, where its files are there: it was
+    trained on the benchmark itself.
 
     Attributes:
         recommenders: by date, trained on strangers and on the benchmark's train periods.

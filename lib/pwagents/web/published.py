@@ -1,7 +1,8 @@
 """What PersonalWAB published beside its data: its recommender's checkpoint.
 
 The recommender is SASRec trained on 19,005 Amazon users and 104,284 items, whose answers are restricted to
-the 35,772 products of ``1000_ids.json``. It learned from test purchases, too: as-published protocol alone.
+the 35,772 products of ``1000_ids.json``. It was trained on the benchmark itself (3.2.3): published protocol
+alone.
 """
 
 from collections.abc import Collection
