@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.agents.memory import Memory
+from pwagents.agents.memory import Memory, embed_behaviors
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.benchmark.worlds import tell_repurchases
 from pwagents.evaluation.breakdowns import sample_tasks
@@ -57,6 +57,8 @@ def write_functions(records: Sequence[EpisodeRecord], tasks: Sequence[Task], fil
 
 def make_plain_agent(study: PumaStudy) -> PlainAgent:
     """Make the plain agent of notebook 03 with its task-specific memory; it learns from the train tasks."""
+    tested, instructions = study.worlds.tested, [task.instruction for task in study.worlds.tasks]
+    embed_behaviors(tested, study.memory.embedder, instructions)  # stored where notebook 03 has run
     classifier = FunctionClassifier([begun.task for begun in study.begun])
     return PlainAgent(classifier, Memory("task_specific", study.memory.products, study.memory.embedder))
 
@@ -148,14 +150,10 @@ def play_seeds(
     """Train variants with several seeds, from the base model on, and let them play the test tasks.
 
     A seed decides the small base model's text and first weights, the order of fine-tuning, the samples and
-    their pairs. A base model that is given, data, shops, labels and test tasks stay. What was trained is
-    found again. Trainings of the small model run beside each other.
+    their pairs. Data, shops, labels and test tasks stay, and so does a base model that is given.
 
     Returns:
         One row an episode, with its ``seed`` (:func:`pwagents.evaluation.episodes.records_frame`).
-
-    Raises:
-        InfrastructureError: some episode could not be played.
     """
     settings, train = study.settings, partial(_train_seed, study, methods, preferences)
     trained = side_by_side(train, seeds, settings.base, stored_only=settings.stored_runs_only)
@@ -173,8 +171,6 @@ def play_worlds(
 ) -> dict[str, pd.DataFrame]:
     """Train and test variants, and the plain agent, in whole worlds: shop, people and trainings anew.
 
-    What was trained is found again. Trainings of the small model run beside each other.
-
     Args:
         worlds: name -> the settings of a world: other data, and another seed of all
             (:meth:`pwagents.puma.settings.PumaNotebook.seeded`).
@@ -183,9 +179,6 @@ def play_worlds(
     Returns:
         World -> one row an episode, with ``target``, whether its product was bought before
         (:func:`pwagents.benchmark.worlds.tell_repurchases`).
-
-    Raises:
-        InfrastructureError: some episode could not be played.
     """
     first = next(iter(worlds.values()))
     train = partial(_train_world, names, preferences)
