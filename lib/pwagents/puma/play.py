@@ -18,6 +18,7 @@ from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.benchmark.worlds import tell_repurchases
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
+from pwagents.lm.complete import kept_models
 from pwagents.lm.launch import side_by_side
 from pwagents.progress import progress
 from pwagents.project import code_hash, write_aside
@@ -134,13 +135,14 @@ def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> pd.DataFrame:
     """
     tasks = sample_tasks(study.worlds.tasks, study.settings.study.timed_tasks, study.seed)
     rows = []
-    for name, agent in agents.items():
-        for i, task in enumerate(progress([tasks[0], *tasks], desc="time", unit="episode")):
-            environment = study.begin_test(task, study.protocol)
-            begin = time.perf_counter()
-            run_episode(environment, task, environment.state.history, agent)
-            if i:  # the first one only loads what has to be loaded
-                rows.append((name, task.task_id, task.user_id, time.perf_counter() - begin))
+    with kept_models():
+        for name, agent in agents.items():
+            for i, task in enumerate(progress([tasks[0], *tasks], desc="time", unit="episode")):
+                environment = study.begin_test(task, study.protocol)
+                begin = time.perf_counter()
+                run_episode(environment, task, environment.state.history, agent)
+                if i:  # the first one only loads what has to be loaded
+                    rows.append((name, task.task_id, task.user_id, time.perf_counter() - begin))
     return pd.DataFrame(rows, columns=["method", "task_id", "user_id", "seconds"])
 
 
