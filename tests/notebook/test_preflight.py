@@ -12,6 +12,7 @@ from pwagents.errors import SettingsError
 from pwagents.notebook import preflight
 from pwagents.notebook.forecast import forecast
 from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights, settings_values
+from pwagents.notebook.run import start
 from pwagents.project import ROOT
 
 from ..llm.server import ChatServer
@@ -81,6 +82,14 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("04_puma has what it needs (") and "GPU hours" in line and "GB are free" in line
     assert KEY not in line
+
+
+def test_the_first_line_of_a_notebook_says_it(tmp_path, capsys):
+    given = {"preset": "smoke", "output_dir": str(tmp_path)}
+    _, run = start("01_data", kind_of("01_data"), given)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("01_data needs no download, no key and no GPU (disk")
+    run.finish(data_hash="none")
 
 
 def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path):

@@ -75,8 +75,13 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
     if missing := [need for need in found if need.wrong]:
         raise SettingsError("\n".join(f"{notebook} cannot start: {need}" for need in missing))
     estimated = forecast(notebook, values)
-    told = [*(need.what for need in found), disk(values, estimated.trainings).what]
-    print(f"{notebook} has what it needs ({'; '.join(told)}). {estimated}.")
+    room = disk(values, estimated.trainings).what
+    if found:
+        print(
+            f"{notebook} has what it needs ({'; '.join(need.what for need in found)}; {room}). {estimated}."
+        )
+    else:
+        print(f"{notebook} needs no download, no key and no GPU ({room}).")
 
 
 def settings_values(notebook: str, kind: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
