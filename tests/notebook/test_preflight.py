@@ -19,6 +19,7 @@ from ..llm.server import ChatServer
 from .notebooks import NOTEBOOKS
 
 LLAMA, QWEN = MODELS
+FOLDERS = [f"data/models/{repository.rpartition('/')[2]}" for repository in MODELS]
 KEY = "sk-never-shown-12345"
 
 
@@ -100,11 +101,9 @@ def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path):
     require_weights(folder)
     (folder / "b.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
     assert "LFS pointer" in wrong(base={"model": str(folder)})[f"model {folder}"]
-    gated, free = (wrong(base={"model": name})[f"model {name}"] for name in MODELS)
-    assert (
-        "licence" in gated and f"hf download {MODELS[LLAMA][0]}" in gated and f"--local-dir {LLAMA}" in gated
-    )
-    assert "licence" not in free and f"hf download {MODELS[QWEN][0]}" in free
+    gated, free = (wrong(base={"model": name})[f"model {name}"] for name in FOLDERS)
+    assert "licence" in gated and f"hf download {LLAMA} " in gated and f"--local-dir {FOLDERS[0]}" in gated
+    assert "licence" not in free and f"hf download {QWEN} " in free
 
 
 @pytest.mark.parametrize(

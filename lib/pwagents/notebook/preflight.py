@@ -30,23 +30,14 @@ from pwagents.notebook.settings import COMPLETE, INTERACTIVE, changes, preset_va
 from pwagents.project import ROOT, project_path, refuse_foreign
 
 GB = 10**9
-PROMPTS = {
-    "play": "PersonalWAB/agents/utils.py",
-    "study": "PUMA/utils.py",
-}  # group of settings -> file of a clone
+# Group of settings -> a file of the clone that it names.
+PROMPTS = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
-
-
-# Folder in params/paper.yaml -> repository, licence, whether it is gated, GB of weights. The small model is
-# made here, MiniLM comes with the environment.
+# Repository -> licence, whether it is gated, GB of weights. Presets look in data/models, for its last name.
+# (The small model is made here, MiniLM comes with the environment.)
 MODELS = {
-    "data/models/Llama-2-7b-chat-hf": (
-        "meta-llama/Llama-2-7b-chat-hf",
-        "Llama 2 Community License",
-        True,
-        13.5,
-    ),
-    "data/models/Qwen2.5-7B-Instruct": ("Qwen/Qwen2.5-7B-Instruct", "Apache 2.0", False, 15.2),
+    "meta-llama/Llama-2-7b-chat-hf": ("Llama 2 Community License", True, 13.5),
+    "Qwen/Qwen2.5-7B-Instruct": ("Apache 2.0", False, 15.2),
 }
 
 
@@ -155,9 +146,9 @@ def require_weights(folder: Path) -> None:
 
 def fetch_command(name: str) -> str:
     """Say how the model of a folder is fetched, where it is one of :data:`MODELS`."""
-    if name not in MODELS:
+    if not (repository := _repository(name)):
         return "name another folder, or put the model there"
-    repository, _, is_gated, _ = MODELS[name]
+    is_gated = MODELS[repository][1]
     first = "accept its licence on its page, `.venv/bin/hf auth login`, then " if is_gated else ""
     return f'{first}`.venv/bin/hf download {repository} --exclude "*.bin" --local-dir {name}`'
 
@@ -165,7 +156,11 @@ def fetch_command(name: str) -> str:
 def size_gb(name: str) -> float:
     """Size a model's weights, as they lie in a folder, else as :data:`MODELS` has them."""
     size = sum(file.stat().st_size for file in model_folder(name).glob("*.safetensors")) / GB
-    return size or MODELS.get(name, (0.0,))[-1]
+    return size or MODELS.get(_repository(name), (0.0,))[-1]
+
+
+def _repository(name: str) -> str:
+    return next((each for each in MODELS if Path(each).name == Path(name).name), "")
 
 
 def _gpus(asked: int, weights: float) -> Need:
@@ -207,9 +202,9 @@ def main() -> None:
     parser.add_argument("--models", action="store_true", help="name the models of presets instead")
     arguments = parser.parse_args()
     if arguments.models:
-        for name, (repository, licence, is_gated, size) in MODELS.items():
-            terms = f"{licence}, {'gated' if is_gated else 'not gated'}, {size:g} GB"
-            print(f"{repository}: {terms}\n  {fetch_command(name)}")
+        for repository, (licence, is_gated, size) in MODELS.items():
+            print(f"{repository}: {licence}, {'gated' if is_gated else 'not gated'}, {size:g} GB")
+            print(f"  {fetch_command(f'data/models/{Path(repository).name}')}")
         return
 
     missing, specs = 0, set()
