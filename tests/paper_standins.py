@@ -4,7 +4,7 @@
 - LLaMA-2-7b-chat: a random LLaMA as small, whose tokenizer has no chat template and no padding.
 - PersonalWAB's clone: a small world, written as PersonalWAB's files; a random recommender in the published
   shape; prompts (:mod:`tests.clone`).
-- gpt-4o and gpt-4o-mini in all their roles: :func:`answer`, behind a local server.
+- gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
 - sizes: :data:`SIZES`. All else stays as ``params/paper.yaml`` has it.
 """
 
@@ -49,7 +49,7 @@ SIZES: dict[str, Any] = {
         "candidates": 2,
         "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
     },
-    "play": {"turn_tokens": 12, "episode_tokens": 150, "max_tasks": 8, "method_tasks": 2, "noise_seeds": 1},
+    "play": {"turn_tokens": 12, "episode_tokens": 150},
     "rl": {
         "max_steps": 1,
         "prompts_per_step": 2,
@@ -96,11 +96,10 @@ def overrides(
     """
     changed = _changed(preset, SIZES, models)
     changed["players"] = changed.get("players", {}) | {"base_url": url}
-    if preset.get("study", {}).get("training_users") == 0:  # which means the benchmark's own users
+    if preset["study"].get("training_users") == 0:  # which means the benchmark's own users
         del changed["study"]["training_users"]
-    for group in ("study", "play"):
-        if "official_repo" in preset.get(group, {}):
-            changed[group]["official_repo"] = str(data)
+    if "official_repo" in preset["study"]:
+        changed["study"]["official_repo"] = str(data)
     return changed | {"preset": "paper", "data_dir": str(data), "output_dir": str(output)}
 
 

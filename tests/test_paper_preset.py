@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from pwagents.llm.store import ResponseStore
 from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.settings import preset_values
-from pwagents.schema import FUNCTION_OF
 
 from .llm.server import ChatServer
 from .notebook import notebooks
@@ -56,7 +55,7 @@ def kernel():
 def execute(stand_ins, kernel, tmp_path):
     """A function that runs a notebook into a folder; it returns the requests that the endpoint had."""
 
-    def run(notebook, output, group="study", **changes):
+    def run(notebook, output, **study):
         from papermill import execute_notebook
 
         fresh = nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4)
@@ -66,7 +65,7 @@ def execute(stand_ins, kernel, tmp_path):
         with ChatServer(reply=answer) as server:
             preset = preset_values(notebook, kind_of(notebook), "paper")
             parameters = overrides(preset, *stand_ins, server.url, output)
-            parameters[group] = parameters.get(group, {}) | changes
+            parameters["study"] |= study
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}
             execute_notebook(tmp_path / "fresh.ipynb", executed, parameters, **options)
             bodies = list(server.bodies)
@@ -83,37 +82,6 @@ def execute(stand_ins, kernel, tmp_path):
 @pytest.mark.parametrize("notebook", ORION)
 def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, execute, output):
     execute(notebook, output)
-
-
-@pytest.mark.slow
-def test_both_models_play_each_protocol_in_the_clones_words(execute, stand_ins, tmp_path):
-    tasks = json.loads((stand_ins[1] / "user_instructions.json").read_text())["test"]
-    functions = tmp_path / "functions.json"
-    functions.write_text(json.dumps({task["task"]: [FUNCTION_OF[task["type"]]] for task in tasks}))
-    bodies = execute("03_benchmark", tmp_path / "outputs", "play", functions_file=str(functions))
-
-    # The items that a memory recalls are the code's and the paper's.
-    cells = [("published", 10), ("published", 0), ("leak_free", 0)]
-    for track, n in (("single_turn", 8), ("multi_turn", 12)):
-        lines = (tmp_path / "outputs" / "runs" / f"03_methods_{track}.jsonl").read_text().splitlines()
-        records = [json.loads(line) for line in lines]
-        played = {(r["method"], r["model"], r["params"]["protocol"], r["params"]["items"]) for r in records}
-        assert len(played) == n * 2 * len(cells)
-        assert {each[1:] for each in played} == {
-            (m, *cell) for m in ("gpt-4o", "gpt-4o-mini") for cell in cells
-        }
-
-    # Our own rules of agents and user begin with "You".
-    begin = {body["messages"][0]["content"].split()[0].lstrip("[") for body in bodies}
-    agents = {
-        "SYS_PROMPT_SINGLE",
-        "SYS_PROMPT_MULTI",
-        "RECMIND_ST_PROMPT",
-        "RECMIND_MT_PROPMT",
-        "INTEREC_PROMPT",
-    }
-    agents |= {"TS_AGENT_PROMPT", "TS_AGENT_MT_PROMPT", "USER_PROFILE_PROMPT", "INTEREC_UPDATE_MEM_PROMPT"}
-    assert agents <= begin and "You" not in begin
 
 
 @pytest.mark.parametrize("variants", ["few", pytest.param("all", marks=pytest.mark.slow)])

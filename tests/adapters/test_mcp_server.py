@@ -12,6 +12,7 @@ import requests
 from mcp.client.client import Client
 
 from pwagents import local_server
+from pwagents.adapters import mcp_server
 from pwagents.adapters.mcp_server import Sessions, make_app
 
 from .conftest import greedy
@@ -82,6 +83,11 @@ def test_sessions_know_nothing_of_each_other_and_a_silent_one_ends(sessions, tas
         assert sessions.reward(first) == ends[0]  # asked again, the same
     with pytest.raises(ValueError, match="session: unknown, or ended"):
         sessions.reward(silent)
+    monkeypatch.setattr(mcp_server, "MAX_SESSIONS", 3)
+    many = [sessions.reset("task-0")["session"] for _ in range(4)]
+    with pytest.raises(ValueError, match="session: unknown, or ended"):
+        sessions.reward(first)
+    assert sessions.reward(many[-1])["reward"] == 0
 
 
 @pytest.mark.parametrize(

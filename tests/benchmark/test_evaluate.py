@@ -233,7 +233,7 @@ def test_what_is_down_is_tried_again_and_a_refusal_of_the_model_scores_0(play, p
         raise NotEvaluableError("content filter")
 
     for n in (4, 8):  # the first task is tried, then all three are played
-        with pytest.raises(InfrastructureError, match=r"3 of 3 episodes .* ClientError: no connection"):
+        with pytest.raises(InfrastructureError, match=r"paused after 3 failures .* ClientError: no conn"):
             play(down, tasks=3)
         assert len(played) == n
     refused = play(refusing, tasks=3).records

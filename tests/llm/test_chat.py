@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
-from pwagents.llm.chat import ChatModel, Reply, Request, ask_all, fold_system
+from pwagents.llm.chat import ChatModel, Reply, Request, alternating, ask_all
 
 REQUEST = Request(
     messages=({"role": "user", "content": "a coat"},),
@@ -56,9 +56,12 @@ def test_a_model_out_of_reach_stops_it():
     assert len(model.asked) < 20
 
 
-def test_a_system_message_is_folded_into_the_users_first():
+def test_roles_are_made_user_and_assistant_in_turns():
     system, said = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
     asked = {"role": "assistant", "content": "Yes?"}
-    assert fold_system([system, said, asked]) == [{"role": "user", "content": "Be brief.\n\nHi"}, asked]
-    assert fold_system([system, asked]) == [{"role": "user", "content": "Be brief."}, asked]
-    assert fold_system([said, asked]) == [said, asked]
+    assert alternating([system, said, asked]) == [{"role": "user", "content": "Be brief.\n\nHi"}, asked]
+    assert alternating([system, asked]) == [{"role": "user", "content": "Be brief."}, asked]
+    assert alternating([said, asked]) == [said, asked]
+    assert alternating([system, said, said]) == [{"role": "user", "content": "Be brief.\n\nHi\n\nHi"}]
+    call = {**asked, "tool_calls": [{"id": "c"}]}
+    assert alternating([said, call, asked]) == [said, call, asked]

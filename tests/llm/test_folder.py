@@ -126,6 +126,12 @@ DROPS = {  # a template -> what it drops
     "all": (TALK, "a call's function, a call's argument, the functions that may be called"),
     "functions": (TALK + CALLS.replace("PART", "c.function.arguments"), "the functions that may be called"),
     "arguments": (TALK + "{{ tools }}" + CALLS.replace("{{ PART }}", ""), "a call's argument"),
+    "parameters": (
+        TALK
+        + "{% if tools %}{{ tools[0].function.name }}{% endif %}"
+        + CALLS.replace("PART", "c.function.arguments"),
+        "parameters of functions",
+    ),
     "results": (
         TALK.replace("in messages", "in messages if m.role != 'tool'") + "{{ tools }}{{ messages[1:2] }}",
         "a call's result",

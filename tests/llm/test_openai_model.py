@@ -11,6 +11,7 @@ import pytest
 from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm import openai_model
 from pwagents.llm.chat import Request, ToolCall, ask_all
+from pwagents.llm.endpoints import endpoint_name
 from pwagents.llm.failures import (
     ContentFilterError,
     ContextTooLongError,
@@ -18,7 +19,7 @@ from pwagents.llm.failures import (
     RefusedError,
     RejectedError,
 )
-from pwagents.llm.openai_model import OpenAIModel, endpoint_name
+from pwagents.llm.openai_model import OpenAIModel
 from pwagents.schema import Usage
 
 from .server import completion, error
@@ -251,12 +252,16 @@ def test_one_prompt_that_is_refused_while_others_pass_is_that_prompts_matter(cha
     server = chat_server()
     model = model_at(server)
     model.complete(HI)
-    server.then(error("that I will not do"), 400)
-    with pytest.raises(RejectedError, match="that I will not do"):
-        model.complete(HI)
-    server.then(error("no tools here"), 400)  # none with tools has passed
+    for status in (400, 403, 405, 422, 451):
+        server.then(error("that I will not do"), status)
+        with pytest.raises(RejectedError, match="that I will not do"):
+            model.complete(HI)
+    server.refuse = lambda body: error("no tools here") if body.get("tools") else None
     with pytest.raises(RefusedError, match="no tools here"):
         model.complete(HI, [TOOL])
+    server.refuse = lambda body: error("Your credit balance is too low")  # as Anthropic says it
+    with pytest.raises(RefusedError, match="credit"):
+        model.complete(HI)
 
 
 UNSUPPORTED, LIMITS = "unsupported_value", ("max_tokens", "max_completion_tokens")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pwagents.llm.folder import read_model, read_tokenizer
-from pwagents.lm.complete import complete, kept_models
+from pwagents.lm.complete import complete
 from pwagents.lm.plain_text import function_prompt, parameter_prompt
 
 from . import tiny
@@ -72,20 +72,6 @@ def test_a_killed_run_goes_on_after_what_it_stored_and_ends_as_unbroken(tuned, t
     assert options["store"].read_bytes() == b"".join(lines)
     monkeypatch.setattr("pwagents.lm.complete.read_model", lambda *_: pytest.fail("a model is loaded"))
     assert complete(tuned, PROMPTS, **options) == unbroken
-
-
-def test_kept_models_are_loaded_once_and_let_go(tuned, monkeypatch):
-    loaded = []
-
-    def load(*given):
-        loaded.append(given)
-        return read_model(*given)
-
-    monkeypatch.setattr("pwagents.lm.complete.read_model", load)
-    with kept_models():
-        one_by_one = [complete(tuned, [prompt], **MOST) for prompt in PROMPTS]
-    assert len(loaded) == 1 and one_by_one == [[texts] for texts in complete(tuned, PROMPTS, **MOST)]
-    assert len(loaded) == 2
 
 
 def test_vllm_writes_independent_samples_of_a_whole_model_where_it_is_there(tmp_path, monkeypatch):

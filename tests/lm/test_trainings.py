@@ -1,5 +1,6 @@
 """Fine-tuning and preferences by TRL: the losses are plain arithmetic, and a kill changes nothing."""
 
+import shutil
 import time
 from pathlib import Path
 
@@ -169,6 +170,16 @@ def test_nothing_to_learn_from_is_refused(base, tmp_path):
     for train, settings in ((fine_tune, tiny.sft()), (prefer, tiny.dpo())):
         with pytest.raises(DataError, match="found none; expected at least one"):
             train(base, [], settings, tmp_path)
+
+
+def test_rows_with_functions_need_a_template_that_tells_of_them(base, tmp_path):
+    folder = shutil.copytree(base, tmp_path / "base")
+    tokenizer = read_tokenizer(folder)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    rows = [{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]}]
+    with pytest.raises(DataError, match="one that drops a call's function"):
+        fine_tune(folder, rows, tiny.sft(), tmp_path)
 
 
 @pytest.mark.parametrize("name", TRAININGS)

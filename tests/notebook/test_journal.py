@@ -13,6 +13,7 @@ from pwagents.notebook.run import Run, find_commit
 FIELDS = {
     *("notebook", "status", "preset", "seed", "source", "settings", "data_hash", "started", "commit"),
     *("local_changes", "portable", "versions", "cpu_count", "minutes", "peak_memory_mb", "timings"),
+    "models",
 }
 SETTINGS = {"preset": "smoke", "seed": 7, "data": {"source": "synthetic"}, "sft": {"lora": [4, 8]}}
 

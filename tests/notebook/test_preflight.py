@@ -12,14 +12,13 @@ from pwagents.errors import SettingsError
 from pwagents.notebook import preflight
 from pwagents.notebook.forecast import forecast
 from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights, settings_values
-from pwagents.notebook.run import start
+from pwagents.notebook.settings import load_settings
 from pwagents.project import ROOT
 
 from ..llm.server import ChatServer
 from .notebooks import NOTEBOOKS
 
 LLAMA, QWEN = MODELS
-FOLDERS = [f"data/models/{repository.rpartition('/')[2]}" for repository in MODELS]
 KEY = "sk-never-shown-12345"
 
 
@@ -85,12 +84,13 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
     assert KEY not in line
 
 
-def test_the_first_line_of_a_notebook_says_it(tmp_path, capsys):
-    given = {"preset": "smoke", "output_dir": str(tmp_path)}
-    _, run = start("01_data", kind_of("01_data"), given)
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("01_data needs no download, no key and no GPU (disk")
-    run.finish(data_hash="none")
+@pytest.mark.parametrize("output_dir", [2024, ["a"]])
+def test_what_is_no_folder_is_left_to_the_settings_to_refuse(output_dir, capsys):
+    parameters = {"preset": "smoke", "output_dir": output_dir}
+    check("01_data", kind_of("01_data"), parameters)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SettingsError, match="01_data, output_dir"):
+        load_settings("01_data", kind_of("01_data"), parameters)
 
 
 def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path):
@@ -101,9 +101,11 @@ def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path):
     require_weights(folder)
     (folder / "b.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
     assert "LFS pointer" in wrong(base={"model": str(folder)})[f"model {folder}"]
-    gated, free = (wrong(base={"model": name})[f"model {name}"] for name in FOLDERS)
-    assert "licence" in gated and f"hf download {LLAMA} " in gated and f"--local-dir {FOLDERS[0]}" in gated
-    assert "licence" not in free and f"hf download {QWEN} " in free
+    gated, free = (wrong(base={"model": name})[f"model {name}"] for name in MODELS)
+    assert (
+        "licence" in gated and f"hf download {MODELS[LLAMA][0]}" in gated and f"--local-dir {LLAMA}" in gated
+    )
+    assert "licence" not in free and f"hf download {MODELS[QWEN][0]}" in free
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,14 @@ def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params)
             read_changes(text)
 
 
+def test_a_token_in_a_urls_path_is_shown_nowhere_and_used():
+    url = "https://gateway.example/v1/acc0123456789abcdef/openai"
+    settings = load_settings("02_profiles", kind_of("02_profiles"), {"players": {"base_url": url}})
+    assert settings.players.base_url == url
+    shown = settings_table(settings, changes({})).html + str(plain(settings)) + str(settings.players.facts())
+    assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in shown
+
+
 def test_a_password_in_a_url_is_not_repeated_and_a_missing_key_is_told_first(monkeypatch):
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:

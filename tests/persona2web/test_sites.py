@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.persona2web import sites
 from pwagents.persona2web.catalogue import make_sites
 from pwagents.persona2web.domains import domains, item_fits, value_text
 from pwagents.persona2web.filters import PAGE_SIZE, field_of, slug
@@ -219,6 +220,11 @@ def test_an_expired_session_is_told_so(web, session, visit):
     reply = visit("/cart", "POST", item=CLOTHES[0].item_id)
     assert reply.status == 401 and "expired" in reply.body and "Begin again" in reply.body
     assert session.sites == {}
+
+
+def test_a_visitors_log_ends_somewhere(web, session, visit, monkeypatch):
+    monkeypatch.setattr(sites, "MAX_REQUESTS", 3)
+    assert [visit("/").status for _ in range(5)] == [200, 200, 200, 429, 429] and len(session.log) == 3
 
 
 def test_the_clock_is_the_session_s(web):

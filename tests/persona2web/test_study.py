@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pwagents.errors import DataError
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.notebook.settings import load_settings
 from pwagents.persona2web import study as module
@@ -162,6 +163,11 @@ def test_a_language_model_plays_beside_the_offline_agent(tmp_path, monkeypatch):
     talked = frame[frame["method"] == "talker"]
     assert set(talked["model"]) == {"talker"} and set(talked["scheme"]) == set(module.SCHEMES)
     assert (talked["success"] == 0).all()
+    other = make_study(
+        tmp_path, players={"policy": "replay:talker", "endpoint": "tuned"}, stored_runs_only=True
+    )
+    with pytest.raises(DataError, match="2 of 2 missing"):  # of another endpoint
+        other.episodes("level_2", "talker", other._condition("indexed", "none"))
     spent = costs(frame)
     assert set(spent["agent"]) == {"talker"} and (spent["tokens"] >= 100).all()
     assert spent["US dollars in all"].sum() == pytest.approx(talked["usd"].sum())

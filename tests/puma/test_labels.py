@@ -1,14 +1,13 @@
 """PUMA's labels and memory: as published on a world made by hand, and, leak-free, without the target."""
 
-import importlib
+import importlib.util
 import json
 import os
-import runpy
 import sys
+import types
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -191,41 +190,55 @@ def test_the_published_script_makes_the_same_prompts_and_labels(by_hand, tmp_pat
 
 def run_published(folder, cut, monkeypatch):
     """What the script's main() writes."""
-    import openai
-    import torch
-    import transformers
 
     class Encoded(dict):
         def to(self, device):
             return self
 
     def read(texts, **_):
+        import torch
+
         counts = torch.tensor(np.array([word_counts(text) for text in texts]))
         return Encoded(counts=counts, attention_mask=torch.ones(len(texts), 1))
 
-    def create(model, messages, temperature):
-        assert (model, temperature, len(messages)) == ("gpt-4o-mini", 0, 1)
-        message = SimpleNamespace(content=Writer().answer(messages[0]["content"]))
-        return SimpleNamespace(choices=[SimpleNamespace(message=message)])
+    class MiniLm:
+        def __call__(self, counts, attention_mask):
+            return (counts.unsqueeze(1),)
 
-    client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    minilm = type("MiniLm", (), {"__call__": lambda self, counts, attention_mask: (counts.unsqueeze(1),)})
-    minilm.eval = minilm.to = lambda self, *_: self
-    tokenizers = {"Llama-2-7b-chat-hf": byte_tokenizer(), "all-MiniLM-L6-v2": read}
+        eval = to = lambda self, *_: self
+
+    class OpenAI:
+        def __init__(self):
+            create = self.create
+            self.chat = types.SimpleNamespace(completions=types.SimpleNamespace(create=create))
+
+        def create(self, model, messages, temperature):
+            assert model == "gpt-4o-mini" and temperature == 0 and len(messages) == 1
+            message = types.SimpleNamespace(content=Writer().answer(messages[0]["content"]))
+            return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message)])
+
+    import openai
+    import torch
+    import transformers
+
     # Loaded before wandb, which the script imports and never uses, is there in name alone.
     _ = transformers.Trainer, transformers.AutoModel, importlib.import_module("datasets")
-    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
-    monkeypatch.setattr(openai, "OpenAI", lambda: client)
+    monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
+    monkeypatch.setattr(openai, "OpenAI", OpenAI)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    tokenizer_of = lambda name: tokenizers[name.split("/")[1]]  # noqa: E731
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", tokenizer_of)
-    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda name: minilm())
-
-    files = {"task_file": "tasks.json", "user_history_file": "history.json", "output_file": "output.json"}
-    arguments = [text for name, file in files.items() for text in (f"--{name}", str(folder / file))]
-    monkeypatch.setattr(sys, "argv", ["prepare", *arguments, "--mem_token_length", str(cut)])
+    tokenizer = {"Llama-2-7b-chat-hf": byte_tokenizer(), "all-MiniLM-L6-v2": read}
+    read_tokenizer = lambda name: tokenizer[name.split("/")[1]]  # noqa: E731
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", read_tokenizer)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda name: MiniLm())
     monkeypatch.delitem(sys.modules, "utils", raising=False)
     monkeypatch.syspath_prepend(str(Path(CLONE) / "PUMA"))
-    runpy.run_path(str(Path(CLONE) / "PUMA" / "prepare_param_data.py"), run_name="__main__")
+    spec = importlib.util.spec_from_file_location("prepare", Path(CLONE) / "PUMA" / "prepare_param_data.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    output = folder / "output.json"
+    files = ["--task_file", folder / "tasks.json", "--user_history_file", folder / "history.json"]
+    arguments = ["prepare", *files, "--output_file", output, "--mem_token_length", cut]
+    monkeypatch.setattr(sys, "argv", [str(each) for each in arguments])
+    script.main()
     monkeypatch.delitem(sys.modules, "utils")
-    return json.loads((folder / "output.json").read_text())
+    return json.loads(output.read_text())

@@ -90,7 +90,7 @@ def test_the_hint_is_the_word_that_recurs_and_searches_alone_have_it(memory, sta
 
 def bought(*titles):
     named = [{"title": title, "store": None} for title in titles]
-    return [product("K01").model_copy(update=each) for each in named]
+    return [product("K01", "Kitchen", "Pan").model_copy(update=each) for each in named]
 
 
 def test_a_word_recurs_as_it_is_written_and_what_the_instruction_says_is_known():

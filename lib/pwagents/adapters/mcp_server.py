@@ -29,6 +29,7 @@ _RESET = {
 }
 _SESSION = {"type": "string", "description": "What reset returned."}
 IDLE_S = 600  # a client whose connection is lost says nothing of it: what nobody used for so long is gone
+MAX_SESSIONS = 1000  # the one that nobody used for longest makes room
 
 
 class Sessions:
@@ -49,6 +50,9 @@ class Sessions:
         text = session.reset(self.names[task])
         with self._lock:
             self._open[key], self._used[key] = (session, threading.Lock()), time.monotonic()
+            if len(self._open) > MAX_SESSIONS:
+                oldest = min(self._used, key=self._used.__getitem__)
+                del self._open[oldest], self._used[oldest]
         return {"session": key, "observation": text}
 
     def step(self, key: str, name: str, arguments: dict[str, Any]) -> Answer:

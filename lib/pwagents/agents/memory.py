@@ -66,9 +66,9 @@ class Memory:
         if self.strategy == "none" or not history:
             return []
         if self.strategy == "last":
-            order = range(len(history))[::-1]
-            if self.tell:  # sorted, of two at the same time the first stays the first
-                order = sorted(range(len(history)), key=lambda i: history[i].timestamp, reverse=True)
+            order = list(range(len(history)))
+            # Reversed, or sorted: that decides which of two at the same time comes first.
+            order.sort(key=lambda i: history[i].timestamp, reverse=True) if self.tell else order.reverse()
         elif self.strategy == "random":
             order = rng(self.seed, "memory", state.user_id, state.instruction).permutation(len(history))
         else:

@@ -30,6 +30,7 @@ from pwagents.evaluation.breakdowns import by_task
 from pwagents.evaluation.episodes import EpisodeRecord, require_played
 from pwagents.evaluation.metrics import GRADER
 from pwagents.evaluation.viewer import show_episodes
+from pwagents.llm.make import notes
 from pwagents.llm.settings import model_folder, parse_player
 from pwagents.notebook.run import Run
 from pwagents.notebook.settings import load_settings
@@ -205,7 +206,6 @@ def _finish(
         f"{settings.seed}, leak-free. Means, 95% intervals clustered by user. References need no agent; the "
         f"oracle knows the answer.{user} {_COLUMNS[track]} Grader: {GRADER}.{small}{stored}"
     )
-    note += f" {study.roles.note}".rstrip()
     # What could not be scored, what scored 0 for the agent's errors, and which calls were malformed.
     if unscored := sum(record.outcome == "not_evaluable" for record in records):
         note += f" {unscored} tasks could not be scored."
@@ -227,6 +227,7 @@ def _finish(
     table = run.table(means, file, title=f"{name}, {track.replace('_', '-')} track", note=note, shown=cells)
     page = run.output_dir / "episodes" / f"{file}.html"
     _write_page(page, name, study, records)
+    note = f"{note} {notes(run.store)}".strip()
     return Evaluation(name, study.benchmark, study.sample, records, means, cells, note, page, table.html)
 
 

@@ -153,11 +153,6 @@ class MethodRoles:
         self.name = next(iter(self.policies))
         self.kind = "Plumbing check, no language model" if self.offline else ", ".join(self.policies)
 
-    @property
-    def note(self) -> str:
-        """What stands below a table of what the models played: :meth:`pwagents.llm.make.Models.note`."""
-        return self._model.note()
-
     def make_user(self, seed: int, may_leak: bool) -> UserSimulator | None:
         """Make who answers under a seed, for ``may_leak`` see :class:`LlmUser`; None for nobody."""
         player, products, profiles = self.players.user, self.benchmark.products, self.benchmark.profiles

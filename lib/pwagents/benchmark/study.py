@@ -202,11 +202,6 @@ class Study:
         differs = [len(set(values)) > 1 for values in zip(*self.cells, strict=True)]
         return [word for word, is_telling in zip(words, differs, strict=True) if word and is_telling]
 
-    def backbone(self, cell: Cell | None = None) -> str:
-        """Return what rows and figures of a cell say of what played."""
-        cell = cell or self.cells[0]
-        return ", ".join(dict.fromkeys([cell.policy, *self.describe(cell)]))
-
     def flat(self, played: Mapping[Cell, Runs]) -> dict[str, Sequence[EpisodeRecord]]:
         """Return the runs of all cells as rows: the method, and what tells its cell from others."""
         return {
@@ -371,7 +366,7 @@ class Study:
             f"{len(self.sample):,} test tasks, source {self.settings.data.source}, "
             f"{' and '.join(PROTOCOLS[protocol] for protocol in protocols)}. "
             f"Policy: {', '.join(self.roles.policies)}; {self.prompts.origin}. Grader: {GRADER}. Means, 95% "
-            f"intervals clustered by user. {self.roles.note}".strip()
+            "intervals clustered by user."
         )
         if "published" in protocols:
             note += f" Recommender as published: {self.shops.recommender_name('published')}."

@@ -114,15 +114,22 @@ class Request(Record):
         return key_of(self.content(model))
 
 
-def fold_system(messages: Sequence[Message]) -> list[Message]:
-    """Put the system message at the head of the user's first one, for models that know no such role."""
-    if not messages or messages[0]["role"] != "system":
-        return list(messages)
-    system, *rest = messages
-    if not rest or rest[0]["role"] != "user":
-        rest = [{"role": "user", "content": ""}, *rest]
-    content = f"{system['content']}\n\n{rest[0].get('content') or ''}".strip()
-    return [{**rest[0], "content": content}, *rest[1:]]
+def alternating(messages: Sequence[Message]) -> list[Message]:
+    """The conversation for models that know user and assistant alone, and want them in turns.
+
+    The system message stands at the head of the user's first one; neighbours of one role become one message.
+    """
+    if messages and messages[0]["role"] == "system":
+        messages = [{"role": "user", "content": messages[0]["content"]}, *messages[1:]]
+    turns: list[Message] = []
+    for message in messages:
+        last = turns[-1] if turns else {}
+        if last.keys() == message.keys() == {"role", "content"} and last["role"] == message["role"]:
+            text = "\n\n".join(filter(None, [last["content"], message["content"]]))
+            turns[-1] = {**message, "content": text}
+        else:
+            turns.append(message)
+    return turns
 
 
 def key_of(content: str) -> str:

@@ -6,7 +6,8 @@ Servers agree on statuses and hardly on words. So the status comes first, then t
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -32,19 +33,19 @@ class ContentFilterError(NotEvaluableError):
 
 
 class RejectedError(NotEvaluableError):
-    """The endpoint refuses this request, for a reason of its own, while it answers others."""
+    """The endpoint refuses this request, for a reason of its own, and answers a short question."""
 
 
-Kind = Literal["later", "congested", "too_long", "filtered", "parameter", "system", "rejected", "refused"]
+Kind = Literal["later", "congested", "too_long", "filtered", "parameter", "roles", "rejected", "refused"]
 
 
 class Failure(Exception):
     """A call failed. Never leaves this room.
 
     Args:
-        kind: "later" may pass with time; "congested" may, with fewer calls at once; "parameter" and "system":
-            the request can be said otherwise; "too_long", "filtered" and "rejected": this request is refused;
-            "refused": every request is.
+        kind: "later" may pass with time; "congested" may, with fewer calls at once; "parameter" and "roles":
+            the request can be said otherwise; "too_long" and "filtered": this request is refused; "rejected":
+            it is, or every one; "refused": every one is.
         wait: seconds that the server asks to wait; 0 where it does not say.
         parameters: those of the request that it will not take.
     """
@@ -88,8 +89,9 @@ _FILTER_FIELD = re.compile(
     r"content_?(?:filter|policy|exists)|safety|moderation|inspection|sensitive|flagged|guardrail|invalid_prompt",
     re.I,
 )
-_NO_MONEY = re.compile(r"insufficient|billing|balance|payment", re.I)
-_LATER = {408, 409, 425, 429}  # and all of 500 and above but 501 and 505
+_NO_MONEY = re.compile(r"insufficient_?(?:quota|balance|credit|fund)|billing|payment|arrears", re.I)
+_LATER = {408, 409, 424, 425, 429, 498}  # and all of 500 and above but 501 and 505
+_SENTENCES = ("", "message", "msg", "detail", "error", "raw")  # fields that hold the server's own words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}")
 _SHORTEST_KEY = 8  # shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words
 
@@ -103,11 +105,13 @@ def sort_failure(
         body: of the answer: JSON, or text.
         sent: names of the request's sampling parameters.
     """
-    error = body.get("error", body) if isinstance(body, dict) else body
-    fields, message = _fields(error), _message(error)
+    fields = list(_walk(body))
+    # Servers wrap their words, and a gateway those of the server behind it: the outermost first.
+    words = dict.fromkeys(value for name, value in fields if name in _SENTENCES and value)
+    message = ": ".join(words) or json.dumps(dict(fields), ensure_ascii=False)
+    labels = " ".join(f"{name} {value if ' ' not in value else ''}" for name, value in fields)
     text = f"HTTP {status}: {message}"
-    param = next((fields[name] for name in ("param", "loc") if fields.get(name)), "")
-    labels = " ".join([*fields, *(value for name, value in fields.items() if name not in _WORDS)])
+    param = next((value for name, value in fields if name in ("param", "loc") and value), "")
     is_size = bool(_SIZE_FIELD.search(labels)) or _SIZE.are_in(message)
     if status < 400:
         return Failure(
@@ -118,66 +122,64 @@ def sort_failure(
     if status == 413 or (status == 429 and re.search(r"\btoo (large|long)\b", message, re.I)):
         return Failure("too_long", text)  # more than a minute's share of tokens: waiting does not help
     if status in _LATER or status > 500 or (status == 500 and not is_size):
-        wait = _retry_after(headers)
+        wait = _retry_after(headers, dict(fields))
         text += f"; it asks to wait {wait:,.0f} s" if wait else ""
         return Failure("congested" if status == 429 else "later", text, wait)
     if status == 403:  # of an account or a country, if not of what was written
-        return Failure("filtered" if _FILTER_FIELD.search(labels) else "refused", text)
-    if named := tuple(name for name in sent if name == param.rpartition(".")[2]):
-        return Failure("parameter", text, parameters=named)
+        return Failure("filtered" if _FILTER_FIELD.search(labels) else "rejected", text)
     if is_size:
         return Failure("too_long", text)
+    named = {name.rpartition(".")[2] for name in re.split(r"[,\s]+", param)}
+    if parameters := tuple(name for name in sent if name in named):
+        return Failure("parameter", text, parameters=parameters)
     if _FILTER_FIELD.search(labels) or _FILTER.are_in(message):
         return Failure("filtered", text)
-    # A word such as "stop" is a parameter's name where it stands in quotes; "max_tokens" is anywhere.
+    # A word such as "stop" is a parameter's name where it stands in quotes; "max_tokens" is anywhere. Of
+    # several the first is meant: others are the remedy, or may stay without it.
     quoted = {name: rf"[`'\"]{name}[`'\"]" if len(name) < 6 else rf"\b{name}\b" for name in sent}
-    if named := tuple(name for name, pattern in quoted.items() if re.search(pattern, message)):
-        return Failure("parameter", text, parameters=named)
-    is_system = re.search(r"\bsystem\b.*\b(role|message|support)", message, re.I)
+    places = {name: match.start() for name, p in quoted.items() if (match := re.search(p, message))}
+    if places:
+        return Failure("parameter", text, parameters=(min(places, key=places.__getitem__),))
+    is_system = re.search(r"\bsystem\b.*\b(role|message|support)|\broles?\b.*\balternat", message, re.I)
     if is_system or ("messages" in param and "role" in param):
-        return Failure("system", text)
+        return Failure("roles", text)
     return Failure("rejected", text)
 
 
-_WORDS = ("message", "msg", "detail", "error", "raw")  # fields that hold sentences
+def _walk(value: Any, name: str = "", depth: int = 7) -> Iterator[tuple[str, str]]:
+    """Names and values of all fields of an error, and of what lies in it, also as a text of JSON."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    if isinstance(value, dict):
+        yield name, ""
+        for field, inner in value.items() if depth else ():
+            if field != "input":  # the request, sent back
+                yield from _walk(inner, field, depth - 1)
+    elif isinstance(value, list) and any(isinstance(inner, (dict, list)) for inner in value):
+        for inner in value if depth else ():
+            yield from _walk(inner, name, depth - 1)
+    elif value is not None:
+        yield name, ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _fields(error: Any, depth: int = 3) -> dict[str, str]:
-    """All fields of an error and of what lies in it, by name; a later one of a name does not replace it."""
-    found: dict[str, str] = {}
-    if isinstance(error, list):
-        error = {"": error[0]} if error else {}
-    for name, value in error.items() if isinstance(error, dict) and depth else ():
-        if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
-            found = _fields(value, depth - 1) | found | {name: ""}
-        elif value is not None:
-            found[name] = ".".join(map(str, value)) if isinstance(value, list) else str(value)
-    return found
+def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float:
+    """Seconds to wait: a number, with a unit or without, or a date in any of HTTP's three forms.
 
-
-def _message(error: Any) -> str:
-    """The server's own words; servers wrap them in different ways."""
-    fields = _fields(error)
-    words = next((fields[name] for name in _WORDS if fields.get(name)), "")
-    try:
-        return words or (error if isinstance(error, str) else json.dumps(error, ensure_ascii=False))
-    except (RecursionError, ValueError):
-        return "a message nested too deep to be told"
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds to wait by Retry-After-Ms or Retry-After: a number, or a date in any of HTTP's three forms."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+    It stands in Retry-After-Ms or Retry-After, or in the body (Gemini's ``retryDelay``).
+    """
+    names = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("retryDelay", 1.0), ("retry_after", 1.0))
+    for name, unit in names:
+        text = headers.get(name) or fields.get(name, "")
+        if number := re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*(ms|s\w*)?\s*(?:,.*)?", text, re.I):
+            return min(float(number[1]) * (0.001 if number[2] == "ms" else unit), 1e9)
         try:
-            return min(max(0.0, float(headers[name]) * unit), 1e9)
-        except (KeyError, ValueError):
+            date = parsedate_to_datetime(text)
+            date = date if date.tzinfo else date.replace(tzinfo=UTC)  # asctime and "-0000" name no zone
+            return max(0.0, (date - datetime.now(UTC)).total_seconds())
+        except (ValueError, TypeError, OverflowError):
             continue
-    try:
-        date = parsedate_to_datetime(headers.get("retry-after", ""))
-        date = date if date.tzinfo else date.replace(tzinfo=UTC)  # asctime's form and "-0000" name no zone
-        return max(0.0, (date - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
+    return 0.0
 
 
 def without_key(text: str, key: str) -> str:

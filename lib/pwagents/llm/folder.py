@@ -24,8 +24,8 @@ _SAFE = {"local_files_only": True, "trust_remote_code": False}
 # A conversation with all that agents say, and a word in each part that a template must not drop.
 _MARKS = {"function": "zqfunction", "argument": "zqargument", "result": "zqresult"}
 _TOOL = {"type": "function", "function": {"name": "zqfunction", "description": "a", "parameters": {
-    "type": "object", "properties": {"query": {"type": "string", "description": "a"}}}}}  # fmt: skip
-_CALL = {"type": "function", "function": {"name": "zqfunction", "arguments": {"query": "zqargument"}}}
+    "type": "object", "properties": {"zqparameter": {"type": "string", "description": "a"}}}}}  # fmt: skip
+_CALL = {"type": "function", "function": {"name": "zqfunction", "arguments": {"zqparameter": "zqargument"}}}
 _PROBE = [
     {"role": "user", "content": "a"},
     {"role": "assistant", "content": "", "tool_calls": [{"id": "c00000001", **_CALL}]},
@@ -45,8 +45,10 @@ def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
     except Exception as error:  # a template is a program of others: it may raise anything
         return [one_line(f"{type(error).__name__}: {error}")]
     dropped = [f"a call's {part}" for part, mark in _MARKS.items() if mark not in told]
-    is_told = _MARKS["function"] in untold or BY_HEART in str(tokenizer.chat_template)
-    return dropped + ([] if is_told else ["the functions that may be called"])
+    if BY_HEART not in str(tokenizer.chat_template):
+        named = {"zqfunction": "the functions that may be called", "zqparameter": "parameters of functions"}
+        dropped += [part for mark, part in named.items() if mark not in untold][:1]
+    return dropped
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":

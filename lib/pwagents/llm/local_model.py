@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from pydantic import Field, ValidationError
 
 from pwagents.errors import DataError, InfrastructureError
-from pwagents.llm.chat import ChatModel, Reply, Request, fold_system
+from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
 from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
 from pwagents.project import file_hash
@@ -113,8 +113,11 @@ class LocalModel(ChatModel):
             try:
                 try:
                     text = render(messages)
-                except Exception:  # some templates know no system message
-                    text = render(fold_system(messages))
+                    first = messages[0]
+                    if first["role"] == "system" and first["content"].strip() not in text:
+                        raise ValueError("it drops the system message")
+                except Exception:  # some templates want user and assistant in turns, and nobody else
+                    text = render(alternating(messages))
             except Exception as error:  # a template is a program of others: it may raise anything
                 told = one_line(f"{type(error).__name__}: {error}")
                 raise RefusedError(f"{self.name}: the chat template failed ({told})") from None

@@ -3,10 +3,12 @@
 import threading
 from functools import cache, cached_property
 from pathlib import Path
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel
+from pwagents.llm.endpoints import is_loopback
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import Players, model_folder, parse_player
@@ -15,9 +17,10 @@ from pwagents.llm.store import ResponseStore, StoredModel
 _in_use: "WeakSet[Models]" = WeakSet()
 
 
-def notes() -> list[str]:
-    """What is to be told of all calls of this process: see :meth:`Models.note`."""
-    return sorted(filter(None, (models.note() for models in _in_use)))
+def notes(store: Path) -> str:
+    """What stands below tables of a run that keeps its replies in ``store``: see :meth:`Models.note`."""
+    here = {models.note() for models in _in_use if models.store == store}
+    return " ".join(sorted(here - {""}))
 
 
 class Models:
@@ -32,7 +35,7 @@ class Models:
     """
 
     def __init__(self, players: Players, store: Path):
-        self.players, self._file = players, store
+        self.players, self.store = players, store
         self._made: dict[str, StoredModel] = {}
         self._lock = threading.Lock()
         self._untried: list[OpenAIModel] = []
@@ -51,17 +54,21 @@ class Models:
         if spec not in self._made:
             players, (provider, name) = self.players, parse_player(spec)
             inner: ChatModel | None = None
+            endpoint = "" if provider == "local" else players.endpoint
             if provider == "local":
                 inner = LocalModel(model_folder(name))
             elif provider == "openai":
                 options = {"endpoint": players.endpoint, "workers": players.workers, "budget": self._budget}
                 inner = OpenAIModel(name, players.base_url, **options)
                 self._untried.append(inner)
+                place = urlsplit(inner.base_url)
+                if not endpoint and is_loopback(place.hostname):
+                    endpoint = self._store.claim(inner.endpoint, name, place.hostname, place.port or 80)
             self._made[spec] = StoredModel(
                 inner,
                 self._store,
                 name,
-                players.endpoint,
+                endpoint,
                 sampling=players.sampling,
                 before_first=self._try_out,
             )
@@ -85,12 +92,12 @@ class Models:
 
     @property
     def _budget(self) -> Budget:
-        return _budget_of(self._file, self.players.budget_usd, self.players.budget_tokens)
+        return _budget_of(self.store, self.players.budget_usd, self.players.budget_tokens)
 
     @cached_property
     def _store(self) -> ResponseStore:
         """Opened for the first language model, not before: rules need no file."""
-        return ResponseStore(self._file)
+        return ResponseStore(self.store)
 
 
 @cache

@@ -4,6 +4,7 @@ Servers that know a model's format do this themselves. Others send all of it as 
 its own; and a template that opens the thought leaves only its end in the reply.
 """
 
+import ast
 import hashlib
 import json
 import re
@@ -11,32 +12,52 @@ from typing import Any, NamedTuple
 
 # Marks around a thought, by the models that use them. One that is not closed reaches to the end.
 _THOUGHT_MARKS = (
-    *((f"<{tag}>", f"</{tag}>") for tag in ("think", "thinking", "thought", "reasoning")),
+    *((f"<{tag}>", f"</{tag}>") for tag in ("think", "thinking", "thought", "reasoning", "seed:think")),
     ("[THINK]", "[/THINK]"),  # Mistral's
     ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere's
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss
     ("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi's
 )
 _THOUGHTS = [
-    (close, re.compile(f"{re.escape(open_)}(.*?)(?:{re.escape(close)}|\\Z)\\s*", re.DOTALL))
-    for open_, close in _THOUGHT_MARKS
+    re.compile(pattern, re.DOTALL | re.IGNORECASE)
+    for opening, end in (map(re.escape, marks) for marks in _THOUGHT_MARKS)
+    for pattern in (rf"{opening}(.*?)(?:{end}|\Z)\s*", rf"\A(.*){end}\s*")  # or the template opened it
 ]
-# What gpt-oss and Cohere's models put around the answer itself.
+# What models put around the answer itself, and around several calls; what ends a turn, where a server lets
+# it through.
 _FRAME = re.compile(
-    r"<\|start\|>assistant|<\|channel\|>final<\|message\|>|<\|(?:START|END)_RESPONSE\|>|<\|(?:return|end)\|>"
+    r"<\|start\|>assistant|<\|channel\|>(?:final|commentary)(?:<\|message\|>)?|<\|(?:START|END)_RESPONSE\|>"
+    r"|\A\s*<answer>|</answer>\s*\Z|</?(?:tool_calls|minimax:tool_call)>|<\|tool_calls_section_(?:begin|end)\|>"
+    r"|<\uff5ctool\u2581calls\u2581(?:begin|end)\uff5c>"
+    r"|(?:<\|(?:return|end|im_end|eot_id|endoftext)\|>|</s>|<end_of_turn>"
+    r"|<\uff5cend\u2581of\u2581sentence\uff5c>)\s*\Z"
 )
 
-# Calls within a text. One that is not closed reaches to the end: the model was cut off, or forgot.
-_CALL = re.compile(
-    r"<tool_call>(?P<hermes>.*?)(?:</tool_call>|\Z)"  # Qwen, Hermes and others: JSON, or the next form
-    r"|(?P<xml><function=.*?(?:</function>|\Z))"  # Llama 3.1's custom calls, Qwen3-Coder
-    r"|\[TOOL_CALLS\](?P<mistral>.*?)(?=\[TOOL_CALLS\]|\Z)"
-    r"|<\|python_tag\|>(?P<python>.*?)(?:<\|eom_id\|>|\Z)",  # Llama 3.1's own
+# Marks around a call. One that is not closed reaches to the end: the model was cut off, or forgot.
+_CALL_MARKS = (
+    (r"<tool_call>", r"</tool_call>"),  # Qwen, Hermes, GLM and others
+    (r"(?=<function=|<invoke )", r"</function>|</invoke>"),  # Llama 3.1's custom calls; MiniMax
+    (r"\[TOOL_CALLS\]", r"(?=\[TOOL_CALLS\])"),  # Mistral's
+    (r"<\|python_tag\|>|<\|python_start\|>", r"<\|eom_id\|>|<\|python_end\|>"),  # Llama 3.1's own; 4
+    (r"<\|tool_call\|>", r"<\|/tool_call\|>"),  # Phi, Granite
+    (r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),  # Cohere's
+    (r"\s*to=functions\.", r"<\|call\|>"),  # gpt-oss
+    (r"<\|tool_call_begin\|>", r"<\|tool_call_end\|>"),  # Kimi's
+    (r"<\uff5ctool\u2581call\u2581begin\uff5c>", r"<\uff5ctool\u2581call\u2581end\uff5c>"),  # DeepSeek's
+)
+_CALL = re.compile("|".join(rf"(?:{opening})(.*?)({end}|\Z)" for opening, end in _CALL_MARKS), re.DOTALL)
+# Forms of a call: a name and then JSON; tags with the arguments as tags within; a line of Python.
+_NAMED = re.compile(
+    r"(?:function<\uff5c?tool\u2581sep\uff5c>)?(?:functions\.)?([\w.-]+)[^{]*(\{.*)", re.DOTALL
+)
+_TAGGED = re.compile(r'<(?:function=|invoke name=)"?([^>\s"]*)"?>(.*?)(</function>|</invoke>|\Z)', re.DOTALL)
+_ARGUMENT = re.compile(
+    r'<(?:parameter(?:=| name=)"?([^>\s"]*)"?|arg_key>(.*?)</arg_key>\s*<arg_value)>\n?(.*?)\n?'
+    r"(?:</(?:parameter|arg_value)>|(?=<parameter)|\Z)",
     re.DOTALL,
 )
-_XML = re.compile(r"<function=([^>\s]*)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_XML_ARGUMENT = re.compile(r"<parameter=([^>\s]*)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
-_MISTRAL = re.compile(r"\s*([\w.-]+)(?:\[CALL_ID\]\w*)?(?:\[ARGS\])?\s*(\{.*)", re.DOTALL)
+_PYTHON = re.compile(r"\A\s*\[\w+\(.*\)\]\s*\Z", re.DOTALL)
 _FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(.*)', re.DOTALL)
@@ -61,19 +82,17 @@ class Parts(NamedTuple):
 def part(written: str) -> Parts:
     """Part a text. Without any mark of a thought or a call it is the text of the result, unchanged."""
     thoughts, text = [], written
-    for close, pattern in _THOUGHTS:
-        head, mark, rest = text.partition(close)
-        if mark and not pattern.search(head + close):  # the template opened it
-            thoughts, text = [head], rest
+    for pattern in _THOUGHTS:
         thoughts += pattern.findall(text)
         text = pattern.sub("", text)
     text = _FRAME.sub("", text)
     bodies: list[tuple[str, str]] = []
     for match in _CALL.finditer(text):
-        bodies += _calls_in(match.lastgroup or "", match[match.lastgroup or 0])
+        bodies += _calls_in(match[match.lastindex - 1].strip(), bool(match[match.lastindex]))
     text = _CALL.sub("", text)
-    if not bodies and (whole := _as_call(_FENCED.sub(r"\1", text))):  # the text is a call and nothing else
-        bodies, text = [whole], ""
+    # The text may be a call, or a list of calls, and nothing else.
+    if not bodies and (bodies := _as_calls(_FENCED.sub(r"\1", text), alone=True) or []):
+        text = ""
     if text != written:
         text = text.strip()
     calls = (Call(call_id(written, i), *body) for i, body in enumerate(bodies))
@@ -90,57 +109,74 @@ def call_id(text: str, number: int = 0) -> str:
     return hashlib.sha256(f"{number} {text}".encode("utf-8", "replace")).hexdigest()[:9]
 
 
-def _calls_in(form: str, body: str) -> list[tuple[str, str]]:
+def _calls_in(body: str, is_closed: bool) -> list[tuple[str, str]]:
     """Names and arguments of the calls in one mark. What cannot be read is arguments, without a name."""
-    body = body.strip()
-    if functions := _XML.findall(body):
-        return [(name, _xml_arguments(inner.strip())) for name, inner in functions]
-    if form == "mistral":
-        if match := _MISTRAL.match(body):
-            return [(match[1], match[2].strip())]
-        try:
-            listed = json.loads(body)
-        except (ValueError, RecursionError):
-            listed = None
-        if isinstance(listed, list):
-            return [
-                _as_call(json.dumps(call, ensure_ascii=False)) or ("", json.dumps(call)) for call in listed
-            ]
-    if call := _as_call(body, alone=False):
-        return [call]
-    try:
-        json.loads(body)
-        return [("", body)]
-    except (ValueError, RecursionError):  # half a call
-        name, arguments = _NAME.search(body), _ARGUMENTS.search(body)
-        return [(name[1] if name else "", arguments[1] if arguments else body)]
+    if (calls := _as_calls(body)) is not None:
+        return calls
+    if tagged := _TAGGED.findall(body):
+        return [(name, _tags_to_json(inner.strip(), is_closed or end)) for name, inner, end in tagged]
+    if "<arg_key>" in body:
+        name, mark, rest = body.partition("<arg_key>")
+        return [(name.strip(), _tags_to_json(mark + rest, is_closed))]
+    if not body.startswith(("{", "[")) and (match := _NAMED.match(body)):
+        return [(match[1], match[2].rstrip("`) \n"))]
+    name, arguments = _NAME.search(body), _ARGUMENTS.search(body)  # half a call
+    return [(name[1] if name else "", arguments[1] if arguments else body)]
 
 
-def _as_call(text: str, alone: bool = True) -> tuple[str, str] | None:
-    """Name and arguments of a JSON object that is a call; ``alone``: it holds no other field."""
+def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
+    """Names and arguments of calls as JSON, one or a list, or as Python; None where ``text`` is neither.
+
+    Args:
+        alone: no mark says that it is a call, so it must hold arguments, and no other field.
+    """
+    if _PYTHON.match(text):
+        return _python_calls(text)
     try:
-        call: Any = json.loads(text)
+        listed: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return None
-    given = [name for name in ("arguments", "parameters") if name in call]
-    if alone and (not given or call.keys() - {"name", "id", "type", *given}):
-        return None
-    arguments = call[given[0]] if given else {}
-    return call["name"], arguments if isinstance(arguments, str) else json.dumps(
-        arguments, ensure_ascii=False
-    )
+    calls = []
+    for call in listed if isinstance(listed, list) else [listed]:
+        if isinstance(call, dict) and isinstance(call.get("function"), dict):  # as in OpenAI's own form
+            call = call["function"]
+        given = call if isinstance(call, dict) else {}
+        name = next((n for k in ("name", "tool_name") if isinstance(n := given.get(k), str)), None)
+        fields = [field for field in ("arguments", "parameters") if field in given]
+        other = given.keys() - {"name", "tool_name", "id", "tool_call_id", "type", *fields}
+        if name is None or (alone and (other or not fields)):
+            return None if alone else [("", text)]
+        arguments = given[fields[0]] if fields else {}
+        calls.append((name, arguments if isinstance(arguments, str) else _json(arguments)))
+    return calls or None
 
 
-def _xml_arguments(inner: str) -> str:
-    """The arguments of ``<function=...>`` as JSON text: already JSON, or a tag each."""
-    if inner.startswith("{") or not (found := _XML_ARGUMENT.findall(inner)):
-        return inner
+def _python_calls(text: str) -> list[tuple[str, str]] | None:
+    """Names and arguments of ``[search(query="a coat")]``, as Llama 3.2 and 4 write calls."""
+    try:
+        made = ast.parse(text.strip(), mode="eval").body.elts
+        return [
+            (call.func.id, _json({each.arg: ast.literal_eval(each.value) for each in call.keywords}))
+            for call in made
+            if call.args == []  # arguments have names
+        ]
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
+        return None
+
+
+def _tags_to_json(inner: str, is_whole: bool) -> str:
+    """Arguments as JSON text: already JSON, or a tag each. Tags of half a call stay as they are written."""
+    arguments = _ARGUMENT.findall(inner)
+    if inner.startswith("{") or not arguments or not is_whole:
+        return inner or "{}"
     values = {}
-    for name, value in found:
+    for name, key, value in arguments:
         try:
-            values[name] = json.loads(value)
+            values[name or key] = json.loads(value)
         except (ValueError, RecursionError):
-            values[name] = value
-    return json.dumps(values, ensure_ascii=False)
+            values[name or key] = value
+    return _json(values)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

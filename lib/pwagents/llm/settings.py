@@ -10,10 +10,17 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, PositiveFloat, PositiveInt, ValidationError
+from pydantic import AfterValidator, PlainSerializer, PositiveFloat, PositiveInt, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pwagents.llm.openai_model import KEY_VARIABLE, OPENAI_URL, check_url, endpoint_name, endpoint_url
+from pwagents.llm.endpoints import (
+    KEY_VARIABLE,
+    OPENAI_URL,
+    check_url,
+    endpoint_name,
+    endpoint_url,
+    without_token,
+)
 from pwagents.project import project_path
 from pwagents.settings import settings
 
@@ -72,13 +79,14 @@ def _check_base_url(url: str) -> str:
 class Players:
     """What the language models of a run share. A wing's own group adds a field for each role."""
 
-    base_url: Annotated[str, AfterValidator(_check_base_url)] = ""
+    base_url: Annotated[str, AfterValidator(_check_base_url), PlainSerializer(without_token)] = ""
     """Of an OpenAI-compatible endpoint; empty for OpenAI's own. Its key comes from OPENAI_API_KEY."""
     endpoint: str = ""
     """What records call the endpoint, what stored replies are told apart by; empty: its URL. Name it where
     one URL serves another model than before, or where a replay has several to choose from."""
-    sampling: dict[str, float | int | str | list[str] | None] = field(default_factory=dict)
-    """Changes to what is sent with every request: {temperature: null} leaves it out, {top_p: 0.9} adds it."""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """Changes to what is sent with every request: {temperature: null} leaves it out, {top_p: 0.9} adds it, as
+    it does what the endpoint alone knows: {chat_template_kwargs: {enable_thinking: false}}."""
     budget_usd: PositiveFloat = 5.0
     """US dollars: a run stops before it costs more, and goes on from there when run again."""
     budget_tokens: PositiveInt = 20_000_000

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
@@ -108,16 +107,20 @@ class ResponseStore:
                 return list(replies)
         return [self.get(key, endpoint) for key in keys]
 
-    def claim(self, endpoint: str, model: str, url: str) -> str:
-        """The name under which the server at ``url`` keeps its replies: ``endpoint``, if it is free.
+    def claim(self, endpoint: str, model: str, host: str, port: int) -> str:
+        """The name under which a server of this machine keeps its replies: ``endpoint``, if it is free.
 
-        A server of this machine that comes back at another port goes on with its replies. One that runs
-        beside it is another server: its name is its URL.
+        One that comes back at another port goes on with its replies. One that runs beside it is another
+        server: its name has its port.
         """
         held = self._execute("SELECT url FROM server WHERE endpoint = ? AND model = ?", (endpoint, model))
-        if held and held[0][0] != url and _is_listening(held[0][0]):
-            return url.partition("://")[2]
-        self._execute("INSERT OR REPLACE INTO server VALUES (?, ?, ?)", (endpoint, model, url))
+        if held and held[0][0] != f"{host}:{port}":
+            try:
+                socket.create_connection(held[0][0].rsplit(":", 1), timeout=1).close()
+                return endpoint.replace(host, f"{host}:{port}", 1)
+            except OSError:  # it is gone
+                pass
+        self._execute("INSERT OR REPLACE INTO server VALUES (?, ?, ?)", (endpoint, model, f"{host}:{port}"))
         return endpoint
 
     def models(self) -> dict[str, int]:
@@ -173,7 +176,8 @@ class StoredModel(ChatModel):
     and go on with the same reply.
 
     Args:
-        inner: None for stored replies alone; ``name`` then says whose, and ``endpoint`` which server's.
+        inner: None for stored replies alone; ``name`` then says whose.
+        endpoint: which server's replies; "" for that of ``inner`` or, without one, whoever's.
         sampling: changes to every request's sampling; None takes a parameter away.
         before_first: called once before the first reply is asked for, not where all are stored.
 
@@ -198,8 +202,7 @@ class StoredModel(ChatModel):
         self.name, self.endpoint, self.found, self.asked = name, endpoint, 0, 0
         if inner:
             self.name, self.workers, self.batch_size = inner.name, inner.workers, inner.batch_size
-            url = getattr(inner, "base_url", "")
-            self.endpoint = store.claim(inner.endpoint, inner.name, url) if url else inner.endpoint
+            self.endpoint = endpoint or inner.endpoint
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._lock = threading.Lock()
 
@@ -250,12 +253,3 @@ class StoredModel(ChatModel):
             self.asked += len(requests)
         made = self.inner.replies(requests) if self.batch_size > 1 else [self.inner.reply(requests[0])]
         return self.store.put(contents, made, self.name, self.endpoint)
-
-
-def _is_listening(url: str) -> bool:
-    parts = urlsplit(url)
-    try:
-        with socket.create_connection((parts.hostname, parts.port or 80), timeout=1):
-            return True
-    except OSError:
-        return False

@@ -7,38 +7,15 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
-from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
 
 import httpx2
 
+from pwagents.llm.endpoints import proxy_of
 from pwagents.llm.failures import RefusedError
 
 LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or its address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-def proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for ``url``; None for this machine and for what NO_PROXY lists."""
-    parts, proxies = urlsplit(url), getproxies_environment()
-    host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass_environment(host, proxies):
-        return None
-    for entry in proxies.get("no", "").split(","):  # networks, which the standard library does not read
-        try:
-            if ip_address(host) in ip_network(entry.strip().strip("[]"), strict=False):
-                return None
-        except (ValueError, TypeError):
-            continue
-    return proxies.get(parts.scheme) or proxies.get("all")
+_FILES, _FOLDER = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "SSL_CERT_DIR"  # variables that name certificates
 
 
 def http_client(url: str, timeout_s: float, total_s: float):
@@ -52,15 +29,16 @@ def http_client(url: str, timeout_s: float, total_s: float):
     """
     from openai import DefaultHttpxClient
 
-    certificates = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+    given = {name: value for name in (*_FILES, _FOLDER) if (value := os.environ.get(name))}
     verify: ssl.SSLContext | bool = True
-    if any(certificates.values()) and not is_loopback(urlsplit(url).hostname or ""):
+    if given and urlsplit(url).scheme == "https":
         try:
-            verify = ssl.create_default_context(
-                cafile=certificates["SSL_CERT_FILE"], capath=certificates["SSL_CERT_DIR"]
-            )
+            file = next((given[name] for name in _FILES if name in given), None)
+            is_folder = file and os.path.isdir(file)  # as REQUESTS_CA_BUNDLE may be
+            files = {"capath": file} if is_folder else {"cafile": file, "capath": given.get(_FOLDER)}
+            verify = ssl.create_default_context(**files)
         except (OSError, ValueError) as error:
-            names = ", ".join(f"{name}={value}" for name, value in certificates.items() if value)
+            names = ", ".join(f"{name}={value}" for name, value in given.items())
             raise RefusedError(f"{names}: no certificates there ({error})") from None
 
     def bound(answer: httpx2.Response) -> None:
@@ -81,14 +59,9 @@ def http_client(url: str, timeout_s: float, total_s: float):
             verify=verify,
         )
     except (ValueError, ImportError, httpx2.InvalidURL) as error:
-        raise RefusedError(
-            f"proxy {_without_password(proxy or '')} of HTTPS_PROXY or ALL_PROXY: {error}"
-        ) from None
-
-
-def _without_password(url: str) -> str:
-    head, _, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://...@{tail}" if head else tail
+        scheme, _, host = (proxy or "").partition("://")
+        shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
+        raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
 
 
 class _Bounded(httpx2.SyncByteStream):

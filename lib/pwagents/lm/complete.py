@@ -2,11 +2,9 @@
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from pwagents.evaluation.episodes import append_line
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
@@ -14,7 +12,6 @@ from pwagents.progress import progress
 from pwagents.seeds import derive_seed
 
 AT_ONCE = 256  # prompts that vLLM is given, between which completions are stored
-_kept: dict[Path, tuple[Any, Any]] | None = None  # in a block of kept_models: folder -> tokenizer and model
 Write = Callable[[list[str], int], list[list[str]]]  # prompts, seed -> completions of each
 
 
@@ -53,8 +50,7 @@ def complete(
     sampling = (max_new_tokens, temperature, beams, returned)
     write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, *sampling)
     size = AT_ONCE if by_vllm else batch_size
-    batches, alone = range(len(completions), len(prompts), size), len(prompts) == 1
-    for first in progress(batches, desc="complete", unit="batch", disable=alone):
+    for first in progress(range(len(completions), len(prompts), size), desc="complete", unit="batch"):
         batch = list(prompts[first : first + size])
         written = write(batch, derive_seed(seed, "complete", str(first)))
         if store:
@@ -62,17 +58,6 @@ def complete(
                 append_line(file, json.dumps(written).encode() + b"\n")
         completions += written
     return completions
-
-
-@contextmanager
-def kept_models() -> Iterator[None]:
-    """Keep the models that transformers loads until the block ends: for calls of one prompt each."""
-    global _kept
-    _kept = {}
-    try:
-        yield
-    finally:
-        _kept = None
 
 
 def _stored(store: Path) -> list[list[str]]:
@@ -88,16 +73,11 @@ def _transformers(folder: Path, most: int, temperature: float, beams: int, retur
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if _kept and folder in _kept:
-        tokenizer, model = _kept[folder]
-    else:
-        tokenizer = read_tokenizer(folder)
-        tokenizer.padding_side = "left"
-        if tokenizer.pad_token is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        model = read_model(folder, "auto" if device == "cuda" else torch.float32).to(device).eval()
-        if _kept is not None:
-            _kept[folder] = tokenizer, model
+    tokenizer = read_tokenizer(folder)
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model = read_model(folder, "auto" if device == "cuda" else torch.float32).to(device).eval()
     # What a model's generation_config says of sampling (LLaMA-2: temperature .6) must not join ours.
     chance = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
     chance = chance or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}

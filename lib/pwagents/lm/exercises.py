@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SEARCH, RECOMMEND, REVIEW = (FUNCTION_OF[task] for task in ("search", "recommend", "review"))
-ITEMS = (1, 9)  # how many are remembered, the last number excluded
+ITEMS = (1, 7)  # how many are remembered, the last number excluded
 SAME_KIND = 16  # texts in a row: a batch is of one kind
 REQUESTS = (
     "Get me {want} now.",
@@ -89,7 +89,7 @@ class ExerciseText:
         made = _Exercise(self.taken, rng(self.seed, "plain text", str(n)))
         if most_words:
             return made.repeat(most_words)
-        return (made.search, made.recommend, made.review, made.search)[n // SAME_KIND % 4]()
+        return (made.search, made.recommend, made.review, made.recommend)[n // SAME_KIND % 4]()
 
 
 class _Exercise(Maker):
@@ -109,14 +109,8 @@ class _Exercise(Maker):
         return self._prompt(SEARCH, want, products), " ".join(title) if named else _telling(want)
 
     def recommend(self) -> tuple[str, str]:
-        """All ids in the memory, or the numbers that stand in their place."""
+        """All ids in the memory."""
         products = self._products()
-        if self.generator.random() < 0.5:
-            numbers = map(str, range(1, len(products) + 1))
-            products = [
-                product.model_copy(update={"parent_asin": number})
-                for product, number in zip(products, numbers, strict=True)
-            ]
         ids = ", ".join(product.parent_asin for product in products)
         return self._prompt(RECOMMEND, self.words(1, 6), products), ids
 

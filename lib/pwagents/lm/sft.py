@@ -8,7 +8,7 @@ import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.errors import DataError
-from pwagents.llm.folder import read_tokenizer
+from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.packed import states_before
 from pwagents.lm.settings import SftSettings, deciding
@@ -67,6 +67,9 @@ def fine_tune(
     if not rows:
         raise DataError("training data", 0, "rows", "none", "at least one")
     folder, tokenizer = Path(folder), read_tokenizer(base)
+    if any(row.get("tools") for row in rows) and (dropped := dropped_by_template(tokenizer)):
+        expected = "one that tells functions, calls and results"
+        raise DataError(base, "tokenizer", "chat template", f"one that drops {', '.join(dropped)}", expected)
     # Named by data and settings: checkpoints of another training are never gone on from.
     key = hash_of([Path(base).name, deciding(settings), list(rows), pad_counts])
     checkpoints = folder / f"checkpoints-{key}"

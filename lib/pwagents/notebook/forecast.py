@@ -86,10 +86,7 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
         learned += 3 * train * _of(dpo, "num_train_epochs") * _of(dpo, "max_length")
         written = (train * dpo["candidates"] + test) * study.get("max_new_tokens", 256)
         seconds = variants * (learned / LEARNED + written / WRITTEN)
-        step_1 = values["identify"]
-        seconds += train * _of(step_1, "num_train_epochs") * _of(step_1, "max_length") / LEARNED
-        # Preferences start from a whole model; a variant's two adapters, with embeddings, are a third of one.
-        return Counter(label_writer=train // 3), seconds, variants + variants // 3
+        return Counter(label_writer=train // 3), seconds, 2 * variants
     if number == "09":  # three levels of four ways to remember, some twice
         return Counter(navigator=15 * 3 * users, judge=15 * 3 * users), 0.0, 0
     if number not in ("05", "06", "07", "08"):

@@ -23,21 +23,31 @@ from omegaconf import OmegaConf
 from pwagents.cache import FILES, damage
 from pwagents.data import amazon, personalwab
 from pwagents.errors import DataError, InfrastructureError, SettingsError
-from pwagents.llm.openai_model import KEY_VARIABLE, OPENAI_URL, OpenAIModel, endpoint_url
+from pwagents.llm.endpoints import KEY_VARIABLE, OPENAI_URL, endpoint_url
+from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import model_folder
 from pwagents.notebook.forecast import forecast
 from pwagents.notebook.settings import COMPLETE, INTERACTIVE, changes, preset_values
 from pwagents.project import ROOT, project_path, refuse_foreign
 
 GB = 10**9
-# Group of settings -> a file of the clone that it names.
-PROMPTS = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
+PROMPTS = {
+    "play": "PersonalWAB/agents/utils.py",
+    "study": "PUMA/utils.py",
+}  # group of settings -> file of a clone
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
-# Repository -> licence, whether it is gated, GB of weights. Presets look in data/models, for its last name.
-# (The small model is made here, MiniLM comes with the environment.)
+
+
+# Folder in params/paper.yaml -> repository, licence, whether it is gated, GB of weights. The small model is
+# made here, MiniLM comes with the environment.
 MODELS = {
-    "meta-llama/Llama-2-7b-chat-hf": ("Llama 2 Community License", True, 13.5),
-    "Qwen/Qwen2.5-7B-Instruct": ("Apache 2.0", False, 15.2),
+    "data/models/Llama-2-7b-chat-hf": (
+        "meta-llama/Llama-2-7b-chat-hf",
+        "Llama 2 Community License",
+        True,
+        13.5,
+    ),
+    "data/models/Qwen2.5-7B-Instruct": ("Qwen/Qwen2.5-7B-Instruct", "Apache 2.0", False, 15.2),
 }
 
 
@@ -61,18 +71,14 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
     try:
         values = settings_values(notebook, kind, parameters)
         found = list(needs(values))
-    except ValueError:  # a wrong name, type or file: load_settings says which
+        estimated = forecast(notebook, values)
+        place = disk(values, estimated.trainings)
+    except (ValueError, TypeError):  # a wrong name, type or file: load_settings says which
         return
     if missing := [need for need in found if need.wrong]:
         raise SettingsError("\n".join(f"{notebook} cannot start: {need}" for need in missing))
-    estimated = forecast(notebook, values)
-    room = disk(values, estimated.trainings).what
-    if found:
-        print(
-            f"{notebook} has what it needs ({'; '.join(need.what for need in found)}; {room}). {estimated}."
-        )
-    else:
-        print(f"{notebook} needs no download, no key and no GPU ({room}).")
+    told = [need.what for need in [*found, place]]
+    print(f"{notebook} has what it needs ({'; '.join(told)}). {estimated}.")
 
 
 def settings_values(notebook: str, kind: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,9 +152,9 @@ def require_weights(folder: Path) -> None:
 
 def fetch_command(name: str) -> str:
     """Say how the model of a folder is fetched, where it is one of :data:`MODELS`."""
-    if not (repository := _repository(name)):
+    if name not in MODELS:
         return "name another folder, or put the model there"
-    is_gated = MODELS[repository][1]
+    repository, _, is_gated, _ = MODELS[name]
     first = "accept its licence on its page, `.venv/bin/hf auth login`, then " if is_gated else ""
     return f'{first}`.venv/bin/hf download {repository} --exclude "*.bin" --local-dir {name}`'
 
@@ -156,11 +162,7 @@ def fetch_command(name: str) -> str:
 def size_gb(name: str) -> float:
     """Size a model's weights, as they lie in a folder, else as :data:`MODELS` has them."""
     size = sum(file.stat().st_size for file in model_folder(name).glob("*.safetensors")) / GB
-    return size or MODELS.get(_repository(name), (0.0,))[-1]
-
-
-def _repository(name: str) -> str:
-    return next((each for each in MODELS if Path(each).name == Path(name).name), "")
+    return size or MODELS.get(name, (0.0,))[-1]
 
 
 def _gpus(asked: int, weights: float) -> Need:
@@ -202,9 +204,9 @@ def main() -> None:
     parser.add_argument("--models", action="store_true", help="name the models of presets instead")
     arguments = parser.parse_args()
     if arguments.models:
-        for repository, (licence, is_gated, size) in MODELS.items():
-            print(f"{repository}: {licence}, {'gated' if is_gated else 'not gated'}, {size:g} GB")
-            print(f"  {fetch_command(f'data/models/{Path(repository).name}')}")
+        for name, (repository, licence, is_gated, size) in MODELS.items():
+            terms = f"{licence}, {'gated' if is_gated else 'not gated'}, {size:g} GB"
+            print(f"{repository}: {terms}\n  {fetch_command(name)}")
         return
 
     missing, specs = 0, set()

@@ -115,9 +115,13 @@ class Run:
         """The file of language models' replies."""
         return self.output_dir / "runs" / "replies.sqlite"
 
-    def table(self, data: pd.DataFrame, name: str, *, title: str, **options: Any):
-        """Save a table and return it to be displayed; for the options see :func:`tables.save_table`."""
+    def table(self, data: pd.DataFrame, name: str, *, title: str, note: str = "", **options: Any):
+        """Save a table and return it to be displayed; for the options see :func:`tables.save_table`.
+
+        Below the note stands what is to be told of the language models asked so far.
+        """
         name = f"{self.number}_{name}"
+        options["note"] = f"{note} {notes(self.store)}".strip()
         self.row.setdefault("tables", []).append(name)  # for `make check`, which misses it where it is gone
         return tables.save_table(data, name, title=title, output_dir=self.output_dir, **options)
 
@@ -200,7 +204,7 @@ class Run:
 
     def finish(self, data_hash: str) -> None:
         """Write the journal row of a run that went to its end, and print it as one line."""
-        self.row.update(status="finished", data_hash=data_hash, models=notes())
+        self.row.update(status="finished", data_hash=data_hash, models=notes(self.store))
         atexit.unregister(self.write_row)
         self.write_row()
         row = self.row
@@ -275,8 +279,8 @@ def settings_table(settings: Any, changed: DictConfig):
     for group, name, value, what in rows(settings):
         if OmegaConf.select(changed, f"{group}.{name}".lstrip("."), default=None) is not None:
             bold.append(len(listed))
-        value = value.name if isinstance(value, Path) else str(plain(value))
-        listed.append((group, name, "none" if value in ("", "None", "[]") else value, what.replace("`", "")))
+        value = "none" if str(value) in ("", "None", "[]") else str(value)
+        listed.append((group, name, value, what.replace("`", "")))
     frame = pd.DataFrame(listed, columns=["group", "setting", "value", "meaning"])
     note = "Bold: changed here."
     table = tables.render_table(frame, "settings", title="Settings", note=note, bold_rows=bold)

@@ -22,7 +22,7 @@ from pwagents.data.settings import DataSettings
 from pwagents.engine import Engine
 from pwagents.errors import SettingsError
 from pwagents.project import PARAMS, project_path
-from pwagents.settings import meaning, settings
+from pwagents.settings import meaning, plain, settings
 
 COMPLETE = "laptop"  # the preset that every other one differs from
 INTERACTIVE = "outputs/interactive"  # where a notebook opened by hand leaves its results
@@ -170,9 +170,11 @@ def parameters_of(kind: type[NotebookSettings], namespace: Mapping[str, Any]) ->
 
 def rows(group: Any, name: str = "") -> Iterator[tuple[str, str, Any, str]]:
     """Yield (group, setting, value, meaning) of all settings, groups within groups as "shop.recommender"."""
+    shown = plain(group)  # a URL without a token
     for field in fields(group):
         value = getattr(group, field.name)
         if is_dataclass(value):
             yield from rows(value, f"{name}.{field.name}".lstrip("."))
         else:
+            value = value.name if isinstance(value, Path) else shown[field.name]
             yield name, field.name, value, meaning(type(group), field.name)

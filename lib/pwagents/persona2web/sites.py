@@ -22,6 +22,7 @@ PORTAL = "start.test"  # where every episode begins: it lists and searches the s
 # The clock of visitors without a task; tasks have their own, when the histories end.
 VISITORS_NOW = int(datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp() * 1000)
 MAX_SESSIONS = 10_000  # the oldest makes room
+MAX_REQUESTS = 10_000  # of a visitor, all of which are kept
 SLOW_S = 30.0  # how long a delayed reply takes: longer than drivers wait
 
 
@@ -83,6 +84,8 @@ class LocalWeb:
         try:
             if session is None:
                 raise PageError(401, "Your session has expired. What you left in carts and drafts is gone.")
+            if len(session.log) >= MAX_REQUESTS:
+                raise PageError(429, "That is enough for one visit.")
             if host == PORTAL:
                 reply = self._portal(method, path, params, session, suffix)
             else:
@@ -96,7 +99,7 @@ class LocalWeb:
         except PageError as error:
             page = pages.message(error.status, error.message, site, session, suffix)
             reply = Reply(error.status, page, delay_s=error.delay_s)
-        if session is not None:
+        if session is not None and len(session.log) < MAX_REQUESTS:
             session.log.append(_logged(visit, host, path, params, reply.status))
         return reply
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import pandas as pd
 
@@ -146,12 +147,16 @@ class Study:
             self.folder / f"09_{part}.jsonl",
             method=agent,
             model="none" if agent in (OFFLINE, CHANCE, ORACLE) else agent,
-            # They learned from the notebook's own world, whichever is played.
-            params={"readers": self.world.data} if agent == OFFLINE else {},
+            params=self._params(agent),
             stored_runs_only=self.settings.stored_runs_only,
         )
         require_played(records)
         return records
+
+    def _params(self, agent: str) -> dict[str, Any]:
+        if agent == OFFLINE:  # it learned from the notebook's own world, whichever is played
+            return {"readers": self.world.data}
+        return {} if agent in (CHANCE, ORACLE) else self.settings.players.facts()
 
     def agent(self, name: str, condition: Condition, world: World) -> Callable[[WebTask], Agent]:
         """The agent for a task; only the oracle looks at more than the user."""

@@ -50,7 +50,7 @@ def call_of(function: str, parameter: str | Sequence[str]) -> Action:
 def read_parameter(function: str, text: str, recall: Recall, method: Method, protocol: Protocol) -> Action:
     """Read what the model of step 2 wrote as a call.
 
-    Unknown ids stay: the recommender passes over them, and takes the last 30 of the known ones.
+    Unknown ids stay: the recommender passes over them, and of more than 30 known ones it takes the last 30.
     """
     if function != RECOMMEND:
         return call_of(function, text.strip())
@@ -74,7 +74,12 @@ def read_function(text: str) -> str:
 
 @dataclass(frozen=True)
 class PumaAgent:
-    """Lets one model name the function and another one write its parameter; both by their folders."""
+    """Lets one model name the function and another one write its parameter.
+
+    Args:
+        identifier, writer: folders of the models of the two steps.
+        max_new_tokens, batch_size: of step 2.
+    """
 
     identifier: Path
     writer: Path

@@ -42,7 +42,7 @@ class Recall(NamedTuple):
     Args:
         text: the items, joined by "|" and cut.
         ids: of a recommendation: the products of the items that the cut left whole, in their order.
-        hint: the word that recurs, where the method gives one.
+        hint: the word that recurs; empty where there is none, or the method gives no hint.
     """
 
     text: str
@@ -140,8 +140,10 @@ class TaskMemory:
 def recurring_word(instruction: str, bought: Sequence[Product]) -> str:
     """Find the word that recurs the most in titles and stores, and that the instruction does not say.
 
-    Stop words do not count; what was bought twice counts twice; of equally frequent words it is the first.
-    It is returned as it is first written there, since a model copies what it reads; empty where none recurs.
+    Stop words do not count; what was bought twice counts twice. Of equally frequent words it is the first.
+
+    Returns:
+        The word as it is first written there, since a model copies what it reads; empty where none recurs.
     """
     ignored = {*words(instruction), *word_list("stop_words")}
     texts = [f"{product.title} {product.store or ''}" for product in bought]

@@ -13,12 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from pwagents.agents.memory import Memory, embed_behaviors
+from pwagents.agents.memory import Memory
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.benchmark.worlds import tell_repurchases
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
-from pwagents.lm.complete import kept_models
 from pwagents.lm.launch import side_by_side
 from pwagents.progress import progress
 from pwagents.project import code_hash, write_aside
@@ -58,8 +57,6 @@ def write_functions(records: Sequence[EpisodeRecord], tasks: Sequence[Task], fil
 
 def make_plain_agent(study: PumaStudy) -> PlainAgent:
     """Make the plain agent of notebook 03 with its task-specific memory; it learns from the train tasks."""
-    tested, instructions = study.worlds.tested, [task.instruction for task in study.worlds.tasks]
-    embed_behaviors(tested, study.memory.embedder, instructions)  # stored where notebook 03 has run
     classifier = FunctionClassifier([begun.task for begun in study.begun])
     return PlainAgent(classifier, Memory("task_specific", study.memory.products, study.memory.embedder))
 
@@ -135,14 +132,13 @@ def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> pd.DataFrame:
     """
     tasks = sample_tasks(study.worlds.tasks, study.settings.study.timed_tasks, study.seed)
     rows = []
-    with kept_models():
-        for name, agent in agents.items():
-            for i, task in enumerate(progress([tasks[0], *tasks], desc="time", unit="episode")):
-                environment = study.begin_test(task, study.protocol)
-                begin = time.perf_counter()
-                run_episode(environment, task, environment.state.history, agent)
-                if i:  # the first one only loads what has to be loaded
-                    rows.append((name, task.task_id, task.user_id, time.perf_counter() - begin))
+    for name, agent in agents.items():
+        for i, task in enumerate(progress([tasks[0], *tasks], desc="time", unit="episode")):
+            environment = study.begin_test(task, study.protocol)
+            begin = time.perf_counter()
+            run_episode(environment, task, environment.state.history, agent)
+            if i:  # the first one only loads what has to be loaded
+                rows.append((name, task.task_id, task.user_id, time.perf_counter() - begin))
     return pd.DataFrame(rows, columns=["method", "task_id", "user_id", "seconds"])
 
 
@@ -152,10 +148,14 @@ def play_seeds(
     """Train variants with several seeds, from the base model on, and let them play the test tasks.
 
     A seed decides the small base model's text and first weights, the order of fine-tuning, the samples and
-    their pairs. Data, shops, labels and test tasks stay, and so does a base model that is given.
+    their pairs. A base model that is given, data, shops, labels and test tasks stay. What was trained is
+    found again. Trainings of the small model run beside each other.
 
     Returns:
         One row an episode, with its ``seed`` (:func:`pwagents.evaluation.episodes.records_frame`).
+
+    Raises:
+        InfrastructureError: some episode could not be played.
     """
     settings, train = study.settings, partial(_train_seed, study, methods, preferences)
     trained = side_by_side(train, seeds, settings.base, stored_only=settings.stored_runs_only)
@@ -173,6 +173,8 @@ def play_worlds(
 ) -> dict[str, pd.DataFrame]:
     """Train and test variants, and the plain agent, in whole worlds: shop, people and trainings anew.
 
+    What was trained is found again. Trainings of the small model run beside each other.
+
     Args:
         worlds: name -> the settings of a world: other data, and another seed of all
             (:meth:`pwagents.puma.settings.PumaNotebook.seeded`).
@@ -181,6 +183,9 @@ def play_worlds(
     Returns:
         World -> one row an episode, with ``target``, whether its product was bought before
         (:func:`pwagents.benchmark.worlds.tell_repurchases`).
+
+    Raises:
+        InfrastructureError: some episode could not be played.
     """
     first = next(iter(worlds.values()))
     train = partial(_train_world, names, preferences)

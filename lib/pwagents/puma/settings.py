@@ -142,23 +142,32 @@ class PumaNotebook(NotebookSettings):
     dpo: PreferenceSettings
     """Step 2, on preference pairs."""
 
+    @property
+    def method(self) -> Method:
+        """The paper's method, with these settings' memory and labels."""
+        study = self.study
+        return Method(memory_tokens=study.memory_tokens, labels=study.labels, pad_counts=study.pad_counts)
+
     def methods(self) -> dict[str, Method]:
         """The variants that are trained, by their names in tables."""
-        study = self.study
-        puma = Method(memory_tokens=study.memory_tokens, labels=study.labels, pad_counts=study.pad_counts)
+        puma, study = self.method, self.study
         plus = {"memory": "interest", "ids": "number", "hint": "recurring"}
         methods = {PUMA: puma, PLUS: replace(puma, **plus), NO_DPO: replace(puma, dpo=False)}
         if study.variants == "few":
             return methods
-        for switch, name in SWITCHES.items():
-            methods[f"{PUMA} + {name}"] = replace(puma, **{switch: plus[switch]})
-        # Each part away (Table 5), each default the other way, other lengths of the memory (Table 6).
-        methods[NO_MEMORY] = replace(puma, memory="none")
-        methods[NO_SFT], methods[UNTUNED] = replace(puma, sft=False), replace(puma, sft=False, dpo=False)
         other: LabelKind = "leak_free" if study.labels == "published" else "published"
-        methods[f"{PUMA}, {other.replace('_', '-')} labels"] = replace(puma, labels=other)
-        padding = f"{PUMA}, padding {'not ' * study.pad_counts}learned"
-        methods[padding] = replace(puma, pad_counts=not study.pad_counts)
+        methods |= {
+            NO_MEMORY: replace(puma, memory="none"),
+            NO_SFT: replace(puma, sft=False),
+            UNTUNED: replace(puma, sft=False, dpo=False),
+            f"{PUMA}, {other.replace('_', '-')} labels": replace(puma, labels=other),
+            f"{PUMA}, padding {'not ' * study.pad_counts}learned": replace(
+                puma, pad_counts=not study.pad_counts
+            ),
+        }
+        methods |= {
+            f"{PUMA} + {name}": replace(puma, **{switch: plus[switch]}) for switch, name in SWITCHES.items()
+        }
         return methods | {with_memory(n): replace(puma, memory_tokens=n) for n in study.memory_lengths}
 
     def seeded(self, seed: int) -> Self:

@@ -3,7 +3,7 @@
 worlds = load_worlds(settings)
 study = PumaStudy(worlds, settings, make_base(settings, worlds))
 labels, counts = study.labels("published")              what the train tasks teach
-recall = study.recall(study.begun[0], settings.methods()["PUMA"])  what it remembers for one of them
+recall = study.recall(study.begun[0], settings.method)  what is remembered for one of them
 """
 
 from collections import Counter

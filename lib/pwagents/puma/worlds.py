@@ -19,9 +19,12 @@ from pwagents.schema import Benchmark, Product, Task
 
 @dataclass(frozen=True)
 class Worlds:
-    """The benchmark that is tested, and the one, maybe larger, whose train tasks are learned from.
+    """Who is tested and who is trained on.
 
     Args:
+        tested: the benchmark.
+        learned: whose train tasks are learned from; the benchmark, or a larger one of which it is a part.
+        tasks, train_tasks: of the one and of the other.
         date: in milliseconds; infinite as published.
         n_left_out: test tasks and train tasks on the wrong side of ``date``.
     """
@@ -35,6 +38,7 @@ class Worlds:
 
     @property
     def products(self) -> Mapping[str, Product]:
+        """Of both."""
         return {**self.learned.products, **self.tested.products}
 
     def __str__(self) -> str:
