@@ -3,17 +3,13 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
-from pwagents.agents.memory import Memory
-from pwagents.agents.plain import PlainAgent
 from pwagents.benchmark.settings import MethodPlayers
 from pwagents.benchmark.study import PLAIN, Study
 from pwagents.notebook.run import Run
 from pwagents.schema import FUNCTION_OF, Behavior, Review
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import WebEnvironment, run_episode
 from pwagents.web.published import CHECKPOINT
 
 from ..agents.conftest import ScriptedModel, call
@@ -119,17 +115,12 @@ def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, se
                 is_recalled = method not in ("Chain of thought", "ChatShop")
                 assert ("Zorblax" in told) == (cell.protocol == "published" and is_recalled), (method, cell)
                 assert {record.params["protocol"] for record in records} == {cell.protocol}
-    # What the recommender is given by an agent that repeats what the memory recalls.
-    asked = {}
+    # What the recommender is given by the plain agent, which repeats what the memory recalls.
+    study.tasks, study.classifier = [task], lambda instruction: FUNCTION_OF["recommend"]
     for protocol in ("published", "leak_free"):
-        shop = study.environment(task, protocol=protocol).shop
-        noted = asked[protocol] = []
-        recommender = SimpleNamespace(recommend=lambda ids, k, noted=noted: noted.extend(ids) or [])
-        memory = Memory("last", benchmark.products, length=50)
-        agent = PlainAgent(lambda instruction: "get_recommendations_by_history", memory)
-        environment = WebEnvironment(replace(shop, recommender=recommender))
-        run_episode(environment, task, study.history(task, protocol), agent)
-    assert "B0ZORB" in asked["published"] and "B0ZORB" not in asked["leak_free"]
+        (record,) = study.play_plain(protocol)["Plain, last memory"]
+        given = record.trajectory.steps[0].action.arguments["product_sequence"]
+        assert ("B0ZORB" in given) == (protocol == "published")
 
 
 def test_rows_of_several_cells_say_which(study_of, settings):
