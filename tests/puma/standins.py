@@ -16,8 +16,9 @@ from pwagents.web.functions import Shop
 
 def word_counts(text):
     """Stands in for MiniLM: words in common, and a little chance, so that no two texts are equally close."""
-    row = np.random.default_rng(zlib.crc32(text.encode())).normal(0, 0.05, 384).astype(np.float32)
-    for word in text.lower().split():
+    words = text.lower().split()
+    row = np.random.default_rng(zlib.crc32(repr(words).encode())).normal(0, 0.05, 384).astype(np.float32)
+    for word in words:
         row[sum(map(ord, word)) % 384] += 1
     return row
 

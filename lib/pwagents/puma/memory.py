@@ -129,7 +129,9 @@ class TaskMemory:
 
     def _records(self, history: Sequence[Behavior]) -> list[str]:
         """Tell all of each behaviour, with its place: what the instruction is compared with."""
-        return [self._tell("HISTORY_PROMPT", behavior, place) for place, behavior in enumerate(history)]
+        texts = [self._tell("HISTORY_PROMPT", behavior, place) for place, behavior in enumerate(history)]
+        # MiniLM reads as many tokens, and a word has one at least: texts that it reads alike become equal.
+        return [" ".join(text.split()[: self.embedder.max_tokens]) for text in texts]
 
     def _tell(self, form: str, behavior: Behavior, place: int = 0) -> str:
         review = {"RATING": str(behavior.review.rating), "TEXT": behavior.review.text}
