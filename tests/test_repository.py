@@ -19,7 +19,7 @@ USERS = sorted([*(ROOT / "notebooks").glob("[0-9]*.ipynb"), *(ROOT / "benchmarks
 HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
 ASIDE = {"pwagents.web.sasrec"}
-ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task", "verifiers_taskset")}
+ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
 ASIDE |= {"pwagents.rl.grpo_trainer"}
 
 

@@ -172,7 +172,7 @@ def test_trls_grpo_takes_a_step(factory, task_set, tokenizer, tmp_path):
 
 # verifiers, against the server, from an environment of its own
 
-VERIFIERS = os.environ.get("VERIFIERS_PYTHON", "")  # of an environment with verifiers==0.4.0
+VERIFIERS = os.environ.get("VERIFIERS_PYTHON", "")  # of an environment with ./lib/pwagents-shop installed
 
 
 def reply_of_a_model(begin_twice):
@@ -215,10 +215,9 @@ def test_in_verifiers_an_agent_earns_what_it_earns_with_the_runner_in_one_sessio
             "--model": "mock",
             "--output-dir": str(tmp_path),
         }
-        command = [str(Path(VERIFIERS).with_name("vf-eval")), "verifiers_taskset", "--no-push", "--no-rich"]
+        command = [str(Path(VERIFIERS).with_name("vf-eval")), "pwagents_shop", "--no-push", "--no-rich"]
         command += [word for option in options.items() for word in option]
-        adapters = str(Path(mcp_server.__file__).parent)
-        env = {**os.environ, "PYTHONPATH": adapters, "NO_KEY": "none", "HF_HUB_OFFLINE": "1"}
+        env = {**os.environ, "PYTHONPATH": "", "NO_KEY": "none", "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (traces,) = tmp_path.rglob("traces.jsonl")

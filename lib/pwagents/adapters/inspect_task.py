@@ -1,4 +1,4 @@
-"""The shop as a task: ``inspect eval THIS_FILE -T preset=smoke -T tasks=20 --model openai/gpt-4o-mini``."""
+"""The shop as a task: ``inspect eval pwagents/shop -T preset=smoke -T tasks=20 --model openai/NAME``."""
 
 import asyncio
 

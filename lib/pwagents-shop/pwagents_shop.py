@@ -1,9 +1,10 @@
-"""The shop as a verifiers taskset, in an environment of its own: their pins and ours exclude each other.
+"""The shop as a verifiers environment, installed apart: verifiers' pins and ours exclude each other.
 
-    make serve                                                        # here
-    PYTHONPATH=lib/pwagents/adapters vf-eval verifiers_taskset ...    # there (pip install verifiers==0.4.0)
+    make serve PRESET=smoke                                # in pwagents' environment
+    pip install ./lib/pwagents-shop                        # in one of its own
+    vf-eval pwagents_shop --env.agent.harness.id null      # there
 
-It needs this file alone: tasks, tools and rewards come from the server.
+It needs nothing of pwagents: tasks, tools and rewards come from the server.
 """
 
 import json
