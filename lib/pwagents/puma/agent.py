@@ -5,10 +5,13 @@ instruction, task-specific memory and function with the bare parameter: a query,
 plain text, and greedy (``PUMA/test_llama.py``). Both are single-turn, so all prompts of a set of tasks are
 known beforehand, and :meth:`PumaAgent.act` answers many at once.
 
-Two things go by the protocol. *Published*: the memory is of the function that the task really asks for, also
-at the test, where step 1 names another one; a review's product is left out wherever the model generates; and
-ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1 names,
-the product is told, and ids keep their order.
+Three things go by the protocol. *Published*: the memory is of the function that the task really asks for,
+also at the test, where step 1 names another one; a review's product is left out wherever the model generates;
+and ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1
+names, the product is told, and ids keep their order.
+
+Departure: 1. a reply of step 1 that names no function is a step lost (``test.py`` reads it as a review).
+Result: tables ``04_single_turn``, ``04_table_3``, ``04_table_5`` and ``04_table_6`` of notebook 04.
 """
 
 from collections.abc import Sequence

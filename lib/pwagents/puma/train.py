@@ -3,11 +3,16 @@
 models = PumaModels(study)
 identifier = models.identifier()                    step 1: instruction -> function
 writer = models.fine_tuned(method)                  step 2: on labels
-pairs = models.pairs(writer, method)                its own candidates, best and worst
-writer = models.preferred(writer, pairs, ...)       step 2: DPO
+pairs = models.pairs(writer, method, preferences)   its own candidates, best and worst
+writer = models.preferred(writer, rows, ...)        step 2: DPO
 
-Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose loss overflows without scaling.
-2. Step 1 and step 2 are two models, as with the script's ``--train_on`` function and param.
+Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose loss has to be scaled. 2. One
+GPU with 64 passes a step in the place of four with 16. 3. TRL has no limit of a prompt any more (768 tokens),
+only that of prompt and answer. 4. Leak-free, candidates are scored by a recommender that has not seen the
+answers.
+
+Command: ``make reproduce ONLY=04`` (few variants), ``make reproduce-full`` (all); minutes stand in the
+notebook's head. Result: ``models/puma-*``, ``04_losses`` and ``04_preferences``.
 """
 
 import json
