@@ -23,6 +23,20 @@ _LIBRARY = Path(__file__).resolve().parent
 IS_CHECKOUT = (_LIBRARY.parents[1] / "params").is_dir()  # a wheel has them inside the package
 ROOT = _LIBRARY.parents[1] if IS_CHECKOUT else Path.cwd()
 PARAMS = (ROOT if IS_CHECKOUT else _LIBRARY) / "params"
+_UNPACKED, _SERVED = "the file in it", "the data themselves: open it to see what the server had to say"
+_GZIP = b"\x1f\x8b"
+_FOREIGN = {  # how a file begins that stands in the place of another -> what it is, and what is expected
+    b"version https://git-lfs.": ("a Git LFS pointer", "its content: `git lfs pull` in its clone brings it"),
+    b"<!doctype html": ("a web page (HTML)", _SERVED),
+    b"<html": ("a web page (HTML)", _SERVED),
+    b"<?xml": ("an XML document", _SERVED),
+    b"pk\x03\x04": ("a zip archive", _UNPACKED),
+    _GZIP: ("a gzip archive within the archive, or under another name", _UNPACKED),
+    b"\xfd7zxz": ("an xz archive", _UNPACKED),
+    b"\x28\xb5\x2f\xfd": ("a Zstandard archive", _UNPACKED),
+    b"\xff\xfe": ("text in UTF-16", "text in UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "text in UTF-8"),
+}
 # What only shows results.
 _SHOWS = ("views.py", "figures.py", "paper_rows.py", "costs.py", "episode_page.py")
 
@@ -99,24 +113,29 @@ def refuse_foreign(files: Iterable[Path]) -> None:
     """Look for files that are there in the place of others.
 
     Raises:
-        DataError: a file is a Git LFS pointer, a web page, or a damaged or cut gzip archive; it is named.
+        DataError: a file is a Git LFS pointer, a web page, of another kind than its name says, or a damaged
+            or cut gzip archive; it is named.
     """
+
+    def look(file: Path, head: bytes) -> None:
+        for beginning, (found, expected) in _FOREIGN.items():
+            if head.lstrip(b" \t\r\n").lower().startswith(beginning):
+                raise DataError(file, "-", "(file)", found, expected)
+
     for file in files:
         with open(file, "rb") as opened:
             head = opened.read(64)
-        if head.startswith(b"version https://git-lfs."):
-            expected = "its content: `git lfs pull` in the clone that it is from brings it"
-            raise DataError(file, "-", "(file)", "a Git LFS pointer", expected)
-        if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
-            expected = "the data themselves: open it to see what the server had to say"
-            raise DataError(file, "-", "(file)", "a web page (HTML)", expected)
+        if file.suffix != ".gz" or not head.startswith(_GZIP):
+            look(file, head)
         if file.suffix == ".gz":
             try:
                 with gzip.open(file) as archive:
+                    head = archive.read(64)
                     while archive.read(1 << 20):
                         pass
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise DataError(file, "-", "(file)", error, "a whole gzip archive: fetch it again") from None
+            look(file, head)
 
 
 def read_json_lines(

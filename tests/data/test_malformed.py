@@ -61,6 +61,14 @@ AMAZON = {  # what is broken -> how, and what the message must name
     "a wrong checksum": (content(METAS, lambda old: old[:-8] + b"\0" * 4 + old[-4:]), METAS, "CRC"),
     "a server's page": (content(METAS, b"\n<!DOCTYPE html><p>Too many requests"), METAS, "a web page (HTML)"),
     "a Git LFS pointer": (content(METAS, b"version https://git-lfs.x/spec/v1\n"), METAS, "Git LFS"),
+    "a page in an archive": (content(METAS, gzip.compress(b"<html>no")), METAS, "a web page (HTML)"),
+    "a server's XML": (content(METAS, b'<?xml version="1.0"?><Error>'), METAS, "an XML document"),
+    "an archive in an archive": (content(REVIEWS, gzip.compress), REVIEWS, "a gzip archive within"),
+    "a zip archive": (content(REVIEWS, b"PK\x03\x04"), REVIEWS, "a zip archive"),
+    "UTF-16": (
+        content(REVIEWS, lambda old: gzip.compress(gzip.decompress(old).decode().encode("utf-16"))),
+        REVIEWS, "UTF-16"),
+    "zeros of a full disk": (line(REVIEWS, b"\0" * 9), REVIEWS, "line"),
     "no review": (content(REVIEWS, gzip.compress(b"")), "at most 0 behaviours of one user"),
 }
 A_HISTORY, A_TASK, A_PRODUCT = "histories.UANN.3", "instructions.test.1", "products.B000000003"

@@ -10,10 +10,12 @@ import pytest
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm import openai_model
 from pwagents.llm.budget import BudgetError
-from pwagents.llm.make import Models
+from pwagents.llm.make import Models, notes
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import Players, player
 from pwagents.settings import meaning, settings
+
+from .server import ChatServer
 
 HI = [{"role": "user", "content": "hi"}]
 KEY = "sk-test-0123456789abcdef"
@@ -40,7 +42,7 @@ def test_an_endpoint_is_tried_out_stored_and_then_replayed(chat_server, models):
     reply = model.complete(HI, temperature=0)
     assert model.complete(HI, temperature=0) == reply and sum(server.calls.values()) == 2
     assert server.bodies[0]["messages"][0]["role"] == "system"  # the trial
-    assert made.note() == "1 of 2 replies of gpt-4o-mini were stored ones."
+    assert notes(made.store) == made.note() == "1 of 2 replies of gpt-4o-mini were stored ones."
     again = models(base_url=server.url)("openai:gpt-4o-mini")
     assert again.complete(HI, temperature=0) == reply and sum(server.calls.values()) == 2
     assert models()("replay:gpt-4o-mini").complete(HI, temperature=0) == reply
@@ -57,6 +59,13 @@ def test_a_dead_endpoint_of_any_role_is_found_before_work(chat_server, models, m
     assert all(body["messages"] != HI for body in server.bodies)
 
 
+def test_a_trial_that_is_filtered_is_no_matter_of_a_task(chat_server, models):
+    server = chat_server()
+    server.refuse = lambda body: {"error": {"message": "blocked by the data policy for prompts"}}
+    with pytest.raises(InfrastructureError, match="data policy"):
+        models(base_url=server.url)("openai:m").complete(HI)
+
+
 def test_two_endpoints_under_one_name_never_answer_for_each_other(chat_server, models):
     answers = []
     for place in ("A", "B"):
@@ -65,15 +74,19 @@ def test_two_endpoints_under_one_name_never_answer_for_each_other(chat_server, m
     assert answers == ["A", "B"]
 
 
-def test_a_server_that_comes_back_at_another_port_goes_on(models):
-    from .server import ChatServer
-
+def test_a_server_that_comes_back_at_another_port_goes_on_and_a_name_is_a_name(models, tmp_path):
+    token = "0123456789abcdefTOKEN"
     with ChatServer() as first:
-        reply = models(base_url=first.url)("openai:m").complete(HI)
+        reply = models(base_url=f"{first.url}/{token}")("openai:m").complete(HI)
+        named = models(base_url=first.url, endpoint="tuned")("openai:m").complete(HI)
     with ChatServer() as second:
-        assert models(base_url=second.url)("openai:m").complete(HI) == reply and not second.calls
-        models(base_url=second.url, endpoint="tuned")("openai:m").complete(HI)
-        assert second.calls
+        assert models(base_url=f"{second.url}/{token}")("openai:m").complete(HI) == reply
+        assert models(base_url=second.url, endpoint="tuned")("openai:m").complete(HI) == named
+        assert not second.calls
+        with ChatServer() as beside:  # both run: they are two
+            models(base_url=f"{beside.url}/{token}")("openai:m").complete(HI)
+            assert beside.calls
+    assert all(token.encode() not in path.read_bytes() for path in tmp_path.iterdir())
 
 
 def test_studies_of_one_run_share_its_budget(chat_server, models):

@@ -16,12 +16,22 @@ THOUGHTS = {
     "opened by the template": "Red?\n</think>\nSize?",
     "twice": "<think>Red?</think><think></think>Size?",
     "in another tag": "<thinking>Red?</thinking>Size?",
+    "in capitals": "<Think>Red?</Think>Size?",
+    "as Seed's, its end let through": "<seed:think>Red?</seed:think>Size?</s>",
+    "as Hunyuan's": "<think>Red?</think>\n<answer>\nSize?\n</answer>",
     "as Mistral's": "[THINK]Red?[/THINK]Size?",
     "as gpt-oss": "<|channel|>analysis<|message|>Red?<|end|>"
     "<|start|>assistant<|channel|>final<|message|>Size?",
     "as Cohere's": "<|START_THINKING|>Red?<|END_THINKING|><|START_RESPONSE|>Size?<|END_RESPONSE|>",
     "as Kimi's": "\u25c1think\u25b7Red?\u25c1/think\u25b7Size?",
 }
+
+
+def deepseek(text):
+    """Its marks are written with signs of their own."""
+    return text.replace("|", "\uff5c").replace("_", "\u2581")
+
+
 CALLS = {
     "Hermes and Qwen": f"<tool_call>\n{CALL}\n</tool_call>",
     "not closed": f"<tool_call>{CALL}",
@@ -36,6 +46,25 @@ CALLS = {
     "Qwen3-Coder": "<tool_call>\n<function=search>\n<parameter=query>\na coat\n</parameter>\n</function>\n"
     "</tool_call>",
     "in a fence": f"```json\n{CALL}\n```",
+    "OpenAI's own form": f'<tool_call>{{"type": "function", "function": {CALL}}}</tool_call>',
+    "Phi and Granite": f"<|tool_call|>[{CALL}]<|/tool_call|>",
+    "a list, alone": f"[{CALL}]",
+    "Llama 4, as Python": '<|python_start|>[search(query="a coat")]<|python_end|>',
+    "Llama 3.2, as Python": '[search(query="a coat")]',
+    "Cohere": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "search", '
+    '"parameters": {"query": "a coat"}}]<|END_ACTION|>',
+    "DeepSeek V3": deepseek(
+        "<|tool_calls_begin|><|tool_call_begin|>function<|tool_sep|>search\n"
+        '```json\n{"query": "a coat"}\n```<|tool_call_end|><|tool_calls_end|>'
+    ),
+    "DeepSeek V3.1": deepseek('<|tool_call_begin|>search<|tool_sep|>{"query": "a coat"}<|tool_call_end|>'),
+    "Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>"
+    '{"query": "a coat"}<|tool_call_end|><|tool_calls_section_end|>',
+    "GLM": "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a coat</arg_value>\n</tool_call>",
+    "MiniMax": '<minimax:tool_call>\n<invoke name="search">\n<parameter name="query">a coat</parameter>\n'
+    "</invoke>\n</minimax:tool_call>",
+    "gpt-oss": "<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
+    '{"query": "a coat"}<|call|>',
 }
 
 
@@ -45,8 +74,16 @@ def test_a_thought_is_no_text(written):
     assert (reply.text, reply.thought, reply.tool_calls, reply.whole) == ("Size?", "Red?", (), written)
 
 
-def test_a_thought_that_is_not_closed_leaves_no_text():
+def test_a_thought_that_is_not_closed_leaves_no_text_nor_one_within_another():
     assert part("<think>Red? Perhaps")[:2] == ("Red? Perhaps", "")
+    assert part("<think>a <think> b</think> c</think> Size?")[1:] == ("Size?", ())
+
+
+def test_half_a_call_is_not_taken_for_a_whole_one():
+    for written in ("<function=search><parameter=query>a co", "<tool_call>x<arg_key>a</arg_key><arg_value>1"):
+        (call,) = Reply(text=written, finish_reason="length").tool_calls
+        with pytest.raises(ValueError, match="Expecting value"):
+            json.loads(call.arguments)
 
 
 @pytest.mark.parametrize("written", CALLS.values(), ids=CALLS)
@@ -67,6 +104,7 @@ def test_calls_of_one_reply_differ_in_their_ids():
     [
         ('{"name": "search", "arguments": {"query": "a', "search", '{"query": "a'),
         ("search(coat)", "", "search(coat)"),
+        ("search\n<arg_key>query</arg_key>", "search", "<arg_key>query</arg_key>"),
         ("[1, 2]", "", "[1, 2]"),
         ('{"name": "stop"}', "stop", "{}"),
     ],
@@ -77,7 +115,16 @@ def test_malformed_calls_stay_as_they_were_written(body, name, arguments):
 
 
 @pytest.mark.parametrize(
-    "text", ["  I would ask. ", '{"colour": "red", "name": "x"}', "a < b", "```\nx\n```"]
+    "text",
+    [
+        "  I would ask. ",
+        '{"colour": "red", "name": "x"}',
+        "a < b",
+        "```\nx\n```",
+        "[1, 2]",
+        "see [a(b=c)]",
+        "[]",
+    ],
 )
 def test_other_text_stays_as_it_is(text):
     assert part(text) == ("", text, ())

@@ -70,7 +70,10 @@ class _Words(NamedTuple):
 _SIZE = _Words(
     re.compile(r"\b(?:context|prompt|inputs?|request|messages?|length|size|tokens?|window)\b", re.I),
     2,
-    re.compile(r"\b(?:max\w*|exceed\w*|limit\w*|longer|larger|too|range|most|fewer|reduce)\b|[<>]", re.I),
+    re.compile(
+        r"\b(?:max\w*|exceed\w*|limit\w*|overflow\w*|longer|larger|too|range|most|less|fewer|reduce)\b|[<>]",
+        re.I,
+    ),
 )
 _FILTER = _Words(
     re.compile(r"\b(?:content|prompts?|inputs?|outputs?|text|request|messages?)\b", re.I),
@@ -88,6 +91,9 @@ _SIZE_FIELD = re.compile(
 _FILTER_FIELD = re.compile(
     r"content_?(?:filter|policy|exists)|safety|moderation|inspection|sensitive|flagged|guardrail|invalid_prompt",
     re.I,
+)
+_ROLES = re.compile(
+    r"\b(system|developer)\b.*\b(role|message|support|instruction)|\broles?\b.*\balternat", re.I
 )
 _NO_MONEY = re.compile(r"insufficient_?(?:quota|balance|credit|fund)|billing|payment|arrears", re.I)
 _LATER = {408, 409, 424, 425, 429, 498}  # and all of 500 and above but 501 and 505
@@ -108,11 +114,12 @@ def sort_failure(
     fields = list(_walk(body))
     # Servers wrap their words, and a gateway those of the server behind it: the outermost first.
     words = dict.fromkeys(value for name, value in fields if name in _SENTENCES and value)
-    message = ": ".join(words) or json.dumps(dict(fields), ensure_ascii=False)
+    message = ": ".join(words) or json.dumps({k: v for k, v in fields if v}, ensure_ascii=False)
     labels = " ".join(f"{name} {value if ' ' not in value else ''}" for name, value in fields)
     text = f"HTTP {status}: {message}"
     param = next((value for name, value in fields if name in ("param", "loc") and value), "")
     is_size = bool(_SIZE_FIELD.search(labels)) or _SIZE.are_in(message)
+    is_roles = bool(_ROLES.search(message)) or ("messages" in param and "role" in param)
     if status < 400:
         return Failure(
             "refused", f"HTTP {status}: it redirects, which is never followed; name the endpoint itself"
@@ -121,7 +128,7 @@ def sort_failure(
         return Failure("refused", text)
     if status == 413 or (status == 429 and re.search(r"\btoo (large|long)\b", message, re.I)):
         return Failure("too_long", text)  # more than a minute's share of tokens: waiting does not help
-    if status in _LATER or status > 500 or (status == 500 and not is_size):
+    if status in _LATER or status > 500 or (status == 500 and not (is_size or is_roles)):
         wait = _retry_after(headers, dict(fields))
         text += f"; it asks to wait {wait:,.0f} s" if wait else ""
         return Failure("congested" if status == 429 else "later", text, wait)
@@ -140,10 +147,7 @@ def sort_failure(
     places = {name: match.start() for name, p in quoted.items() if (match := re.search(p, message))}
     if places:
         return Failure("parameter", text, parameters=(min(places, key=places.__getitem__),))
-    is_system = re.search(r"\bsystem\b.*\b(role|message|support)|\broles?\b.*\balternat", message, re.I)
-    if is_system or ("messages" in param and "role" in param):
-        return Failure("roles", text)
-    return Failure("rejected", text)
+    return Failure("roles" if is_roles else "rejected", text)
 
 
 def _walk(value: Any, name: str = "", depth: int = 7) -> Iterator[tuple[str, str]]:
