@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pwagents.evaluation.episodes import append_line
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
+from pwagents.lm.trainer import quiet
 from pwagents.progress import progress
 from pwagents.seeds import derive_seed
 
@@ -78,14 +79,16 @@ def _transformers(folder: Path, most: int, temperature: float, beams: int, retur
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     model = read_model(folder, "auto" if device == "cuda" else torch.float32).to(device).eval()
-    # What a model's generation_config says of sampling (LLaMA-2: temperature .6) must not join ours.
-    chance = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
+    # What a model's generation_config says of sampling (LLaMA-2: temperature .6) must not join ours. The 50
+    # likeliest tokens are drawn from: transformers 4's default, which PUMA's test_llama.py leaves as it is.
+    chance = {"do_sample": True, "temperature": temperature, "top_k": 50, "top_p": 1.0} if temperature else {}
     chance = chance or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     options = {"max_new_tokens": most, "num_beams": beams, "num_return_sequences": returned}
+    options["early_stopping"] = beams > 1  # published, too: done with the first so many finished beams
 
     def write(prompts: list[str], seed: int) -> list[list[str]]:
-        with torch.inference_mode(), torch.random.fork_rng():
+        with quiet(), torch.inference_mode(), torch.random.fork_rng():
             torch.manual_seed(seed)
             batch = tokenizer(prompts, padding=True, return_tensors="pt").to(device)
             batch.pop("token_type_ids", None)
@@ -105,7 +108,7 @@ def _vllm(folder: Path, most: int, temperature: float, beams: int, returned: int
     engine = LLM(model=str(folder))
 
     def write(prompts: list[str], seed: int) -> list[list[str]]:
-        chance = {"temperature": temperature, "n": returned, "seed": seed % 2**31}
+        chance = {"temperature": temperature, "top_k": 50, "n": returned, "seed": seed % 2**31}
         sampling = SamplingParams(max_tokens=most, **chance)
         outputs = engine.generate(prompts, sampling, use_tqdm=False)
         return [[each.text for each in output.outputs] for output in outputs]
