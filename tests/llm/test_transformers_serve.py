@@ -15,10 +15,12 @@ from pwagents.llm.openai_model import OpenAIModel
 from pwagents.lm.base import small_base
 from pwagents.lm.dialogues import DialogueText
 from pwagents.lm.pretrain import ALL_STEPS, Lesson
-from pwagents.orion.agent import OrionAgent
-from pwagents.orion.train import dialogue_text
+from pwagents.orion.agent import RULES, OrionAgent, orion_messages
+from pwagents.orion.recall import BOUGHT
 from pwagents.persona2web.agent import Brief, ChatWebAgent
+from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Observation, Step
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import tool_schemas
@@ -94,9 +96,14 @@ def products():
 @pytest.fixture(scope="module")
 def folder(products, tmp_path_factory):
     """A base model that knows the form of a call, and little else."""
+
+    def text(products, _):
+        update = OfflineUpdater(Catalogue(products))
+        return DialogueText(update, (), 0, orion_messages, RULES, BOUGHT)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DialogueText, "lessons", (LESSON,))
-        return small_base(tmp_path_factory.mktemp("models"), products, 5, 0, dialogue_text, size=SIZE)
+        return small_base(tmp_path_factory.mktemp("models"), products, 5, 0, text, size=SIZE)
 
 
 @pytest.fixture(scope="module")
