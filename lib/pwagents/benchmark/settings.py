@@ -6,10 +6,9 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from pwagents.llm.settings import Players, player
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.project import project_path
 from pwagents.schema import Protocol
 from pwagents.settings import settings
-from pwagents.web.official_prompts import official_prompts
+from pwagents.web.official_prompts import check_clone
 from pwagents.web.settings import ShopSettings
 
 
@@ -86,13 +85,6 @@ class MethodPlayers(Players):
     """Who answers in the multi-turn track (papers: gpt-4o-mini); rules: a simulated user without a model."""
 
 
-def _check_clone(repo: str) -> str:
-    """Refuse a clone that lacks prompts with the settings; one that is not there yet, when it is needed."""
-    if repo and project_path(repo).exists():
-        official_prompts(repo)
-    return repo
-
-
 @settings
 class MethodSettings:
     """Which tasks are played, and how."""
@@ -113,7 +105,7 @@ class MethodSettings:
     published_items: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
     """Under the published protocol, items that a memory recalls at most, in rows of their own. 0: the
     paper's (50 single-turn, 20 multi-turn, RecMind 400); 10: as the code runs, which drops the option."""
-    official_repo: Annotated[str, AfterValidator(_check_clone)] = ""
+    official_repo: Annotated[str, AfterValidator(check_clone)] = ""
     """A clone of HongruCai/PersonalWAB, to use its prompts, seen from the project's root; empty: our own."""
     functions_file: str = ""
     """JSON: instruction -> function, the answers of PUMA's fine-tuned model, seen from the project's root.

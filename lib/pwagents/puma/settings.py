@@ -7,13 +7,14 @@ and the text says so.
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from pwagents.llm.settings import Players, player
 from pwagents.lm.settings import BaseSettings, DpoSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.schema import Protocol
 from pwagents.settings import Numbers, Seeds, Share, Variants, settings, values_of, variants_of
+from pwagents.web.official_prompts import check_clone
 from pwagents.web.settings import ShopSettings
 
 LabelKind = Literal["published", "leak_free"]
@@ -56,7 +57,7 @@ class StudySettings:
     protocol: Protocol = "published"
     """published: all before a task may be known, as in PersonalWAB's code. leak_free: only what lies before
     the user's first task of the split, and nobody's past is another's future."""
-    official_repo: str = ""
+    official_repo: Annotated[str, AfterValidator(check_clone)] = ""
     """A clone of PersonalWAB's repository to read the prompts from; empty: prompts in our words."""
     training_users: NonNegativeInt = 0
     """Further users to train on; 0, as in the paper: the train tasks of the benchmark's own users."""

@@ -122,6 +122,13 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
     return OfficialPrompts(texts, f"prompts: official repository ({digest.hexdigest()[:12]})")
 
 
+def check_clone(repo: str) -> str:
+    """Refuse a clone that lacks prompts with the settings; one that is not there yet, when it is needed."""
+    if repo and project_path(repo).exists():
+        official_prompts(repo)
+    return repo
+
+
 def _assignments(statements: Iterable[ast.AST]) -> Iterable[ast.Assign]:
     return (each for each in statements if isinstance(each, ast.Assign))
 
