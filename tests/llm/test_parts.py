@@ -76,6 +76,7 @@ def test_a_thought_is_no_text(written):
 
 def test_a_thought_that_is_not_closed_leaves_no_text_nor_one_within_another():
     assert part("<think>Red? Perhaps")[:2] == ("Red? Perhaps", "")
+    assert part("Size?<|end|>")[:2] == ("", "Size?")  # the end of a turn, let through
     assert part("<think>a <think> b</think> c</think> Size?")[1:] == ("Size?", ())
 
 
@@ -92,6 +93,15 @@ def test_a_call_in_the_text_is_a_call(written):
     assert [(call.name, json.loads(call.arguments)) for call in reply.tool_calls] == SEARCH
     assert reply.text in ("", "Let me look.") and reply.finish_reason == "tool_calls"
     assert all(len(call.id) == 9 and call.id.isalnum() for call in reply.tool_calls)
+
+
+def test_marks_within_a_call_or_a_thought_are_its_text():
+    (call,) = Reply(text='<tool_call>{"name": "say", "arguments": {"a": "<think> b"}}</tool_call>').tool_calls
+    assert call.arguments == '{"a": "<think> b"}'
+    assert Reply(text=f"<think>Perhaps <tool_call>{CALL}</tool_call>? No.</think>Size?").tool_calls == ()
+    assert Reply(
+        text=f"<think>Yes: <tool_call>{CALL}</tool_call>"
+    ).tool_calls  # a thought that nothing closed
 
 
 def test_calls_of_one_reply_differ_in_their_ids():

@@ -19,11 +19,6 @@ _THOUGHT_MARKS = (
     ("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss
     ("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi's
 )
-_THOUGHTS = [
-    re.compile(pattern, re.DOTALL | re.IGNORECASE)
-    for opening, end in (map(re.escape, marks) for marks in _THOUGHT_MARKS)
-    for pattern in (rf"{opening}(.*?)(?:{end}|\Z)\s*", rf"\A(.*){end}\s*")  # or the template opened it
-]
 # What models put around the answer itself, and around several calls; what ends a turn, where a server lets
 # it through.
 _FRAME = re.compile(
@@ -46,7 +41,25 @@ _CALL_MARKS = (
     (r"<\|tool_call_begin\|>", r"<\|tool_call_end\|>"),  # Kimi's
     (r"<\uff5ctool\u2581call\u2581begin\uff5c>", r"<\uff5ctool\u2581call\u2581end\uff5c>"),  # DeepSeek's
 )
-_CALL = re.compile("|".join(rf"(?:{opening})(.*?)({end}|\Z)" for opening, end in _CALL_MARKS), re.DOTALL)
+# Read from left to right: what stands within a thought is no call, and what stands within a call no thought.
+# A thought that is not closed ends where a whole call ends the text.
+_WHOLE_CALL = r"(?=<tool_call>(?:(?!</?think>).)*</tool_call>\s*\Z)"
+_MARKED = re.compile(
+    "|".join(
+        [
+            *(
+                rf"(?i:{re.escape(opening)})(.*?)((?i:{re.escape(end)})\s*|{_WHOLE_CALL}|\Z)"
+                for opening, end in _THOUGHT_MARKS
+            ),
+            *(rf"(?:{opening})(.*?)({end}|\Z)" for opening, end in _CALL_MARKS),
+        ]
+    ),
+    re.DOTALL,
+)
+_THOUGHT_START, _THOUGHT_END = (  # "<|end|>" ends other models' turns, too
+    re.compile("|".join(re.escape(m[i]) for m in _THOUGHT_MARKS if m[i] != "<|end|>"), re.IGNORECASE)
+    for i in (0, 1)
+)
 # Forms of a call: a name and then JSON; tags with the arguments as tags within; a line of Python.
 _NAMED = re.compile(
     r"(?:function<\uff5c?tool\u2581sep\uff5c>)?(?:functions\.)?([\w.-]+)[^{]*(\{.*)", re.DOTALL
@@ -81,15 +94,17 @@ class Parts(NamedTuple):
 
 def part(written: str) -> Parts:
     """Part a text. Without any mark of a thought or a call it is the text of the result, unchanged."""
-    thoughts, text = [], written
-    for pattern in _THOUGHTS:
-        thoughts += pattern.findall(text)
-        text = pattern.sub("", text)
-    text = _FRAME.sub("", text)
-    bodies: list[tuple[str, str]] = []
-    for match in _CALL.finditer(text):
-        bodies += _calls_in(match[match.lastindex - 1].strip(), bool(match[match.lastindex]))
-    text = _CALL.sub("", text)
+    thoughts, bodies, text = list[str](), list[tuple[str, str]](), written
+    if not _THOUGHT_START.search(text):  # the template may have opened the thought
+        *thoughts, text = _THOUGHT_END.split(text)
+    for match in _MARKED.finditer(text):
+        body, is_closed = match[match.lastindex - 1], bool(match[match.lastindex])
+        if match.lastindex <= 2 * len(_THOUGHT_MARKS):
+            thoughts.append(body)
+        else:
+            bodies += _calls_in(body.strip(), is_closed)
+    *nested, text = _THOUGHT_END.split(_MARKED.sub("", text))
+    thoughts, text = thoughts + nested, _FRAME.sub("", text)
     # The text may be a call, or a list of calls, and nothing else.
     if not bodies and (bodies := _as_calls(_FENCED.sub(r"\1", text), alone=True) or []):
         text = ""
@@ -101,7 +116,8 @@ def part(written: str) -> Parts:
 
 def without_calls(written: str) -> str:
     """What a model wrote beside its calls, the marks of its thought included."""
-    return _CALL.sub("", written).strip()
+    is_call = 2 * len(_THOUGHT_MARKS)
+    return _MARKED.sub(lambda mark: "" if mark.lastindex > is_call else mark[0], written).strip()
 
 
 def call_id(text: str, number: int = 0) -> str:
