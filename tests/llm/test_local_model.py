@@ -138,10 +138,6 @@ def test_the_name_changes_with_the_weights(random_model, telling_model, tmp_path
     assert LocalModel(random_model).name.split("@")[1] != LocalModel(telling_model).name.split("@")[1]
 
 
-def test_models_of_one_folder_are_loaded_once(random_model):
-    assert LocalModel(random_model)._loaded is LocalModel(random_model)._loaded
-
-
 def test_two_models_that_take_turns_are_loaded_once_each(random_model, telling_model):
     models = [LocalModel(random_model), LocalModel(telling_model)]
     loaded = [model._loaded for model in models]

@@ -94,15 +94,11 @@ def read_json(written: bytes, key: str) -> Any:
     """An answer's JSON, or its text, without the key. Half a letter, as of a cut reply, becomes U+FFFD."""
     text = without_key(written.decode(json.detect_encoding(written), "replace"), key)
     try:
-        # A raw line end within a text is no JSON, yet some servers let it through.
-        return json.loads(text, parse_int=_integer, strict=False)
+        # A raw line end within a text is no JSON, yet some servers let it through. Integers of thousands of
+        # digits, which may stand where they matter to nobody, Python refuses to read.
+        return json.loads(text, parse_int=lambda n: int(n) if len(n) < 300 else math.inf, strict=False)
     except (ValueError, RecursionError):
         return text
-
-
-def _integer(digits: str) -> int | float:
-    """Python refuses to read integers of thousands of digits, which may stand where they matter to nobody."""
-    return int(digits) if len(digits) < 300 else math.inf
 
 
 def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusal")) -> str:

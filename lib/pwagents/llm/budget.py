@@ -122,7 +122,17 @@ class Budget:
                 it is overrun by the difference from that mean at most, the very first calls aside.
         """
         with self._lock:
-            self._check()
+            # Calls under way will cost something, and it is not known yet how much: each counts with the mean
+            # of those before, else as many as there are threads would slip through at the end.
+            spent = self.spent
+            for limit, so_far, unit in (
+                (self.max_usd, spent.usd, "US dollars"), (self.max_tokens, spent.tokens, "tokens")
+            ):  # fmt: skip
+                if limit is not None and so_far + so_far * self._under_way / max(1, spent.calls) >= limit:
+                    raise BudgetError(
+                        f"the budget of {limit:,} {unit} is spent ({so_far:,.10g} in {spent.calls:,} calls); "
+                        "raise the budget and run again: finished episodes are stored"
+                    )
             self._under_way += 1
         usage = Usage()  # of a call that fails: what it cost is not told
         try:
@@ -133,23 +143,6 @@ class Budget:
             with self._lock:
                 self._under_way -= 1
                 self.spent += usage
-
-    def _check(self) -> None:
-        usd, calls, tokens = self.spent.usd, self.spent.calls, self.spent.tokens
-        # Calls under way will cost something, and it is not known yet how much: each counts with the mean of
-        # those before, else as many as there are threads would slip through at the end.
-        expected = self._under_way / max(1, calls)  # as a share of what is spent
-        if self.max_usd is not None and usd + usd * expected >= self.max_usd:
-            raise _budget_error(f"{self.max_usd:g} US dollars", f"{usd:.4g}", calls)
-        if self.max_tokens is not None and tokens + round(tokens * expected) >= self.max_tokens:
-            raise _budget_error(f"{self.max_tokens:,} tokens", f"{tokens:,}", calls)
-
-
-def _budget_error(limit: str, spent: str, calls: int) -> BudgetError:
-    return BudgetError(
-        f"the budget of {limit} is spent ({spent} in {calls:,} calls); "
-        "raise the budget and run again: finished episodes are stored"
-    )
 
 
 @cache

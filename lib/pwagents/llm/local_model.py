@@ -90,7 +90,7 @@ class LocalModel(ChatModel):
             )
         # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
         seed = derive_seed(sampling.seed, request.key("local"))
-        return _Job(request.key(self.name), prompt, sampling, min(sampling.max_tokens, space), seed)
+        return _Job(prompt, sampling, min(sampling.max_tokens, space), seed)
 
     def _prompt(self, request: Request) -> list[int]:
         """Token ids of the conversation in the model's chat template, up to where the model goes on."""
@@ -266,9 +266,8 @@ def _load(folder: Path) -> Loaded:
 
 @dataclass(frozen=True)
 class _Job:
-    """A request made ready: its key, prompt ids, settings, room for new tokens, and seed."""
+    """A request made ready: its prompt's ids, settings, room for new tokens, and seed."""
 
-    key: str
     prompt: list[int]
     sampling: Sampling
     space: int

@@ -58,7 +58,8 @@ class Models:
             if provider == "local":
                 inner = LocalModel(model_folder(name))
             elif provider == "openai":
-                options = {"endpoint": players.endpoint, "workers": players.workers, "budget": self._budget}
+                budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
+                options = {"endpoint": endpoint, "workers": players.workers, "budget": budget}
                 inner = OpenAIModel(name, players.base_url, **options)
                 self._untried.append(inner)
                 place = urlsplit(inner.base_url)
@@ -89,10 +90,6 @@ class Models:
             while self._untried:
                 self._untried[-1].try_out()
                 self._untried.pop()
-
-    @property
-    def _budget(self) -> Budget:
-        return _budget_of(self.store, self.players.budget_usd, self.players.budget_tokens)
 
     @cached_property
     def _store(self) -> ResponseStore:

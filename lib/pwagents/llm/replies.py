@@ -71,7 +71,12 @@ def ask_twice(
     replies = ask_all(model, requests, what)
     results = [read(reply) if reply else (None, "") for reply, read in zip(replies, readers, strict=True)]
     wrong = [i for i, (_, problem) in enumerate(results) if problem]
-    again = [_correction(requests[i], replies[i], results[i][1]) for i in wrong]
+    again = []
+    for i in wrong:  # the same conversation, with the reply and what is wrong with it
+        said = {"role": "assistant", "content": replies[i].text or "(nothing)"}  # some refuse empty texts
+        repair = {"role": "user", "content": REPAIR.replace("<PROBLEM>", results[i][1])}
+        messages = (*requests[i].messages, said, repair)
+        again.append(requests[i].model_copy(update={"messages": messages}))
     for i, reply in zip(wrong, ask_all(model, again, f"{what}, again"), strict=True):
         result, problem = readers[i](reply) if reply else (None, "refused")
         failures["repaired"] += not problem
@@ -82,11 +87,3 @@ def ask_twice(
     failures["refused"] += refused
     failures["unreadable"] += sum(result is None for result, _ in results) - refused
     return [result for result, _ in results]
-
-
-def _correction(request: Request, reply: Reply, problem: str) -> Request:
-    """The conversation that asks for a better reply."""
-    said = reply.text or "(nothing)"  # some endpoints refuse empty texts
-    wrong = {"role": "assistant", "content": said}
-    repair = {"role": "user", "content": REPAIR.replace("<PROBLEM>", problem)}
-    return request.model_copy(update={"messages": (*request.messages, wrong, repair)})

@@ -78,7 +78,12 @@ class ResponseStore:
         if len(set(replies.values())) > 1:
             expected = "one of them, named in players.endpoint"
             raise DataError(self.path, key, "endpoint", ", ".join(replies), expected)
-        return self._checked(key, next(iter(replies.values()))) if replies else None
+        try:
+            return next(map(Reply.model_validate_json, replies.values()), None)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, ("reply", *first["loc"])))
+            raise DataError(self.path, key, field, repr(first["input"])[:80], first["msg"]) from None
 
     def put(
         self, contents: Sequence[str], replies: Sequence[Reply], model: str, endpoint: str
@@ -135,14 +140,6 @@ class ResponseStore:
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
         with self._lock, self._database_errors():
             return self._db.execute(statement, values).fetchall()
-
-    def _checked(self, key: str, reply: str) -> Reply:
-        try:
-            return Reply.model_validate_json(reply)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, ("reply", *first["loc"])))
-            raise DataError(self.path, key, field, repr(first["input"])[:80], first["msg"]) from None
 
     def _set_write_ahead_log(self) -> None:
         """Unlike all other statements, this one does not wait for other processes by itself."""
