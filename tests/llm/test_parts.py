@@ -114,6 +114,7 @@ def test_calls_of_one_reply_differ_in_their_ids():
     [
         ('{"name": "search", "arguments": {"query": "a', "search", '{"query": "a'),
         ("search(coat)", "", "search(coat)"),
+        ('a coat, then {"name": "stop", "arguments": {}}', "stop", "{}}"),
         ("search\n<arg_key>query</arg_key>", "search", "<arg_key>query</arg_key>"),
         ("[1, 2]", "", "[1, 2]"),
         ('{"name": "stop"}', "stop", "{}"),

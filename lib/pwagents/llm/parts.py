@@ -61,8 +61,10 @@ _THOUGHT_START, _THOUGHT_END = (  # "<|end|>" ends other models' turns, too
     for i in (0, 1)
 )
 # Forms of a call: a name and then JSON; tags with the arguments as tags within; a line of Python.
-_NAMED = re.compile(
-    r"(?:function<\uff5c?tool\u2581sep\uff5c>)?(?:functions\.)?([\w.-]+)[^{]*(\{.*)", re.DOTALL
+_NAMED = re.compile(  # between them marks alone, no words
+    r"(?:function<\uff5c?tool\u2581sep\uff5c>)?(?:functions\.)?([\w.-]+)(?::\d+)?"
+    r"(?:\s|\[\w+\](?:\w{9})?|<(?!tool_call)[^<>]*>(?:json)?|```json)*(\{.*)",
+    re.DOTALL,
 )
 _TAGGED = re.compile(r'<(?:function=|invoke name=)"?([^>\s"]*)"?>(.*?)(</function>|</invoke>|\Z)', re.DOTALL)
 _ARGUMENT = re.compile(
