@@ -27,6 +27,8 @@ class Roles(Players):
     """Who acts."""
     user: Annotated[str, player("none", "rules")] = "rules"
     """Who answers."""
+    more: tuple[Annotated[str, player()], ...] = ()
+    """Others who act."""
 
 
 @pytest.fixture
@@ -147,10 +149,21 @@ def test_a_missing_key_is_told_before_the_run(monkeypatch):
     Roles().require_keys()
     Roles(policy="replay:gpt-4o").require_keys()
     Roles(policy="openai:qwen", base_url="http://127.0.0.1:8000/v1").require_keys()
+    with pytest.raises(ValueError, match=r"^more: "):
+        Roles(more=("openai:gpt-4o",)).require_keys()
     with pytest.raises(ValueError, match=r"^policy, user: .*set the environment variable OPENAI_API_KEY$"):
         Roles(policy="openai:gpt-4o", user="openai:gpt-4o").require_keys()
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     Roles(policy="openai:gpt-4o").require_keys()
+
+
+def test_keys_of_records_hold_how_models_are_asked_where_one_plays(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    assert Roles(base_url="http://host/v1").facts("user") == {"user": "rules"}
+    local = {"endpoint": "", "sampling": {"seed": 1}, "user": "rules"}
+    assert Roles(policy="replay:m", sampling={"seed": 1}).facts("user") == local
+    assert Roles(more=("openai:m",)).facts()["endpoint"] == "127.0.0.1/v1"
+    assert Roles(user="openai:m", endpoint="mine").facts()["endpoint"] == "mine"
 
 
 def test_a_replayed_model_needs_no_key_and_every_reply(models, monkeypatch):

@@ -6,6 +6,7 @@ from the project's root) or by stored replies alone (``replay:gpt-4o-mini``).
 """
 
 import os
+import re
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,11 +96,14 @@ class Players:
     """Calls or episodes at a time."""
 
     def facts(self, *roles: str) -> dict[str, Any]:
-        """What decides an episode beside the models' names, for the keys of records."""
-        endpoint = self.endpoint or endpoint_name(endpoint_url(self.base_url))
-        return {"endpoint": endpoint, "sampling": self.sampling} | {
-            role: getattr(self, role) for role in roles
-        }
+        """What of the players decides an episode, for the keys of records: who plays ``roles`` and, where
+        language models play any, how they are asked."""
+        facts = {role: getattr(self, role) for role in roles}
+        if self._played_by("openai", "local", "replay"):
+            facts |= {"endpoint": self.endpoint, "sampling": self.sampling}
+        if self._played_by("openai"):
+            facts["endpoint"] = self.endpoint or endpoint_name(endpoint_url(self.base_url))
+        return facts
 
     def require_keys(self) -> None:
         """Find a missing key before hours of work do. An endpoint other than OpenAI's own may need none.
@@ -107,10 +111,17 @@ class Players:
         Raises:
             ValueError: roles are played by OpenAI's models, and the environment holds no key.
         """
-        roles = [f.name for f in fields(self) if str(getattr(self, f.name)).startswith("openai:")]
+        roles = self._played_by("openai")
         own = endpoint_url(self.base_url) == OPENAI_URL
         if roles and own and not os.environ.get(KEY_VARIABLE, "").strip():
             raise ValueError(
                 f"{', '.join(roles)}: a model of OpenAI needs a key; "
                 f"set the environment variable {KEY_VARIABLE}"
             )
+
+    def _played_by(self, *providers: str) -> list[str]:
+        """The roles that models of these providers play."""
+        shared = {field.name for field in fields(Players)}
+        own = [field.name for field in fields(self) if field.name not in shared]
+        form = re.compile(rf"(?:^|')(?:{'|'.join(providers)}):")  # of a text, or in a list of them
+        return [name for name in own if form.search(str(getattr(self, name)))]
