@@ -114,6 +114,17 @@ def test_so_is_one_without_a_role_in_the_tokenizer(random_model, tmp_path):
     assert tokenizer.convert_tokens_to_ids("<|header|>") not in ids
 
 
+def test_a_prompt_tells_no_day_and_holds_the_system_message(random_model, tmp_path):
+    folder = shutil.copytree(random_model, tmp_path / "model")
+    talk = "{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}{% endfor %}"
+    date = "{% if not date_string is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}{{ date_string }} "
+    (folder / "chat_template.jinja").write_text(date + talk)
+    messages = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"})
+    model = LocalModel(folder)
+    prompt = model._loaded.tokenizer.decode(model._prompt(Request(messages=messages)))
+    assert prompt == "26 Jul 2024 user: Be brief.\n\nhi"
+
+
 def test_a_stop_text_ends_the_reply_and_is_cut_off(telling_model):
     reply = LocalModel(telling_model).complete(
         [{"role": "user", "content": "hi"}], temperature=0, stop=["look", "<tool_call>"]

@@ -108,7 +108,11 @@ class LocalModel(ChatModel):
             )
         with loaded.lock:  # fast tokenizers are not safe to use from several threads
             render = partial(
-                loaded.tokenizer.apply_chat_template, tools=tools, tokenize=False, add_generation_prompt=True
+                loaded.tokenizer.apply_chat_template,
+                tools=tools,
+                tokenize=False,
+                add_generation_prompt=True,
+                date_string="26 Jul 2024",  # Llama's own default, where it is not told of today
             )
             try:
                 try:
