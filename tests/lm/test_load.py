@@ -105,11 +105,13 @@ def test_a_merged_model_answers_as_base_and_adapter_do(models, tmp_path):
     torch.testing.assert_close(whole(ids).logits, adapted(ids).logits, rtol=0, atol=1e-5)
 
 
-def test_the_types_of_weights_follow_the_settings(models):
+@pytest.mark.parametrize(("gpu", "frozen"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_frozen_weights_are_halved_on_a_gpu_alone(models, monkeypatch, gpu, frozen):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     halved = SftSettings(lora=(4, 8), trainer={"bf16": True})
     adapted = with_adapter(load_model(models / "base", halved), halved)
     kinds = {("lora_" in name, weights.dtype) for name, weights in adapted.named_parameters()}
-    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
+    assert kinds == {(True, torch.float32), (False, frozen)}
 
 
 def test_a_new_adapter_depends_on_the_seed_alone(models):

@@ -181,7 +181,7 @@ def test_a_turn_told_again_is_the_turn_that_was_written():
     turn = orion_messages(state_of((Step(action=action, observation=Observation(text="Navy.")),)))[2]
     function = turn["tool_calls"][0]["function"]
     call = json.dumps({"name": function["name"], "arguments": json.loads(function["arguments"])})
-    assert f"{turn['content']}<tool_call>{call}</tool_call>" == written(GOOD).text
+    assert f"{turn['content']}<tool_call>{call}</tool_call>" == written(GOOD).whole
 
 
 def test_the_agent_asks_its_model_with_tools_and_its_own_sampling():

@@ -117,7 +117,8 @@ def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusa
 
 def _tool_call(call: dict, number: int) -> ToolCall:
     function = call.get("function", call)
-    name, arguments = function["name"] or "", function.get("arguments") or ""
+    name = (call["name"] if function is call else function.get("name")) or ""
+    arguments = function.get("arguments") or ""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments)
     told = call.get("id") if isinstance(call.get("id"), str) else ""

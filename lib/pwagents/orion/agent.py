@@ -97,7 +97,7 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
         text = f"{text}\n\nProfile:\n{fence(step.profile)}"
     if step.action.problem:
         return user(text)
-    return {"role": "tool", "tool_call_id": f"call_{i}", "content": text}
+    return {"role": "tool", "tool_call_id": f"call{i:05}", "content": text}
 
 
 @cache
