@@ -50,7 +50,7 @@ def tell_repurchases(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFram
 
 
 def results_by_repurchase(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Average result accuracy of searches and recommendations, by whether the target was bought before.
+    """Average result accuracy by task type and by whether the target was bought before.
 
     Args:
         worlds: name -> episodes with ``target`` (:func:`tell_repurchases`).
@@ -59,7 +59,6 @@ def results_by_repurchase(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         As of :func:`~pwagents.evaluation.statistics.summarise`, by ``world, type, target`` and ``method``.
     """
     rows = pd.concat([results.assign(world=world) for world, results in worlds.items()])
-    rows = rows[rows["type"] != "review"]
     everything = pd.concat([rows.assign(target="all"), rows])
     means = summarise(everything, ["world", "type", "target", "method"], ["result_official"])
     order = {name: i for i, name in enumerate((*worlds, *TASK_TYPES, "all", BEFORE, NEW))}
@@ -68,7 +67,7 @@ def results_by_repurchase(worlds: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def gains_by_repurchase(worlds: Mapping[str, pd.DataFrame], without: str) -> pd.DataFrame:
-    """Test what memory gains on searches and recommendations, by whether the target was bought before.
+    """Test what memory gains by task type and by whether the target was bought before.
 
     Args:
         worlds: name -> episodes of :func:`play_world`.
@@ -76,14 +75,14 @@ def gains_by_repurchase(worlds: Mapping[str, pd.DataFrame], without: str) -> pd.
 
     Returns:
         ``world, target`` ("all", :data:`BEFORE`, :data:`NEW`), then the columns of
-        :func:`~pwagents.benchmark.analyses_03.gains_of_memory`; no row for targets that a world has none of.
+        :func:`~pwagents.benchmark.analyses_03.gains_of_memory`. Where all targets of a world are of one kind,
+        only "all".
     """
     rows = []
     for world, results in worlds.items():
-        products = results[results["type"] != "review"]
         for target in ("all", BEFORE, NEW):
-            part = products if target == "all" else products[products["target"] == target]
-            if len(part):
+            part = results if target == "all" else results[results["target"] == target]
+            if target == "all" or 0 < len(part) < len(results):
                 gains = gains_of_memory(part, without)
                 rows.append(gains.assign(world=world, target=target))
     table = pd.concat(rows, ignore_index=True)
