@@ -320,6 +320,12 @@ TAKES = {  # a server's rule: body -> its refusal, or nothing; what is told; wha
         lambda b: next((refusal(f"Unknown parameter: '{name}'") for name in LIMITS if name in b), None),
         "no max_tokens", without("max_tokens"),
     ),
+    "a limit that thoughts use up": (
+        lambda b: ("max_tokens" in b and refusal(param="max_tokens", code=UNSUPPORTED))
+        or ("max_completion_tokens" in b
+            and refusal("Could not finish the message because max_tokens or the output limit was reached.")),
+        "no max_tokens", without("max_tokens"),
+    ),
     "a validator's list": (
         lambda b: "seed" in b and {"detail": [
             {"loc": ["body", "seed"], "msg": "no extra fields", "input": "max context length"}]},

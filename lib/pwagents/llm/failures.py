@@ -144,6 +144,7 @@ def sort_failure(
     # A word such as "stop" is a parameter's name where it stands in quotes; "max_tokens" is anywhere. Of
     # several the first is meant: others are the remedy, or may stay without it.
     quoted = {name: rf"[`'\"]{name}[`'\"]" if len(name) < 6 else rf"\b{name}\b" for name in sent}
+    quoted |= {name: r"\bmax_(completion_)?tokens\b" for name in sent if re.match(r"max_\w*tokens", name)}
     places = {name: match.start() for name, p in quoted.items() if (match := re.search(p, message))}
     if places:
         return Failure("parameter", text, parameters=(min(places, key=places.__getitem__),))

@@ -44,7 +44,7 @@ _TRIAL = Request(
         {"role": "system", "content": "Answer in one word."},
         {"role": "user", "content": "Are you there?"},
     ),
-    sampling={"temperature": 0.0, "max_tokens": 1024},  # as thoughts may come first
+    sampling={"temperature": 0.0, "max_tokens": 256},  # a thought may come first
 )
 
 
