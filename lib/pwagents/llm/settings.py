@@ -81,7 +81,8 @@ class Players:
     """What the language models of a run share. A wing's own group adds a field for each role."""
 
     base_url: Annotated[str, AfterValidator(_check_base_url), PlainSerializer(without_token)] = ""
-    """Of an OpenAI-compatible endpoint; empty for OpenAI's own. Its key comes from OPENAI_API_KEY."""
+    """Of an OpenAI-compatible endpoint; empty: that in OPENAI_BASE_URL, else OpenAI's own. Its key comes from
+    OPENAI_API_KEY."""
     endpoint: str = ""
     """What records call the endpoint, what stored replies are told apart by; empty: its URL. Name it where
     one URL serves another model than before, or where a replay has several to choose from."""
