@@ -33,6 +33,7 @@ METHODS = {
     "instruction": Place("04_variants", "Simple rules", "simple rules"),
     "plain": Place("04_variants", "Plain agent", "plain agent"),
     "puma": Place("04_variants", "PUMA", "PUMA"),
+    "puma_plus": Place("04_variants", "PUMA+", "PUMA+"),
     "puma_sft": Place("04_variants", "w/o DPO", "PUMA without DPO"),
     "puma_no_memory": Place("04_variants", "PUMA, memory taken away", "PUMA, no memory"),
     "puma_pipelines": Place("04_pipelines", "PUMA", "PUMA, pipelines"),

@@ -6,7 +6,7 @@ Both are plain text without a chat template, with the placeholders of the publis
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pwagents.agents.conversation import TASK_SPECIFIC
+from pwagents.agents.conversation import HISTORY, TASK_SPECIFIC
 from pwagents.lm.plain_text import function_prompt, parameter_prompt
 from pwagents.puma.memory import REVIEW, Recall
 from pwagents.web.environment import BeliefState
@@ -15,10 +15,7 @@ from pwagents.web.official_prompts import MARK, fill, official_prompts
 OFTEN = "Often:"  # before the word of the hint
 # By the name of the published constant; the last one stands in its function generate_search_query.
 OURS = {
-    # All that is known of a behaviour, for retrieval. What tells most stands first, as presets cut it.
-    "HISTORY_PROMPT": "<TITLE>. <DESCRIPTION> <FEATURES> <MAIN_CATEGORY>, <STORE>, <DETAILS>, <PRICE>, "
-    "<AVERAGE_RATING> of <RATING_NUMBER>, <PARENT_ASIN>. <RATING> stars: <TEXT> <TIMESTAMP> <NUM>",
-    **{form.name: form.text for form in TASK_SPECIFIC.values()},
+    **{form.name: form.text for form in (HISTORY, *TASK_SPECIFIC.values())},
     "PRODUCT_INFO_PROMPT": """
 The review is of this product.
 Title: <Title>
