@@ -79,7 +79,7 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 
 REFERENCE = ROOT / "outputs" / "reference"
 QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
-    "(04)": [*(f"puma_pipelines {task}" for task in TASKS), "plain search", "plain review"],
+    "(04)": [f"{who} {task}" for who in ("puma", "puma_plus", "plain") for task in TASKS],
     "(05)": [f"{who} {task}" for who in ("base", "orion_sft") for task in TASKS],
     "(06)": [f"orion_{how} {task}" for how in ("sft", "ppo", "grpo") for task in ("search", "mean")],
 }
@@ -121,7 +121,7 @@ def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
 # Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
     "an agent without a language model? (03)": ("03_single_turn", ["Plain, relevant memory"]),
-    "(04) |": ("04_puma", ["PUMA"]),
+    "(04) |": ("04_puma", ["PUMA", "PUMA+"]),
     "(05) |": ("orion", ["SFT", "Teacher"]),
     "(06) |": ("orion", ["SFT", "GRPO", "PPO"]),
 }

@@ -6,6 +6,7 @@ safetensors alone, and nothing is downloaded.
 
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -184,7 +185,10 @@ def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
 def _told(folder: Path | str, what: str) -> Iterator[None]:
     """Whatever the libraries raise over a broken file, as one line."""
     try:
-        yield
+        with warnings.catch_warnings():
+            # peft still uses a name that transformers has renamed.
+            warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
+            yield
     except Exception as error:
         found = one_line(f"{type(error).__name__}: {error}", "")
         expected = "a whole model as transformers saves it (safetensors, no code of its own)"
