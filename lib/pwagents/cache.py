@@ -108,7 +108,7 @@ def damage(folder: Path, *, all_bytes: bool = False) -> str:
 
 def seal(folder: Path) -> None:
     """Bring all files of a finished folder to the disk, then list them for :func:`damage`."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != CARD)
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in (CARD, FILES))
     for file in files:
         _sync(file)
     listed = {str(f.relative_to(folder)): (f.stat().st_size, file_hash(f)) for f in files}

@@ -285,7 +285,7 @@ def run_episodes(
                 for each in part:
                     if each.outcome != "infrastructure_error":
                         alike = []
-                    elif not each.message.startswith(_WAITS):
+                    elif f"{_WAITS} " not in each.message:
                         alike.append(re.sub(r"\d+", "", each.message))
                 if len(alike) >= ALIKE and len(set(alike[-ALIKE:])) == 1:
                     message = f"paused after {ALIKE} failures alike, the last: {part[-1].message}"

@@ -1,6 +1,7 @@
 """Who plays the roles around Orion's policy."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +64,8 @@ class Cast:
 
 def around(players: OrionPlayers) -> dict[str, str]:
     """What of the players decides how an episode goes, whoever the policy is."""
-    return players.facts("profiler", "updater", "user")
+    acting = replace(players, teacher="offline", judge="offline")  # these two only look on
+    return acting.facts("profiler", "updater", "user")
 
 
 def told(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
