@@ -4,6 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -110,6 +111,8 @@ def test_preference_loss_and_gradient_are_those_of_the_paper(base, trained, tmp_
     assert log.grad_norm[0] == pytest.approx(gradient_norm(first), rel=1e-3)
     after = margins(read_model(tmp_path / "out", torch.float32))
     accuracy, margin = evaluate_pairs(tmp_path / "out", rows, settings)
+    shares = [evaluate_pairs(tmp_path / "out", [row], settings) for row in rows]
+    assert (accuracy, margin) == pytest.approx(np.mean(shares, axis=0), abs=1e-6)
     assert margin == pytest.approx(after.mean().item(), rel=1e-3) != 0
     assert accuracy == (after > 0).float().mean().item()
 

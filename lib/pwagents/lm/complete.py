@@ -16,6 +16,13 @@ AT_ONCE = 256  # prompts that vLLM is given, between which completions are store
 Write = Callable[[list[str], int], list[list[str]]]  # prompts, seed -> completions of each
 
 
+def draws_alone() -> bool:
+    """Whether vLLM writes, which draws independent samples in the place of beams."""
+    import torch
+
+    return find_spec("vllm") is not None and torch.cuda.is_available()
+
+
 def complete(
     folder: Path,
     prompts: Sequence[str],
@@ -42,12 +49,10 @@ def complete(
         store: a file of these prompts and this sampling alone, to which each batch is added as a line when it
             is written. A call that was killed goes on after what is there.
     """
-    import torch
-
     completions = _stored(store) if store else []
     if len(completions) == len(prompts):
         return completions
-    by_vllm = find_spec("vllm") and torch.cuda.is_available() and not (Path(folder) / ADAPTER).exists()
+    by_vllm = draws_alone() and not (Path(folder) / ADAPTER).exists()
     sampling = (max_new_tokens, temperature, beams, returned)
     write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, *sampling)
     size = AT_ONCE if by_vllm else batch_size

@@ -48,9 +48,7 @@ def prefer(model: Path, rows: Rows, settings: DpoSettings, folder: Path) -> pd.D
         return run(trainer, "optimize preferences", folder, LOGGED)
 
 
-def evaluate_pairs(
-    model: Path, rows: Rows, settings: DpoSettings, *, batch_size: int = 8
-) -> tuple[float, float]:
+def evaluate_pairs(model: Path, rows: Rows, settings: DpoSettings) -> tuple[float, float]:
     """Return how well an adapter of :func:`prefer` tells chosen from rejected, as TRL defines both numbers.
 
     Returns:
@@ -61,7 +59,7 @@ def evaluate_pairs(
 
     with TemporaryDirectory() as folder, quiet():
         fields = trl_fields(settings, Path(folder), chance="preferences", log_steps=5)
-        fields |= {"per_device_eval_batch_size": batch_size}
+        fields |= {"per_device_eval_batch_size": 1}  # TRL averages batches, whatever their sizes
         policy, reference = (
             read_model(where, weights_type(settings)) for where in (model, adapter_base(model))
         )

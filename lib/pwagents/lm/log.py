@@ -1,11 +1,12 @@
 """The losses of fine-tuning and preference optimization, as their trainings left them."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from pwagents.evaluation.figures import plot_lines
+from pwagents.evaluation.figures import mark_level, plot_lines
 
 
 def read_losses(folders: Mapping[str, Path]) -> pd.DataFrame:
@@ -46,8 +47,13 @@ def plot_losses(losses: pd.DataFrame):
     Returns:
         The matplotlib figure.
     """
-    figure = plot_lines(losses, "step", "loss", hue="training", xlabel="step", ylabel="loss (nats a token)")
+    of_pairs = losses["training"].str.startswith("DPO").all()
+    unit = f"loss (nats a {'pair' if of_pairs else 'token'})"
+    figure = plot_lines(losses, "step", "loss", hue="training", xlabel="step", ylabel=unit)
     (ax,) = figure.axes
-    ax.set_ylim(bottom=0)
+    if of_pairs:  # it begins at log 2, where nothing is preferred
+        mark_level(ax, math.log(2), "no preference (log 2)")
+    else:
+        ax.set_ylim(bottom=0)
     ax.xaxis.get_major_locator().set_params(integer=True)
     return figure

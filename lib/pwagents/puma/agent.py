@@ -6,7 +6,8 @@ plain text, and greedy (``PUMA/test_llama.py``). Both are single-turn, so all pr
 known beforehand, and :meth:`PumaAgent.act` answers many at once.
 
 Three things go by the protocol. *Published*: the memory is of the function that the task really asks for,
-also at the test, where step 1 names another one; a review's product is left out wherever the model generates;
+also at the test, where step 1 names another one; a review's product is left out, as in ``test_llama.py``
+(the live agent of the repository tells it);
 and ids go through a set, which loses their order. *Leak-free*: the memory is of the function that step 1
 names, the product is told, and ids keep their order.
 

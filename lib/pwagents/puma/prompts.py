@@ -10,7 +10,7 @@ from pwagents.agents.conversation import HISTORY, TASK_SPECIFIC
 from pwagents.lm.plain_text import function_prompt, parameter_prompt
 from pwagents.puma.memory import REVIEW, Recall
 from pwagents.web.environment import BeliefState
-from pwagents.web.official_prompts import MARK, fill, official_prompts
+from pwagents.web.official_prompts import MARK, fill, official_prompts, published_category
 
 OFTEN = "Often:"  # before the word of the hint
 # By the name of the published constant; the last one stands in its function generate_search_query.
@@ -59,12 +59,12 @@ class Prompts(NamedTuple):
 
         Args:
             with_product: tell a review's product behind the instruction. The published code does so where it
-                trains and leaves it out where it generates (``PUMA/test_llama.py``).
+                trains and in its live agent, and leaves it out in ``PUMA/test_llama.py``.
         """
         instruction, product = state.instruction, state.product
         if function == REVIEW and with_product and product is not None:
             values = {"<Title>": product.title, "<Price>": str(product.price)}
-            values |= {"<Store>": str(product.store), "<Main Category>": product.category}
+            values |= {"<Store>": str(product.store), "<Main Category>": published_category(product)}
             instruction += fill(self.texts["PRODUCT_INFO_PROMPT"], values)
         memory = f"{recall.text}\n{OFTEN} {recall.hint}" if recall.hint else recall.text
         values = {"<Instruction>": instruction, "<Memory>": memory, "<Tool>": function}

@@ -90,6 +90,10 @@ class StudySettings:
     """Prompts that are completed at once."""
 
 
+# What variants of DPO may differ in: all else decides which pairs there are.
+_OF_THE_TRAINING = {"name", "pairs", "trainer", "lora", "modules_to_save"}
+
+
 @settings
 class PreferenceSettings(DpoSettings):
     """DPO, and how the model's own parameters are sampled that it learns from."""
@@ -122,6 +126,11 @@ class PreferenceSettings(DpoSettings):
     def _check_variants(self) -> Self:
         if len(self.varied) > 3:  # raises where one is no change of this group
             raise ValueError("expected two variants at most: what is chosen from many fits by chance")
+        others = {name for variant in self.variants for name in variant} - _OF_THE_TRAINING
+        if others:
+            raise ValueError(
+                f"expected variants judged by the same pairs; they differ in {', '.join(others)}"
+            )
         if self.variants and not self.held_out:
             raise ValueError("expected held_out above 0, as variants are chosen on tasks that are held out")
         return self

@@ -124,9 +124,14 @@ class PumaStudy:
 
         Returns:
             One row a task type and whether the target was bought before ("all", "bought before", "new"), a
-            column a kind, the instruction alone as the query before them, and how many ``tasks`` there are.
+            column a kind, the instruction alone as the query before them, and how many ``tasks`` there are:
+            those that every kind labels.
         """
         sets = {kind.replace("_", "-"): self.labels(kind)[0] for kind in kinds}
+        shared = set.intersection(*({label.begun.task.task_id for label in made} for made in sets.values()))
+        sets = {
+            kind: [each for each in made if each.begun.task.task_id in shared] for kind, made in sets.items()
+        }
         first = next(iter(sets))
         searches = [label for label in sets[first] if label.begun.function == SEARCH]
         alone = [label._replace(parameter=label.begun.state.instruction) for label in searches]

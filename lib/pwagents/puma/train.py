@@ -6,10 +6,13 @@ writer = models.fine_tuned(method)                  step 2: on labels
 pairs = models.pairs(writer, method, preferences)   its own candidates, best and worst
 writer = models.preferred(writer, rows, ...)        step 2: DPO
 
-Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose loss has to be scaled. 2. One
-GPU with 64 passes a step in the place of four with 16. 3. TRL has no limit of a prompt any more (768 tokens),
-only that of prompt and answer. 4. Leak-free, candidates are scored by a recommender that has not seen the
-answers.
+Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose loss has to be scaled; the merged
+model that DPO starts from is rounded to it. 2. Fine-tuning: one GPU with 64 passes a step in the place of
+four with 16; DPO has 16 on one, where the script takes all GPUs that it finds. 3. A step weighs all learned
+tokens alike (TRL), the script all examples. 4. Of a pair's 1,024 tokens a prompt keeps the last that its
+answer leaves, in the script 768 at most, which TRL cannot say any more. 5. Leak-free, candidates are scored
+by a recommender that has not seen the answers. 6. Candidates are prompted with the function that the task
+asks for; ``test_llama.py`` takes the one that step 1 named.
 
 Command: ``make reproduce ONLY=04`` (few variants), ``make reproduce-full`` (all); minutes stand in the
 notebook's head. Result: ``models/puma-*``, ``04_losses`` and ``04_preferences``.
@@ -28,7 +31,7 @@ from pwagents.cache import cached, hash_of
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.llm.folder import ADAPTER
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.complete import complete
+from pwagents.lm.complete import complete, draws_alone
 from pwagents.lm.dpo import evaluate_pairs, prefer
 from pwagents.lm.launch import launch
 from pwagents.lm.load import merge
@@ -81,7 +84,8 @@ class PumaModels:
             {"prompt": prompts.identify(begun.state.instruction), "completion": begun.function}
             for begun in self.study.begun
         ]
-        return self._fine_tuned("puma-function", rows, self.study.settings.identify)
+        settings = self.study.settings
+        return self._fine_tuned("puma-function", rows, settings.identify, settings.study.pad_counts)
 
     def rows(self, method: Method) -> list[Row]:
         """Write the labels as prompts and completions; labels that a method cannot say are left out."""
@@ -105,7 +109,7 @@ class PumaModels:
         """
         study, config = self.study, self.study.settings.study
         begun = sample_tasks(study.begun, preferences.train_tasks, study.seed)
-        # Published: the product of a review is left out wherever a model generates.
+        # test_llama.py, which samples, leaves out the product of a review.
         with_product = study.protocol == "leak_free"
         prompts = [self._prompt(each, method, with_product=with_product) for each in begun]
         beams, seed = preferences.candidates, preferences.seed
@@ -123,13 +127,14 @@ class PumaModels:
             for each, texts in beam_of:
                 recall = study.recall(each, method)
                 read = partial(read_parameter, recall=recall, method=method, protocol=study.protocol)
-                calls = {text: read(each.function, text) for text in texts}  # equal texts once
+                calls = {text: read(each.function, text) for text in map(str.strip, texts)}  # equal ones once
                 scores.append({text: carry_out(each, call, study.start) for text, call in calls.items()})
             write_aside(folder / SCORES, json.dumps(scores))
 
         shop = {"data": study.worlds.learned.content_hash, "shop": plain(study.settings.shop)}
         shop |= {"protocol": study.protocol, "seed": study.seed}
         key = {"writer": self.name_of(writer), "prompts": hash_of(prompts), "ids": method.ids, "shop": shop}
+        key["independent"] = draws_alone()
         folder = self._cached("puma-samples", key | {"sampling": sampling}, make, *SCORED)
         scores = json.loads((folder / SCORES).read_text("utf-8"))
         return [choose_pair(each, own) for each, own in zip(begun, scores, strict=True)]

@@ -61,6 +61,8 @@ def circumstances(study: PumaStudy) -> str:
         f"{study.prompts.origin}; labels: {settings.study.labels.replace('_', '-')}. Memory: "
         f"{settings.study.memory_tokens} tokens of its tokenizer, of the function that the task asks "
         f"for, and at the test of the one that {kind}. Recommender: {study.shops.recommender_name(protocol)}."
+        + " References are leak-free: they know less."
+        * (protocol == "published")
     )
 
 

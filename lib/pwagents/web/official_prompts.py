@@ -174,12 +174,14 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return re.sub(pattern, lambda match: values[match.group()], template)
 
 
-def tell_product(form: str, product: Product, number: int = 0, **values: str) -> str:
-    """Fill a published form of a product; ``values`` are further ones, by placeholder without brackets.
+def published_category(product: Product) -> str:
+    """Tell a category as the files have it: one that they lack is read as "Other"."""
+    return "None" if product.category == "Other" else product.category
 
-    A category that the files lack is read as "Other", and told as they have it.
-    """
-    category = "None" if product.category == "Other" else product.category
+
+def tell_product(form: str, product: Product, number: int = 0, **values: str) -> str:
+    """Fill a published form of a product; ``values`` are further ones, by placeholder without brackets."""
+    category = published_category(product)
     known = {
         "<NUM>": str(number),
         "<Num>": str(number),
