@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.episodes import chain_episodes, count_outcomes, records_frame, run_episodes
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
@@ -208,6 +209,27 @@ def test_infrastructure_errors_are_tried_again_and_not_evaluable_is_final(store,
     later = run_episodes(make_tasks(3), again, store, **NAMES)
     is_final = outcome == "not_evaluable"
     assert again.calls == ["t1"] * (not is_final) and (later == records) == is_final
+
+
+def give_back_all_at_once(monkeypatch):
+    """A stand-in for a cluster, of one round."""
+    monkeypatch.setattr(engine, "remote", lambda function: lambda units: iter([[*map(function, units)]]))
+
+
+@pytest.mark.parametrize("on", ["threads", "cluster"])
+def test_three_failures_alike_pause_a_run_and_what_was_finished_is_stored(store, monkeypatch, on):
+    def down(task):
+        if task.task_id == "t4":
+            return solve(task)
+        request = f"{chr(97 + task.timestamp)}7{task.task_id}"
+        raise InfrastructureError(f"no answer in {task.timestamp} s to request {request} of {on}")
+
+    if on == "cluster":
+        give_back_all_at_once(monkeypatch)
+    with pytest.raises(InfrastructureError, match=rf"paused after 3 .* to request d7t2 of {on}; what was"):
+        run_episodes(make_tasks(5), down, store, **NAMES)
+    assert {"t0", "t1", "t2"} <= {*stored_ids(store)}
+    assert on == "threads" or len(stored_ids(store)) == 5
 
 
 @pytest.mark.parametrize("workers", [1, 3])

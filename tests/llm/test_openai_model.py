@@ -12,7 +12,7 @@ import pytest
 from pwagents.errors import InfrastructureError
 from pwagents.llm import openai_model
 from pwagents.llm.chat import Request, ask_all
-from pwagents.llm.endpoints import endpoint_name, proxy_of
+from pwagents.llm.endpoints import endpoint_name, proxy_of, without_token
 from pwagents.llm.failures import (
     ContentFilterError,
     ContextTooLongError,
@@ -256,12 +256,14 @@ FINAL = {
         (400, refusal("'max_tokens' is too large: the context length is 8 tokens", param="max_tokens")),
         (400, refusal("Provider returned error", metadata={"raw": WRAPPED})),
         (500, refusal("the request exceeds the context size", type="exceed_context_size_error")),
+        (200, refusal(code="context_length_exceeded")), (502, refusal(code="context_length_exceeded")),
     ],
     ContentFilterError: [
         (400, error("no", "content_filter")), (400, error("Content Exists Risk")),
         (400, refusal(code="1301", contentFilter=[{"level": 1, "role": "user"}])),
         (400, refusal(code="bad", innererror={"content_filter_result": {"hate": {}}})),
         (403, refusal(code=403, metadata={"reasons": ["x"], "flagged_input": "..."})),
+        (200, refusal(code="content_filter")),
     ],
 }  # fmt: skip
 
@@ -437,6 +439,12 @@ NAMES = {
 @pytest.mark.parametrize("url", NAMES)
 def test_an_endpoints_name_holds_no_port_of_this_machine_and_no_token(url):
     assert re.fullmatch(NAMES[url], endpoint_name(url))
+
+
+def test_of_a_url_only_what_may_be_a_token_is_hidden():
+    host = "https://inference.gpu-cluster.example.org"
+    assert without_token(f"{host}/v1") == f"{host}/v1"
+    assert re.fullmatch(rf"{host}/\w{{8}}/v1", without_token(f"{host}/0123456789:abcdef=TOKEN/v1"))
 
 
 @pytest.mark.parametrize(

@@ -109,14 +109,33 @@ def test_a_model_that_lacks_weights_says_which_and_how_it_is_fetched(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "mib", "says"), [(1, 80_000, "too few"), (2, 10_000, "weights take 15.2 GB"), (2, 80_000, "")]
+    ("count", "mib", "visible", "says"),
+    [
+        (1, 80_000, "", "too few"),
+        (2, 10_000, "", "weights take 15.2 GB"),
+        (2, 80_000, "", ""),
+        (2, "[N/A]", "", ""),
+        (4, 80_000, "3", "too few"),
+        (4, 80_000, "0, 3", ""),
+    ],
 )
-def test_gpus_and_their_memory_are_compared_with_what_is_asked_for(gpus, count, mib, says):
+def test_gpus_and_their_memory_are_compared_with_what_is_asked_for(
+    gpus, monkeypatch, count, mib, visible, says
+):
     gpus(count, mib)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     found = "; ".join(
         text for what, text in wrong("05_orion_sft").items() if what.startswith("GPUs: 2 asked")
     )
     assert found.startswith(says) and bool(found) == bool(says)
+
+
+def test_where_stored_runs_are_read_no_weights_and_no_gpu_are_asked_for(gpus):
+    gpus(0, 0)
+    asked = {what.split()[0] for what in wrong("05_orion_sft")} - {
+        what.split()[0] for what in wrong("05_orion_sft", stored_runs_only=True)
+    }
+    assert {"model", "GPUs:"} <= asked
 
 
 def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_path):

@@ -273,8 +273,8 @@ def run_episodes(
         pool = ThreadPoolExecutor(workers)
         try:
             if at_work is not None:
-                rounds = itertools.chain.from_iterable(at_work(unfinished))
-                parts = ([append(made) for made in part] for part in rounds)
+                kept = ([[*map(append, part)] for part in round_] for round_ in at_work(unfinished))
+                parts = itertools.chain.from_iterable(kept)
             else:
                 threads = [pool.submit(play, chain, append) for chain in unfinished]
                 parts = (ended.result() for ended in as_completed(threads))
@@ -286,9 +286,10 @@ def run_episodes(
                     if each.outcome != "infrastructure_error":
                         alike = []
                     elif f"{_WAITS} " not in each.message:
-                        alike.append(re.sub(r"\d+", "", each.message))
-                if len(alike) >= ALIKE and len(set(alike[-ALIKE:])) == 1:
-                    message = f"paused after {ALIKE} failures alike, the last: {part[-1].message}"
+                        alike.append(each.message)
+                # Words with a digit name a request, a time, an attempt.
+                if len(alike) >= ALIKE and len({re.sub(r"\S*\d\S*", "", m) for m in alike[-ALIKE:]}) == 1:
+                    message = f"paused after {ALIKE} failures alike, the last: {alike[-1]}"
                     raise InfrastructureError(f"{message}; what was finished is stored: run again to go on")
         finally:
             stop.set()

@@ -58,7 +58,8 @@ def endpoint_name(url: str) -> str:
 
 def without_token(url: str) -> str:
     """``url`` with a hash in the place of each part of its path that may be a token, being long."""
-    return re.sub(r"(?<=/)[^/]{16,}(?=/|\Z)", lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
+    part = r"(?:(?<=[^/]/)|(?<=\A/))[^/]{16,}(?=/|\Z)"  # the host stands behind two slashes
+    return re.sub(part, lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
 
 
 def is_loopback(host: str) -> bool:

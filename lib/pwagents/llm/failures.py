@@ -128,7 +128,10 @@ def sort_failure(
         return Failure("refused", text)
     if status == 413 or (status == 429 and re.search(r"\btoo (large|long)\b", message, re.I)):
         return Failure("too_long", text)  # more than a minute's share of tokens: waiting does not help
-    if status in _LATER or status > 500 or (status == 500 and not (is_size or is_roles)):
+    # Gateways hand on a prompt's own failure as theirs, and some errors come without a status.
+    is_prompts = bool(_SIZE_FIELD.search(labels) or _FILTER_FIELD.search(labels))
+    is_prompts |= status == 500 and (is_size or is_roles)
+    if status in _LATER or (status >= 500 and not is_prompts):
         wait = _retry_after(headers, dict(fields))
         text += f"; it asks to wait {wait:,.0f} s" if wait else ""
         return Failure("congested" if status == 429 else "later", text, wait)

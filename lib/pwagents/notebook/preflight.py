@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,6 +114,8 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
         wrong = "" if os.environ.get(KEY_VARIABLE, "").strip() else f"not set ({', '.join(asked)})"
         yield Need(f"key {KEY_VARIABLE}", wrong, f"`export {KEY_VARIABLE}=...`")
 
+    if values.get("stored_runs_only"):
+        return
     base = values.get("base", {}).get("model", "")
     named = re.findall(r"local:([^'\"\]]+)", str([*players.values()]))
     for name in dict.fromkeys([base, *named] if "/" in base else named):  # not those that are made here
@@ -170,10 +173,16 @@ def _gpus(asked: int, weights: float) -> Need:
     lines = []
     if shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=memory.free,name", "--format=csv,noheader,nounits"]
-        lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
-    found = [line.split(", ") for line in lines if line[:1].isdigit()]
-    free = min((float(mib) * 2**20 / GB for mib, _ in found), default=0.0)
-    what = f"GPUs: {asked} asked for, {len(found)} found with {free:.0f} GB free"
+        done = subprocess.run(query, capture_output=True, text=True)
+        lines = [] if done.returncode else done.stdout.splitlines()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if re.fullmatch(r"[\d, ]+", visible):  # names of GPUs and of their parts are left to CUDA
+        lines = [line for i, line in enumerate(lines) if str(i) in re.findall(r"\d+", visible)]
+    found = [line.partition(",")[0] for line in lines]
+    # Where GPU and CPU share their memory the driver tells no number.
+    free = min((float(mib) * 2**20 / GB for mib in found if mib.isdigit()), default=inf)
+    told = f" with {free:.0f} GB free" if free < inf else ""
+    what = f"GPUs: {asked} asked for, {len(found)} found{told}"
     wrong = "too few" if len(found) < asked else "" if free > weights else f"weights take {weights:.1f} GB"
     return Need(what, wrong, "set n_gpus, or take another machine")
 
@@ -229,7 +238,8 @@ def main() -> None:
             print(f"MISSING {spec} does not answer: {error}")
             missing += 1
     for listed in Path(arguments.output_dir).glob(f"*/*/{FILES}"):
-        if wrong := damage(listed.parent, all_bytes=True):
+        set_aside = listed.parent.name.startswith(".")
+        if not set_aside and (wrong := damage(listed.parent, all_bytes=True)):
             print(f"{listed.parent} is damaged ({wrong}): it will be made again")
     sys.exit(missing > 0)
 
