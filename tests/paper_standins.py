@@ -33,11 +33,11 @@ SIZES: dict[str, Any] = {
     },
     "identify": {  # long enough to name functions
         "trainer": {
-            "num_train_epochs": 16.0,
+            "num_train_epochs": 40.0,
             "learning_rate": 0.01,
             "per_device_train_batch_size": 4,
             "gradient_accumulation_steps": 1,
-            "max_length": 512,
+            "max_length": 128,
         }
     },
     "role_play": {"n_trajectories": 4, "scaling": [4]},

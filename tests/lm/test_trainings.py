@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,20 @@ def test_preference_loss_and_gradient_are_those_of_the_paper(base, trained, tmp_
     assert (accuracy, margin) == pytest.approx(np.mean(shares, axis=0), abs=1e-6)
     assert margin == pytest.approx(after.mean().item(), rel=1e-3) != 0
     assert accuracy == (after > 0).float().mean().item()
+
+
+def test_a_prompt_that_is_too_long_for_its_answer_keeps_its_end(base, tmp_path):
+    """TRL's ``max_prompt_length`` of PUMA's time; rows that fit stay as they are."""
+    said = " ".join(tiny.WORDS)
+    answers = {"chosen": "red mug", "rejected": "soft lamp"}
+    long, fits = {"prompt": f"{said} {said} : ", **answers}, {"prompt": "navy : ", **answers}
+    cut = {"prompt": long["prompt"][-len("lamp navy soft wool : ") :], **answers}
+    settings = replace(tiny.dpo(max_steps=1, max_length=16), prompt_length=5)
+    logs = [
+        prefer(base, rows, settings, tmp_path / name)
+        for name, rows in {"long": [long, fits], "cut": [cut, fits]}.items()
+    ]
+    assert logs[0].grad_norm[0] == logs[1].grad_norm[0] > 0
 
 
 def test_conversations_are_learned_as_trls_own_way_has_it(base, tmp_path):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
@@ -44,7 +45,8 @@ def prefer(model: Path, rows: Rows, settings: DpoSettings, folder: Path) -> pd.D
     fields = trl_fields(settings, checkpoints, chance="preferences", log_steps=5)
     with quiet():
         network = read_model(model, weights_type(settings))
-        trainer = _trainer(model, rows, fields, model=network, peft_config=new_adapter(model, settings))
+        kept, adapter = settings.prompt_length, new_adapter(model, settings)
+        trainer = _trainer(model, rows, kept, fields, model=network, peft_config=adapter)
         return run(trainer, "optimize preferences", folder, LOGGED)
 
 
@@ -63,24 +65,35 @@ def evaluate_pairs(model: Path, rows: Rows, settings: DpoSettings) -> tuple[floa
         policy, reference = (
             read_model(where, weights_type(settings)) for where in (model, adapter_base(model))
         )
-        trainer = _trainer(model, rows, fields, model=policy, ref_model=reference)
+        kept = settings.prompt_length
+        trainer = _trainer(model, rows, kept, fields, model=policy, ref_model=reference)
         trainer.remove_callback(PrinterCallback)  # both numbers are returned
         measured = trainer.evaluate()
     return measured["eval_rewards/accuracies"], measured["eval_rewards/margins"]
 
 
-def _trainer(folder: Path, rows: Rows, fields: dict, **models):
+def _trainer(folder: Path, rows: Rows, kept: int, fields: dict, **models):
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
 
     class Trainer(Silent, DPOTrainer):
         pass
 
-    data = Dataset.from_list(list(rows))
+    arguments, tokenizer = DPOConfig(**fields), read_tokenizer(folder)
+    data = Dataset.from_list([_cut_prompt(row, tokenizer, kept, arguments.max_length) for row in rows])
     return Trainer(
-        args=DPOConfig(**fields),
-        train_dataset=data,
-        eval_dataset=data,
-        processing_class=read_tokenizer(folder),
-        **models,
+        args=arguments, train_dataset=data, eval_dataset=data, processing_class=tokenizer, **models
     )
+
+
+def _cut_prompt(row: Mapping[str, str], tokenizer: Any, kept: int, longest: int | None) -> dict[str, str]:
+    """Leave a prompt its last tokens where it and the longer answer have more than ``longest``.
+
+    So did TRL by ``max_prompt_length``, which PUMA's script sets (``PUMA/dpo_llama.py``); today it cuts
+    answers.
+    """
+    read = tokenizer(row["prompt"], return_offsets_mapping=True)
+    answers = (len(tokenizer(row["prompt"] + row[kind])["input_ids"]) + 1 for kind in ("chosen", "rejected"))
+    if longest is None or len(read["input_ids"]) <= kept or max(answers) <= longest:
+        return dict(row)
+    return dict(row) | {"prompt": row["prompt"][read["offset_mapping"][-kept][0] :]}

@@ -107,6 +107,8 @@ class DpoSettings(TrainingSettings):
 
     lora: Lora = (16, 32)
     """Rank and alpha of the new adapter, as in PUMA's script."""
+    prompt_length: PositiveInt = 768
+    """Tokens that a prompt keeps, its last, where it and its answer have more than ``max_length``."""
     sharding: Literal["ddp"] = "ddp"
     """Each GPU has all of the model: only then one of them can save the adapter."""
 

@@ -9,10 +9,9 @@ writer = models.preferred(writer, rows, ...)        step 2: DPO
 Departures from ``PUMA/scripts``: 1. bfloat16 in the place of float16, whose loss has to be scaled; the merged
 model that DPO starts from is rounded to it. 2. Fine-tuning: one GPU with 64 passes a step in the place of
 four with 16; DPO has 16 on one, where the script takes all GPUs that it finds. 3. A step weighs all learned
-tokens alike (TRL), the script all examples. 4. Of a pair's 1,024 tokens a prompt keeps the last that its
-answer leaves, in the script 768 at most, which TRL cannot say any more. 5. Leak-free, candidates are scored
-by a recommender that has not seen the answers. 6. Candidates are prompted with the function that the task
-asks for; ``test_llama.py`` takes the one that step 1 named.
+tokens alike (TRL), the script all examples. 4. Leak-free, candidates are scored by a recommender that has not
+seen the answers. 5. Candidates are prompted with the function that the task asks for; ``test_llama.py``
+takes the one that step 1 named.
 
 Command: ``make reproduce ONLY=04`` (few variants), ``make reproduce-full`` (all); minutes stand in the
 notebook's head. Result: ``models/puma-*``, ``04_losses`` and ``04_preferences``.
