@@ -1,32 +1,17 @@
-"""What trains on a GPU, and how well the forecast of memory (pwagents.lm.fit) holds: one command, no network.
+"""What the papers' trainings take on a GPU, beside the forecasts of memory and time: one command, no network.
 
     .venv/bin/python benchmarks/gpu_proof.py
 
-The two large trainings take two minutes on an H200 (torch 2.11, 787 TFLOP/s in a product).
-Measured there:
-
-- SFT: .52 s a step, 7,905 tokens a second, MFU .31, 17.0 GiB in tensors where 17.6 were forecast;
-- GRPO: 22.2 s a step, 613 tokens written a second, MFU .17, 17.5 GiB in tensors where 18.8 were forecast.
-
-The small model was not measured on a GPU. Qwen2.5-7B has random weights here, which cost as much as trained
-ones:
-
-- supervised fine-tuning of an adapter on sequences of 4,096 random tokens;
-- GRPO of an adapter: 32 episodes a step, of 1,024 tokens that are read and 256 that are written, played by
-  our own decoder;
-- the small model's trainings, as notebooks 05 and 06 do them at smoke.
-
-MFU is the share of what a large matrix product reaches here in the same minute. Counted are the operations
-that the training asks for, not those that checkpointing does twice.
+The models have random weights, which cost as much as trained ones; settings are those of preset paper, for a
+few steps. MFU is the share of what a large matrix product reaches here in the same minute; the operations
+that checkpointing does twice are counted once.
 """
 
 import gc
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +19,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from pwagents.lm.complete import complete
 from pwagents.lm.decode import BatchDecoder
 from pwagents.lm.dialogues import dialogue_tokenizer
+from pwagents.lm.dpo import prefer
 from pwagents.lm.fit import GIB, Plan, find_device, needed, without_storage
-from pwagents.lm.settings import SftSettings
+from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.sft import fine_tune
 from pwagents.orion.agent import RULES
 from pwagents.rl.grpo import train_grpo
@@ -48,213 +35,189 @@ from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState
 
-QWEN = {  # Qwen2.5-7B-Instruct, as its config.json has it
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "vocab_size": 152064,
-    "max_position_embeddings": 32768,
-    "tie_word_embeddings": False,
-}
-LORA, FIELDS = (16, 32), {"bf16": True, "per_device_train_batch_size": 1, "learning_rate": 2e-5}
-WHOLE = {"max_steps": 20, "save_steps": 1000, "max_length": None, "activation_checkpointing": True}
+DEVICE = "cuda"
+COMMON = {"tie_word_embeddings": False, "dtype": "bfloat16"}
+LLAMA = COMMON | {"vocab_size": 32000, "max_position_embeddings": 4096}  # LLaMA-2-7b: LlamaConfig's defaults
+QWEN = COMMON | {  # Qwen2.5-7B-Instruct
+    "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+    "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+}  # fmt: skip
+WHOLE = ("embed_tokens", "lm_head", "input_layernorm", "post_attention_layernorm", "norm")
+FIELDS = {"max_steps": 4, "save_steps": 1000, "bf16": True, "activation_checkpointing": True}
+FIELDS |= {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+PUMA_SFT = SftSettings(lora=(16, 32), modules_to_save=WHOLE, trainer=FIELDS | {"max_length": 1280})
+PUMA_DPO = DpoSettings(modules_to_save=WHOLE, trainer=FIELDS | {"max_length": 1024})
+ORION_SFT = SftSettings(lora=(16, 32), trainer=FIELDS | {"max_length": 4096})
+ORION_GRPO = GrpoSettings(
+    max_steps=3, prompts_per_step=4, save_steps=0, lora=(16, 32), bf16=True, per_device_train_batch_size=1
+)
+READ, WRITTEN = 1024, 256  # tokens of an episode, and of a prompt whose parameters are sampled
 
-SFT = SftSettings(lora=LORA, trainer=FIELDS | WHOLE)
-GRPO = GrpoSettings(max_steps=3, prompts_per_step=4, save_steps=0, lora=LORA, **FIELDS)
+
+def save_random(config: Any, folder: Path) -> Path:
+    """Save a model with random weights, with the small model's tokenizer, which has fewer tokens."""
+    from transformers import AutoModelForCausalLM
+
+    with torch.device(DEVICE):
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    dialogue_tokenizer(RULES).save_pretrained(folder)
+    return folder
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is trained.
+def measure(train: Callable[[], Any], config: Any, plan: Plan, forwards: int = 1) -> dict[str, float]:
+    """Run a training; return seconds and tokens of a pass, and memory against the forecast.
 
     Args:
-        shape: of the model.
-        length: tokens of a sequence to imitate.
-        read, written: tokens of an episode.
+        forwards: of the model in a pass (DPO: two, of the policy and of the reference).
     """
-
-    shape: Mapping[str, Any]
-    length: int = 4096
-    read: int = 1024
-    written: int = 256
-    sft: SftSettings = SFT
-    grpo: GrpoSettings = GRPO
-
-
-def random_model(shape: Mapping[str, Any], tuning: SftSettings | GrpoSettings):
-    """A Qwen2 with random weights, of the type in which the training holds them, where they are to be."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, tuning.weights))
-    try:
-        with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-            torch.manual_seed(0)
-            return Qwen2ForCausalLM(Qwen2Config(**shape))
-    finally:
-        torch.set_default_dtype(default)
+    begun, length = [], plan.max_length
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda module, _: begun.append(now()) if isinstance(module, torch.nn.Embedding) else None
+    )
+    forget_peak()
+    train()
+    hook.remove()
+    seconds = float(np.median(np.diff(begun[::forwards])[4:]))
+    tokens = length * forwards  # DPO: chosen and rejected
+    # Forward and backward to the inputs, four a weight; DPO's reference goes forward alone, two more.
+    work = tokens * operations(config, length) * (1.5 if forwards == 2 else 1)
+    numbers = {"seconds of a pass": seconds, "tokens/s": tokens / seconds, "TFLOP/s": work / seconds / 1e12}
+    return numbers | memory(config, plan)
 
 
-def measure_sft(work: Work) -> dict[str, float]:
-    """Seconds of a step, tokens a second, operations a second, and memory against the forecast."""
-    draws = rng(0, "tokens")
-    tokenizer, vocabulary = dialogue_tokenizer(RULES), work.shape["vocab_size"]
-    sequences = [draws.integers(vocabulary, size=work.length).tolist() for _ in range(4)]
-    rows = [{"input_ids": ids, "labels": [-100, *ids[1:]]} for ids in sequences]
-    begun = []
-    noted = torch.nn.modules.module.register_module_forward_pre_hook(
-        lambda module, _: begun.append(_now()) if isinstance(module, torch.nn.Embedding) else None
-    )  # once a step
+def measure_grpo(config: Any) -> dict[str, float]:
+    """The same of three steps of GRPO; episodes are played by our own decoder."""
+    from transformers import AutoModelForCausalLM
+
+    settings, length = ORION_GRPO, READ + WRITTEN
+    forget_peak()
     with tempfile.TemporaryDirectory() as folder:
-        random_model(work.shape, work.sft).save_pretrained(Path(folder) / "base")
-        tokenizer.save_pretrained(Path(folder) / "base")
-        _forget_peak()
-        log = fine_tune(Path(folder) / "base", rows, work.sft, Path(folder) / "run")
-    noted.remove()
-    assert np.isfinite(log["loss"]).all()
-    seconds = float(np.median(np.diff(begun)[1:]))
-    return {
-        "seconds_per_step": seconds,
-        "tokens_per_s": work.length / seconds,
-        "tflops": work.length * operations(work.shape, work.length) / seconds / 1e12,
-        **_memory(work.shape, Plan(work.sft, work.length)),
+        with torch.device(DEVICE):
+            model = AutoModelForCausalLM.from_config(config)
+        by_chance = lambda _, episode: [float(len(episode.steps[0].action.thought) % 2)]  # noqa: E731
+        tasks = [task_of(i) for i in range(settings.prompts_per_step)]
+        train_grpo(model, dialogue_tokenizer(RULES), tasks, play, by_chance, settings, Path(folder) / "run")
+        rows = read_rows(Path(folder) / "run" / "log.jsonl")[1:]
+    playing = float(np.median([row["rollout_seconds"] for row in rows]))
+    training = float(np.median([row["seconds"] for row in rows])) - playing
+    tokens = settings.episodes * length
+    numbers = {
+        "seconds of a pass": playing + training,
+        "tokens/s": tokens / training,
+        "TFLOP/s": tokens * operations(config, length) / training / 1e12,
+        "tokens written/s": settings.episodes * WRITTEN / playing,
     }
+    return numbers | memory(config, Plan(settings, length, settings.episodes))
 
 
-def measure_grpo(work: Work) -> dict[str, float]:
-    """The same of GRPO, playing and training apart."""
-    settings, length = work.grpo, work.read + work.written
-    tasks = [_task(i) for i in range(settings.prompts_per_step)]
-    _forget_peak()
-    with tempfile.TemporaryDirectory() as folder:
-        train_grpo(
-            random_model(work.shape, settings),
-            dialogue_tokenizer(RULES),
-            tasks,
-            lambda model, played, seed: play(model, played, seed, work),
-            lambda states, trajectory: [float(len(trajectory.steps[0].action.thought) % 2)],
-            settings,
-            Path(folder) / "run",
-        )
-        rows = read_rows(Path(folder) / "run" / "log.jsonl")
-    playing = float(np.median([row["rollout_seconds"] for row in rows[1:]]))
-    training = float(np.median([row["seconds"] for row in rows[1:]])) - playing
-    read = settings.episodes * length
-    return {
-        "seconds_per_step": playing + training,
-        "tokens_per_s": read / training,
-        "tflops": read * operations(work.shape, length) / training / 1e12,
-        "tokens_written_per_s": settings.episodes * work.written / playing,
-        **_memory(work.shape, Plan(settings, length, settings.episodes)),
-    }
+def measure_candidates(folder: Path, batch_size: int = 8) -> dict[str, float]:
+    """Tokens a second of ten sampled beams, as PUMA's candidates are written by transformers."""
+    forget_peak()
+    beams = {"temperature": 1.5, "beams": 10, "returned": 10, "max_new_tokens": WRITTEN}
+    begin = now()
+    complete(folder, [text_of(READ)] * batch_size, batch_size=batch_size, **beams)  # loads the model, too
+    seconds = now() - begin
+    return {"tokens written/s": batch_size * 10 * WRITTEN / seconds} | peak()
 
 
-def play(model: Any, tasks: Sequence[Task], seed: int, work: Work) -> list[Rollout]:
-    """One turn each, of random text; the reward is chance, too."""
-    draws = rng(seed, "prompts")
-    prompts = [draws.integers(work.shape["vocab_size"], size=work.read).tolist() for _ in tasks]
-    decoder = BatchDecoder(model, len(tasks))
-    chance, never = torch.Generator().manual_seed(seed), -1  # no token ends a turn: all are equally long
-    with torch.inference_mode():
-        turns = decoder.write(prompts, [1.0] * len(tasks), work.written, never, chance)
+def play(model: Any, tasks: list[Task], seed: int) -> list[Rollout]:
+    """One turn each, of random text."""
+    draws, chance, never = rng(seed, "prompts"), torch.Generator().manual_seed(seed), -1
+    prompts = [draws.integers(QWEN["vocab_size"], size=READ).tolist() for _ in tasks]
+    with torch.inference_mode():  # no token ends a turn: all are equally long
+        turns = BatchDecoder(model, len(tasks)).write(prompts, [1.0] * len(tasks), WRITTEN, never, chance)
     return [
-        _rollout(task, prompt, *turn, draws.integers(2))
-        for task, prompt, turn in zip(tasks, prompts, turns, strict=True)
+        rollout(*each, luck=draws.integers(2))
+        for each in zip(tasks, prompts, *zip(*turns, strict=True), strict=True)
     ]
 
 
-def operations(shape: Mapping[str, Any], length: int) -> float:
-    """Floating-point operations a token that training an adapter asks for.
-
-    Two a weight forward and two backward, to the inputs; the weights themselves get no gradient. Attention
-    looks at half of the sequence on average, and its backward pass costs twice its forward pass.
-    """
-    network = without_storage(_config(shape))
-    weights = network.num_parameters() - network.get_input_embeddings().weight.numel()
-    return 4 * weights + 6 * shape["num_hidden_layers"] * length * shape["hidden_size"]
+def rollout(task: Task, prompt: list[int], ids: list[int], logprobs: list[float], luck: int) -> Rollout:
+    action = Action(name="respond", arguments={"content": "."}, thought="!" * int(luck))
+    steps = (Step(action=action, observation=Observation(text=".")),)
+    episode = Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=steps)
+    state = BeliefState("u", "go", "go", None, ())
+    return Rollout(prompt, ids, [1] * len(ids), logprobs, [0] * len(ids), (state,), episode)
 
 
-def matmul_tflops(size: int = 8192) -> float:
-    """What a product of two large matrices in bfloat16 reaches, the best of ten."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    left, right = torch.randn(2, size, size, device=device, dtype=torch.bfloat16)
-    seconds = []
-    for _ in range(10):
-        begin = _now()
-        left @ right
-        seconds.append(_now() - begin)
-    return 2 * size**3 / min(seconds) / 1e12
-
-
-def small_model(folder: Path) -> dict[str, float]:
-    """Seconds of notebooks 05 and 06 at smoke, each in a process of its own."""
-    seconds = {}
-    for notebook in ("05_orion_sft", "06_orion_grpo"):
-        command = [sys.executable, "-m", "pwagents.notebook.execute", "--preset", "smoke"]
-        begin = time.perf_counter()
-        subprocess.run([*command, "--output-dir", str(folder), notebook], check=True)
-        seconds[notebook] = time.perf_counter() - begin
-    return seconds
-
-
-def _config(shape: Mapping[str, Any]):
-    from transformers import Qwen2Config
-
-    return Qwen2Config(**shape)
-
-
-def _memory(shape: Mapping[str, Any], plan: Plan) -> dict[str, float]:
-    """Peak and forecast in GiB; the forecast has a reserve."""
-    device, network = find_device(), without_storage(_config(shape))
-    gpu = torch.cuda.is_available()
-    return {
-        "peak_tensors_gib": torch.cuda.max_memory_allocated() / GIB if gpu else float("nan"),
-        "peak_gib": torch.cuda.max_memory_reserved() / GIB if gpu else float("nan"),
-        "forecast_gib": needed(network, plan, device) / GIB,
-    }
-
-
-def _forget_peak() -> None:
-    gc.collect()  # trainer and model refer to each other: without this the last model stays in memory
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-
-
-def _now() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def _task(i: int) -> Task:
+def task_of(i: int) -> Task:
     fields = {"user_id": "u", "type": "search", "timestamp": 1, "instruction": "go", "target": "B1"}
     return Task(task_id=f"t{i}", review=Review(rating=5), **fields)
 
 
-def _rollout(task: Task, prompt: list[int], ids: list[int], logprobs: list[float], luck: int) -> Rollout:
-    action = Action(name="respond", arguments={"content": "."}, thought="!" * int(luck))
-    steps = (Step(action=action, observation=Observation(text=".")),)
-    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=steps)
-    state = BeliefState("u", "go", "go", None, ())
-    return Rollout(prompt, ids, [1] * len(ids), logprobs, [0] * len(ids), (state,), trajectory)
+def text_of(tokens: int) -> str:
+    return " ".join(["the"] * tokens)
+
+
+def operations(config: Any, length: int) -> float:
+    """Operations a token that training an adapter asks for: the weights themselves get no gradient.
+
+    Attention looks at half of the sequence on average, and its backward pass costs twice its forward pass.
+    """
+    network = without_storage(config)
+    weights = network.num_parameters() - network.get_input_embeddings().weight.numel()
+    return 4 * weights + 6 * config.num_hidden_layers * length * config.hidden_size
+
+
+def matmul_tflops(size: int = 8192) -> float:
+    """What a product of two large matrices in bfloat16 reaches, the best of ten."""
+    left, right = torch.randn(2, size, size, device="cuda", dtype=torch.bfloat16)
+    seconds = []
+    for _ in range(10):
+        begin = now()
+        left @ right
+        seconds.append(now() - begin)
+    return 2 * size**3 / min(seconds) / 1e12
+
+
+def memory(config: Any, plan: Plan) -> dict[str, float]:
+    """Peak and forecast in GiB; the forecast has a reserve."""
+    return peak() | {"forecast, GiB": needed(without_storage(config), plan, find_device()) / GIB}
+
+
+def peak() -> Mapping[str, float]:
+    return {"peak of tensors, GiB": torch.cuda.max_memory_allocated() / GIB}
+
+
+def forget_peak() -> None:
+    gc.collect()  # trainer and model refer to each other: without this the last model stays in memory
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+
+
+def now() -> float:
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def main() -> int:
+    from transformers import LlamaConfig, Qwen2Config
+
     if not torch.cuda.is_available():
         print("No GPU was found: this measures trainings on one.", file=sys.stderr)
         return 1
     reached = matmul_tflops()
-    name = torch.cuda.get_device_name()
-    print(f"{name}, torch {torch.__version__}: a matrix product at {reached:,.0f} TFLOP/s")
-    work = Work(QWEN)
-    frame = pd.DataFrame({"SFT": measure_sft(work), "GRPO": measure_grpo(work)}).T
-    print(frame.assign(mfu=frame["tflops"] / reached).round(2).T.to_string(na_rep=""), "\n")
-    with tempfile.TemporaryDirectory() as folder:
-        print("small model, seconds")
-        print(pd.Series(small_model(Path(folder))).round(1).to_string())
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: products at {reached:,.0f} TFLOP/s")
+    llama, qwen, rows = LlamaConfig(**LLAMA), Qwen2Config(**QWEN), {}
+    with tempfile.TemporaryDirectory() as made:
+        out, texts = Path(made), {"prompt": text_of(1000), "chosen": text_of(40), "rejected": text_of(50)}
+        ids = [{"input_ids": [*range(4096)], "labels": [-100, *range(1, 4096)]}] * 4
+        base = save_random(llama, out / "llama")
+        sft, dpo = Plan(PUMA_SFT, 1280), Plan(PUMA_DPO, 1024)
+        short = [{"prompt": text_of(900), "completion": text_of(40)}] * 4
+
+        def fine_tune_puma():
+            fine_tune(base, short, PUMA_SFT, out / "sft", pad_counts=True)
+
+        rows["PUMA, SFT"] = measure(fine_tune_puma, llama, sft)
+        rows["PUMA, DPO"] = measure(lambda: prefer(base, [texts] * 4, PUMA_DPO, out / "dpo"), llama, dpo, 2)
+        rows["PUMA, candidates"] = measure_candidates(base)
+        base = save_random(qwen, out / "qwen")
+        orion = Plan(ORION_SFT, 4096)
+        rows["Orion, SFT"] = measure(lambda: fine_tune(base, ids, ORION_SFT, out / "orion"), qwen, orion)
+        rows["Orion, GRPO"] = measure_grpo(qwen)
+    frame = pd.DataFrame(rows).T
+    print(frame.assign(MFU=frame["TFLOP/s"] / reached).round(2).T.to_string(na_rep=""))
     return 0
 
 

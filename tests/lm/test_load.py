@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pwagents.errors import DataError
-from pwagents.llm.folder import adapter_base, read_model
+from pwagents.llm.folder import ADAPTER, adapter_base, point_to_base, read_model
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.load import load_model, merge, with_adapter
 from pwagents.lm.settings import SftSettings
@@ -96,6 +96,15 @@ def test_a_moved_adapter_finds_its_base_beside_it_and_a_lonely_one_names_it(mode
     (moved / "base").rename(moved / "other")
     with pytest.raises(DataError, match=r"base_model_name_or_path': found \.\./base; expected the folder"):
         read_model(moved / "tuned", torch.float32)
+
+
+def test_an_adapter_on_a_model_that_was_never_saved_is_left_as_it_is(models, tmp_path):
+    network = read_model(models / "base", torch.float32)
+    network.name_or_path = network.config._name_or_path = None
+    with_adapter(network, ADAPTED).save_pretrained(tmp_path)
+    before = (tmp_path / ADAPTER).read_bytes()
+    point_to_base(tmp_path)
+    assert (tmp_path / ADAPTER).read_bytes() == before
 
 
 def test_a_merged_model_answers_as_base_and_adapter_do(models, tmp_path):

@@ -142,13 +142,14 @@ def adapter_base(folder: Path) -> Path:
 def point_to_base(folder: Path) -> None:
     """Let a saved adapter name its base by the way there from its own folder, where that lies nearby.
 
-    So both can be moved together. A folder without an adapter stays as it is.
+    So both can be moved together. A folder without an adapter stays as it is, and so does one whose base was
+    never saved.
     """
     file = folder / ADAPTER
-    if not file.exists():
+    config = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    if not (named := config.get("base_model_name_or_path")):
         return
-    config = json.loads(file.read_text("utf-8"))
-    base = Path(config["base_model_name_or_path"]).resolve()
+    base = Path(named).resolve()
     if base.parent in folder.resolve().parents:
         config["base_model_name_or_path"] = os.path.relpath(base, folder.resolve())
         write_aside(file, json.dumps(config, indent=2, sort_keys=True))
