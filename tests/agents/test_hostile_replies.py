@@ -220,9 +220,9 @@ def test_an_answer_a_byte_at_a_time_ends(chat_server, drip_head):
 
 
 def test_an_answer_of_gigabytes_is_broken_off(chat_server, monkeypatch):
-    from pwagents.llm import transfer
+    from pwagents.llm import endpoints
 
-    monkeypatch.setattr(transfer, "LARGEST", 2**20)
+    monkeypatch.setattr(endpoints, "LARGEST", 2**20)
     server = chat_server()
     server.then(text("a" * 3_000_000))
     with pytest.raises(Exception, match="an answer of more than 1 MB"):

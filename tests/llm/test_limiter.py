@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pwagents.llm.failures import Failure
-from pwagents.llm.limiter import Limiter
+from pwagents.llm.openai_model import Limiter
 
 
 def fail(limiter, kind="congested", together=lambda: None):

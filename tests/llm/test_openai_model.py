@@ -380,6 +380,30 @@ def test_what_an_endpoint_will_not_take_is_learned_once_and_told(chat_server, na
         assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Be brief.\n\nhi\n\nhi"}]
 
 
+OUT_OF_RANGE = [  # in the words of OpenAI, DeepSeek, vLLM, TGI, a validator of pydantic's
+    (400, refusal("Invalid 'temperature': decimal above maximum value. Expected a value <= 2.",
+                  param="temperature", code="decimal_above_max_value")),
+    (400, refusal("max_tokens is too large: 9. This model supports at most 8 completion tokens.",
+                  param="max_tokens")),
+    (400, refusal("Invalid max_tokens value, the valid range of max_tokens is [1, 8]")),
+    (400, {"object": "error", "message": "top_p must be in (0, 1], got 0.9."}),
+    (422, {"error": "`temperature` must be strictly positive", "error_type": "validation"}),
+    (422, {"detail": [{"type": "less_than_equal", "loc": ["body", "seed"], "msg": "Input should be fewer"}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body"), OUT_OF_RANGE)
+def test_a_value_out_of_range_is_the_settings_mistake_and_drops_no_parameter(chat_server, status, body):
+    server = chat_server()
+    model = model_at(server)
+    server.then(body, status)
+    with pytest.raises(RefusedError, match=r"(temperature|max_tokens|top_p|seed): .* \(players\.sampling\)"):
+        model.complete(HI, **SENT)
+    assert sum(server.calls.values()) == 1
+    assert model.complete(HI, **SENT) and not model.notes()
+    assert server.bodies[-1].keys() == {"model", "messages", *SENT}
+
+
 def test_threads_that_are_refused_together_learn_once(chat_server):
     server = chat_server(latency=0.1)
     server.refuse = TAKES["o-series"][0]
@@ -416,8 +440,8 @@ def test_a_key_that_the_server_sends_back_is_told_to_nobody(chat_server, caplog,
 
 def test_keys_come_from_the_environment(chat_server, monkeypatch):
     server = chat_server()
-    monkeypatch.setenv("OTHER_KEY", "another-key-0123\n")
-    model_at(server, key_variable="OTHER_KEY").complete(HI)
+    monkeypatch.setenv("OPENAI_API_KEY", "another-key-0123\n")
+    model_at(server).complete(HI)
     assert server.headers["authorization"] == "Bearer another-key-0123"
     monkeypatch.delenv("OPENAI_API_KEY")
     assert model_at(server).complete(HI).text  # a local endpoint needs none

@@ -6,62 +6,63 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pwagents.llm.budget import cost_usd
-from pwagents.llm.chat import FinishReason, Reply, ToolCall
+from pwagents.llm.chat import Reply
 from pwagents.llm.failures import Failure, one_line, sort_failure, without_key
-from pwagents.llm.parts import call_id
+from pwagents.llm.parts import ToolCall, call_id
+from pwagents.project import read_yaml
 from pwagents.schema import Usage
 
 MOST_TOKENS = 10**8  # of a call; an endpoint that tells of more is not believed
-# Servers' words for why a reply ended; one that is not among them is a failure.
-_REASONS: Mapping[FinishReason, str] = {
-    "stop": "stop eos eos_token end_turn stop_sequence stop_token complete completed",
-    "tool_calls": "tool_calls function_call tool_use tool_call",
-    "length": "length max_tokens model_length max_length max_output_tokens model_context_window_exceeded",
-    "content_filter": "content_filter content_filtered safety refusal recitation sensitive blocklist spii "
-    "prohibited_content guardrail_intervened",
-}
-FINISH_REASONS: Mapping[str, FinishReason] = {
-    "": "stop", **{word: reason for reason, words in _REASONS.items() for word in words.split()}
-}  # fmt: skip
+_REASONS = read_yaml(__package__, "servers.yaml")["finish_reasons"]
+FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.items() for word in words}}
 _THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
 
 
-def read_answer(written: bytes, key: str, sent: Collection[str]) -> tuple[Reply, Mapping[str, Any]]:
-    """The reply in a chat completion, its usage still to be counted, and the usage that is told.
+def read_answer(written: bytes, key: str, sent: Mapping[str, Any]) -> tuple[Reply, Mapping[str, Any]]:
+    """Read the reply in a chat completion, its usage still to be counted, and the usage that is told.
 
     Args:
         key: the endpoint's, which goes wherever it stands.
-        sent: names of the request's sampling parameters.
+        sent: the request's sampling parameters.
 
     Raises:
         Failure: it holds an error, or no reply that can be read.
     """
     answer = read_json(written, key)
     try:
-        choice: Any = {}
-        if not (error := answer.get("error")):
-            choice = answer["choices"][0]
-            error = choice.get("error")
+        # Some gateways say 200 and put what went wrong into the body, or beside the reply.
+        choice = {} if (error := answer.get("error")) else answer["choices"][0]
+        error = error or choice.get("error")
         reason = (choice.get("finish_reason") or "").lower()
         if error or reason == "error":
-            # Some gateways say 200 and put what went wrong into the body, or beside the reply.
             code = str(error.get("code", error.get("status"))) if isinstance(error, dict) else ""
             status = int(code) if code.isdigit() and 400 <= int(code) < 600 else 502
             raise sort_failure(status, error or choice, {}, sent)
+
+        # Thought, text and calls, each in the fields and forms that servers have for it.
         message = choice["message"]
         text, thought = _said(message.get("content")), _said(message.get("content"), _THOUGHTS)
         fields = (message.get(name) for name in ("reasoning_content", "reasoning"))
         thought = thought or next((field for field in fields if isinstance(field, str)), "")
-        listed = message.get("tool_calls") or [message.get("function_call")]  # the older form
-        calls = tuple(_tool_call(call, i) for i, call in enumerate(filter(None, listed)))
+        calls = []
+        for call in filter(None, message.get("tool_calls") or [message.get("function_call")]):
+            function = call.get("function", call)
+            name = (call["name"] if function is call else function.get("name")) or ""
+            arguments = function.get("arguments") or ""
+            arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            own = call.get("id") if isinstance(call.get("id"), str) else ""
+            made = own or call_id(name + arguments, len(calls))
+            calls.append(ToolCall(id=made, name=name, arguments=arguments))
+
+        # Why it ended. Servers differ in the word for a plain end.
         if not text and (text := _said(message.get("refusal"))):
             reason = "refusal"
         known = FINISH_REASONS[reason]
         if not calls and not text and (known == "tool_calls" or not reason):
             raise ValueError("nothing is there")
-        if known in ("stop", "tool_calls"):  # servers differ in the word for a plain end
+        if known in ("stop", "tool_calls"):
             known = "tool_calls" if calls else "stop"
-        reply = Reply(text=text, thought=thought, tool_calls=calls, finish_reason=known)
+        reply = Reply(text=text, thought=thought, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
         told = one_line(written.decode("utf-8", "replace"), key)
         raise Failure("later", f"the answer is no chat completion: {told}") from None
@@ -70,7 +71,7 @@ def read_answer(written: bytes, key: str, sent: Collection[str]) -> tuple[Reply,
 
 
 def count_usage(model: str, reply: Reply, asked: int, told: Mapping[str, Any]) -> Usage:
-    """What a reply cost, by what is told or, where that cannot be, by its size.
+    """Count what a reply cost, by what is told or, where that cannot be, by its size.
 
     Args:
         asked: bytes of the request.
@@ -91,7 +92,7 @@ def count_usage(model: str, reply: Reply, asked: int, told: Mapping[str, Any]) -
 
 
 def read_json(written: bytes, key: str) -> Any:
-    """An answer's JSON, or its text, without the key. Half a letter, as of a cut reply, becomes U+FFFD."""
+    """Read an answer's JSON, or its text, without the key. Half a letter, as of a cut reply, is U+FFFD."""
     text = without_key(written.decode(json.detect_encoding(written), "replace"), key)
     try:
         # A raw line end within a text is no JSON, yet some servers let it through. Integers of thousands of
@@ -113,13 +114,3 @@ def _said(content: Any, types: Collection[str] = ("text", "output_text", "refusa
             inner = each["text"] if "text" in each else each[kind]
             texts.append(inner if isinstance(inner, str) else _said(inner))
     return "".join(texts)
-
-
-def _tool_call(call: dict, number: int) -> ToolCall:
-    function = call.get("function", call)
-    name = (call["name"] if function is call else function.get("name")) or ""
-    arguments = function.get("arguments") or ""
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments)
-    told = call.get("id") if isinstance(call.get("id"), str) else ""
-    return ToolCall(id=told or call_id(name + arguments, number), name=name, arguments=arguments)

@@ -23,15 +23,6 @@ _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 @dataclass(frozen=True)
-class Price:
-    """US dollars per million tokens, and where the numbers come from."""
-
-    prompt: float
-    completion: float
-    source: str
-
-
-@dataclass(frozen=True)
 class Load:
     """What a role will ask of its model.
 
@@ -47,8 +38,8 @@ class Load:
     completion_tokens: float
 
 
-def price_of(model: str) -> Price | None:
-    """The price of a model; None where none is known.
+def price_of(model: str) -> tuple[float, float] | None:
+    """Look up US dollars per million tokens of prompts and of replies; None where no price is known.
 
     A maker before the name does not matter, and a date behind it only where that version has a price of its
     own: "openai/gpt-4o-2024-08-06" is "gpt-4o", "gpt-4o-2024-05-13" is not.
@@ -58,15 +49,13 @@ def price_of(model: str) -> Price | None:
 
 
 def cost_usd(model: str, prompt_tokens: float, completion_tokens: float) -> float:
-    """US dollars for these tokens; 0 where no price is known."""
-    price = price_of(model)
-    if price is None:
-        return 0.0
-    return (prompt_tokens * price.prompt + completion_tokens * price.completion) / 1e6
+    """Compute US dollars for these tokens; 0 where no price is known."""
+    prompt, completion = price_of(model) or (0.0, 0.0)
+    return (prompt_tokens * prompt + completion_tokens * completion) / 1e6
 
 
 def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
-    """One row for each role that a model plays: what a run will ask of it, before that is paid for.
+    """Estimate what a run will ask of each role that a model plays, before that is paid for.
 
     Stored replies and retries are not known beforehand: the first make a run cheaper, the others dearer.
 
@@ -76,7 +65,6 @@ def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    columns = ["role", "model", "calls", "prompt tokens", "reply tokens", "US dollars", "price"]
     rows = []
     for role, load in roles.items():
         provider, _, name = load.model.partition(":")
@@ -84,12 +72,12 @@ def estimate(roles: Mapping[str, Load]) -> "pd.DataFrame":
             continue
         calls = round(load.tasks * load.calls_per_task)
         prompt, completion = round(calls * load.prompt_tokens), round(calls * load.completion_tokens)
-        usd, price = 0.0, {"local": "runs here", "replay": "stored replies"}.get(provider)
-        if price is None:
-            known = price_of(name)
-            usd = cost_usd(name, prompt, completion)
-            price = f"{known.prompt:g} / {known.completion:g} per million" if known else "no price known"
+        prices = price_of(name) if provider == "openai" else None
+        price = "{:g} / {:g} per million".format(*prices) if prices else "no price known"
+        price = {"local": "runs here", "replay": "stored replies"}.get(provider, price)
+        usd = cost_usd(name, prompt, completion) if prices else 0.0
         rows.append((role, load.model, calls, prompt, completion, usd, price))
+    columns = ["role", "model", "calls", "prompt tokens", "reply tokens", "US dollars", "price"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -115,7 +103,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def pay(self, call: Callable[[], Reply]) -> Reply:
-        """The reply of ``call``, its cost added to what is spent.
+        """Return the reply of ``call``, its cost added to what is spent.
 
         Raises:
             BudgetError: the budget is spent; calls under way count with the mean cost of those so far, so
@@ -146,12 +134,7 @@ class Budget:
 
 
 @cache
-def _prices() -> dict[str, Price]:
+def _prices() -> dict[str, tuple[float, float]]:
     with (files("pwagents.llm") / "models.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            row["name"]: Price(
-                float(row["prompt_usd_per_million"]), float(row["completion_usd_per_million"]), row["source"]
-            )
-            for row in csv.DictReader(file)
-            if row["prompt_usd_per_million"]
-        }
+        rows = [(name, prompt, reply) for name, prompt, reply, _ in csv.reader(file)][1:]
+    return {name: (float(prompt), float(reply)) for name, prompt, reply in rows if prompt}

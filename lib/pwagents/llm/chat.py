@@ -9,35 +9,19 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from pwagents.engine import StaysHere
 from pwagents.errors import NotEvaluableError
-from pwagents.llm.parts import part
+from pwagents.llm.parts import ToolCall, Written, part, utf8
 from pwagents.progress import progress
 from pwagents.schema import Record, Usage
 
 Message = dict[str, Any]  # in OpenAI's chat format: role, content, tool_calls, tool_call_id
 Tool = dict[str, Any]  # in OpenAI's format, as pwagents.web.functions.tool_schemas makes them
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
-
-
-def _utf8(text: Any) -> Any:
-    """``text`` with "?" for half a surrogate pair, which a cut-off reply may end in and no file can hold."""
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
-
-
-Written = Annotated[str, BeforeValidator(_utf8)]  # a text by a model
-
-
-class ToolCall(Record):
-    """A call as the model wrote it: ``arguments`` is its JSON text, which may be malformed."""
-
-    id: Written
-    name: Written
-    arguments: Written
 
 
 class Reply(Record):
@@ -65,11 +49,11 @@ class Reply(Record):
         """Part a text that still holds a thought or a call."""
         if not isinstance(data, dict) or not isinstance(data.get("text"), str) or data.get("written"):
             return data
-        thought, text, calls = part(written := _utf8(data["text"]))
+        thought, text, calls = part(written := utf8(data["text"]))
         if text == written:
             return data
         # A server that parts calls leaves none in the text; what looks like one is then talk about it.
-        calls = data.get("tool_calls") or tuple(ToolCall(**call._asdict()) for call in calls)
+        calls = data.get("tool_calls") or calls
         thought = "\n".join(filter(None, [data.get("thought", ""), thought]))
         reason = data.get("finish_reason", "stop")
         reason = "tool_calls" if calls and reason == "stop" else reason
@@ -78,12 +62,12 @@ class Reply(Record):
 
     @property
     def whole(self) -> str:
-        """The text as the model wrote it, thought and calls included."""
+        """Return the text as the model wrote it, thought and calls included."""
         return self.written or self.text
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ends where the limit was reached, so that its text is half of something."""
+        """Say whether it ends where the limit was reached, so that its text is half of something."""
         return self.finish_reason == "length"
 
 
@@ -102,7 +86,7 @@ class Request(Record):
     sample: int = 0
 
     def content(self, model: str) -> str:
-        """Model and request as canonical JSON.
+        """Write model and request as canonical JSON.
 
         The same request must give the same bytes in every process and on every machine, for their hash is
         what a reply is found by: keys are sorted, all is ASCII, and NaN, which equals nothing, is refused.
@@ -110,12 +94,12 @@ class Request(Record):
         return json.dumps([model, self.model_dump(mode="json")], sort_keys=True, allow_nan=False)
 
     def key(self, model: str) -> str:
-        """SHA-256 (hex) of model and request."""
+        """Compute SHA-256 (hex) of model and request."""
         return key_of(self.content(model))
 
 
 def alternating(messages: Sequence[Message]) -> list[Message]:
-    """The conversation for models that know user and assistant alone, and want them in turns.
+    """Tell a conversation for models that know user and assistant alone, and want them in turns.
 
     The system message stands at the head of the user's first one; neighbours of one role become one message.
     """
@@ -133,7 +117,7 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
 
 
 def key_of(content: str) -> str:
-    """The key of a request whose :meth:`Request.content` is at hand."""
+    """Compute the key of a request whose :meth:`Request.content` is at hand."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -156,7 +140,7 @@ class ChatModel(ABC):
 
     @abstractmethod
     def reply(self, request: Request) -> Reply:
-        """The model's reply.
+        """Return the model's reply.
 
         Raises:
             InfrastructureError: the model cannot be reached, or refuses for good.
@@ -164,19 +148,19 @@ class ChatModel(ABC):
         """
 
     def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        """:meth:`reply` for each request, in order; models that gain by it compute ``batch_size`` at once."""
+        """Reply to each request, in order; models that gain by it compute ``batch_size`` at once."""
         return [self.reply(request) for request in requests]
 
     def complete(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, sample: int = 0, **sampling
     ) -> Reply:
-        """:meth:`reply`, its request given as arguments: ``complete(messages, temperature=0.6)``."""
+        """Reply to a request given as arguments: ``complete(messages, temperature=0.6)``."""
         request = Request(messages=tuple(messages), tools=tuple(tools), sampling=sampling, sample=sample)
         return self.reply(request)
 
 
 def ask_all(model: ChatModel, requests: Sequence[Request], what: str) -> list[Reply | None]:
-    """A reply to each request, in order; None where the model refuses (too long, filtered).
+    """Ask for a reply to each request, in order; None where the model refuses (too long, filtered).
 
     Args:
         what: for the progress bar.

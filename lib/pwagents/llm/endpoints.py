@@ -1,18 +1,26 @@
-"""Where an endpoint is: its URL, the name that records have for it, the proxy on the way there."""
+"""Where an endpoint is and how it is reached: URL, the name that records have for it, proxy, certificates."""
 
 import os
 import re
+import ssl
+import time
+from contextlib import closing
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment
 
+from pwagents.llm.failures import RefusedError
+
 OPENAI_URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
+LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
+# Variables that name certificates to trust: a file, or a folder.
+_CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
 
 
 def endpoint_url(base_url: str) -> str:
-    """The endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's own.
+    """Find the endpoint meant by ``base_url``: where it is empty that in OPENAI_BASE_URL, else OpenAI's.
 
     Raises:
         ValueError: as of :func:`check_url`.
@@ -21,7 +29,7 @@ def endpoint_url(base_url: str) -> str:
 
 
 def check_url(url: str) -> str:
-    """``url`` as it is, but for space around it.
+    """Return ``url`` as it is, but for space around it.
 
     Raises:
         ValueError: it is no http or https URL, or holds a password or a query, in which keys stand; the
@@ -46,7 +54,7 @@ def check_url(url: str) -> str:
 
 
 def endpoint_name(url: str) -> str:
-    """What records call an endpoint: its URL without the scheme, and without the port of this machine.
+    """Name an endpoint for records: its URL without the scheme, and without a port of this machine.
 
     A server of this machine may come back at another port.
     """
@@ -57,13 +65,13 @@ def endpoint_name(url: str) -> str:
 
 
 def without_token(url: str) -> str:
-    """``url`` with a hash in the place of each part of its path that may be a token, being long."""
+    """Put a hash in the place of each part of a URL's path that may be a token, being long."""
     part = r"(?:(?<=[^/]/)|(?<=\A/))[^/]{16,}(?=/|\Z)"  # the host stands behind two slashes
     return re.sub(part, lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or its address."""
+    """Say whether a host is this machine, by its name or its address."""
     try:
         return ip_address(host).is_loopback or ip_address(host).is_unspecified
     except ValueError:
@@ -71,7 +79,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for ``url``; None for this machine and for what NO_PROXY lists."""
+    """Find the proxy that the environment names; None for this machine and for what NO_PROXY lists."""
     parts, proxies = urlsplit(url), getproxies_environment()
     host = parts.hostname or ""
     proxies["no"] = proxies.get("no", "").replace("*.", ".")
@@ -85,3 +93,54 @@ def proxy_of(url: str) -> str | None:
             continue
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def http_client(url: str, timeout_s: float, total_s: float):
+    """Make the HTTP client below the official one, for the endpoint at ``url``.
+
+    Args:
+        timeout_s: between two bytes. total_s: of a whole body.
+
+    Raises:
+        RefusedError: a variable of the environment names no usable proxy or certificates; it is named.
+    """
+    import httpx2
+    from openai import DefaultHttpxClient
+
+    named = {name: value for name in _CERTIFICATES if (value := os.environ.get(name))}
+    verify: ssl.SSLContext | bool = True
+    if named and urlsplit(url).scheme == "https":
+        place = next(iter(named.values()))
+        try:
+            kind = "capath" if os.path.isdir(place) else "cafile"
+            verify = ssl.create_default_context(**{kind: place})
+        except (OSError, ValueError) as error:
+            names = ", ".join(f"{name}={value}" for name, value in named.items())
+            raise RefusedError(f"{names}: no certificates there ({error})") from None
+
+    def read(answer: httpx2.Response) -> None:
+        """Read the body, unless it grows too long or takes too much time: the client knows no such bounds."""
+        end, body = time.monotonic() + total_s, bytearray()
+        with closing(answer.stream) as stream:
+            for part in stream:
+                body += part
+                if len(body) > LARGEST:
+                    raise httpx2.DecodingError(f"an answer of more than {LARGEST // 2**20} MB")
+                if time.monotonic() > end:
+                    raise httpx2.ReadTimeout("the answer does not end")
+        answer.stream = httpx2.ByteStream(bytes(body))
+
+    proxy = proxy_of(url)
+    try:
+        return DefaultHttpxClient(
+            timeout=timeout_s,
+            follow_redirects=False,  # a redirect would hand the prompts to another host
+            event_hooks={"response": [read]},
+            proxy=proxy,
+            trust_env=False,  # what it makes of NO_PROXY breaks on networks
+            verify=verify,
+        )
+    except (ValueError, ImportError, httpx2.InvalidURL) as error:
+        scheme, _, host = (proxy or "").partition("://")
+        shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
+        raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None

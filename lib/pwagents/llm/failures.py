@@ -1,19 +1,20 @@
 """What goes wrong at an endpoint, sorted by its structure: what passes with time, and what never will.
 
-Servers agree on statuses and hardly on words. So the status comes first, then the fields beside the message
-(code, type, param), and of the message only which things it names: a size and a bound, say, never a phrase.
+The status comes first, then the fields beside the message (code, type, param), and of the message only which
+things it names (``servers.yaml``): servers agree on statuses, and hardly on words.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pwagents.errors import InfrastructureError, NotEvaluableError
+from pwagents.project import read_yaml
 
 
 class EndpointError(InfrastructureError):
@@ -55,102 +56,79 @@ class Failure(Exception):
         super().__init__(text)
 
 
-class _Words(NamedTuple):
-    """What a message speaks of: ``least`` different words of the one set, and one of the other."""
-
-    subjects: re.Pattern[str]
-    least: int
-    others: re.Pattern[str]
-
-    def are_in(self, text: str) -> bool:
-        subjects = {word.lower().rstrip("s") for word in self.subjects.findall(text)}
-        return len(subjects) >= self.least and self.others.search(text) is not None
-
-
-_SIZE = _Words(
-    re.compile(r"\b(?:context|prompt|inputs?|request|messages?|length|size|tokens?|window)\b", re.I),
-    2,
-    re.compile(
-        r"\b(?:max\w*|exceed\w*|limit\w*|overflow\w*|longer|larger|too|range|most|less|fewer|reduce)\b|[<>]",
-        re.I,
-    ),
-)
-_FILTER = _Words(
-    re.compile(r"\b(?:content|prompts?|inputs?|outputs?|text|request|messages?)\b", re.I),
-    1,
-    re.compile(
-        r"\b(?:filter\w*|polic(?:y|ies)|inappropriate|sensitive|unsafe|safety|moderation|flagged|risk"
-        r"|prohibited|harm\w*|inspection|guardrails?)\b",
-        re.I,
-    ),
-)
-# In code, type and the names of neighbouring fields, written in one case or another.
-_SIZE_FIELD = re.compile(
-    r"context_?(?:length|size|window)|too_?(?:long|large)|max_?length|tokens?_?exceeded", re.I
-)
-_FILTER_FIELD = re.compile(
-    r"content_?(?:filter|policy|exists)|safety|moderation|inspection|sensitive|flagged|guardrail|invalid_prompt",
-    re.I,
-)
-_ROLES = re.compile(
-    r"\b(system|developer)\b.*\b(role|message|support|instruction)|\broles?\b.*\balternat", re.I
-)
-_NO_MONEY = re.compile(r"insufficient_?(?:quota|balance|credit|fund)|billing|payment|arrears", re.I)
-_LATER = {408, 409, 424, 425, 429, 498}  # and all of 500 and above but 501 and 505
+_SERVERS = read_yaml(__package__, "servers.yaml")
+_WORDS = {name: re.compile(rf"\b(?:{'|'.join(w)})\b", re.I) for name, w in _SERVERS["words"].items()}
+_FIELDS = {name: re.compile("|".join(parts), re.I) for name, parts in _SERVERS["fields"].items()}
+_SIGNS = re.compile("[<>\u2264\u2265]")
 _SENTENCES = ("", "message", "msg", "detail", "error", "raw")  # fields that hold the server's own words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}")
 _SHORTEST_KEY = 8  # shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words
 
 
 def sort_failure(
-    status: int, body: Any, headers: Mapping[str, str] = {}, sent: Collection[str] = ()
+    status: int, body: Any, headers: Mapping[str, str] = {}, sent: Mapping[str, Any] = {}
 ) -> Failure:
     """Sort an answer that is no reply.
 
     Args:
         body: of the answer: JSON, or text.
-        sent: names of the request's sampling parameters.
+        sent: the request's sampling parameters.
     """
     fields = list(_walk(body))
     # Servers wrap their words, and a gateway those of the server behind it: the outermost first.
     words = dict.fromkeys(value for name, value in fields if name in _SENTENCES and value)
     message = ": ".join(words) or json.dumps({k: v for k, v in fields if v}, ensure_ascii=False)
     labels = " ".join(f"{name} {value if ' ' not in value else ''}" for name, value in fields)
+    marks = {name for name, pattern in _FIELDS.items() if pattern.search(labels)}
+    names = {name for name, pattern in _WORDS.items() if pattern.search(message)}
     text = f"HTTP {status}: {message}"
     param = next((value for name, value in fields if name in ("param", "loc") and value), "")
-    is_size = bool(_SIZE_FIELD.search(labels)) or _SIZE.are_in(message)
-    is_roles = bool(_ROLES.search(message)) or ("messages" in param and "role" in param)
+    sizes = {word.lower().rstrip("s") for word in _WORDS["sizes"].findall(message)}
+    has_bound = "bounds" in names or _SIGNS.search(message)
+    is_size = "size" in marks or (len(sizes) > 1 and has_bound)
+    is_roles = "roles" in names or ("messages" in param and "role" in param)
+
+    # By the status.
     if status < 400:
-        return Failure(
-            "refused", f"HTTP {status}: it redirects, which is never followed; name the endpoint itself"
-        )
-    if status in (401, 402, 404, 407, 501, 505) or _NO_MONEY.search(labels):
+        text = f"HTTP {status}: it redirects, which is never followed; name the endpoint itself"
+        return Failure("refused", text)
+    if status in (401, 402, 404, 407, 501, 505) or "money" in marks:
         return Failure("refused", text)
     if status == 413 or (status == 429 and re.search(r"\btoo (large|long)\b", message, re.I)):
         return Failure("too_long", text)  # more than a minute's share of tokens: waiting does not help
     # Gateways hand on a prompt's own failure as theirs, and some errors come without a status.
-    is_prompts = bool(_SIZE_FIELD.search(labels) or _FILTER_FIELD.search(labels))
-    is_prompts |= status == 500 and (is_size or is_roles)
-    if status in _LATER or (status >= 500 and not is_prompts):
+    is_prompts = not marks.isdisjoint({"size", "filter"}) or (status == 500 and (is_size or is_roles))
+    if status in (408, 409, 424, 425, 429, 498) or (status >= 500 and not is_prompts):
         wait = _retry_after(headers, dict(fields))
         text += f"; it asks to wait {wait:,.0f} s" if wait else ""
         return Failure("congested" if status == 429 else "later", text, wait)
     if status == 403:  # of an account or a country, if not of what was written
-        return Failure("filtered" if _FILTER_FIELD.search(labels) else "rejected", text)
+        return Failure("filtered" if "filter" in marks else "rejected", text)
+
+    # By what is wrong with the request.
     if is_size:
         return Failure("too_long", text)
-    named = {name.rpartition(".")[2] for name in re.split(r"[,\s]+", param)}
-    if parameters := tuple(name for name in sent if name in named):
-        return Failure("parameter", text, parameters=parameters)
-    if _FILTER_FIELD.search(labels) or _FILTER.are_in(message):
+    by_field = {name.rpartition(".")[2] for name in re.split(r"[,\s]+", param)}
+    parameters = tuple(name for name in sent if name in by_field)
+    if not parameters and ("filter" in marks or names >= {"texts", "filters"}):
         return Failure("filtered", text)
-    # A word such as "stop" is a parameter's name where it stands in quotes; "max_tokens" is anywhere. Of
-    # several the first is meant: others are the remedy, or may stay without it.
-    quoted = {name: rf"[`'\"]{name}[`'\"]" if len(name) < 6 else rf"\b{name}\b" for name in sent}
-    quoted |= {name: r"\bmax_(completion_)?tokens\b" for name in sent if re.match(r"max_\w*tokens", name)}
-    places = {name: match.start() for name, p in quoted.items() if (match := re.search(p, message))}
-    if places:
-        return Failure("parameter", text, parameters=(min(places, key=places.__getitem__),))
+    if not parameters:
+        # A word such as "stop" is a parameter's name where it stands in quotes; "max_tokens" is anywhere. Of
+        # several the first is meant: others are the remedy, or may stay without it.
+        is_word = {name: name.isalpha() and len(name) < 6 for name in sent}
+        quoted = {name: rf"[`'\"]{name}[`'\"]" if is_word[name] else rf"\b{name}\b" for name in sent}
+        quoted |= {name: r"\bmax_(completion_)?tokens\b" for name in sent if re.match(r"max_\w*tokens", name)}
+        places = {name: match.start() for name, p in quoted.items() if (match := re.search(p, message))}
+        parameters = (min(places, key=places.__getitem__),) if places else ()
+    # A value out of range: another would do, so the setting is wrong, and the parameter stays.
+    has_range = "ranges" in names or "range" in marks or _SIGNS.search(message)
+    if parameters and has_range and "unsupported" not in marks:
+        values = ", ".join(f"{name}: {sent[name]!r}" for name in parameters)
+        return Failure(
+            "refused", f"{values} is no value that it takes; set another (players.sampling). {text}"
+        )
+    if parameters:
+        return Failure("parameter", text, parameters=parameters)
     return Failure("roles" if is_roles else "rejected", text)
 
 
@@ -191,7 +169,7 @@ def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float
 
 
 def without_key(text: str, key: str) -> str:
-    """``text`` with "[key]" where the key stands, written out or in JSON's escapes."""
+    """Put "[key]" where the key stands in a text, written out or in JSON's escapes."""
     return _written(key).sub("[key]", text) if len(key) >= _SHORTEST_KEY else text
 
 
@@ -202,6 +180,6 @@ def _written(key: str) -> re.Pattern[str]:
 
 
 def one_line(text: str, key: str = "", length: int = 300) -> str:
-    """``text`` on one line of at most ``length`` characters, without the key and what looks like one."""
+    """Write a text on one line of at most ``length`` characters, without what is a key or looks like one."""
     text = " ".join(_KEY.sub("[key]", without_key(text, key)).split())
     return text if len(text) <= length else text[: length - 3] + "..."

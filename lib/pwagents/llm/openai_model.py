@@ -11,15 +11,23 @@ import random
 import re
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from pwagents.errors import NotEvaluableError
 from pwagents.llm.answers import count_usage, read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
-from pwagents.llm.endpoints import KEY_VARIABLE, OPENAI_URL, endpoint_name, endpoint_url, proxy_of
+from pwagents.llm.endpoints import (
+    KEY_VARIABLE,
+    OPENAI_URL,
+    endpoint_name,
+    endpoint_url,
+    http_client,
+    proxy_of,
+)
 from pwagents.llm.failures import (
     ContentFilterError,
     ContextTooLongError,
@@ -30,9 +38,9 @@ from pwagents.llm.failures import (
     one_line,
     sort_failure,
 )
-from pwagents.llm.limiter import Limiter
 
 FIRST_WAIT_S = 0.5  # before the second attempt, at most; doubled from one to the next
+LONGEST_WAIT_S = 60.0  # a server that asks for more is given up
 # A prompt of so many bytes that counts as fewer tokens than a twelfth of them was not read whole.
 LONG_PROMPT, BYTES_A_TOKEN = 2000, 12
 # A parameter that is refused -> its other name, tried before it is left out.
@@ -44,7 +52,7 @@ _TRIAL = Request(
         {"role": "system", "content": "Answer in one word."},
         {"role": "user", "content": "Are you there?"},
     ),
-    sampling={"temperature": 0.0, "max_tokens": 256},  # a thought may come first
+    sampling={"max_tokens": 256},  # a thought may come first
 )
 
 
@@ -56,20 +64,14 @@ class OpenAIModel(ChatModel):
     Unusable replies (malformed tool JSON, cut off, empty) are returned: what to do is for who asked. Tokens
     that the endpoint does not tell are counted as a third of the bytes, more than tokenizers make of them.
 
-    :meth:`reply` raises EndpointError when every attempt failed; RefusedError, at once, for a missing or
-    wrong key, an unknown model, a request of a kind that was never answered; ContextTooLongError,
-    ContentFilterError or RejectedError for one request that is refused while others are answered.
-
     Args:
         name: the model's name at the endpoint.
         base_url: the endpoint; "" for the one in OPENAI_BASE_URL, else OpenAI's own.
         endpoint: its name, which stored replies are told apart by; "" for :func:`endpoint_name` of the URL.
         budget: what calls are paid from.
-        key_variable: the environment variable that holds the key; a local endpoint needs none.
         workers: calls under way at once, at most; fewer while the endpoint is congested.
         timeout_s, total_s: seconds without a byte, and in all, after which an attempt has failed.
         attempts: how often a call is tried in all.
-        longest_wait_s: the longest back-off; a server that asks for a longer wait is given up.
     """
 
     def __init__(
@@ -79,19 +81,15 @@ class OpenAIModel(ChatModel):
         *,
         endpoint: str = "",
         budget: Budget | None = None,
-        key_variable: str = KEY_VARIABLE,
         workers: int = 64,
         timeout_s: float = 120.0,
         total_s: float = 600.0,
         attempts: int = 8,
-        longest_wait_s: float = 60.0,
     ):
-        self.name, self.workers = name, workers
+        self.name, self.workers, self.attempts = name, workers, attempts
         self.base_url = endpoint_url(base_url)
         self.endpoint = endpoint or endpoint_name(self.base_url)
-        self.budget, self.key_variable = budget or Budget(), key_variable
-        self.timeout_s, self.total_s = timeout_s, total_s
-        self.attempts, self.longest_wait_s = attempts, longest_wait_s
+        self.budget, self.timeout_s, self.total_s = budget or Budget(), timeout_s, total_s
         self.limiter = Limiter(workers)
         self._names: dict[str, str | None] = {}  # a parameter -> its name here; None where it is not taken
         self._alternates = False  # whether roles are user and assistant in turns
@@ -105,37 +103,25 @@ class OpenAIModel(ChatModel):
         Raises:
             InfrastructureError: as of :meth:`reply`, after two attempts.
         """
-        self._try(_TRIAL)
+        self.reply(_TRIAL, 2)
 
-    def reply(self, request: Request) -> Reply:
-        return self._reply(request, self.attempts)
+    def reply(self, request: Request, attempts: int | None = None) -> Reply:
+        """Ask until there is an answer, ``attempts`` times at most.
 
-    def notes(self) -> list[str]:
-        """What is to be told of the calls so far: what the endpoint did not take, and prompts that it cut."""
-        told = [
-            f"{other} in place of {name}" if other else f"no {name}" for name, other in self._names.items()
-        ]
-        if self._alternates:
-            told.append("the system message within the user's first one, and neighbours of one role as one")
-        told = [f"{self.name} was sent {how}" for how in told]
-        if self._cut:
-            told.append(
-                f"{self.name} counted {self._cut[1]:,} tokens in a prompt of {self._cut[0]:,} bytes: its "
-                "server seems to cut prompts, so these are results of a model that did not read them whole"
-            )
-        return told
-
-    def _try(self, request: Request) -> None:
-        try:
-            self._reply(request, min(2, self.attempts))
-        except NotEvaluableError as error:  # it refuses what nobody else does
-            raise RefusedError(str(error)) from None
-
-    def _reply(self, request: Request, attempts: int) -> Reply:
-        attempt = 1
+        Raises:
+            EndpointError: every attempt failed.
+            RefusedError: at once, for a missing or wrong key, an unknown model, a setting out of range, a
+                request of a kind that was never answered.
+            ContextTooLongError, ContentFilterError, RejectedError: this request is refused, others are not.
+        """
+        attempt, attempts = 1, min(attempts or self.attempts, self.attempts)
         while True:
             # What is learned meanwhile, by other threads, is not what this attempt was refused for.
-            sampling, alternates = self._sampling(request), self._alternates
+            alternates = self._alternates
+            sampling = {self._names.get(name, name): value for name, value in request.sampling.items()}
+            sampling.pop(None, None)
+            if sampling.get("seed") is not None:
+                sampling["seed"] += request.sample  # else an endpoint that heeds the seed repeats itself
             messages = alternating(request.messages) if alternates else request.messages
             body = {"model": self.name, "messages": messages, **sampling}
             if request.tools:
@@ -150,47 +136,30 @@ class OpenAIModel(ChatModel):
                     continue  # said otherwise, it is another request
                 if failure.kind not in ("later", "congested"):
                     raise self._final(failure, request) from None
-                if attempt >= attempts or failure.wait > self.longest_wait_s:
+                if attempt >= attempts or failure.wait > LONGEST_WAIT_S:
                     text = self._named(f"attempt {attempt} of {attempts}: {failure.text}")
                     raise EndpointError(text) from None
                 # Full jitter: threads that failed together must not come back together. On top of what the
                 # server asks for, never before. Not seeded: it decides when a reply is made, not which.
-                back_off = min(self.longest_wait_s, FIRST_WAIT_S * 2 ** (attempt - 1))
+                back_off = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (attempt - 1))
                 wait = failure.wait + random.random() * back_off
             time.sleep(wait)  # without a slot: others may call meanwhile
             attempt += 1
 
-    def _sampling(self, request: Request) -> dict[str, Any]:
-        """The sampling parameters as the endpoint takes them."""
-        sampling = {self._names.get(name, name): value for name, value in request.sampling.items()}
-        if sampling.get("seed") is not None:
-            sampling["seed"] += request.sample  # else an endpoint that heeds the seed repeats itself
-        return {name: value for name, value in sampling.items() if name is not None}
-
-    def _learn(self, failure: Failure, alternates: bool) -> bool:
-        """Remember how to say what the endpoint will not take; False where there is no other way."""
-        with self._lock:
-            for sent in failure.parameters:
-                own = next((own for own, other in self._names.items() if other == sent), sent)
-                if self._names.get(own, own) == sent:
-                    self._names[own] = None if own in self._names else _OTHER_NAME.get(own)
-            self._alternates |= failure.kind == "roles"
-        return bool(failure.parameters) or (failure.kind == "roles" and not alternates)
-
-    def _final(self, failure: Failure, request: Request) -> Exception:
-        """The error of a failure that no further attempt mends."""
-        text = self._named(failure.text)
-        if failure.kind in ("too_long", "filtered"):
-            return {"too_long": ContextTooLongError, "filtered": ContentFilterError}[failure.kind](text)
-        # Is it this request that is rejected, or are all of its kind? A short one shows it.
-        trial = request.model_copy(update={"messages": _TRIAL.messages})
-        if failure.kind != "refused" and self._answers and request != trial:
-            try:
-                self._try(trial)
-                return RejectedError(text)
-            except RefusedError:
-                pass
-        return RefusedError(text)
+    def notes(self) -> list[str]:
+        """Tell of the calls so far what the endpoint did not take, and prompts that it cut."""
+        told = [
+            f"{other} in place of {name}" if other else f"no {name}" for name, other in self._names.items()
+        ]
+        if self._alternates:
+            told.append("the system message within the user's first one, and neighbours of one role as one")
+        told = [f"{self.name} was sent {how}" for how in told]
+        if self._cut:
+            told.append(
+                f"{self.name} counted {self._cut[1]:,} tokens in a prompt of {self._cut[0]:,} bytes: its "
+                "server seems to cut prompts, so these are results of a model that did not read them whole"
+            )
+        return told
 
     def _attempt(self, body: dict[str, Any], sampling: dict[str, Any]) -> Reply:
         import openai
@@ -223,6 +192,33 @@ class OpenAIModel(ChatModel):
             self._cut = len(content), usage.prompt_tokens
         return reply.model_copy(update={"usage": usage})
 
+    def _learn(self, failure: Failure, alternates: bool) -> bool:
+        """Remember how to say what the endpoint will not take; False where there is no other way."""
+        with self._lock:
+            for sent in failure.parameters:
+                own = next((own for own, other in self._names.items() if other == sent), sent)
+                if self._names.get(own, own) == sent:
+                    self._names[own] = None if own in self._names else _OTHER_NAME.get(own)
+            self._alternates |= failure.kind == "roles"
+        return bool(failure.parameters) or (failure.kind == "roles" and not alternates)
+
+    def _final(self, failure: Failure, request: Request) -> Exception:
+        """The error of a failure that no further attempt mends."""
+        text = self._named(failure.text)
+        trial = request.model_copy(update={"messages": _TRIAL.messages})
+        if failure.kind == "refused" or request == trial:  # a short question is refused for no task's sake
+            return RefusedError(text)
+        if failure.kind in ("too_long", "filtered"):
+            return {"too_long": ContextTooLongError, "filtered": ContentFilterError}[failure.kind](text)
+        # Is it this request that is rejected, or are all of its kind? A short one shows it.
+        if self._answers:
+            try:
+                self.reply(trial, 2)
+                return RejectedError(text)
+            except RefusedError:
+                pass
+        return RefusedError(text)
+
     def _named(self, text: str) -> str:
         """``text`` with model and host before it, on one line."""
         return f"{self.name} at {urlsplit(self.base_url).hostname}: {one_line(text, self._client.api_key)}"
@@ -231,14 +227,54 @@ class OpenAIModel(ChatModel):
     def _client(self):
         from openai import OpenAI
 
-        from pwagents.llm.transfer import http_client
-
         host = f"{self.name} at {urlsplit(self.base_url).hostname}"
-        key = os.environ.get(self.key_variable, "").strip()
+        key = os.environ.get(KEY_VARIABLE, "").strip()
         if not key and self.base_url == OPENAI_URL:
-            raise RefusedError(f"{host}: no key; set the environment variable {self.key_variable}")
+            raise RefusedError(f"{host}: no key; set the environment variable {KEY_VARIABLE}")
         if not all("!" <= letter <= "~" for letter in key):
-            raise RefusedError(f"{host}: {self.key_variable} holds what cannot be a key; set it anew")
-        # Retries are ours: the client's know nothing of the other threads' failures.
+            raise RefusedError(f"{host}: {KEY_VARIABLE} holds what cannot be a key; set it anew")
+        # Retries are ours: the client's know nothing of the other threads' failures, nor of errors in a 200.
         client = http_client(self.base_url, self.timeout_s, self.total_s)
         return OpenAI(api_key=key or "none", base_url=self.base_url, http_client=client, max_retries=0)
+
+
+class Limiter:
+    """Slots for calls, shared by threads: as many as the endpoint bears.
+
+    Endpoints do not say how many they bear, and it changes with what others ask of them. So the limit is
+    found as TCP finds its window: it starts at ``most``, a congested call (rate limit, time-out) halves it,
+    and as many good calls as there are slots add one. Clients that do so come to share an endpoint fairly.
+    """
+
+    def __init__(self, most: int):
+        self._most, self._slots = most, float(most)
+        self._under_way = self._halvings = 0
+        self._freed = threading.Condition()
+
+    @property
+    def slots(self) -> int:
+        """Calls that may be under way now."""
+        return int(self._slots)
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Wait for a slot and hold it for one call, whose outcome decides on the number of slots."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._under_way < self.slots)
+            self._under_way += 1
+            halvings, is_congested, is_good = self._halvings, False, False
+        try:
+            yield
+            is_good = True
+        except Failure as failure:
+            is_congested = failure.kind == "congested"
+            raise
+        finally:
+            with self._freed:
+                self._under_way -= 1
+                if is_good:  # one slot more a round, however many there are
+                    self._slots = min(float(self._most), self._slots + 1 / self._slots)
+                # Calls under way together fail together, for one congestion: it is to be answered once.
+                elif is_congested and halvings == self._halvings:
+                    self._slots, self._halvings = max(1.0, self._slots / 2), self._halvings + 1
+                self._freed.notify_all()

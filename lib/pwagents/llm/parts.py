@@ -1,67 +1,66 @@
 """What a model wrote, parted into thought, text and calls: once, for every provider, where a reply is made.
 
-Servers that know a model's format do this themselves. Others send all of it as text, each model's in marks of
-its own; and a template that opens the thought leaves only its end in the reply.
+Servers that know a model's format do this themselves. Others send all of it as text, in the model's own marks
+(``marks.yaml``); and a template that opens the thought leaves only its end in the reply.
 """
 
 import ast
 import hashlib
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-# Marks around a thought, by the models that use them. One that is not closed reaches to the end.
-_THOUGHT_MARKS = (
-    *((f"<{tag}>", f"</{tag}>") for tag in ("think", "thinking", "thought", "reasoning", "seed:think")),
-    ("[THINK]", "[/THINK]"),  # Mistral's
-    ("<|START_THINKING|>", "<|END_THINKING|>"),  # Cohere's
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss
-    ("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi's
-)
-# What models put around the answer itself, and around several calls; what ends a turn, where a server lets
-# it through.
-_FRAME = re.compile(
-    r"<\|start\|>assistant|<\|channel\|>(?:final|commentary)(?:<\|message\|>)?|<\|(?:START|END)_RESPONSE\|>"
-    r"|\A\s*<answer>|</answer>\s*\Z|</?(?:tool_calls|minimax:tool_call)>|<\|tool_calls_section_(?:begin|end)\|>"
-    r"|<\uff5ctool\u2581calls\u2581(?:begin|end)\uff5c>"
-    r"|(?:<\|(?:return|end|im_end|eot_id|endoftext)\|>|</s>|<end_of_turn>"
-    r"|<\uff5cend\u2581of\u2581sentence\uff5c>)\s*\Z"
-)
+from pydantic import BeforeValidator
 
-# Marks around a call. One that is not closed reaches to the end: the model was cut off, or forgot.
-_CALL_MARKS = (
-    (r"<tool_call>", r"</tool_call>"),  # Qwen, Hermes, GLM and others
-    (r"(?=<function=|<invoke )", r"</function>|</invoke>"),  # Llama 3.1's custom calls; MiniMax
-    (r"\[TOOL_CALLS\]", r"(?=\[TOOL_CALLS\])"),  # Mistral's
-    (r"<\|python_tag\|>|<\|python_start\|>", r"<\|eom_id\|>|<\|python_end\|>"),  # Llama 3.1's own; 4
-    (r"<\|tool_call\|>", r"<\|/tool_call\|>"),  # Phi, Granite
-    (r"<\|START_ACTION\|>", r"<\|END_ACTION\|>"),  # Cohere's
-    (r"\s*to=functions\.", r"<\|call\|>"),  # gpt-oss
-    (r"<\|tool_call_begin\|>", r"<\|tool_call_end\|>"),  # Kimi's
-    (r"<\uff5ctool\u2581call\u2581begin\uff5c>", r"<\uff5ctool\u2581call\u2581end\uff5c>"),  # DeepSeek's
-)
+from pwagents.project import read_yaml
+from pwagents.schema import Record
+
+
+def utf8(text: Any) -> Any:
+    """Put "?" for half a surrogate pair, which a cut-off reply may end in and no file can hold."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+
+
+Written = Annotated[str, BeforeValidator(utf8)]  # a text by a model
+
+
+class ToolCall(Record):
+    """A call as the model wrote it: ``arguments`` is its JSON text, which may be malformed."""
+
+    id: Written
+    name: Written
+    arguments: Written
+
+
+class Parts(NamedTuple):
+    """What a model wrote: its thought, what it says, and its calls."""
+
+    thought: str
+    text: str
+    calls: tuple[ToolCall, ...]
+
+
+_MARKS = read_yaml(__package__, "marks.yaml")
 # Read from left to right: what stands within a thought is no call, and what stands within a call no thought.
 # A thought that is not closed ends where a whole call ends the text.
 _WHOLE_CALL = r"(?=<tool_call>(?:(?!</?think>).)*</tool_call>\s*\Z)"
+_THOUGHTS = [
+    rf"(?i:{re.escape(opening)})(.*?)((?i:{re.escape(end)})\s*|{_WHOLE_CALL}|\Z)"
+    for opening, end in _MARKS["thoughts"]
+]
+_CALLS = [rf"(?:{opening})(.*?)({end}|\Z)" for opening, end in _MARKS["calls"]]
 _MARKED = re.compile(
-    "|".join(
-        [
-            *(
-                rf"(?i:{re.escape(opening)})(.*?)((?i:{re.escape(end)})\s*|{_WHOLE_CALL}|\Z)"
-                for opening, end in _THOUGHT_MARKS
-            ),
-            *(rf"(?:{opening})(.*?)({end}|\Z)" for opening, end in _CALL_MARKS),
-        ]
-    ),
-    re.DOTALL,
-)
+    "|".join(_THOUGHTS + _CALLS), re.DOTALL
+)  # two groups a mark: what is within, and the end
+_LAST_THOUGHT = 2 * len(_THOUGHTS)  # group
 _THOUGHT_START, _THOUGHT_END = (  # "<|end|>" ends other models' turns, too
-    re.compile("|".join(re.escape(m[i]) for m in _THOUGHT_MARKS if m[i] != "<|end|>"), re.IGNORECASE)
-    for i in (0, 1)
+    re.compile("|".join(re.escape(mark) for mark in marks if mark != "<|end|>"), re.IGNORECASE)
+    for marks in zip(*_MARKS["thoughts"], strict=True)
 )
-# Forms of a call: a name and then JSON; tags with the arguments as tags within; a line of Python.
-_NAMED = re.compile(  # between them marks alone, no words
+_FRAME = re.compile("|".join(_MARKS["frames"]))
+# Forms of a call: a name and then JSON, with marks and no words between them; tags with the arguments as tags
+# within; a line of Python; half an object.
+_NAMED = re.compile(
     r"(?:function<\uff5c?tool\u2581sep\uff5c>)?(?:functions\.)?([\w.-]+)(?::\d+)?"
     r"(?:\s|\[\w+\](?:\w{9})?|<(?!tool_call)[^<>]*>(?:json)?|```json)*(\{.*)",
     re.DOTALL,
@@ -78,22 +77,6 @@ _NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(.*)', re.DOTALL)
 
 
-class Call(NamedTuple):
-    """A call as it was written: ``arguments`` is its JSON text, which may be malformed."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-class Parts(NamedTuple):
-    """What a model wrote: its thought, what it says, and its calls."""
-
-    thought: str
-    text: str
-    calls: tuple[Call, ...]
-
-
 def part(written: str) -> Parts:
     """Part a text. Without any mark of a thought or a call it is the text of the result, unchanged."""
     thoughts, bodies, text = list[str](), list[tuple[str, str]](), written
@@ -101,29 +84,30 @@ def part(written: str) -> Parts:
         *thoughts, text = _THOUGHT_END.split(text)
     for match in _MARKED.finditer(text):
         body, is_closed = match[match.lastindex - 1], bool(match[match.lastindex])
-        if match.lastindex <= 2 * len(_THOUGHT_MARKS):
+        if match.lastindex <= _LAST_THOUGHT:
             thoughts.append(body)
         else:
             bodies += _calls_in(body.strip(), is_closed)
     *nested, text = _THOUGHT_END.split(_MARKED.sub("", text))
-    thoughts, text = thoughts + nested, _FRAME.sub("", text)
+    text = _FRAME.sub("", text)
     # The text may be a call, or a list of calls, and nothing else.
     if not bodies and (bodies := _as_calls(_FENCED.sub(r"\1", text), alone=True) or []):
         text = ""
-    if text != written:
-        text = text.strip()
-    calls = (Call(call_id(written, i), *body) for i, body in enumerate(bodies))
-    return Parts("\n".join(filter(None, (t.strip() for t in thoughts))), text, tuple(calls))
+    thought = "\n".join(filter(None, map(str.strip, thoughts + nested)))
+    calls = (
+        ToolCall(id=call_id(written, i), name=name, arguments=arguments)
+        for i, (name, arguments) in enumerate(bodies)
+    )
+    return Parts(thought, text if text == written else text.strip(), tuple(calls))
 
 
 def without_calls(written: str) -> str:
-    """What a model wrote beside its calls, the marks of its thought included."""
-    is_call = 2 * len(_THOUGHT_MARKS)
-    return _MARKED.sub(lambda mark: "" if mark.lastindex > is_call else mark[0], written).strip()
+    """Return what a model wrote beside its calls, the marks of its thought included."""
+    return _MARKED.sub(lambda mark: "" if mark.lastindex > _LAST_THOUGHT else mark[0], written).strip()
 
 
 def call_id(text: str, number: int = 0) -> str:
-    """An id that every server takes, nine of a to f and 0 to 9: always the same for a text and number."""
+    """Make an id that every server takes, nine of a to f and 0 to 9, always the same for text and number."""
     return hashlib.sha256(f"{number} {text}".encode("utf-8", "replace")).hexdigest()[:9]
 
 
@@ -148,11 +132,15 @@ def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
     Args:
         alone: no mark says that it is a call, so it must hold arguments, and no other field.
     """
-    if _PYTHON.match(text):
-        return _python_calls(text)
     try:
+        if _PYTHON.match(text):  # [search(query="a coat")], as Llama 3.2 and 4 write calls
+            return [
+                (call.func.id, _json({each.arg: ast.literal_eval(each.value) for each in call.keywords}))
+                for call in ast.parse(text.strip(), mode="eval").body.elts
+                if call.args == []  # arguments have names
+            ]
         listed: Any = json.loads(text)
-    except (ValueError, RecursionError):
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
         return None
     calls = []
     for call in listed if isinstance(listed, list) else [listed]:
@@ -167,19 +155,6 @@ def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
         arguments = given[fields[0]] if fields else {}
         calls.append((name, arguments if isinstance(arguments, str) else _json(arguments)))
     return calls or None
-
-
-def _python_calls(text: str) -> list[tuple[str, str]] | None:
-    """Names and arguments of ``[search(query="a coat")]``, as Llama 3.2 and 4 write calls."""
-    try:
-        made = ast.parse(text.strip(), mode="eval").body.elts
-        return [
-            (call.func.id, _json({each.arg: ast.literal_eval(each.value) for each in call.keywords}))
-            for call in made
-            if call.args == []  # arguments have names
-        ]
-    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
-        return None
 
 
 def _tags_to_json(inner: str, is_whole: bool) -> str:
