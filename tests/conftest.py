@@ -22,6 +22,7 @@ from pwagents.profiles.update import OfflineUpdater
 from .llm.server import ChatServer
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # expected numbers are a CPU's; a GPU has benchmarks/gpu_proof.py
 
 # Machines that run tests are often busy: a slow example is no failure.
 settings.register_profile("pwagents", deadline=None)

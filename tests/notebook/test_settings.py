@@ -1,6 +1,7 @@
 """Settings: files of presets, a parameters cell, a class of settings; and the real ones of every notebook."""
 
 import ast
+import os
 import subprocess
 import sys
 from functools import reduce
@@ -9,11 +10,12 @@ import nbformat
 import pytest
 from omegaconf import OmegaConf
 
+from pwagents import portable
 from pwagents.errors import SettingsError
 from pwagents.lm.settings import SftSettings
 from pwagents.notebook import settings as module
 from pwagents.notebook.preflight import kind_of
-from pwagents.notebook.run import settings_table
+from pwagents.notebook.run import settings_table, start
 from pwagents.notebook.settings import (
     NotebookSettings,
     changes,
@@ -66,6 +68,17 @@ def params(tmp_path, monkeypatch):
 
 def load(kind=Toy, **parameters):
     return load_settings("toy", kind, {**CELL, **parameters})
+
+
+@pytest.mark.parametrize(("is_portable", "gpus"), [(True, ""), (False, "0,1")])
+def test_the_small_model_is_trained_on_the_cpu_where_numbers_are_to_be_portable(
+    tmp_path, monkeypatch, is_portable, gpus
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(portable, "switch_off", lambda: None)
+    parameters = CELL | {"preset": "smoke", "output_dir": str(tmp_path), "portable": is_portable}
+    start("04_puma", kind_of("04_puma"), parameters)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == gpus
 
 
 def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(params):

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from pwagents.llm.budget import Load, estimate
 
-LEARNED, WRITTEN = 7_905, 613  # tokens a second: of fine-tuning, and of 32 episodes played at once
-STEP_S, STEP_TOKENS = 22.2, 32 * 1_280  # a step of GRPO, and the tokens of its episodes
+LEARNED, WRITTEN = 7_981, 574  # tokens a second: of fine-tuning, and of 32 episodes played at once
+STEP_S, STEP_TOKENS = 24.1, 32 * 1_280  # a step of GRPO, and the tokens of its episodes
+# PUMA's tokens a second: fine-tuned with whole embeddings, of both sequences of a pair, of 8 times 10 beams.
+PUMA_LEARNED, PUMA_PREFERRED, PUMA_SAMPLED = 3_347, 4_602, 381
 TRAIN, TEST = 6.896, 2.174  # tasks a user: PersonalWAB has 6,896 and 2,174 of 1,000 users
 # Calls of a unit (a task, an episode or a user), tokens of a prompt and of a reply, as notebooks reckon them.
 CALLS = {
@@ -77,15 +79,15 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
         tasks *= sum(forms[protocol] for protocol in play["protocols"])
         return Counter(policy=18 * tasks, user=11 * tasks * policies), 0.0, 0
     if number == "04":
-        # Each variant is fine-tuned on padded rows, samples, and learns from pairs, which are two sequences
-        # each that the reference reads, too (forward alone: half as much).
+        # Each variant is fine-tuned on padded rows, samples, and learns from pairs.
         sft, dpo, all_of_them = values["sft"], values["dpo"], study["variants"] == "all"
         variants = 9 + len(study["memory_lengths"]) if all_of_them else 2
         train, test = study["train_tasks"] or round(TRAIN * users), study["test_tasks"] or round(TEST * users)
-        learned = train * _of(sft, "num_train_epochs") * _of(sft, "max_length")
-        learned += 3 * train * _of(dpo, "num_train_epochs") * _of(dpo, "max_length")
-        written = (train * dpo["candidates"] + test) * study.get("max_new_tokens", 256)
-        seconds = variants * (learned / LEARNED + written / WRITTEN)
+        most = study.get("max_new_tokens", 256)
+        each = train * _of(sft, "num_train_epochs") * _of(sft, "max_length") / PUMA_LEARNED
+        each += 2 * train * _of(dpo, "num_train_epochs") * _of(dpo, "max_length") / PUMA_PREFERRED
+        each += train * dpo["candidates"] * most / PUMA_SAMPLED + test * most / WRITTEN
+        seconds = variants * each
         return Counter(label_writer=train // 3), seconds, 2 * variants
     if number == "09":  # three levels of four ways to remember, some twice
         return Counter(navigator=15 * 3 * users, judge=15 * 3 * users), 0.0, 0

@@ -259,6 +259,9 @@ def start(notebook: str, kind: type[Kind], namespace: Mapping[str, Any]) -> tupl
         portable.switch_off()
     elif shortfall := portable.shortfall():
         print(shortfall)
+    # The small model's numbers are those of other machines only where a CPU computes them.
+    if settings.portable and hasattr(settings, "base") and settings.base.is_small:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     engine.use(settings.engine)
     made_from = {"preset": settings.preset, "source": settings.data.source}
     if hasattr(settings, "base"):  # notebooks that train
