@@ -91,7 +91,7 @@ def overrides(
     """What a notebook's parameters cell changes of the paper preset.
 
     Args:
-        preset: the notebook's values, from :func:`pwagents.notebook.settings.preset_values`.
+        preset: the notebook's values, from :func:`pwagents.notebook.settings.settings_values`.
         models, data: folders of the stand-ins, the Qwen2 first; ``url``: of the endpoint.
     """
     changed = _changed(preset, SIZES, models)

@@ -14,7 +14,7 @@ import pytest
 from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.lm.small import make_small_model
-from pwagents.notebook.settings import preset_values
+from pwagents.notebook.settings import settings_values
 from pwagents.orion import people as orion_people
 from pwagents.orion import reinforce as orion_reinforce
 from pwagents.orion import study as orion_study
@@ -81,11 +81,11 @@ def load_marked(data, seed):
 
 def settings_of(notebook, kind, folder, **groups):
     """Those of preset smoke, with as many real users."""
-    values = preset_values(notebook, kind, "smoke")
+    values = settings_values(notebook, kind, {"preset": "smoke"})
     values["data"] |= {"source": "amazon", "data_dir": str(REAL), "n_products": 800}
     for group, changes in groups.items():
         values[group] |= changes
-    return kind(preset="smoke", output_dir=folder, **values)
+    return kind(**values | {"output_dir": folder})
 
 
 def first_evaluated(benchmark: Benchmark, tasks) -> int:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from pwagents.llm.store import ResponseStore
 from pwagents.notebook.preflight import kind_of
-from pwagents.notebook.settings import preset_values
+from pwagents.notebook.settings import settings_values
 
 from .llm.server import ChatServer
 from .notebook import notebooks
@@ -63,7 +63,7 @@ def execute(stand_ins, kernel, tmp_path):
         nbformat.write(fresh, tmp_path / "fresh.ipynb")
         executed = tmp_path / "executed.ipynb"
         with ChatServer(reply=answer) as server:
-            preset = preset_values(notebook, kind_of(notebook), "paper")
+            preset = settings_values(notebook, kind_of(notebook), {"preset": "paper"})
             parameters = overrides(preset, *stand_ins, server.url, output)
             parameters["study"] |= study
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from pwagents.adapters.core import ENDED, Session
-from pwagents.adapters.load import load_tasks
+from pwagents.adapters.core import ENDED, Session, load_tasks
 from pwagents.web.environment import MAX_STEPS
 from pwagents.web.recommender import RecommendersByTime
 

@@ -11,8 +11,8 @@ from pwagents.data import personalwab
 from pwagents.errors import SettingsError
 from pwagents.notebook import preflight
 from pwagents.notebook.forecast import forecast
-from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights, settings_values
-from pwagents.notebook.settings import load_settings
+from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights
+from pwagents.notebook.settings import load_settings, settings_values
 from pwagents.project import ROOT
 
 from ..llm.server import ChatServer

@@ -21,9 +21,9 @@ from pwagents.notebook.settings import (
     changes,
     load_settings,
     parameters_of,
-    preset_values,
     read_changes,
     rows,
+    settings_values,
 )
 from pwagents.project import PARAMS
 from pwagents.settings import plain, settings
@@ -192,7 +192,7 @@ def test_every_setting_has_a_meaning_a_reader_and_a_line_in_laptop():
     sources += ["\n".join(cell.source for cell in notebooks.cells_of(notebook)) for notebook in NOTEBOOKS]
     text = "\n".join(sources)
     for notebook in NOTEBOOKS:
-        file = preset_values(notebook, kind_of(notebook), "laptop")
+        file = settings_values(notebook, kind_of(notebook), {"preset": "laptop"})
         for group, name, _, what in rows(load_settings(notebook, kind_of(notebook), {})):
             values = reduce(dict.get, group.split("."), file) if group else file
             assert what and (f".{name}" in text or f'"{name}"' in text), f"{notebook}, {group}.{name}"

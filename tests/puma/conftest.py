@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.notebook.settings import preset_values
+from pwagents.notebook.settings import settings_values
 from pwagents.puma.settings import PumaNotebook
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -13,8 +13,8 @@ SIZE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory):
     """The preset smoke; results go to a folder of the tests."""
-    values = preset_values("04_puma", PumaNotebook, "smoke")
-    return PumaNotebook(preset="smoke", output_dir=tmp_path_factory.mktemp("puma"), **values)
+    values = settings_values("04_puma", PumaNotebook, {"preset": "smoke"})
+    return PumaNotebook(**values | {"output_dir": tmp_path_factory.mktemp("puma")})
 
 
 @pytest.fixture(scope="session")

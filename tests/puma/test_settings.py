@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.errors import SettingsError
-from pwagents.notebook.settings import load_settings, preset_values
+from pwagents.notebook.settings import load_settings, settings_values
 from pwagents.puma.settings import NO_DPO, PLUS, PUMA, PumaNotebook
 
 GROUPS = ("data", "shop", "players", "base", "study", "identify", "sft", "dpo")
@@ -16,7 +16,7 @@ def load(**parameters):
 
 
 def test_the_paper_preset_has_the_scripts_values():
-    values = preset_values("04_puma", PumaNotebook, "paper")
+    values = settings_values("04_puma", PumaNotebook, {"preset": "paper"})
     study, sft, dpo = (values[group] for group in ("study", "sft", "dpo"))
     assert (study["protocol"], study["labels"], study["pad_counts"]) == ("published", "published", True)
     assert study["memory_lengths"] == [256, 512] and study["memory_tokens"] == 768

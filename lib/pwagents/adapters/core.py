@@ -1,6 +1,6 @@
 """The shop as texts and calls: what every adapter is made of, without any framework.
 
-    tasks = load_tasks(preset="smoke")               # pwagents.adapters.load
+    tasks = load_tasks(preset="smoke")
     session = Session(tasks)
     print(session.reset(next(iter(tasks))))          # the rules, the user's past, what the user asks for
     print(session.step("search_product_by_query", {"query": "yoga mat"}).text)
@@ -13,14 +13,21 @@ adapter reads what it would read there: no grade, no target, and no reward befor
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pwagents.agents.chat_agent import ChatAgent, tools_of
+from pwagents.agents.methods import METHODS
 from pwagents.agents.replies import parse_arguments
+from pwagents.benchmark.evaluate import study_settings
+from pwagents.benchmark.study import Study
+from pwagents.data import load_benchmark
+from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.metrics import grade
 from pwagents.llm.chat import Tool
-from pwagents.schema import Action, Task, Trajectory
-from pwagents.web.environment import WebEnvironment
+from pwagents.notebook.run import Run
+from pwagents.schema import Action, Split, Task, Trajectory, check_choice
+from pwagents.web.environment import Track, WebEnvironment
 
 ENDED = "The task has ended."  # what calls after the end get for an answer
 
@@ -54,6 +61,46 @@ class TaskSet:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+
+def load_tasks(
+    preset: str = "smoke",
+    track: Track = "multi_turn",
+    split: Split = "test",
+    *,
+    tasks: int | None = None,
+    output_dir: str | Path = "",
+    **changes: Any,
+) -> TaskSet:
+    """Load data, shop and user of a preset, leak-free; an agent is told the user's latest purchases.
+
+    Args:
+        split: "test", or "train" for tasks to learn from. The recommender has learned from the train period,
+            the training tasks' own purchases included: what it earns there says nothing of test tasks.
+        tasks, output_dir, changes: as of :func:`pwagents.benchmark.evaluate.evaluate`.
+
+    Raises:
+        SettingsError: an argument is wrong; says what was found and what was expected.
+    """
+    check_choice("split", split, Split)
+    check_choice("track", track, Track)
+    settings = study_settings(preset, tasks, output_dir, changes)
+    benchmark, _ = load_benchmark(settings.data, settings.seed)
+    study = Study(benchmark, settings, Run("adapters", settings.output_dir))
+    chosen = study.sample
+    if split == "train":
+        # Of users who have test tasks, too: a shop is that of a user's first test task.
+        users = {task.user_id for task in benchmark.tasks["test"]}
+        train = [task for task in benchmark.tasks["train"] if task.user_id in users]
+        chosen = sample_tasks(train, settings.play.max_tasks, settings.seed)
+
+    def start(task: Task) -> WebEnvironment:
+        environment = study.environment(task, track)
+        environment.reset(task, benchmark.history(task, split))
+        return environment
+
+    playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
+    return TaskSet(playable, start, METHODS["Last memory"](study.setup(track)))
 
 
 class Answer(NamedTuple):

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pwagents import local_server
-from pwagents.adapters.core import Answer, Session, TaskSet
-from pwagents.adapters.load import load_tasks
+from pwagents.adapters.core import Answer, Session, TaskSet, load_tasks
 from pwagents.notebook.settings import read_changes
 
 _RESET = {

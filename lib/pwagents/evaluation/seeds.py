@@ -67,20 +67,22 @@ def seed_comparisons(means: pd.DataFrame, pairs: Mapping[str, tuple[str, str]]) 
         interval and p are NaN with fewer than two common seeds, p also where all seeds differ alike. Where
         one of the two did not play, there is no row.
     """
-    from scipy.stats import ttest_1samp
-
     rows = []
     for name, (a, b) in pairs.items():
         for task, own in means.groupby("type", sort=False):
-            if not {a, b} <= set(own["method"]):
-                continue
-            both = own.pivot(index="seed", columns="method", values="mean")[[a, b]].dropna()
-            # Each seed is a cluster of its own: Student's t over seeds.
-            interval, p = mean_interval(both[a] - both[b], both.index), np.nan
-            if interval.high > interval.low:
-                p = float(ttest_1samp(both[a] - both[b], 0).pvalue)
-            rows.append((name, task, *interval, p, len(both)))
+            if {a, b} <= set(own["method"]):
+                both = own.pivot(index="seed", columns="method", values="mean")[[a, b]].dropna()
+                rows.append((name, task, *_t_test(both[a] - both[b]), len(both)))
     return pd.DataFrame(rows, columns=["comparison", "task", "difference", "low", "high", "p", "n_seeds"])
+
+
+def _t_test(differences: pd.Series) -> tuple[float, float, float, float]:
+    """Return mean, interval and two-sided p by Student's t: each difference is a unit of its own."""
+    from scipy.stats import ttest_1samp
+
+    interval = mean_interval(differences, differences.index)
+    p = float(ttest_1samp(differences, 0).pvalue) if interval.high > interval.low else np.nan
+    return *interval, p
 
 
 def noise_floor(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -139,17 +141,12 @@ def world_comparisons(
         ``comparison, task, difference, low, high, p`` by Student's t over worlds (NaN with fewer than two),
         ``users_low, users_high``, the middle 95% over resampled users, and ``n_worlds``.
     """
-    from scipy.stats import ttest_1samp
-
     rows = []
     for name, (a, b) in pairs.items():
         for task, part in frame.groupby("type", sort=False):
             wide = part.pivot_table(metric, ["world", "user_id", "task_id"], "method").reindex(columns=[a, b])
             differences = (wide[a] - wide[b]).dropna()
             of_worlds = differences.groupby("world").mean()
-            interval, p = mean_interval(of_worlds, of_worlds.index), np.nan
-            if interval.high > interval.low:
-                p = float(ttest_1samp(of_worlds, 0).pvalue)
             resampled = []  # (worlds, resamples)
             for world, own in differences.groupby("world"):
                 users = own.groupby("user_id").agg(["sum", "size"]).to_numpy()
@@ -159,6 +156,6 @@ def world_comparisons(
                 sums = users[drawn].sum(axis=1)
                 resampled.append(sums[:, 0] / sums[:, 1])
             ends = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975]) if resampled else [np.nan] * 2
-            rows.append((name, task, *interval, p, *ends, len(of_worlds)))
+            rows.append((name, task, *_t_test(of_worlds), *ends, len(of_worlds)))
     columns = ["comparison", "task", "difference", "low", "high", "p", "users_low", "users_high", "n_worlds"]
     return pd.DataFrame(rows, columns=columns)

@@ -36,8 +36,8 @@ _ABOUT += ("notebook", "over pipelines", "to run it here")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}
-# Against what, our rows, as many rows with what is expected of them, and how far apart they may be.
-Comparison = tuple[str, pd.DataFrame, pd.DataFrame, Mapping[str, Any]]
+# Against what, a row of ours, the row that is expected, and how far apart they may be.
+Pair = tuple[str, pd.Series, pd.Series, Mapping[str, Any]]
 
 
 class Cell(NamedTuple):
@@ -55,20 +55,101 @@ class Cell(NamedTuple):
 def check_tables(output_dir: Path, reference: Path) -> list[Cell]:
     """Compare all cells of ``output_dir``'s tables that have something to be compared with.
 
+    Cells that are empty on both sides are left out. A distance is |found - expected| / max(1, |expected|):
+    absolute for shares, relative for what is larger.
+
     Raises:
         ValueError: there are no tables.
     """
     tables = {path.stem: pd.read_csv(path) for path in sorted((output_dir / "tables").glob("*.csv"))}
     if not tables:
         raise ValueError(f"{output_dir} holds no tables; expected what `make reproduce` leaves there")
-    cells = []
+    rules, cells = read_yaml("pwagents.notebook", "tolerances.yaml"), []
     for name, table in tables.items():
-        comparisons = [*_against_papers(table)]
-        path = reference / "tables" / f"{name}.csv"
-        if output_dir.name == PRESET and path.exists():
-            comparisons += _against_reference(name, table, pd.read_csv(path))
-        cells += [cell for each in comparisons for cell in _compare(name, *each)]
+        pairs = [*_with_papers(table)]
+        stored = reference / "tables" / f"{name}.csv"
+        if output_dir.name == PRESET and stored.exists():
+            rule = next(rule for rule in rules["reference"] if fnmatch(name, rule["tables"]))
+            pairs += _with_reference(table, pd.read_csv(stored), rule)
+        for against, row, expected, rule in pairs:
+            # A row is named by its texts.
+            label = " ".join(str(value) for value in row if isinstance(value, str))[:60] or f"{row.name}"
+            for column, theirs in expected.items():
+                ours = row.get(column)
+                if pd.isna(ours) and pd.isna(theirs):
+                    continue
+                own = _EXACT if column in rules["exact"] else rule
+                # A mean, or a difference, over part of its tasks, here or there.
+                scored = f"{column.partition(': ')[0]}: {SCORED}"
+                in_part = any(
+                    isinstance(each.get(scored), str) or any(each.get(count, 0) > 0 for count in _MISSING)
+                    for each in (row, expected)
+                )
+                if in_part and not isinstance(ours, str):
+                    verdict = IN_PART
+                elif any(isinstance(value, str) or pd.isna(value) for value in (ours, theirs)):
+                    verdict = "OK" if ours == theirs else own.get("texts", "FAIL")
+                else:
+                    distance = abs(ours - theirs) / max(1.0, abs(theirs))
+                    verdict = (
+                        "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
+                    )
+                cells.append(Cell(name, against, label, column, ours, theirs, verdict))
     return cells
+
+
+def _with_papers(table: pd.DataFrame) -> Iterator[Pair]:
+    """Put the papers' rows beside what is printed, and ours beside the row of its method, model and data."""
+    if not {"source", "row", "backbone", "data"} <= set(table):
+        return
+    targets = load_targets()
+    targets = targets.assign(
+        source=targets["paper"] + ", " + targets["table"],
+        heading=(targets["task"] + ": " + targets["column"].str.replace("_", " ")).str.removeprefix(": "),
+    )
+    targets = targets[targets["source"].isin(table["source"])]
+    columns = [column for column in table if column not in _ABOUT and not column.endswith(f": {SCORED}")]
+    printed = targets.pivot(index=["source", "row"], columns="heading", values="value")
+    printed, facts = printed.reindex(columns=columns), targets.drop_duplicates(["source", "row"])
+    for _, row in table.iterrows():
+        if row["source"] != "here":
+            yield "the paper's print", row, printed.loc[row["source"], row["row"]], _EXACT
+        elif row["data"] == _PAPERS_DATA:
+            method = _method(row["row"], row["backbone"])
+            for each in facts[facts["backbone"] == row["backbone"]].itertuples():
+                if method in (_method(each.row, each.backbone), each.ours.casefold()):
+                    against = f"{each.source}, {each.row}"
+                    yield against, row, printed.loc[each.source, each.row], each.tolerance
+                    break
+
+
+def _method(row: str, backbone: str) -> str:
+    """Read the method from a row's name: "No Memory (gpt-4o)" and "gpt-4o (No memory)" are one."""
+    name = row.replace(backbone, "").removesuffix("()").strip()
+    return (name[1:-1] if name.startswith("(") else name).casefold()
+
+
+def _with_reference(table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]) -> Iterator[Pair]:
+    """Put rows beside those of the reference: in their order, or by names where a run may make fewer."""
+    by = [column for column in rule.get("matched_by", ()) if column in expected]
+    if by:  # rows of one name are told apart by their order
+        ours, theirs = (
+            pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
+            for frame in (table, expected)
+        )
+        places = theirs.get_indexer(ours)
+        expected = expected.iloc[places[places >= 0]]
+        # A column that only a full run fills is filled as a whole, or not at all.
+        unfilled = [c for c in rule.get("filled_by_a_full_run", ()) if c in table and table[c].isna().all()]
+        # What says that a mean is over part of its tasks stays, here or there.
+        whole = [c for c in expected if c in table or c.endswith((f": {SCORED}", *_MISSING))]
+        expected = expected[[column for column in whole if column not in unfilled]]
+    if len(table) != len(expected):
+        counts = [pd.Series({"rows": len(each)}, name="(whole table)") for each in (table, expected)]
+        yield "the reference", *counts, _EXACT
+        return
+    for (_, row), (_, wanted) in zip(table.iterrows(), expected.iterrows(), strict=True):
+        yield "the reference", row, wanted, rule
 
 
 def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
@@ -87,7 +168,8 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
 
     expected = {table for row in last.values() for table in row.get("tables", ())}
     if output_dir.name == PRESET:
-        optional = [rule["tables"] for rule in _rules()["reference"] if "matched_by" in rule]
+        rules = read_yaml("pwagents.notebook", "tolerances.yaml")["reference"]
+        optional = [rule["tables"] for rule in rules if "matched_by" in rule]
         whole = {path.stem for path in (reference / "tables").glob("*.csv")}
         expected |= {t for t in whole if t[:2] in made and not any(fnmatch(t, each) for each in optional)}
     return sorted(unfinished), sorted(expected - tables), sorted(names - last.keys() - begun)
@@ -95,110 +177,18 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
 
 def report(cells: list[Cell]) -> str:
     """List a line a table, below it each cell that is not OK, and the sum."""
-    lines = []
-    frame = pd.DataFrame(cells, columns=Cell._fields)
+
+    def count(own: pd.DataFrame) -> str:
+        counts = own["verdict"].value_counts()
+        return "  ".join(f"{verdict} {counts.get(verdict, 0):4d}" for verdict in VERDICTS)
+
+    lines, frame = [], pd.DataFrame(cells, columns=Cell._fields)
     for (table, against), own in frame.groupby(["table", "against"], sort=False):
-        lines.append(f"{_count(own)}  {table}, against {against}")
+        lines.append(f"{count(own)}  {table}, against {against}")
         for cell in own[own["verdict"] != "OK"].itertuples():
             text = f"    {cell.verdict:5}  {cell.row} | {cell.column}: {cell.found}, expected {cell.expected}"
             lines.append(text + " (over part of the tasks: not compared)" * (cell.verdict == IN_PART))
-    return "\n".join([*lines, f"{_count(frame)}  cells in all"])
-
-
-def _count(frame: pd.DataFrame) -> str:
-    counts = frame["verdict"].value_counts()
-    return "  ".join(f"{verdict} {counts.get(verdict, 0):4d}" for verdict in VERDICTS)
-
-
-def _rules() -> Mapping[str, Any]:
-    return read_yaml("pwagents.notebook", "tolerances.yaml")
-
-
-def _against_papers(table: pd.DataFrame) -> Iterator[Comparison]:
-    """Put the papers' rows beside what is printed, and ours beside the row of its method, model and data."""
-    if not {"source", "row", "backbone", "data"} <= set(table):
-        return
-    targets = load_targets()
-    headings = (targets["task"] + ": " + targets["column"].str.replace("_", " ")).str.removeprefix(": ")
-    targets = targets.assign(source=targets["paper"] + ", " + targets["table"], heading=headings)
-    targets = targets[targets["source"].isin(table["source"])]
-    printed = targets.pivot(index=["source", "row"], columns="heading", values="value")
-    columns = [column for column in table if column not in _ABOUT and not column.endswith(f": {SCORED}")]
-    printed, rows = printed.reindex(columns=columns), targets.drop_duplicates(["source", "row"])
-    for i, row in table.iterrows():
-        if row["source"] != "here":
-            key, against, rule = (row["source"], row["row"]), "the paper's print", _EXACT
-        else:
-            method, model = _method(row["row"], row["backbone"]), row["backbone"]
-            of_model = [each for each in rows.itertuples() if each.backbone == model]
-            same = [each for each in of_model if method in (_method(each.row, model), each.ours.casefold())]
-            if not same or row["data"] != _PAPERS_DATA:
-                continue
-            key, rule = (same[0].source, same[0].row), same[0].tolerance
-            against = ", ".join(key)
-        yield against, table.loc[[i]], printed.loc[[key]], rule
-
-
-def _method(row: str, backbone: str) -> str:
-    """Read the method from a row's name: "No Memory (gpt-4o)" and "gpt-4o (No memory)" are one."""
-    name = row.replace(backbone, "").removesuffix("()").strip()
-    return (name[1:-1] if name.startswith("(") else name).casefold()
-
-
-def _against_reference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -> Iterator[Comparison]:
-    """Put rows beside those of the reference: in their order, or by names where a run may make fewer."""
-    rule = next(rule for rule in _rules()["reference"] if fnmatch(name, rule["tables"]))
-    by = [column for column in rule.get("matched_by", ()) if column in expected]
-    if by:  # rows of one name are told apart by their order
-        ours, theirs = (
-            pd.MultiIndex.from_frame(frame[by].assign(nth=frame.groupby(by, dropna=False).cumcount()))
-            for frame in (table, expected)
-        )
-        places = theirs.get_indexer(ours)
-        expected = expected.iloc[places[places >= 0]]
-        # A column that only a full run fills is filled as a whole, or not at all.
-        unfilled = [c for c in rule.get("filled_by_a_full_run", ()) if c in table and table[c].isna().all()]
-        # What says that a mean is over part of its tasks stays, here or there.
-        whole = [c for c in expected if c in table or c.endswith((f": {SCORED}", *_MISSING))]
-        expected = expected[[column for column in whole if column not in unfilled]]
-    if len(table) != len(expected):
-        counts = [pd.DataFrame({"rows": [len(each)]}, index=["(whole table)"]) for each in (table, expected)]
-        yield "the reference", *counts, _EXACT
-    else:
-        yield "the reference", table, expected, rule
-
-
-def _compare(
-    name: str, against: str, found: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[str, Any]
-) -> Iterator[Cell]:
-    """Compare row by row all columns of ``expected``; cells that are empty on both sides are left out.
-
-    A distance is |found - expected| / max(1, |expected|): absolute for shares, relative for what is larger.
-    """
-    for (place, row), (_, wanted) in zip(found.iterrows(), expected.iterrows(), strict=True):
-        # A row is named by its texts.
-        texts = " ".join(str(value) for value in row if isinstance(value, str))[:60]
-        label = texts or (place if isinstance(place, str) else f"row {place}")
-        for column in expected:
-            ours, theirs = row.get(column), wanted[column]
-            if pd.isna(ours) and pd.isna(theirs):
-                continue
-            own = _EXACT if column in _rules()["exact"] else rule
-            is_text = any(isinstance(value, str) or pd.isna(value) for value in (ours, theirs))
-            # A mean, or a difference, over part of its tasks, here or there.
-            scored = f"{column.partition(': ')[0]}: {SCORED}"
-            in_part = any(
-                isinstance(each.get(scored), str) or any(each.get(count, 0) > 0 for count in _MISSING)
-                for each in (row, wanted)
-            )
-            if in_part and not isinstance(ours, str):
-                verdict = IN_PART
-            elif is_text:
-                verdict = "OK" if ours == theirs else own.get("texts", "FAIL")
-            else:
-                distance = abs(ours - theirs) / max(1.0, abs(theirs))
-                verdict = "OK" if distance <= own["ok"] else "noise" if distance <= own["noise"] else "FAIL"
-            yield Cell(name, against, label, column, ours, theirs, verdict)
+    return "\n".join([*lines, f"{count(frame)}  cells in all"])
 
 
 def main() -> int:

@@ -39,10 +39,8 @@ class Forecast(NamedTuple):
     budget_usd: float = 0.0
 
     def __str__(self) -> str:
-        text = f"Estimated: {self.gpu_hours:,.0f} GPU hours, {self.usd:,.0f} US dollars"
-        return (
-            f"{text} (MORE than its budget of {self.budget_usd:,g})" if self.usd > self.budget_usd else text
-        )
+        more = f" (MORE than its budget of {self.budget_usd:,g})" if self.usd > self.budget_usd else ""
+        return f"Estimated: {self.gpu_hours:,.0f} GPU hours, {self.usd:,.0f} US dollars{more}"
 
 
 def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:

@@ -19,8 +19,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf
-
 from pwagents.cache import FILES, damage
 from pwagents.data import amazon, personalwab
 from pwagents.errors import DataError, InfrastructureError, SettingsError
@@ -28,26 +26,18 @@ from pwagents.llm.endpoints import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import model_folder
 from pwagents.notebook.forecast import forecast
-from pwagents.notebook.settings import COMPLETE, INTERACTIVE, changes, preset_values
+from pwagents.notebook.settings import COMPLETE, INTERACTIVE, settings_values
 from pwagents.project import ROOT, project_path, refuse_foreign
 
 GB = 10**9
-PROMPTS = {
-    "play": "PersonalWAB/agents/utils.py",
-    "study": "PUMA/utils.py",
-}  # group of settings -> file of a clone
+# Group of settings -> file of a clone.
+PROMPTS = {"play": "PersonalWAB/agents/utils.py", "study": "PUMA/utils.py"}
 LARGE_GB = 2  # weights from which on a model is not trained without a GPU
-
-
 # Folder in params/paper.yaml -> repository, licence, whether it is gated, GB of weights. The small model is
 # made here, MiniLM comes with the environment.
+LLAMA_2 = ("meta-llama/Llama-2-7b-chat-hf", "Llama 2 Community License", True, 13.5)
 MODELS = {
-    "data/models/Llama-2-7b-chat-hf": (
-        "meta-llama/Llama-2-7b-chat-hf",
-        "Llama 2 Community License",
-        True,
-        13.5,
-    ),
+    "data/models/Llama-2-7b-chat-hf": LLAMA_2,
     "data/models/Qwen2.5-7B-Instruct": ("Qwen/Qwen2.5-7B-Instruct", "Apache 2.0", False, 15.2),
 }
 
@@ -80,16 +70,6 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
         raise SettingsError("\n".join(f"{notebook} cannot start: {need}" for need in missing))
     told = [need.what for need in [*found, place]]
     print(f"{notebook} has what it needs ({'; '.join(told)}). {estimated}.")
-
-
-def settings_values(notebook: str, kind: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge what a notebook's files and its parameters cell say, unchecked, as nested dicts.
-
-    Raises:
-        ValueError: there is no such preset, or OmegaConf cannot read what the cell says.
-    """
-    values = preset_values(notebook, kind, parameters.get("preset") or COMPLETE)
-    return OmegaConf.to_container(OmegaConf.merge(values, changes(parameters)), resolve=True)
 
 
 def needs(values: Mapping[str, Any]) -> Iterator[Need]:
@@ -129,10 +109,8 @@ def disk(values: Mapping[str, Any], trainings: int) -> Need:
     """Compare the room that trained models may take with what is free; some may lie there from before."""
     folder = project_path(values.get("output_dir") or INTERACTIVE)
     place = next(path for path in (folder, *folder.parents) if path.exists())
-    free, most = (
-        shutil.disk_usage(place).free / GB,
-        trainings * size_gb(values["base"]["model"]) if trainings else 0,
-    )
+    free = shutil.disk_usage(place).free / GB
+    most = trainings * size_gb(values["base"]["model"]) if trainings else 0
     what = f"disk: models take {most:.0f} GB, {free:.0f} GB are free"
     return Need(what, "too little" if most > free else "", "clear it, or set OUTPUTS to another one")
 

@@ -70,10 +70,8 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
         SettingsError: a name, type or range is wrong, an API key is missing, or ``data_dir`` lacks the
             source's files; a line each, with notebook and setting, in OmegaConf's or pydantic's words.
     """
-    preset = parameters.get("preset") or COMPLETE
     try:
-        given = [{"output_dir": INTERACTIVE}, changes(parameters), {"preset": preset}]
-        merged = OmegaConf.merge(_read_preset(notebook, kind, preset), *given)
+        merged = _merge(notebook, kind, parameters)
         merged = OmegaConf.merge(OmegaConf.structured(kind), merged)  # refuses names that there are not
         values = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
         loaded = kind(**values | {"output_dir": project_path(values["output_dir"])})
@@ -98,17 +96,20 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
     return loaded
 
 
-def preset_values(notebook: str, kind: type[NotebookSettings], preset: str) -> dict[str, Any]:
-    """Return what the files say for a notebook at a preset, as nested dicts, without defaults.
+def settings_values(
+    notebook: str, kind: type[NotebookSettings], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what files and parameters say, unchecked: nested dicts, without defaults of the library.
 
     Raises:
-        ValueError: there is no such preset.
+        ValueError: there is no such preset, or OmegaConf cannot read what the parameters say.
     """
-    return OmegaConf.to_container(_read_preset(notebook, kind, preset), resolve=True)
+    return OmegaConf.to_container(_merge(notebook, kind, parameters), resolve=True)
 
 
-def _read_preset(notebook: str, kind: type[NotebookSettings], preset: str) -> DictConfig:
-    """Merge the sections that a notebook reads, the weakest first."""
+def _merge(notebook: str, kind: type[NotebookSettings], parameters: Mapping[str, Any]) -> DictConfig:
+    """Merge the sections of files that a notebook reads, the weakest first, and what its cell changes."""
+    preset = parameters.get("preset") or COMPLETE
     presets = sorted(file.stem for file in PARAMS.glob("*.yaml"))
     if preset not in presets:
         raise ValueError(f"preset: found {preset!r}; expected one of {', '.join(presets)}")
@@ -123,7 +124,7 @@ def _read_preset(notebook: str, kind: type[NotebookSettings], preset: str) -> Di
                 shared.data = OmegaConf.masked_copy(shared.data, names)
             merged.merge_with(shared)
         merged.merge_with(file.get(notebook, {}))
-    return merged
+    return OmegaConf.merge(merged, {"output_dir": INTERACTIVE}, changes(parameters), {"preset": preset})
 
 
 def read_changes(text: str) -> dict[str, Any]:
