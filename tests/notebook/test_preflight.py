@@ -84,6 +84,23 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
     assert KEY not in line
 
 
+@pytest.mark.parametrize(
+    ("budget", "stored", "says"), [(400, False, "estimated are "), (1e6, False, ""), (400, True, "")]
+)
+def test_a_run_that_its_budget_would_stop_half_done_does_not_begin(budget, stored, says):
+    values = settings_values("03_benchmark", kind_of("03_benchmark"), {"preset": "paper"}) | {
+        "stored_runs_only": stored
+    }
+    values["players"]["budget_usd"] = budget
+    told = [*preflight.dollars(values, forecast("03_benchmark", values).usd)]
+    assert [need.wrong[: len(says)] for need in told] == [says] * (not stored)
+
+
+def test_preset_paper_learns_from_all_tasks():
+    study = settings_values("04_puma", kind_of("04_puma"), {"preset": "paper"})["study"]
+    assert (study["training_users"], study["train_tasks"], study["test_tasks"]) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("output_dir", [2024, ["a"]])
 def test_what_is_no_folder_is_left_to_the_settings_to_refuse(output_dir, capsys):
     parameters = {"preset": "smoke", "output_dir": output_dir}
@@ -147,7 +164,7 @@ def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_p
         assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o-mini", "gpt-5-mini"]
     assert done.returncode == 1 and "MISSING files in data/personalwab" in done.stdout, done.stderr
     assert "openai:gpt-4o-mini answers" in done.stdout and KEY not in done.stdout
-    assert done.stdout.count("US dollars") == 2
+    assert done.stdout.count("Estimated: ") == done.stdout.count("a budget of ") == 2
 
 
 def test_make_models_names_terms_and_commands(capsys, monkeypatch):

@@ -36,11 +36,9 @@ class Forecast(NamedTuple):
     gpu_hours: float
     usd: float
     trainings: int
-    budget_usd: float = 0.0
 
     def __str__(self) -> str:
-        more = f" (MORE than its budget of {self.budget_usd:,g})" if self.usd > self.budget_usd else ""
-        return f"Estimated: {self.gpu_hours:,.0f} GPU hours, {self.usd:,.0f} US dollars{more}"
+        return f"Estimated: {self.gpu_hours:,.0f} GPU hours, {self.usd:,.0f} US dollars"
 
 
 def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
@@ -61,8 +59,7 @@ def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
         for spec in [own, *players.get("more_policies", ())] if role == "policy" else [own]:
             loads[f"{role}, {spec}"] = Load(spec, units[role], *CALLS[role])
     usd = float(estimate(loads)["US dollars"].sum())
-    budget = players.get("budget_usd", 0.0)
-    return Forecast(seconds / 3600, usd, trainings, budget) if trains else Forecast(0.0, usd, 0, budget)
+    return Forecast(seconds / 3600, usd, trainings) if trains else Forecast(0.0, usd, 0)
 
 
 def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:

@@ -61,8 +61,8 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
     """
     try:
         values = settings_values(notebook, kind, parameters)
-        found = list(needs(values))
         estimated = forecast(notebook, values)
+        found = [*needs(values), *dollars(values, estimated.usd)]
         place = disk(values, estimated.trainings)
     except (ValueError, TypeError):  # a wrong name, type or file: load_settings says which
         return
@@ -103,6 +103,15 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
     if (weights := size_gb(base)) >= LARGE_GB:
         groups = [group for group in values.values() if isinstance(group, Mapping)]
         yield _gpus(max(group.get("n_gpus", 1) for group in groups), weights)
+
+
+def dollars(values: Mapping[str, Any], usd: float) -> Iterator[Need]:
+    """Compare what replies are estimated to cost with the budget, at which a run stops half done."""
+    budget = values.get("players", {}).get("budget_usd", 0.0)
+    if usd and not values.get("stored_runs_only"):
+        wrong = f"estimated are {usd:,.0f}" if usd > budget else ""
+        fewer = "fewer tasks, methods or models (`make preflight` estimates again)"
+        yield Need(f"a budget of {budget:,g} US dollars", wrong, f"raise players.budget_usd, or take {fewer}")
 
 
 def disk(values: Mapping[str, Any], trainings: int) -> Need:
@@ -202,7 +211,11 @@ def main() -> None:
         values = settings_values(notebook, kind_of(notebook), given)
         estimated = forecast(notebook, values)
         print(f"{notebook}. {estimated}")
-        for need in (*needs(values), disk(values, estimated.trainings)):
+        for need in (
+            *needs(values),
+            *dollars(values, estimated.usd),
+            disk(values, estimated.trainings),
+        ):
             print(f"  {'MISSING ' * bool(need.wrong)}{need}")
             missing += bool(need.wrong)
         players = values.get("players", {})
