@@ -1,10 +1,9 @@
-"""Notebook 03's analyses by hand: rows, gains, transitions, attempts, problems, costs, SASRec's inputs."""
+"""Notebook 03's analyses by hand: rows, gains, transitions, attempts, problems, costs."""
 
 import pandas as pd
 import pytest
 
 from pwagents.benchmark import analyses_03 as analyses
-from pwagents.embedding import Embedder
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.notebook.run import Run
 from pwagents.schema import Action, Observation, Step, Trajectory, Usage
@@ -116,44 +115,3 @@ def test_problems_are_counted_by_kind_and_costs_are_means_of_a_scored_task(recor
     (row,) = analyses.costs({"m": records}).to_dict("records")
     assert (row["tasks"], row["calls"], row["US dollars"]) == (4, 0.5, 0.25)
     assert (row["prompt tokens"], row["user's tokens"], row["user's US dollars"]) == (50.0, 27.5, 0.125)
-
-
-class Echo:
-    """Recommends what it was given, latest first."""
-
-    def recommend(self, product_sequence, k=10):
-        return list(dict.fromkeys(reversed(product_sequence)))[:k]
-
-
-@pytest.fixture(scope="module")
-def answer(small):
-    embedder = Embedder(max_tokens=16, batch_size=64)
-
-    def run(benchmark=small.benchmark, truth=small.truth):
-        return analyses.answer_by_input(benchmark, benchmark.tasks["test"], lambda _: Echo(), embedder, truth)
-
-    return run
-
-
-def test_a_recommender_that_repeats_is_worth_the_rule_that_repeats(answer):
-    answers = answer()
-    wide = answers.pivot(index="task_id", columns="method", values="result_accuracy")
-    assert wide.shape[1] == 8 and wide.notna().all(axis=None)
-    assert (wide[analyses.WHOLE] == wide[analyses.AGAIN]).all()
-    assert (wide[analyses.RIGHT] == wide[analyses.AGAIN_RIGHT]).all()
-    new = answers[~answers["bought_before"] & (answers["method"] != analyses.POPULAR)]
-    assert len(new) and not new["hit"].any()  # who only repeats finds nothing new
-    known = wide.loc[answers.loc[answers["bought_before"], "task_id"].unique()]
-    assert (known[analyses.RIGHT_TYPE] > 0).all()  # ten of a type are more than anybody has
-    table, again = analyses.worth_of_inputs(answers), answers.groupby("method")["bought_before"].mean()
-    parts = again * table["HR@10, bought before"] + (1 - again) * table["HR@10, new"]
-    pd.testing.assert_series_equal(parts[table.index], table["HR@10"], check_names=False)
-
-
-def test_differences_are_paired_and_without_a_truth_some_are_missing(answer):
-    differences = analyses.input_differences(answer())
-    assert len(differences) == 2 * len(analyses.COMPARED)
-    same = differences[differences["comparison"] == f"{analyses.WHOLE} - {analyses.AGAIN}"]
-    assert (same["difference"] == 0).all()
-    bare = analyses.input_differences(answer(truth=None))
-    assert len(bare) == 2 * (len(analyses.COMPARED) - 1)

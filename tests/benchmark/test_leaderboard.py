@@ -124,7 +124,7 @@ def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
     study = SimpleNamespace(
         sample=[task for _, task, _ in episodes],
         shops=SimpleNamespace(of=lambda task, protocol: shop),
-        cells=[SimpleNamespace(protocol="leak_free")],
+        roles=SimpleNamespace(cells=[SimpleNamespace(protocol="leak_free")]),
     )
     played = [SimpleNamespace(trajectory=t) for *_, t in episodes[:-1]]
     played.append(SimpleNamespace(trajectory=episodes[-1][-1].model_copy(update={"end": "refused"})))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pwagents.benchmark.players import ProfileRoles
+from pwagents.benchmark.profile_players import ProfileRoles
 from pwagents.benchmark.settings import ProfilePlayers
 from pwagents.llm import make
 from pwagents.llm.chat import ChatModel, Reply

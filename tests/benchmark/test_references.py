@@ -77,3 +77,46 @@ def test_without_reviews_there_are_still_references_of_products(small):
     products = references.product_references(benchmark, engine, tasks, seed=0)
     assert set(products["task_id"]) == {task.task_id for task in tasks if task.type != "review"}
     assert references.review_references(benchmark, Embedder(), tasks, seed=0).empty
+
+
+class Echo:
+    """Recommends what it was given, latest first."""
+
+    def recommend(self, product_sequence, k=10):
+        return list(dict.fromkeys(reversed(product_sequence)))[:k]
+
+
+@pytest.fixture(scope="module")
+def answer(small):
+    embedder = Embedder(max_tokens=16, batch_size=64)
+
+    def run(benchmark=small.benchmark, truth=small.truth):
+        return references.answer_by_input(
+            benchmark, benchmark.tasks["test"], lambda _: Echo(), embedder, truth
+        )
+
+    return run
+
+
+def test_a_recommender_that_repeats_is_worth_the_rule_that_repeats(answer):
+    answers = answer()
+    wide = answers.pivot(index="task_id", columns="method", values="result_accuracy")
+    assert wide.shape[1] == 8 and wide.notna().all(axis=None)
+    assert (wide[references.WHOLE] == wide[references.AGAIN]).all()
+    assert (wide[references.RIGHT] == wide[references.AGAIN_RIGHT]).all()
+    new = answers[~answers["bought_before"] & (answers["method"] != references.POPULAR)]
+    assert len(new) and not new["hit"].any()  # who only repeats finds nothing new
+    known = wide.loc[answers.loc[answers["bought_before"], "task_id"].unique()]
+    assert (known[references.RIGHT_TYPE] > 0).all()  # ten of a type are more than anybody has
+    table, again = references.worth_of_inputs(answers), answers.groupby("method")["bought_before"].mean()
+    parts = again * table["HR@10, bought before"] + (1 - again) * table["HR@10, new"]
+    pd.testing.assert_series_equal(parts[table.index], table["HR@10"], check_names=False)
+
+
+def test_differences_are_paired_and_without_a_truth_some_are_missing(answer):
+    differences = references.input_differences(answer())
+    assert len(differences) == 2 * len(references.COMPARED)
+    same = differences[differences["comparison"] == f"{references.WHOLE} - {references.AGAIN}"]
+    assert (same["difference"] == 0).all()
+    bare = references.input_differences(answer(truth=None))
+    assert len(bare) == 2 * (len(references.COMPARED) - 1)

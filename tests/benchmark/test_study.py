@@ -4,13 +4,15 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+from pwagents.benchmark import analyses_03 as analyses
+from pwagents.benchmark.plain import PLAIN, play_plain
 from pwagents.benchmark.settings import MethodPlayers
-from pwagents.benchmark.study import PLAIN, Study
+from pwagents.benchmark.study import Study
 from pwagents.notebook.run import Run
 from pwagents.schema import FUNCTION_OF, Behavior, Review
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
-from pwagents.web.published import CHECKPOINT
+from pwagents.web.shops import CHECKPOINT
 
 from ..agents.conftest import ScriptedModel, call
 from ..clone import make_clone
@@ -26,7 +28,7 @@ def test_an_engine_plays_the_same_episodes(study, ship, monkeypatch, tmp_path):
         runs = [study.play(method, "multi_turn") for method in ("PUMA (prompted)", "InteRecAgent")]
         return [
             record.trajectory
-            for records in (*runs, *study.play_plain("leak_free").values())
+            for records in (*runs, *play_plain(study, "leak_free").values())
             for record in records
         ]
 
@@ -54,11 +56,11 @@ def test_only_the_published_protocol_knows_the_future(study, monkeypatch):
 
 def test_the_plain_agent_plays_every_task_with_each_memory(study, settings):
     assert set(study.sample) < set(study.tasks) and (len(study.tasks), len(study.sample)) == (30, 6)
-    runs = study.play_plain("leak_free")
+    runs = play_plain(study, "leak_free")
     assert list(runs) == list(PLAIN)
     assert all([r.task_id for r in records] == [t.task_id for t in study.tasks] for records in runs.values())
     assert len(stored(settings, "03_single_turn")) == 5 * 30
-    study.play_plain("leak_free")
+    play_plain(study, "leak_free")
     assert len(stored(settings, "03_single_turn")) == 5 * 30, "stored episodes are not played again"
     params = stored(settings, "03_single_turn")[0]["params"]
     assert params["shop"]["recommender"]["epochs"] == 1 and params["protocol"] == "leak_free"
@@ -95,7 +97,7 @@ def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, se
     other = replace(settings, play=play, output_dir=tmp_path)
     study = Study(benchmark, other, Run("03", tmp_path, None))
     study.sample = [task]
-    assert [cell.protocol for cell in study.cells] == ["published", "leak_free"]
+    assert [cell.protocol for cell in study.roles.cells] == ["published", "leak_free"]
 
     def act(request):
         if request.messages[0]["role"] == "user":  # PUMA's first step
@@ -103,10 +105,10 @@ def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, se
         return call("stop") if len(request.messages) > 2 else call("nothing")
 
     model = ScriptedModel(act)
-    for cell in study.cells:
+    for cell in study.roles.cells:
         study.roles.policies = {cell.policy: model}
         for track in ("single_turn", "multi_turn"):
-            for method in study.methods(track):
+            for method in study.roles.methods(track):
                 if method == "No memory":
                     continue
                 start = len(model.requests)
@@ -116,9 +118,9 @@ def test_what_was_bought_between_test_tasks_is_seen_as_published_alone(study, se
                 assert ("Zorblax" in told) == (cell.protocol == "published" and is_recalled), (method, cell)
                 assert {record.params["protocol"] for record in records} == {cell.protocol}
     # What the recommender is given by the plain agent, which repeats what the memory recalls.
-    study.tasks, study.classifier = [task], lambda instruction: FUNCTION_OF["recommend"]
+    study.tasks, study.roles.classifier = [task], lambda instruction: FUNCTION_OF["recommend"]
     for protocol in ("published", "leak_free"):
-        (record,) = study.play_plain(protocol)["Plain, last memory"]
+        (record,) = play_plain(study, protocol)["Plain, last memory"]
         given = record.trajectory.steps[0].action.arguments["product_sequence"]
         assert ("B0ZORB" in given) == (protocol == "published")
 
@@ -127,7 +129,7 @@ def test_rows_of_several_cells_say_which(study_of, settings):
     play = replace(settings.play, protocols=("published", "leak_free"), published_items=(10, 0))
     players = MethodPlayers(policy="replay:a", more_policies=("replay:b",))
     study = study_of(replace(settings, play=play, players=players))
-    rows = study.flat({cell: {"ReAct": []} for cell in study.cells})
+    rows = analyses.rows_of(study, {cell: {"ReAct": []} for cell in study.roles.cells})
     assert list(rows) == [
         *(
             "ReAct, a, as published, 10 items",
@@ -140,14 +142,20 @@ def test_rows_of_several_cells_say_which(study_of, settings):
             "ReAct, b, leak-free",
         ),
     ]
-    assert [study.setup("multi_turn", cell=cell).length for cell in study.cells[:3]] == [10, None, None]
-    assert "as published and leak-free" in study.note() and "no published checkpoint" in study.note()
-    roles = study.estimate()["role"]
+    assert [study.roles.setup("multi_turn", cell=cell).length for cell in study.roles.cells[:3]] == [
+        10,
+        None,
+        None,
+    ]
+    assert "as published and leak-free" in analyses.note(
+        study
+    ) and "no published checkpoint" in analyses.note(study)
+    roles = study.roles.estimate(11)["role"]
     assert list(roles[:2]) == ["a, single-turn", "a, multi-turn"] and "b, multi-turn" in set(roles)
 
 
 def test_seeds_are_runs_of_their_own(study, settings):
-    frame = study.over_seeds(["Random memory"])
+    frame = analyses.over_seeds(study, ["Random memory"])
     assert sorted(set(frame["seed"])) == [0, 1] and set(frame["method"]) == {"Random memory"}
     assert {r["params"]["run_seed"] for r in stored(settings, "03_methods_multi_turn")} == {0, 1}
 
@@ -156,17 +164,17 @@ def test_users_answer_the_multi_turn_track_alone(study, study_of, settings):
     task = study.sample[0]
     assert study.environment(task).user is None
     assert isinstance(study.environment(task, "multi_turn").user, RuleUser)
-    assert study.user() is study.user(0) is not study.user(1)
+    assert study.roles.user() is study.roles.user(0) is not study.roles.user(1)
 
     def user(spec):
-        return study_of(replace(settings, players=MethodPlayers(policy="replay:m", user=spec))).user()
+        return study_of(replace(settings, players=MethodPlayers(policy="replay:m", user=spec))).roles.user()
 
     assert user("none") is None and isinstance(user("replay:m"), LlmUser)
 
 
 def test_only_roles_with_a_model_are_estimated(study, study_of, settings):
-    assert study.estimate().empty
-    roles = study_of(replace(settings, players=MethodPlayers(policy="replay:gpt-4o-mini"))).estimate()
+    assert study.roles.estimate(11).empty
+    roles = study_of(replace(settings, players=MethodPlayers(policy="replay:gpt-4o-mini"))).roles.estimate(11)
     kinds = ("single-turn", "multi-turn", "hidden instructions")
     assert list(roles["role"]) == [f"policy, {kind}" for kind in kinds]
     assert roles["calls"].iloc[1] == (11 + 2) * 6 * 4

@@ -11,10 +11,11 @@ from pwagents.agents.conversation import MINI_HISTORY, TASK_SPECIFIC, Prompt, ca
 from pwagents.agents.interec import InteRecAgent
 from pwagents.agents.react import ReAct, Reflection
 from pwagents.agents.replies import problem_of
+from pwagents.evaluation.paper import PERSONALWAB
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import FENCE_NOTE
 from pwagents.schema import FUNCTION_OF, Action
-from pwagents.web.environment import BeliefState
+from pwagents.web.environment import BeliefState, Track
 from pwagents.web.functions import DETAILS_FUNCTION
 
 
@@ -193,4 +194,11 @@ METHODS = {
     # Orion, Table 1, which also has ReAct, PUMA and, as "Raw", the method without memory
     "Chain of thought": ChainOfThought,
     "ChatShop": ChatShop,
+}
+# With PumaByFile, all that a track may play: single-turn PersonalWAB's Table 3, multi-turn its Table 4 and
+# Orion's Table 1, in their order.
+AGENTS = METHODS | {PUMA_BY_FILE: PumaByFile}
+TRACKS: dict[Track, tuple[str, ...]] = {
+    "single_turn": tuple(name for name in PERSONALWAB if "single_turn" in AGENTS[name].rules),
+    "multi_turn": tuple(dict.fromkeys([*PERSONALWAB, *METHODS])),
 }

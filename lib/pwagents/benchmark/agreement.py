@@ -78,12 +78,12 @@ def compare_graders(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str
 
 def compare_ways_to_act(study: "Study", tasks: Sequence[Task]) -> Iterator[tuple[str, Scores]]:
     """Act as published agents and scripts do, and as is done here, both under our grader."""
-    products, embedder = study.benchmark.products, study.memory_embedder
+    products, embedder = study.benchmark.products, study.roles.embedder
     length, seed = study.settings.play.memory_length, study.settings.seed
     memory = Memory("task_specific", products, embedder, length, seed)
     # Some published agents read the gold type of the task; ours has to tell it from the instruction.
     function_of = {task.instruction: FUNCTION_OF[task.type] for task in study.sample}
-    agents = PlainAgent(function_of.get, memory), PlainAgent(study.classifier, memory)
+    agents = PlainAgent(function_of.get, memory), PlainAgent(study.roles.classifier, memory)
     scores = [tuple(_play(study, task, study.history(task), agent)[1] for agent in agents) for task in tasks]
     yield "agent: told the task's type, its memory too", scores
 

@@ -1,36 +1,32 @@
-"""Analyses of notebook 03: what methods reach and gain, what happens in episodes, what SASRec is worth.
+"""Analyses of notebook 03: what methods reach and gain, and what happens in episodes.
 
 Runs are given by the name that tables show: name of the method -> its episodes, in the order of the tasks.
 What happened within episodes is read off those that were scored.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
-from pwagents.benchmark.references import popular_products
-from pwagents.data.synthetic import Truth
-from pwagents.embedding import Embedder
-from pwagents.evaluation.breakdowns import sort_by_type
+from pwagents.benchmark.method_players import PROTOCOLS, Cell
+from pwagents.benchmark.study import Study
+from pwagents.evaluation.breakdowns import by_task, sort_by_type
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame
 from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plot_intervals, use_style
-from pwagents.evaluation.metrics import attempts, rank_accuracy
+from pwagents.evaluation.metrics import GRADER, attempts
 from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
-from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_gains, paired_test
-from pwagents.profiles.global_micro import adaptive_clusters, embed_items
-from pwagents.schema import TASK_TYPES, Behavior, Benchmark, ProblemKind, Task, Usage
-from pwagents.web.functions import ProductRecommender
+from pwagents.evaluation.statistics import paired_gains
+from pwagents.schema import TASK_TYPES, ProblemKind, Usage
 
 Runs = Mapping[str, Sequence[EpisodeRecord]]
 
 # Metrics as the tables of each track call them.
 SINGLE_TURN = {"function_accuracy": "function", "result_official": "result"}
 MULTI_TURN = SINGLE_TURN | {"result_official": "official", "result_final": "final", "steps": "steps"}
-PROTOCOLS = {"leak_free": "leak-free", "published": "as published"}  # as tables call them
 # Short names of the functions, as figures and tables show them, in their order.
 ACTIONS = {
     "start": "start",
@@ -56,12 +52,6 @@ COSTS = {
     "user's tokens": ",.0f",
     "user's US dollars": ".5f",
 }
-# What recommend tasks are answered by: rules that learn nothing, and the recommender given parts of the past.
-POPULAR, AGAIN = "rule: the most popular", "rule: own latest purchases"
-AGAIN_RIGHT = "rule: own latest of the right interest"
-WHOLE, CLOSEST, CLUSTER = "whole history", "ten closest to the instruction", "nearest cluster"
-RIGHT, RIGHT_TYPE = "right interest", "right interest and type"
-COMPARED = [(WHOLE, POPULAR), (WHOLE, AGAIN), (CLUSTER, WHOLE), (CLUSTER, AGAIN), (RIGHT, AGAIN_RIGHT)]
 
 
 def frame_of(runs: Runs) -> pd.DataFrame:
@@ -79,6 +69,72 @@ def merge_equal(runs: Runs) -> tuple[dict[str, Sequence[EpisodeRecord]], str]:
     sets = "; ".join(" = ".join(names) for names in same.values() if len(names) > 1)
     line = f"One row for methods that played the same episodes, as the policy reads no prompt: {sets}."
     return {name: runs[name] for name in same}, line if sets else ""
+
+
+def name_cells(study: Study) -> dict[Cell, list[str]]:
+    """Say in words what tells each cell of a study from the others; nothing where there is one alone."""
+    cells = study.roles.cells
+    words = {}
+    for cell in cells:
+        items = f"{cell.items} items" if cell.items else "the paper's items"
+        words[cell] = cell.policy, PROTOCOLS[cell.protocol], items if cell.protocol == "published" else ""
+    differs = [len(set(values)) > 1 for values in zip(*words.values(), strict=True)]
+    return {
+        cell: [word for word, is_telling in zip(own, differs, strict=True) if word and is_telling]
+        for cell, own in words.items()
+    }
+
+
+def rows_of(study: Study, played: Mapping[Cell, Runs]) -> dict[str, Sequence[EpisodeRecord]]:
+    """Return the runs of all cells as rows: the method, and what tells its cell from others."""
+    names = name_cells(study)
+    return {
+        ", ".join([method, *names[cell]]): records
+        for cell, runs in played.items()
+        for method, records in runs.items()
+    }
+
+
+def shown_rows(study: Study, played: Mapping[Cell, Runs]) -> tuple[Runs, str]:
+    """Return the runs that tables show, and a note: what the offline policy plays alike is one row."""
+    runs = rows_of(study, played)
+    return merge_equal(runs) if study.roles.offline else (runs, "")
+
+
+def table_by_task(
+    study: Study, played: Mapping[Cell, Runs], metrics: Mapping[str, str]
+) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Tabulate prompting methods by task: means, cells with intervals, and what stands below it.
+
+    Args:
+        metrics: our name of a metric -> its heading.
+    """
+    rows, same = shown_rows(study, played)
+    return *by_task(frame_of(rows), metrics), f"{note(study)} {same}".strip()
+
+
+def over_seeds(study: Study, methods: Sequence[str]) -> pd.DataFrame:
+    """Play some methods multi-turn under each of ``noise_seeds`` seeds, one row an episode and ``seed``."""
+    first = study.settings.seed
+    frames = []
+    for seed in range(first, first + study.settings.play.noise_seeds):
+        runs = {method: study.play(method, "multi_turn", seed) for method in methods}
+        frames.append(frame_of(runs).assign(seed=seed))
+    return pd.concat(frames)
+
+
+def note(study: Study) -> str:
+    """Say what stands below a table of prompting methods."""
+    protocols = study.settings.play.protocols
+    text = (
+        f"{len(study.sample):,} test tasks, source {study.settings.data.source}, "
+        f"{' and '.join(PROTOCOLS[protocol] for protocol in protocols)}. "
+        f"Policy: {', '.join(study.roles.policies)}; {study.roles.prompts.origin}. Grader: {GRADER}. "
+        "Means, 95% intervals clustered by user."
+    )
+    if "published" in protocols:
+        text += f" Recommender as published: {study.shops.recommender_name('published')}."
+    return text
 
 
 def prompting_tables(parts: Sequence[tuple[Runs, Runs, Setup]]) -> list[dict[str, Any]]:
@@ -266,86 +322,3 @@ def plot_attempts(numbers: pd.DataFrame):
     for line in legend.get_lines():  # the colours are of the types
         line.set(color=NEUTRAL, markeredgecolor=NEUTRAL)
     return fig
-
-
-def answer_by_input(
-    benchmark: Benchmark,
-    tasks: Sequence[Task],
-    recommender_of: Callable[[Task], ProductRecommender],
-    embedder: Embedder,
-    truth: Truth | None,
-) -> pd.DataFrame:
-    """Answer recommend tasks from parts of the user's past, one row a task and method.
-
-    The right interest, and in it the products of the target's type (all of the interest where there is none),
-    are known in the embedded world alone.
-
-    Args:
-        recommender_of: task -> a recommender that knows no future of its user's.
-        truth: of the embedded world; None of other sources.
-
-    Returns:
-        ``method, task_id, user_id, type, result_accuracy, hit`` (the target among the ten) and
-        ``bought_before`` (whether the target stands in the past).
-    """
-    tasks = [task for task in tasks if task.type == "recommend"]
-    popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
-    histories = {task.user_id: benchmark.history(task, "test") for task in tasks}
-    vectors = embed_items(histories.values(), benchmark.products, embedder)
-    instructions = embedder.encode([task.instruction for task in tasks])
-
-    def latest(behaviors: Sequence[Behavior]) -> list[str]:
-        # What was bought will be bought again: the ten last products, latest first.
-        return list(dict.fromkeys(b.parent_asin for b in reversed(behaviors)))[:10]
-
-    rows = []
-    for task, instruction in zip(tasks, instructions, strict=True):
-        history = histories[task.user_id]
-        # Cosines are rounded, so that the last bits of an embedding cannot decide a tie.
-        cosines = np.round([vectors[b.parent_asin] @ instruction for b in history], 6)
-        closest = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))[:10]
-        # The cluster whose centre is nearest to the instruction (Orion, 4.1); none of too short a history.
-        clusters = adaptive_clusters(history, benchmark.products, vectors)
-        nearest = max(clusters, key=lambda c: round(float(c.centre @ instruction), 6), default=None)
-        parts = {
-            WHOLE: history,
-            CLOSEST: [history[i] for i in sorted(closest)],
-            CLUSTER: [history[i] for i in nearest.members] if nearest else [],
-        }
-        lists = {POPULAR: popular[benchmark.first_task(task.user_id)], AGAIN: latest(history)}
-        if truth:
-            target, items = truth.items[task.target], truth.items
-            interest = [b for b in history if items[b.parent_asin].domain.name == target.domain.name]
-            same_type = [b for b in interest if items[b.parent_asin].type == target.type]
-            parts |= {RIGHT: interest, RIGHT_TYPE: same_type or interest}
-            lists[AGAIN_RIGHT] = latest(interest)
-
-        recommender = recommender_of(task)
-        lists |= {name: recommender.recommend([b.parent_asin for b in part]) for name, part in parts.items()}
-        again = any(behavior.parent_asin == task.target for behavior in history)
-        for method, ranking in lists.items():
-            accuracy, hit = rank_accuracy(ranking, task.target), task.target in ranking
-            rows.append((method, task.task_id, task.user_id, task.type, accuracy, float(hit), again))
-    columns = ["method", "task_id", "user_id", "type", "result_accuracy", "hit", "bought_before"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def worth_of_inputs(answers: pd.DataFrame) -> pd.DataFrame:
-    """Average :func:`answer_by_input` by method; HR@10 also by whether the target was bought before."""
-    kinds = answers["bought_before"].map({True: "HR@10, bought before", False: "HR@10, new"})
-    by_kind = answers.pivot_table(index="method", columns=kinds, values="hit", sort=False)
-    means = answers.groupby("method", sort=False)[["result_accuracy", "hit"]].mean()
-    means.columns = ["result accuracy", "HR@10"]
-    return means.join(by_kind.sort_index(axis=1))
-
-
-def input_differences(answers: pd.DataFrame) -> pd.DataFrame:
-    """Test differences in HR@10 and result accuracy: the recommender minus rules, input minus input."""
-    rows = [
-        {"metric": name, "comparison": f"{a} - {b}", **paired_test(answers, metric, a, b)._asdict()}
-        for metric, name in (("hit", "HR@10"), ("result_accuracy", "result accuracy"))
-        for a, b in COMPARED
-        if {a, b} <= set(answers["method"])
-    ]
-    columns = ["metric", "comparison", *PairedTest._fields]
-    return name_left_out(pd.DataFrame(rows, columns=columns))

@@ -18,12 +18,12 @@ from typing import Any
 import pandas as pd
 
 from pwagents import engine, portable
-from pwagents.agents.methods import METHODS
+from pwagents.agents.methods import METHODS, TRACKS
 from pwagents.benchmark import own_agent
 from pwagents.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
-from pwagents.benchmark.references import with_references
+from pwagents.benchmark.references import references, with_references
 from pwagents.benchmark.settings import BenchmarkNotebook
-from pwagents.benchmark.study import TRACKS, Study
+from pwagents.benchmark.study import Study
 from pwagents.data import load_benchmark
 from pwagents.errors import SettingsError
 from pwagents.evaluation.breakdowns import by_task
@@ -191,7 +191,8 @@ def _finish(
     """Table and page of the episodes, and what has to be said of them."""
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
-    means, cells = by_task(with_references(frame_of(runs), study.references()), metrics)
+    beside = references(study.benchmark, study.shops, study.tasks, study.settings.seed)
+    means, cells = by_task(with_references(frame_of(runs), beside), metrics)
     for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
         for column, value in spent.items():
             means[COST, column] = pd.Series({name: value})

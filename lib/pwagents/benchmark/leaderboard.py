@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pwagents.agents.interec import InteRecAgent
+from pwagents.agents.methods import AGENTS
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.project import write_aside
@@ -23,7 +25,8 @@ from pwagents.web.functions import RESULTS, Shop
 from pwagents.web.search import product_text
 
 if TYPE_CHECKING:
-    from pwagents.benchmark.study import Cell, Study
+    from pwagents.benchmark.method_players import Cell
+    from pwagents.benchmark.study import Study
 
 GRADER = "PersonalWAB's code 1"  # its name in tables; the number is raised when this file's reading changes
 MALFORMED, NUMBER, TEXTS = "malformed calls count", "ranks by the number of results", "ids within texts"
@@ -122,7 +125,7 @@ def worth_of_rules(
         A row each: ``rule``, mean function and result accuracy, how many ``episodes`` it changes, and what it
         ``says``.
     """
-    protocol = (cell or study.cells[0]).protocol
+    protocol = (cell or study.roles.cells[0]).protocol
     played = [
         (study.shops.of(task, protocol), task, record.trajectory)
         for records in runs.values()
@@ -153,7 +156,7 @@ def export_results(
     Raises:
         InfrastructureError: some episode is not stored and could not be played.
     """
-    cell = cell or study.cells[0]
+    cell = cell or study.roles.cells[0]
     results = []
     records = study.play(method, track, cell=cell)
     numbers = {task.task_id: number for number, task in enumerate(study.benchmark.tasks["test"])}
@@ -164,7 +167,8 @@ def export_results(
         state = study.environment(task, track, protocol=cell.protocol).reset(
             task, study.history(task, cell.protocol)
         )
-        agent = study.agent(method, study.setup(track, cell=cell, method=method), record.memory)
+        setup = study.roles.setup(track, cell=cell, method=method)
+        agent = InteRecAgent(setup, record.memory) if record.memory else AGENTS[method](setup)
         result = {
             "task_id": numbers[task.task_id],
             "action_acc": [int(score.function) for score in scores],

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from pwagents.benchmark.agent_key import agent_key, is_own_file
 from pwagents.benchmark.study import Study
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
-from pwagents.evaluation.episodes import EpisodeRecord, Store, chain_episodes, run_episodes
-from pwagents.project import code_hash
+from pwagents.evaluation.episodes import EpisodeRecord, Store, chain_episodes
 from pwagents.schema import Action, Task, Trajectory
 from pwagents.web.environment import BeliefState, Track, run_episode
 
@@ -35,7 +34,7 @@ KINDS = (
 )
 # The code that decides an episode of an agent of one's own.
 _PLAYED = ("agents", "web", "users", "llm", "embedding", "words", "schema", "seeds")
-_PLAYED += ("benchmark/study", "benchmark/own_agent")
+_PLAYED += ("benchmark/study", "benchmark/method_players", "benchmark/own_agent")
 _AGAIN = "infrastructure_error"
 _TRIED = 3  # tasks after which an agent that meets the same error on each is given up
 
@@ -119,12 +118,13 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
             key = agent_key(agent)
         except Exception as error:  # whatever pickle meets in it
             key, why_anew = uuid.uuid4().hex, AgentError(error).said
-    params = study.facts | {"code": code_hash(*_PLAYED), "track": track, "agent": key}
-    params |= study.settings.players.facts("user")
+    params = study.params(*_PLAYED, track=track, agent=key, **study.settings.players.facts("user"))
     fields = {"method": name, "model": "own agent", "params": params}
-    store, tasks = study.folder / "evaluate.jsonl", study.sample
+    file, tasks = "evaluate.jsonl", study.sample
     keys = {key for chain in chain_episodes(tasks, **fields, by_user=remembers) for _, key in chain}
-    stored = {each.key for each in Store(store, EpisodeRecord).read(keys) if each.outcome != _AGAIN}
+    stored = {
+        each.key for each in Store(study.folder / file, EpisodeRecord).read(keys) if each.outcome != _AGAIN
+    }
 
     # An agent that meets the same error on each of its first tasks has a mistake: nothing is stored of it.
     tried, errors = {}, []
@@ -146,8 +146,8 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         trajectory, after = played or attempt(task, *memory)[:2]
         return (trajectory, after) if memory else trajectory
 
-    options = {"workers": study.settings.players.workers, "memory": {} if remembers else None}
-    return OwnRun(run_episodes(tasks, solve, store, **fields, **options), len(stored), why_anew)
+    records = study.run(tasks, solve, file, {} if remembers else None, **fields)
+    return OwnRun(records, len(stored), why_anew)
 
 
 def _act(agent: Any, state: BeliefState) -> Action:

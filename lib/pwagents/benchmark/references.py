@@ -3,24 +3,38 @@
 They are no bounds: an agent may do worse than chance, and better than a query by the target's title.
 "Bought" means: by a stranger or in a user's train period, as recommenders know it, and before the first test
 task of the task's own user.
+
+What a trained recommender adds to such rules, and by what it is given of the past, is measured likewise
+(:func:`answer_by_input`).
 """
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import nsmallest
 
+import numpy as np
 import pandas as pd
 
+from pwagents.data.synthetic import Truth
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sort_by_type
 from pwagents.evaluation.metrics import rank_accuracy
+from pwagents.evaluation.statistics import PairedTest, name_left_out, paired_test
+from pwagents.profiles.global_micro import adaptive_clusters, embed_items
 from pwagents.schema import Behavior, Benchmark, Task
 from pwagents.seeds import rng
-from pwagents.web.functions import RESULTS
+from pwagents.web.functions import RESULTS, ProductRecommender
 from pwagents.web.search import SearchEngine, content_query
+from pwagents.web.shops import Shops
 
 COLUMNS = ["method", "task_id", "user_id", "type", "result_accuracy"]
+# What recommend tasks are answered by: rules that learn nothing, and the recommender given parts of the past.
+POPULAR, AGAIN = "rule: the most popular", "rule: own latest purchases"
+AGAIN_RIGHT = "rule: own latest of the right interest"
+WHOLE, CLOSEST, CLUSTER = "whole history", "ten closest to the instruction", "nearest cluster"
+RIGHT, RIGHT_TYPE = "right interest", "right interest and type"
+COMPARED = [(WHOLE, POPULAR), (WHOLE, AGAIN), (CLUSTER, WHOLE), (CLUSTER, AGAIN), (RIGHT, AGAIN_RIGHT)]
 
 
 def product_references(
@@ -112,6 +126,12 @@ def review_references(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def references(benchmark: Benchmark, shops: Shops, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
+    """Score what random, popular, repeated and perfect answers reach: one row a task and kind of answer."""
+    products = product_references(benchmark, shops.engine, tasks, seed)
+    return pd.concat([products, review_references(benchmark, shops.embedder, tasks, seed)], ignore_index=True)
+
+
 def with_references(results: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     """Put results, one row an episode, below the references and above the one that knows the answer."""
     named = references.assign(method="Reference: " + references["method"])
@@ -132,3 +152,86 @@ def _purchases(benchmark: Benchmark) -> list[tuple[int, str]]:
     of_users = [(b.timestamp, b.parent_asin) for _, _, b in _train_periods(benchmark)]
     of_strangers = [purchase for past in benchmark.population.values() for purchase in past]
     return sorted(of_users + of_strangers)
+
+
+def answer_by_input(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    recommender_of: Callable[[Task], ProductRecommender],
+    embedder: Embedder,
+    truth: Truth | None,
+) -> pd.DataFrame:
+    """Answer recommend tasks from parts of the user's past, one row a task and method.
+
+    The right interest, and in it the products of the target's type (all of the interest where there is none),
+    are known in the embedded world alone.
+
+    Args:
+        recommender_of: task -> a recommender that knows no future of its user's.
+        truth: of the embedded world; None of other sources.
+
+    Returns:
+        ``method, task_id, user_id, type, result_accuracy, hit`` (the target among the ten) and
+        ``bought_before`` (whether the target stands in the past).
+    """
+    tasks = [task for task in tasks if task.type == "recommend"]
+    popular = popular_products(benchmark, {benchmark.first_task(task.user_id) for task in tasks})
+    histories = {task.user_id: benchmark.history(task, "test") for task in tasks}
+    vectors = embed_items(histories.values(), benchmark.products, embedder)
+    instructions = embedder.encode([task.instruction for task in tasks])
+
+    def latest(behaviors: Sequence[Behavior]) -> list[str]:
+        # What was bought will be bought again: the ten last products, latest first.
+        return list(dict.fromkeys(b.parent_asin for b in reversed(behaviors)))[:10]
+
+    rows = []
+    for task, instruction in zip(tasks, instructions, strict=True):
+        history = histories[task.user_id]
+        # Cosines are rounded, so that the last bits of an embedding cannot decide a tie.
+        cosines = np.round([vectors[b.parent_asin] @ instruction for b in history], 6)
+        closest = sorted(range(len(history)), key=lambda i: (-cosines[i], -i))[:10]
+        # The cluster whose centre is nearest to the instruction (Orion, 4.1); none of too short a history.
+        clusters = adaptive_clusters(history, benchmark.products, vectors)
+        nearest = max(clusters, key=lambda c: round(float(c.centre @ instruction), 6), default=None)
+        parts = {
+            WHOLE: history,
+            CLOSEST: [history[i] for i in sorted(closest)],
+            CLUSTER: [history[i] for i in nearest.members] if nearest else [],
+        }
+        lists = {POPULAR: popular[benchmark.first_task(task.user_id)], AGAIN: latest(history)}
+        if truth:
+            target, items = truth.items[task.target], truth.items
+            interest = [b for b in history if items[b.parent_asin].domain.name == target.domain.name]
+            same_type = [b for b in interest if items[b.parent_asin].type == target.type]
+            parts |= {RIGHT: interest, RIGHT_TYPE: same_type or interest}
+            lists[AGAIN_RIGHT] = latest(interest)
+
+        recommender = recommender_of(task)
+        lists |= {name: recommender.recommend([b.parent_asin for b in part]) for name, part in parts.items()}
+        again = any(behavior.parent_asin == task.target for behavior in history)
+        for method, ranking in lists.items():
+            accuracy, hit = rank_accuracy(ranking, task.target), task.target in ranking
+            rows.append((method, task.task_id, task.user_id, task.type, accuracy, float(hit), again))
+    columns = ["method", "task_id", "user_id", "type", "result_accuracy", "hit", "bought_before"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def worth_of_inputs(answers: pd.DataFrame) -> pd.DataFrame:
+    """Average :func:`answer_by_input` by method; HR@10 also by whether the target was bought before."""
+    kinds = answers["bought_before"].map({True: "HR@10, bought before", False: "HR@10, new"})
+    by_kind = answers.pivot_table(index="method", columns=kinds, values="hit", sort=False)
+    means = answers.groupby("method", sort=False)[["result_accuracy", "hit"]].mean()
+    means.columns = ["result accuracy", "HR@10"]
+    return means.join(by_kind.sort_index(axis=1))
+
+
+def input_differences(answers: pd.DataFrame) -> pd.DataFrame:
+    """Test differences in HR@10 and result accuracy: the recommender minus rules, input minus input."""
+    rows = [
+        {"metric": name, "comparison": f"{a} - {b}", **paired_test(answers, metric, a, b)._asdict()}
+        for metric, name in (("hit", "HR@10"), ("result_accuracy", "result accuracy"))
+        for a, b in COMPARED
+        if {a, b} <= set(answers["method"])
+    ]
+    columns = ["metric", "comparison", *PairedTest._fields]
+    return name_left_out(pd.DataFrame(rows, columns=columns))

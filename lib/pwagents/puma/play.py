@@ -15,7 +15,7 @@ import pandas as pd
 
 from pwagents.agents.memory import Memory
 from pwagents.agents.plain import FunctionClassifier, PlainAgent
-from pwagents.benchmark.worlds import tell_repurchases
+from pwagents.benchmark.plain import tell_repurchases
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents.lm.launch import side_by_side
@@ -182,7 +182,7 @@ def play_worlds(
 
     Returns:
         World -> one row an episode, with ``target``, whether its product was bought before
-        (:func:`pwagents.benchmark.worlds.tell_repurchases`).
+        (:func:`pwagents.benchmark.plain.tell_repurchases`).
 
     Raises:
         InfrastructureError: some episode could not be played.

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.benchmark.study import Shops
 from pwagents.embedding import Embedder
 from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.base import base_model
@@ -29,6 +28,7 @@ from pwagents.schema import Protocol, Task
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
+from pwagents.web.shops import Shops
 
 
 def make_base(settings: PumaNotebook, worlds: Worlds) -> Path:

@@ -1,8 +1,8 @@
-"""Is it repurchase, is it this world? Results where nothing is bought twice, and in other worlds.
+"""The plain agent, the one that every method has to beat: with each memory, in this world and in others.
 
 In the embedded world four targets of ten were bought by their user before, on real Amazon reviews hardly any.
 What memory gains is therefore told apart by whether the target was bought before, and measured once more in a
-world in which nothing is.
+world in which nothing is, and in worlds of other seeds.
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,69 @@ from dataclasses import replace
 
 import pandas as pd
 
+from pwagents.agents.memory import Memory, Strategy, embed_behaviors
+from pwagents.agents.plain import PlainAgent
 from pwagents.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import Study
 from pwagents.data import load_benchmark
+from pwagents.evaluation.episodes import EpisodeRecord
+from pwagents.evaluation.metrics import GRADER
 from pwagents.evaluation.statistics import summarise
 from pwagents.notebook.run import Run
-from pwagents.schema import TASK_TYPES, Benchmark
+from pwagents.schema import TASK_TYPES, Benchmark, Protocol, Task, Trajectory
+from pwagents.web.environment import run_episode
 
+NO_MEMORY = "Plain, no memory"
+# The plain agent with each memory (PersonalWAB, 5.1 and 6), as tables call it.
+PLAIN: dict[str, Strategy] = {
+    NO_MEMORY: "none",
+    "Plain, random memory": "random",
+    "Plain, last memory": "last",
+    "Plain, relevant memory": "relevant",
+    "Plain, task-specific memory": "task_specific",
+}
 BEFORE, NEW = "bought before", "new"
+# The code that decides an episode.
+_PLAYED = ("agents", "web", "embedding", "schema", "seeds", "benchmark/study", "benchmark/plain")
+
+
+def play_plain(study: Study, protocol: Protocol) -> dict[str, list[EpisodeRecord]]:
+    """Play the plain agent with each memory of :data:`PLAIN` on all tasks of a study, single-turn."""
+    settings, roles, runs = study.settings, study.roles, {}
+    length = settings.play.memory_length
+    if not settings.stored_runs_only:
+        # In one go, so that no episode waits for the model.
+        embed_behaviors(study.benchmark, roles.embedder, [task.instruction for task in study.tasks])
+    facts = {"track": "single_turn", "protocol": protocol, "memory_length": length}
+    params = study.params(*_PLAYED, **facts, **study.shops.params(protocol))
+    for name, strategy in PLAIN.items():
+        memory = Memory(strategy, study.benchmark.products, roles.embedder, length, settings.seed)
+        agent = PlainAgent(roles.classifier, memory)
+
+        def solve(task: Task, agent: PlainAgent = agent) -> Trajectory:
+            environment = study.environment(task, protocol=protocol)
+            return run_episode(environment, task, study.history(task, protocol), agent)
+
+        fields = {"method": name, "model": "none", "params": params}
+        runs[name] = study.run(study.tasks, solve, "03_single_turn.jsonl", **fields)
+    return runs
+
+
+def plain_note(study: Study, protocol: Protocol, references: pd.DataFrame) -> str:
+    """Say what stands below a table of the plain agent and its references."""
+    covered = references.loc[references["type"] == "review", "method"].value_counts()
+    note = (
+        f"Means, 95% intervals clustered by user. Source {study.settings.data.source}, "
+        f"{len(study.tasks):,} test tasks, no language model. 'Same product' covers the "
+        f"{covered.get('same product', 0):,} of {covered.get('oracle', 0):,} review tasks whose product "
+        "somebody else reviewed. A dash: the row has no such value. "
+        f"Recommender: {study.shops.recommender_name(protocol)}. Grader: {GRADER}."
+    )
+    if protocol == "leak_free":
+        return note
+    unfair = "a recommender that saw the future may pass the oracle"
+    return f"{note} References are those of the leak-free protocol; {unfair}."
 
 
 def play_world(
@@ -37,7 +91,7 @@ def play_world(
         data=replace(settings.data, repurchase=repurchase),
     )
     benchmark, _ = load_benchmark(there.data, there.seed)
-    return tell_repurchases(frame_of(Study(benchmark, there, run).play_plain("leak_free")), benchmark)
+    return tell_repurchases(frame_of(play_plain(Study(benchmark, there, run), "leak_free")), benchmark)
 
 
 def tell_repurchases(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:

@@ -1,9 +1,8 @@
-"""What memory gains where nothing is bought twice, and in other worlds."""
+"""What memory gains where nothing is bought twice, and in other plain."""
 
 import pandas as pd
 
-from pwagents.benchmark import worlds
-from pwagents.benchmark.study import NO_MEMORY
+from pwagents.benchmark import plain
 from pwagents.notebook.run import Run
 
 
@@ -19,16 +18,16 @@ def test_gains_are_told_apart_by_whether_the_target_was_bought_before(world):
         for method in ("memory", "none")
     ]
     results = pd.DataFrame(rows, columns=["method", "task_id", "user_id", "type", "result_official"])
-    gains = worlds.gains_by_repurchase({"here": worlds.tell_repurchases(results, benchmark)}, without="none")
+    gains = plain.gains_by_repurchase({"here": plain.tell_repurchases(results, benchmark)}, without="none")
     means = gains.groupby("target")["difference"].agg(["min", "max"])
-    assert means.loc[worlds.BEFORE].tolist() == [1, 1] and means.loc[worlds.NEW].tolist() == [0, 0]
+    assert means.loc[plain.BEFORE].tolist() == [1, 1] and means.loc[plain.NEW].tolist() == [0, 0]
     assert gains.query("target == 'all'")["n_tasks"].sum() == len(tasks)
 
 
 def test_other_worlds_are_others_and_in_one_nothing_is_bought_twice(settings):
     run = Run("03", settings.output_dir, None)
-    as_it_is, other = worlds.play_world(settings, run), worlds.play_world(settings, run, seed=1)
-    control = worlds.play_world(settings, run, repurchase=0.0)
-    assert set(as_it_is["target"]) == {worlds.BEFORE, worlds.NEW} and set(control["target"]) == {worlds.NEW}
+    as_it_is, other = plain.play_world(settings, run), plain.play_world(settings, run, seed=1)
+    control = plain.play_world(settings, run, repurchase=0.0)
+    assert set(as_it_is["target"]) == {plain.BEFORE, plain.NEW} and set(control["target"]) == {plain.NEW}
     assert not set(as_it_is["task_id"]) & set(other["task_id"])
-    assert all(NO_MEMORY in set(frame["method"]) for frame in (as_it_is, other, control))
+    assert all(plain.NO_MEMORY in set(frame["method"]) for frame in (as_it_is, other, control))
