@@ -11,7 +11,8 @@ import pytest
 
 from pwagents import __main__ as shell
 from pwagents.benchmark import own_agent
-from pwagents.benchmark.evaluate import COST, evaluate
+from pwagents.benchmark.evaluate import evaluate
+from pwagents.benchmark.evaluation import COST
 from pwagents.embedding import DIMENSION, Embedder
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
 from pwagents.llm.chat import ChatModel, Reply

@@ -178,3 +178,14 @@ def test_only_roles_with_a_model_are_estimated(study, study_of, settings):
     kinds = ("single-turn", "multi-turn", "hidden instructions")
     assert list(roles["role"]) == [f"policy, {kind}" for kind in kinds]
     assert roles["calls"].iloc[1] == (11 + 2) * 6 * 4
+
+
+def test_our_rows_stand_below_the_papers_once_a_cell(study_of, settings):
+    players = MethodPlayers(policy="offline", more_policies=("replay:b",))
+    study = study_of(replace(settings, players=players))
+    runs = {cell: {"No memory": study.play("No memory", "multi_turn")} for cell in study.roles.cells}
+    for table in analyses.prompting_tables(study, runs, runs):
+        rows = table["data"]
+        ours = rows[rows["source", ""] == "here"]
+        assert list(ours["backbone", ""]) == ["offline policy", "b"] and rows["row", ""].is_unique
+        assert len(rows) > len(ours) == 2

@@ -148,25 +148,25 @@ def test_a_model_is_told_of_profile_and_product_and_of_the_review_in_review_task
 
 
 BAD = [
-    ("B0LAMP0001 please", "leak"),
-    ("I want a reading lamp with a clip", "leak"),
-    ("word " * 41, "too long"),
-    (Reply(text="Some light, and then", finish_reason="length"), "too long"),
+    ("B0LAMP0001 please", "gives away"),
+    ("I want a reading lamp with a clip", "gives away"),
+    ("word " * 41, "more than 40 words"),
+    (Reply(text="Some light, and then", finish_reason="length"), "cut off"),
     (' "" ', "empty"),
 ]
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD)
-def test_a_bad_reply_is_asked_for_once_more_then_the_fallback_writes(text, reason):
+def test_a_bad_reply_is_sent_back_once_with_what_is_wrong_then_the_fallback_writes(text, reason):
     good = ' "Light to\n read by." '  # becomes one line without quotes
-    model = ScriptedModel(lambda request: text if request.sample % 2 == 0 else good)
+    model = ScriptedModel([text, good])
     writer = LlmInstructionWriter(model, offline, seed=3)
     assert writer([brief()]) == ["Light to read by."]
-    assert [request.sample for request in model.requests] == [6, 7]
-    assert writer.counts == {reason: 1, "written": 1}
+    assert [request.sample for request in model.requests] == [3, 3]
+    assert reason in model.requests[1].messages[-1]["content"] and +writer.failures == {"repaired": 1}
     writer = LlmInstructionWriter(ScriptedModel(lambda request: text), OfflineInstructionWriter())
     assert writer([brief()]) == OfflineInstructionWriter()([brief()])
-    assert writer.counts == {reason: 2, "offline": 1}
+    assert +writer.failures == {"unreadable": 1}
 
 
 def test_a_refusal_costs_the_others_nothing_and_a_model_out_of_reach_stops_the_run(facts):
@@ -180,7 +180,7 @@ def test_a_refusal_costs_the_others_nothing_and_a_model_out_of_reach_stops_the_r
     briefs = [brief(profile=facts(age=str(n)), n=n) for n in range(8)]
     writer = LlmInstructionWriter(ScriptedModel(answer), offline)
     assert writer(briefs) == [f"offline t{n}" if n in (3, 5) else "Any light." for n in range(8)]
-    assert writer.counts == {"written": 6, "refused": 2, "offline": 2}
+    assert +writer.failures == {"refused": 1, "unreadable": 1}
 
     def out_of_reach(request):
         raise InfrastructureError("no route")

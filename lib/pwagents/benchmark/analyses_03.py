@@ -137,32 +137,28 @@ def note(study: Study) -> str:
     return text
 
 
-def prompting_tables(parts: Sequence[tuple[Runs, Runs, Setup]]) -> list[dict[str, Any]]:
-    """Put ours below the papers' tables of prompting methods, for ``run.table``.
+def prompting_tables(
+    study: Study, single: Mapping[Cell, Runs], multi: Mapping[Cell, Runs]
+) -> list[dict[str, Any]]:
+    """Put both tracks' runs below the papers' tables of prompting methods, for ``run.table``."""
 
-    Args:
-        parts: single-turn and multi-turn runs, and what their rows say of themselves.
-    """
-
-    def below(track: int, shown: Sequence[str], paper: str, table: str, printed=None) -> pd.DataFrame:
+    def below(played: Mapping[Cell, Runs], shown: Sequence[str], *table, printed=None) -> pd.DataFrame:
         made = []
-        for part in parts:
-            frame = frame_of(part[track])
-            made.append(below_paper(frame[frame["method"].isin(shown)], paper, table, part[-1], printed))
+        for cell, words in name_cells(study).items():
+            frame = frame_of(played[cell])
+            setup = Setup(", ".join(dict.fromkeys([cell.policy, *words])), study.settings.data.label)
+            made.append(below_paper(frame[frame["method"].isin(shown)], *table, setup, printed))
         # The printed rows stand once.
-        return pd.concat(
-            [made[0], *(each[each["source", ""] == "here"] for each in made[1:])], ignore_index=True
-        )
+        ours = [each[each["source", ""] == "here"] for each in made[1:]]
+        return pd.concat([made[0], *ours], ignore_index=True)
 
     tables = []
-    for track, (table, name) in enumerate((("Table 3", "single-turn"), ("Table 4", "multi-turn"))):
-        data, title = (
-            below(track, PERSONALWAB, "PersonalWAB", table),
-            f"PersonalWAB, {table}: prompting methods, {name}",
-        )
-        tables.append({"data": data, "name": table.lower().replace(" ", "_"), "title": title})
+    for played, number, track in ((single, 3, "single-turn"), (multi, 4, "multi-turn")):
+        data = below(played, PERSONALWAB, "PersonalWAB", f"Table {number}")
+        title = f"PersonalWAB, Table {number}: prompting methods, {track}"
+        tables.append({"data": data, "name": f"table_{number}", "title": title})
     prompted = paper_table("Orion", "Table 1").index[:-3]  # the last ones are trained: notebooks 05 and 06
-    data = below(1, ORION, "Orion", "Table 1", prompted)
+    data = below(multi, ORION, "Orion", "Table 1", printed=prompted)
     title = "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)"
     return [*tables, {"data": data, "name": "orion_table_1", "title": title, "formats": IN_PERCENT}]
 

@@ -98,7 +98,7 @@ class ProfileRoles:
             counts["updater"] = Counter(malformed=self.updater.malformed)
         for role, writer in zip(("writer", "ambiguous writer"), self.writers, strict=True):
             if isinstance(writer, LlmInstructionWriter):
-                counts[role] = writer.counts
+                counts[role] = writer.failures
         lines = []
         for role, counted in counts.items():
             told = ", ".join(f"{what} {n:,}" for what, n in (+counted).items())

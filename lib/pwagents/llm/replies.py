@@ -1,4 +1,4 @@
-"""JSON objects in a language model's replies: read, and asked for once more where one cannot be used."""
+"""A language model's replies: JSON objects are read, and what cannot be used is asked for once more."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 
-REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole JSON object again, corrected."
+REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole of it again, corrected."
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")

@@ -9,11 +9,13 @@ never becomes an instruction.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from pwagents.data.instructions import write_instruction
-from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
+from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.llm.replies import ask_twice
 from pwagents.profiles.types import OTHER
 from pwagents.progress import progress
 from pwagents.project import read_yaml
@@ -121,15 +123,15 @@ class OfflineAmbiguousWriter:
 class LlmInstructionWriter:
     """Lets a language model write the instructions of search, recommend and review tasks.
 
-    A reply that gives the target away, or is empty or too long, is asked for once more; then ``fallback``
-    writes the instruction. It does so at once where the model refuses.
+    A reply that gives the target away, or is empty or too long, is sent back once with what is wrong; then
+    ``fallback`` writes the instruction. It does so at once where the model refuses.
 
     Args:
         seed: chooses among the model's possible replies.
 
     Attributes:
-        counts: "written" (by the model), "offline" (by ``fallback``), and of the replies that were turned
-            down: "leak", "too long", "empty", "refused".
+        failures: "repaired" (replies usable at the second try), and what ``fallback`` wrote instead:
+            "unreadable" and "refused".
     """
 
     situations = "instruction"  # of prompts.yaml
@@ -137,21 +139,30 @@ class LlmInstructionWriter:
 
     def __init__(self, model: ChatModel, fallback: InstructionWriter, seed: int = 0):
         self.model, self.fallback, self.seed = model, fallback, seed
-        self.counts: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
 
     def __call__(self, briefs: Sequence[Brief]) -> list[str]:
         """Write an instruction for each brief, in order; raise InfrastructureError where unreachable."""
-        texts: dict[int, str] = {}
-        left = list(range(len(briefs)))
-        for attempt in range(2):
-            requests = [self.request(briefs[i], attempt) for i in left]
-            replies = list(zip(left, ask_all(self.model, requests, "write instructions"), strict=True))
-            texts |= {i: text for i, reply in replies if (text := self._accepted(reply, briefs[i]))}
-            left = [i for i, reply in replies if i not in texts and not _is_refused(reply)]
-        missing = [i for i in range(len(briefs)) if i not in texts]
-        self.counts += Counter(written=len(texts), offline=len(missing))
-        texts |= zip(missing, self.fallback([briefs[i] for i in missing]), strict=True)
-        return [texts[i] for i in range(len(briefs))]
+        readers = [partial(self.read, brief) for brief in briefs]
+        requests = [self.request(brief) for brief in briefs]
+        texts = ask_twice(self.model, requests, readers, "write instructions", self.failures)
+        written = iter(self.fallback([brief for brief, text in zip(briefs, texts, strict=True) if not text]))
+        return [text or next(written) for text in texts]
+
+    def read(self, brief: Brief, reply: Reply) -> tuple[str | None, str]:
+        """Return the instruction in a reply, None where there is none that will do, and what is wrong."""
+        limit = self.limits[brief.task.type]
+        text = " ".join(reply.text.split()).strip('"\u201c\u201d ')
+        problems = {  # the first that holds counts
+            "it was cut off at the length limit": reply.is_cut,
+            "it is empty": not text,
+            f"it has more than {limit} words": len(text.split()) > limit,
+            "it gives away what must not be told": not fits(text, brief, limit),
+        }
+        problem = next((name for name, holds in problems.items() if holds), "")
+        if reply.finish_reason == "content_filter":  # which would not let it pass the next time either
+            return None, ""
+        return None if problem else text, problem
 
     def rules(self, brief: Brief) -> Iterator[str]:
         """The rules of the user's traits; a value outside the options of Figure 11 makes none."""
@@ -162,8 +173,8 @@ class LlmInstructionWriter:
             yield prompts()["interaction"].get(interaction.strip().lower(), "")
             yield from (prompts()[trait] for trait in ("focus", "tone", "reference"))
 
-    def request(self, brief: Brief, attempt: int = 0) -> Request:
-        """Write the request: user and product, in review tasks also the opinion; attempt 1 asks once more."""
+    def request(self, brief: Brief) -> Request:
+        """Write the request: user and product, in review tasks also the opinion."""
         task = brief.task
         limit = prompts()["limit"].format(n=self.limits[task.type])
         rules = [rule for rule in (*self.rules(brief), *prompts()["always"], limit) if rule]
@@ -182,22 +193,7 @@ class LlmInstructionWriter:
             {"role": "system", "content": "\n\n".join(system)},
             {"role": "user", "content": "\n\n".join(user)},
         )
-        return Request(messages=messages, sampling=SAMPLING, sample=2 * self.seed + attempt)
-
-    def _accepted(self, reply: Reply | None, brief: Brief) -> str:
-        """Return the instruction in a reply; empty, and counted, where there is none that will do."""
-        limit = self.limits[brief.task.type]
-        text = " ".join(reply.text.split()).strip('"\u201c\u201d ') if reply else ""
-        problems = {  # the first that holds counts
-            "refused": _is_refused(reply),
-            "empty": not text,
-            "too long": len(text.split()) > limit or (reply is not None and reply.finish_reason == "length"),
-            "leak": not fits(text, brief, limit),
-        }
-        problem = next((name for name, holds in problems.items() if holds), None)
-        if problem:
-            self.counts[problem] += 1
-        return "" if problem else text
+        return Request(messages=messages, sampling=SAMPLING, sample=self.seed)
 
 
 class LlmAmbiguousWriter(LlmInstructionWriter):
@@ -240,7 +236,3 @@ def _phrases(task_type: TaskType, profile: UserProfile) -> Iterator[list[str]]:
         yield phrases
     if any(word in profile.tone_and_style.lower() for word in texts["warm_words"].split()):
         yield texts["greetings"]
-
-
-def _is_refused(reply: Reply | None) -> bool:
-    return reply is None or reply.finish_reason == "content_filter"
