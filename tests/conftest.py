@@ -136,6 +136,17 @@ def benchmark(world):
 
 
 @pytest.fixture(scope="session")
+def task_of(benchmark):
+    """The first test task of each type."""
+    return {t.type: t for t in reversed(benchmark.tasks["test"])}
+
+
+@pytest.fixture(scope="session")
+def embedder():
+    return Embedder(max_tokens=48, batch_size=32)  # enough to tell what is closer
+
+
+@pytest.fixture(scope="session")
 def catalogue(benchmark):
     return Catalogue(benchmark.products)
 

@@ -7,7 +7,6 @@ import pytest
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.plain import FunctionClassifier, OfflinePolicy
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.schema import Usage
 from pwagents.web.environment import UserReply, WebEnvironment, run_episode
@@ -42,8 +41,8 @@ def call(name, arguments="{}", text=""):
 
 
 @pytest.fixture(scope="session")
-def benchmark():
-    return make_world(WorldConfig(n_users=30, n_products=240), seed=0).benchmark
+def world():
+    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
 
 
 @pytest.fixture(scope="session")
@@ -57,21 +56,10 @@ def policy(classifier):
 
 
 @pytest.fixture(scope="session")
-def embedder():
-    return Embedder(max_tokens=48, batch_size=32)  # enough to tell what is closer
-
-
-@pytest.fixture(scope="session")
 def shop(benchmark, embedder):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
     recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
     return Shop(benchmark, build_search_engine(benchmark.products), recommender, embedder)
-
-
-@pytest.fixture(scope="session")
-def task_of(benchmark):
-    """The first test task of each type."""
-    return {t.type: t for t in reversed(benchmark.tasks["test"])}
 
 
 @pytest.fixture(scope="session")

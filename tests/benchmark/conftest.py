@@ -7,7 +7,6 @@ import pytest
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import Study
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
 from pwagents.notebook.run import Run
 from pwagents.web.search import build_search_engine
 
@@ -39,11 +38,6 @@ def engine(world):
 @pytest.fixture(scope="session")
 def small():
     return make_world(WorldConfig(n_users=12, n_products=300), seed=0)
-
-
-@pytest.fixture(scope="session")
-def embedder():
-    return Embedder(max_tokens=48, batch_size=32)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 import pytest
 
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
-from pwagents.profiles.catalogue import Catalogue
 from pwagents.schema import Action, Behavior, Observation, Product, Review, Step
 
 
@@ -14,24 +12,9 @@ def world():
 
 
 @pytest.fixture(scope="session")
-def benchmark(world):
-    return world.benchmark
-
-
-@pytest.fixture(scope="session")
 def histories(benchmark):
     """What lies before each user's first test task."""
     return {user: benchmark.train_period(user) for user in benchmark.behaviors}
-
-
-@pytest.fixture(scope="session")
-def catalogue(benchmark):
-    return Catalogue(benchmark.products)
-
-
-@pytest.fixture(scope="session")
-def embedder():
-    return Embedder(max_tokens=48, batch_size=32)
 
 
 def lamp(n, **changes):

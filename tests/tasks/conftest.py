@@ -28,4 +28,4 @@ def facts():
 
 @pytest.fixture(scope="session")
 def world():
-    return make_world(WorldConfig(n_users=20, n_products=240), seed=0).benchmark
+    return make_world(WorldConfig(n_users=20, n_products=240), seed=0)

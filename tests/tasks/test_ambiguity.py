@@ -57,12 +57,12 @@ def test_the_index_counts_as_the_slow_way_does(titles, instruction, data):
     assert index.fitting(f"{instruction} lamp", target) <= fitting  # more said, fewer fit
 
 
-def test_a_frame_holds_a_row_for_each_writer_and_task(world):
-    generic = with_instructions(world, OfflineAmbiguousWriter(world.products), {})
-    frame = ambiguity({"own": world, "ambiguous": generic}, WordIndex(world.products))
-    tasks = world.tasks["test"]
+def test_a_frame_holds_a_row_for_each_writer_and_task(benchmark):
+    generic = with_instructions(benchmark, OfflineAmbiguousWriter(benchmark.products), {})
+    frame = ambiguity({"own": benchmark, "ambiguous": generic}, WordIndex(benchmark.products))
+    tasks = benchmark.tasks["test"]
     assert list(frame["task_id"]) == [task.task_id for task in tasks] * 2
-    assert (frame["fitting"] == len(world.products))[frame["said"] == 0].all()
+    assert (frame["fitting"] == len(benchmark.products))[frame["said"] == 0].all()
     assert frame["share"].between(0, 1).all()
     means = frame.groupby(["type", "writer"])["share"].mean().unstack()
     assert (means["ambiguous"] > means["own"]).all()

@@ -57,28 +57,34 @@ class Clerk:
         return [f"Request {i}" for i in range(len(briefs))]
 
 
-def test_only_instructions_change_and_a_writer_is_told_of_target_profile_and_the_past_alone(world, facts):
-    clerk, profile, user = Clerk(), facts(), world.tasks["test"][0].user_id
-    made = with_instructions(world, clerk, {user: profile})
-    assert (made.products, made.behaviors, made.name) == (world.products, world.behaviors, world.name)
-    for split, old in world.tasks.items():
+def test_only_instructions_change_and_a_writer_is_told_of_target_profile_and_the_past_alone(benchmark, facts):
+    clerk, profile, user = Clerk(), facts(), benchmark.tasks["test"][0].user_id
+    made = with_instructions(benchmark, clerk, {user: profile})
+    assert (made.products, made.behaviors, made.name) == (
+        benchmark.products,
+        benchmark.behaviors,
+        benchmark.name,
+    )
+    for split, old in benchmark.tasks.items():
         numbered = [t.model_copy(update={"instruction": f"Request {i}"}) for i, t in enumerate(old)]
         assert list(made.tasks[split]) == numbered
-    for task, each in zip(world.tasks["test"], clerk.briefs, strict=True):  # test tasks come last
+    for task, each in zip(benchmark.tasks["test"], clerk.briefs, strict=True):  # test tasks come last
         assert each.task == task and each.product.parent_asin == task.target
         assert each.profile == (profile if task.user_id == user else None)
-        assert each.history == world.history(task, "test")
+        assert each.history == benchmark.history(task, "test")
     with pytest.raises(ValueError):  # one instruction for all is refused
-        with_instructions(world, lambda briefs: ["one"], {})
+        with_instructions(benchmark, lambda briefs: ["one"], {})
 
 
 @pytest.mark.parametrize("kind", ["instruction", "ambiguous"])
-def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(world, facts, kind):
+def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(benchmark, facts, kind):
     def writer(seed):
         ambiguous = kind == "ambiguous"
-        return OfflineAmbiguousWriter(world.products, seed) if ambiguous else OfflineInstructionWriter(seed)
+        return (
+            OfflineAmbiguousWriter(benchmark.products, seed) if ambiguous else OfflineInstructionWriter(seed)
+        )
 
-    briefs, limits = briefs_of(world, facts()), dict.fromkeys(TASK_TYPES, AMBIGUOUS_LIMIT)
+    briefs, limits = briefs_of(benchmark, facts()), dict.fromkeys(TASK_TYPES, AMBIGUOUS_LIMIT)
     texts = writer(0)(briefs)
     assert len(texts) == len(briefs) > 50
     for each, text in zip(briefs, texts, strict=True):
@@ -103,24 +109,24 @@ NEW, SAME = "new to me|try things out", "close to what I know|too unusual"
         ({"diversity_preference": "{}", "focus_aspect": " , {focus}"}, "", f"{NEW}|{SAME}|^$"),  # no options
     ],
 )
-def test_traits_are_heard(world, facts, traits, heard, unheard):
-    briefs = [each for each in briefs_of(world, facts(**traits)) if each.task.type != "review"]
+def test_traits_are_heard(benchmark, facts, traits, heard, unheard):
+    briefs = [each for each in briefs_of(benchmark, facts(**traits)) if each.task.type != "review"]
     texts = OfflineInstructionWriter()(briefs)
     assert sum(bool(re.search(heard, text)) for text in texts) > 0.6 * len(texts)  # the others have no room
     assert not any(re.search(unheard, text) for text in texts)
 
 
-def test_the_ambiguous_set_names_the_kind_or_the_section_of_a_search_and_nothing_of_others(world):
-    writer = OfflineAmbiguousWriter(world.products)
-    briefs = briefs_of(world)
+def test_the_ambiguous_set_names_the_kind_or_the_section_of_a_search_and_nothing_of_others(benchmark):
+    writer = OfflineAmbiguousWriter(benchmark.products)
+    briefs = briefs_of(benchmark)
     for each, text in zip(briefs, writer(briefs), strict=True):
         if each.task.type == "search":  # of the title, its last word at most: brand and style stay unsaid
             *told, kind = re.findall(r"\w+", each.product.title.split(",")[0].lower())
             assert set(re.findall(r"\w+", text.lower())) & {*told} <= {kind}
         else:
             assert not re.search("star|section|item", text)
-    few = {p.parent_asin: p for p in {p.category: p for p in world.products.values()}.values()}
-    task = next(t for t in world.tasks["test"] if t.type == "search")
+    few = {p.parent_asin: p for p in {p.category: p for p in benchmark.products.values()}.values()}
+    task = next(t for t in benchmark.tasks["test"] if t.type == "search")
     texts = OfflineAmbiguousWriter(few)([Brief(task, product, None, ()) for product in few.values()])
     assert all("item from the" in text and "section" in text for text in texts)  # a rare kind is not named
 

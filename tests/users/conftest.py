@@ -16,15 +16,15 @@ from pwagents.web.search import build_search_engine
 
 
 @pytest.fixture(scope="session")
-def world_benchmark():
-    return make_world(WorldConfig(n_users=30, n_products=240), seed=0).benchmark
+def world():
+    return make_world(WorldConfig(n_users=30, n_products=240), seed=0)
 
 
 @pytest.fixture(scope="session", params=["synthetic", "amazon"])
-def source(request, project_root, world_benchmark):
+def source(request, project_root, benchmark):
     """A benchmark of each source; raw Amazon files are not part of the repository."""
     if request.param == "synthetic":
-        return world_benchmark
+        return benchmark
     folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
     if not folder.is_dir():
         pytest.skip("no raw Amazon Reviews 2023 files here")
@@ -32,15 +32,9 @@ def source(request, project_root, world_benchmark):
 
 
 @pytest.fixture(scope="session")
-def task_of(world_benchmark):
-    """The first test task of each type."""
-    return {t.type: t for t in reversed(world_benchmark.tasks["test"])}
-
-
-@pytest.fixture(scope="session")
-def shop(world_benchmark):
-    engine = build_search_engine(world_benchmark.products)
-    return Shop(world_benchmark, engine, recommender=None, embedder=None)
+def shop(benchmark):
+    engine = build_search_engine(benchmark.products)
+    return Shop(benchmark, engine, recommender=None, embedder=None)
 
 
 def is_leak(text: str, product: Product) -> bool:

@@ -170,9 +170,9 @@ def test_whatever_the_page_says_nothing_leaks(task_type, product, text, question
 
 
 @pytest.fixture(scope="module")
-def asked(world_benchmark):
+def asked(benchmark):
     """(task, question) of every type of task."""
-    tasks = [[t for t in world_benchmark.tasks["test"] if t.type == type_][:12] for type_ in TASK_TYPES]
+    tasks = [[t for t in benchmark.tasks["test"] if t.type == type_][:12] for type_ in TASK_TYPES]
     return [(t, question) for some in tasks for t in some for question in ordinary_questions(t.type)]
 
 
@@ -182,8 +182,8 @@ def test_terse_says_the_value_alone():
     assert user(lamp_task(), (), "What is your budget?").text == "around 35 dollars, so something premium"
 
 
-def test_vague_holds_back_half_of_what_it_knows_and_nothing_else(world_benchmark, asked):
-    cooperative, vague = RuleUser(world_benchmark.products), VagueUser(world_benchmark.products)
+def test_vague_holds_back_half_of_what_it_knows_and_nothing_else(benchmark, asked):
+    cooperative, vague = RuleUser(benchmark.products), VagueUser(benchmark.products)
     withheld = []
     for task, question in asked:
         same = cooperative(task, (), question) == vague(task, (), question)
@@ -194,8 +194,8 @@ def test_vague_holds_back_half_of_what_it_knows_and_nothing_else(world_benchmark
     assert len(withheld) > 50 and 0.35 < sum(withheld) / len(withheld) < 0.65
 
 
-def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(world_benchmark, asked):
-    cooperative, wrong = RuleUser(world_benchmark.products), WrongUser(world_benchmark.products)
+def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(benchmark, asked):
+    cooperative, wrong = RuleUser(benchmark.products), WrongUser(benchmark.products)
     is_wrong = []
     for task, question in asked:
         manner, fact = cooperative.react(task, (), question)
@@ -223,8 +223,8 @@ def test_impatient_answers_one_question_and_the_next_once_it_has_seen_something(
 
 
 @pytest.mark.parametrize("kind", DIFFICULT.values())
-def test_nothing_leaks_and_the_seed_decides(kind, world_benchmark, asked):
-    products = world_benchmark.products
+def test_nothing_leaks_and_the_seed_decides(kind, benchmark, asked):
+    products = benchmark.products
     first, again = kind(products, seed=1), kind(products, seed=1)
     for task, question in asked:
         text = first(task, (), question).text

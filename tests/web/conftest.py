@@ -23,18 +23,7 @@ def world():
 
 
 @pytest.fixture(scope="session")
-def benchmark(world):
-    return world.benchmark
-
-
-@pytest.fixture(scope="session")
 def shop(benchmark):
     sequences = {u: [b.parent_asin for b in benchmark.train_period(u)] for u in benchmark.behaviors}
     recommender = Recommender.fit(sequences, SasRecSettings(epochs=1), seed=0, cache_dir=None)
     return Shop(benchmark, build_search_engine(benchmark.products), recommender, WordOverlap())
-
-
-@pytest.fixture(scope="session")
-def task_of(benchmark):
-    """The first test task of each type."""
-    return {t.type: t for t in reversed(benchmark.tasks["test"])}
