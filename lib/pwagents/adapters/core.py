@@ -100,7 +100,7 @@ def load_tasks(
         return environment
 
     playable = {task.task_id: task for task in chosen if task.type != "review" or task.review.text.strip()}
-    return TaskSet(playable, start, METHODS["Last memory"](study.setup(track)))
+    return TaskSet(playable, start, METHODS["Last memory"](study.roles.setup(track)))
 
 
 class Answer(NamedTuple):
