@@ -163,7 +163,7 @@ def test_a_template_without_a_system_message_gets_it_in_the_users_first(folder):
     set_template(folder, raising + "{{ m.role }}: {{ m.content }}\n{% endfor %}")
     model = LocalModel(folder)
     messages = ({"role": "system", "content": "Be brief."}, *HI)
-    prompt = model._loaded.tokenizer.decode(model._prompt(Request(messages=messages)))
+    prompt = model.loaded.tokenizer.decode(model._prompt(Request(messages=messages)))
     assert prompt == "user: Be brief.\n\nhi\n"
 
 

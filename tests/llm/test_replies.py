@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from pwagents.errors import NotEvaluableError
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.llm.replies import ask_twice, read_reply, reader
+from pwagents.llm.replies import ask_twice, read_reply
 
 
 class Form(BaseModel):
@@ -35,7 +35,10 @@ class Script(ChatModel):
 def ask(texts, second):
     model, failures = Script(second), Counter()
     requests = [Request(messages=({"role": "user", "content": text},), sample=7) for text in texts]
-    read = reader(lambda reply: read_reply(reply, Form).n)
+
+    def read(reply):
+        return read_reply(reply, Form).n
+
     return ask_twice(model, requests, [read] * len(texts), "numbers", failures), failures, model
 
 

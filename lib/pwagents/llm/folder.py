@@ -36,7 +36,7 @@ BY_HEART = "functions are known by heart"  # in a template: the model was traine
 
 
 def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
-    """What of functions, calls and their results a chat template drops without a word; or why it fails.
+    """Find what of functions, calls and results a chat template drops without a word; or why it fails.
 
     A model that is never told of a function plays without it, and its score looks like any other.
     """
@@ -53,7 +53,7 @@ def dropped_by_template(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
 
 
 def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
-    """The tokenizer in a folder.
+    """Read the tokenizer in a folder.
 
     Raises:
         DataError: it cannot be read, or wants code of its own.
@@ -68,7 +68,7 @@ def read_tokenizer(folder: Path | str) -> "PreTrainedTokenizerBase":
 
 
 def read_config(folder: Path | str) -> "PretrainedConfig":
-    """The configuration of the model in a folder.
+    """Read the configuration of the model in a folder.
 
     Raises:
         DataError: it cannot be read, or wants code of its own.
@@ -100,8 +100,12 @@ def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "P
         base = read_model(adapter_base(folder), dtype)
         with _told(folder, "adapter"):
             model = PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
+            # peft warns of tensors that are missing and goes on.
             stored = load_file(folder / "adapter_model.safetensors")
-            _require_whole(stored, get_peft_model_state_dict(model, save_embedding_layers=False))
+            expected = get_peft_model_state_dict(model, save_embedding_layers=False)
+            if different := sorted(stored.keys() ^ expected.keys()):
+                raise ValueError(f"missing or unexpected tensors: {', '.join(different[:3])}")
+            _refuse_no_numbers(stored)
             model.peft_config["default"].base_model_name_or_path = base.name_or_path  # where it was found
             return model
     with _told(folder, "model"):
@@ -110,12 +114,17 @@ def read_model(folder: Path | str, dtype: Any, *, trainable: bool = False) -> "P
         for kind, tensors in info.items():
             if tensors:
                 raise ValueError(f"{kind.replace('_', ' ')}: {', '.join(sorted(map(str, tensors))[:3])}")
-        for name, tensor in model.named_parameters():
-            if not tensor.isfinite().all():
-                raise ValueError(f"{name} holds values that are no numbers")
-            if tensor.ndim > 1 and not tensor.any():
-                raise ValueError(f"{name} holds nothing but zeros")
+        parameters = dict(model.named_parameters())
+        _refuse_no_numbers(parameters)
+        if empty := [name for name, tensor in parameters.items() if tensor.ndim > 1 and not tensor.any()]:
+            raise ValueError(f"{empty[0]} holds nothing but zeros")
         return model
+
+
+def _refuse_no_numbers(tensors: "Mapping[str, torch.Tensor]") -> None:
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} holds values that are no numbers")
 
 
 def adapter_base(folder: Path) -> Path:
@@ -130,13 +139,8 @@ def adapter_base(folder: Path) -> Path:
     for place in (folder / named, folder.parent / Path(named).name):
         if (place / "config.json").exists():
             return place.resolve()
-    raise DataError(
-        folder,
-        ADAPTER,
-        "base_model_name_or_path",
-        named,
-        "the folder of its base model, or one of this name beside it",
-    )
+    expected = "the folder of its base model, or one of this name beside it"
+    raise DataError(folder, ADAPTER, "base_model_name_or_path", named, expected)
 
 
 def point_to_base(folder: Path) -> None:
@@ -155,19 +159,8 @@ def point_to_base(folder: Path) -> None:
         write_aside(file, json.dumps(config, indent=2, sort_keys=True))
 
 
-def _require_whole(stored: "Mapping[str, torch.Tensor]", expected: "Mapping[str, torch.Tensor]") -> None:
-    """Refuse tensors of an adapter that are not those that its configuration makes."""
-    if different := sorted(stored.keys() ^ expected.keys()):
-        raise ValueError(f"missing or unexpected tensors: {', '.join(different[:3])}")
-    for name, tensor in stored.items():
-        if tensor.shape != expected[name].shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {tuple(expected[name].shape)}")
-        if not tensor.isfinite().all():
-            raise ValueError(f"{name} holds values that are no numbers")
-
-
 def read_gguf(file: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """The causal language model in a GGUF file, its weights in float32, and its tokenizer, to be saved.
+    """Read the causal language model in a GGUF file, in float32, and its tokenizer, to be saved.
 
     transformers says nothing in one line here: give it a file that is known to be whole.
     """

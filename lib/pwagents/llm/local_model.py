@@ -1,15 +1,17 @@
 """A transformers model in this process: greedy or sampled replies, one by one or in batches.
 
-:class:`LocalModel` is the model behind ``local:FOLDER``; what it is made of serves other decoders too: the
-model in memory (:func:`load`) and the noise that makes a sample of a greedy choice (:func:`sampler`).
+:class:`LocalModel` is the model behind ``local:FOLDER``; the model in memory (:class:`Loaded`) serves other
+decoders, too.
 """
 
 import hashlib
 import json
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -64,17 +66,24 @@ class LocalModel(ChatModel):
         return self.replies([request])[0]
 
     def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        jobs = [self._job(request) for request in requests]
+        jobs, replies = [self._job(request) for request in requests], dict[int, Reply]()
         # Requests of like settings and length share a batch.
         order = sorted(range(len(jobs)), key=lambda i: (jobs[i].group, len(jobs[i].prompt), i))
-        replies: dict[int, Reply] = {}
-        while order:
-            group = jobs[order[0]].group
-            part = [i for i in order[: self.batch_size] if jobs[i].group == group]
-            order = order[len(part) :]
-            written = self._generate([jobs[i] for i in part])
-            replies |= {i: self._reply(jobs[i], ids) for i, ids in zip(part, written, strict=True)}
+        for _, group in groupby(order, key=lambda i: jobs[i].group):
+            alike = list(group)
+            for first in range(0, len(alike), self.batch_size):
+                part = alike[first : first + self.batch_size]
+                replies |= zip(part, self._generate([jobs[i] for i in part]), strict=True)
         return [replies[i] for i in range(len(jobs))]
+
+    @cached_property
+    def loaded(self) -> "Loaded":
+        """The model in memory: roles with the same one share a copy, which goes with the last of them."""
+        with _loading:  # the first calls of several threads load once
+            key = (self.folder, self.name)  # its hash: a new training in the same folder is loaded anew
+            if (loaded := _in_memory.get(key)) is None:
+                loaded = _in_memory[key] = _load(self.folder)
+            return loaded
 
     def _job(self, request: Request) -> "_Job":
         try:
@@ -82,63 +91,57 @@ class LocalModel(ChatModel):
         except ValidationError as error:
             first = error.errors()[0]
             raise RefusedError(f"{self.name}: sampling {first['loc'][0]}: {first['msg']}") from None
-        prompt = self._prompt(request)
-        space = self._loaded.context - len(prompt)
-        if space < 1:
-            raise ContextTooLongError(
-                f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {self._loaded.context:,}"
-            )
+        prompt, context = self._prompt(request), self.loaded.context
+        if len(prompt) >= context:
+            text = f"{self.name}: a prompt of {len(prompt):,} tokens; the context is {context:,}"
+            raise ContextTooLongError(text)
         # Seeded by the request alone: a model's name changes with the code that made it, samples must not.
         seed = derive_seed(sampling.seed, request.key("local"))
-        return _Job(prompt, sampling, min(sampling.max_tokens, space), seed)
+        return _Job(prompt, sampling, min(sampling.max_tokens, context - len(prompt)), seed)
 
     def _prompt(self, request: Request) -> list[int]:
         """Token ids of the conversation in the model's chat template, up to where the model goes on."""
-        # A copy, without halves of surrogate pairs, which tokenizers refuse.
+        tokenizer, tools = self.loaded.tokenizer, list(request.tools) or None
+        if tools and self.loaded.dropped:
+            dropped = ", ".join(self.loaded.dropped)
+            text = f"{self.name}: the chat template cannot tell a conversation with tools: {dropped}"
+            raise RefusedError(text)
+
+        # A copy, without halves of surrogate pairs, which tokenizers refuse, and without control tokens: a
+        # title that holds "<|im_end|>" must not end the turn that quotes it. Templates want arguments as
+        # objects; text that is no JSON stays text.
         messages = json.loads(json.dumps(request.messages, ensure_ascii=False).encode("utf-8", "replace"))
+        # Special ones all, also those without a role of their own, as Llama 3's <|start_header_id|>.
+        special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         for message in messages:
-            message["content"] = self._without_control_tokens(message.get("content") or "")
+            message["content"] = message.get("content") or ""
+            for token in special:
+                message["content"] = message["content"].replace(token, f"{token[0]} {token[1:]}")
             for call in message.get("tool_calls") or ():
-                call["function"]["arguments"] = _parsed(call["function"]["arguments"])
-        loaded, tools = self._loaded, list(request.tools) or None
-        if tools and loaded.dropped:
-            dropped = ", ".join(loaded.dropped)
-            raise RefusedError(
-                f"{self.name}: the chat template cannot tell a conversation with tools: {dropped}"
-            )
-        with loaded.lock:  # fast tokenizers are not safe to use from several threads
-            render = partial(
-                loaded.tokenizer.apply_chat_template,
-                tools=tools,
-                tokenize=False,
-                add_generation_prompt=True,
-                date_string="26 Jul 2024",  # Llama's own default, where it is not told of today
-            )
+                with suppress(ValueError, TypeError, RecursionError):
+                    call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+
+        options = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
+        options["date_string"] = "26 Jul 2024"  # Llama's own default, where it is not told of today
+        with self.loaded.lock:  # fast tokenizers are not safe to use from several threads
             try:
                 try:
-                    text = render(messages)
+                    text = tokenizer.apply_chat_template(messages, **options)
                     first = messages[0]
                     if first["role"] == "system" and first["content"].strip() not in text:
                         raise ValueError("it drops the system message")
                 except Exception:  # some templates want user and assistant in turns, and nobody else
-                    text = render(alternating(messages))
+                    text = tokenizer.apply_chat_template(alternating(messages), **options)
             except Exception as error:  # a template is a program of others: it may raise anything
                 told = one_line(f"{type(error).__name__}: {error}")
                 raise RefusedError(f"{self.name}: the chat template failed ({told})") from None
-            return loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+            return tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def _without_control_tokens(self, text: str) -> str:
-        """A title that holds "<|im_end|>" must not end the turn that quotes it."""
-        for token in self._loaded.tokenizer.added_tokens_decoder.values():
-            if token.special:  # also those without a role of their own, as Llama 3's <|start_header_id|>
-                text = text.replace(token.content, f"{token.content[0]} {token.content[1:]}")
-        return text
-
-    def _generate(self, jobs: "Sequence[_Job]") -> list[list[int]]:
-        """What the model writes after each prompt, token ids; jobs of one group."""
+    def _generate(self, jobs: "Sequence[_Job]") -> list[Reply]:
+        """What the model writes after each prompt; jobs of one group."""
         import torch
 
-        loaded, sampling = self._loaded, jobs[0].sampling
+        loaded, sampling = self.loaded, jobs[0].sampling
         width = max(len(job.prompt) for job in jobs)
         pads = [width - len(job.prompt) for job in jobs]
         device = loaded.model.device
@@ -157,25 +160,19 @@ class LocalModel(ChatModel):
                 )
         except torch.OutOfMemoryError as error:
             raise InfrastructureError(f"{self.name}: {error}; a smaller batch_size may do") from None
-        return [row[: job.space] for job, row in zip(jobs, out[:, width:].tolist(), strict=True)]
-
-    def _reply(self, job: "_Job", ids: list[int]) -> Reply:
-        loaded = self._loaded
-        end = next((i for i, token in enumerate(ids) if token in loaded.ends), None)
-        written = ids[:end]
-        # Special tokens stay: some tokenizers count <tool_call> among them.
-        text = loaded.tokenizer.decode(written, skip_special_tokens=False)
-        cut = min((i for stop in job.sampling.stops if (i := text.find(stop)) >= 0), default=None)
-        end_tokens = int(end is not None and cut is None)  # counted, as endpoints do
-        return Reply(
-            text=text[:cut].strip(),
-            finish_reason="length" if end is None and cut is None else "stop",
-            usage=Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=len(written) + end_tokens),
-        )
-
-    @cached_property
-    def _loaded(self) -> "Loaded":
-        return load(self.folder, self.name)
+        replies = []
+        for job, row in zip(jobs, out[:, width:].tolist(), strict=True):
+            row = row[: job.space]
+            end = next((i for i, token in enumerate(row) if token in loaded.ends), None)
+            # Special tokens stay: some tokenizers count <tool_call> among them.
+            text = loaded.tokenizer.decode(row[:end], skip_special_tokens=False)
+            cut = min((i for stop in sampling.stops if (i := text.find(stop)) >= 0), default=None)
+            ends_itself = end is not None and cut is None
+            tokens = len(row[:end]) + ends_itself  # the end token is counted, as endpoints do
+            usage = Usage(calls=1, prompt_tokens=len(job.prompt), completion_tokens=tokens)
+            reason = "length" if end is None and cut is None else "stop"
+            replies.append(Reply(text=text[:cut].strip(), finish_reason=reason, usage=usage))
+        return replies
 
 
 class Sampling(Record):
@@ -230,18 +227,7 @@ class Loaded:
 
 
 _in_memory: WeakValueDictionary[tuple[Path, str], Loaded] = WeakValueDictionary()
-_loading = threading.Lock()  # the first calls of several threads load once
-
-
-def load(folder: Path, name: str) -> Loaded:
-    """The model in memory: roles with the same one share a copy, which goes with the last of them.
-
-    ``name`` holds its hash, so that a new training in the same folder is loaded anew.
-    """
-    with _loading:
-        if (loaded := _in_memory.get((folder, name))) is None:
-            loaded = _in_memory[folder, name] = _load(folder)
-        return loaded
+_loading = threading.Lock()
 
 
 def _load(folder: Path) -> Loaded:
@@ -293,11 +279,3 @@ def _content_hash(path: Path) -> str:
             config["target_modules"] = sorted(modules)
         return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
     return file_hash(path)
-
-
-def _parsed(arguments: str | dict) -> Any:
-    """Arguments as templates want them: an object; text that is no JSON stays text."""
-    try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        return arguments

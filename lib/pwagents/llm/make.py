@@ -18,7 +18,7 @@ _in_use: "WeakSet[Models]" = WeakSet()
 
 
 def notes(store: Path) -> str:
-    """What stands below tables of a run that keeps its replies in ``store``: see :meth:`Models.note`."""
+    """Tell what stands below tables of a run that keeps its replies in ``store``: see :meth:`Models.note`."""
     here = {models.note() for models in _in_use if models.store == store}
     return " ".join(sorted(here - {""}))
 
@@ -42,7 +42,7 @@ class Models:
         _in_use.add(self)
 
     def __call__(self, spec: str) -> ChatModel:
-        """The model of ``spec``: nothing is loaded and nobody is asked before the first call.
+        """Make the model of ``spec``: nothing is loaded and nobody is asked before the first call.
 
         Args:
             spec: ``openai:gpt-4o-mini``, ``local:path/to/model`` or ``replay:gpt-4o-mini``, see
@@ -53,11 +53,10 @@ class Models:
         """
         if spec not in self._made:
             players, (provider, name) = self.players, parse_player(spec)
-            inner: ChatModel | None = None
-            endpoint = "" if provider == "local" else players.endpoint
+            endpoint, inner = players.endpoint, None
             if provider == "local":
-                inner = LocalModel(model_folder(name))
-            elif provider == "openai":
+                endpoint, inner = "", LocalModel(model_folder(name))
+            if provider == "openai":
                 budget = _budget_of(self.store, players.budget_usd, players.budget_tokens)
                 options = {"endpoint": endpoint, "workers": players.workers, "budget": budget}
                 inner = OpenAIModel(name, players.base_url, **options)
@@ -65,18 +64,12 @@ class Models:
                 place = urlsplit(inner.base_url)
                 if not endpoint and is_loopback(place.hostname):
                     endpoint = self._store.claim(inner.endpoint, name, place.hostname, place.port or 80)
-            self._made[spec] = StoredModel(
-                inner,
-                self._store,
-                name,
-                endpoint,
-                sampling=players.sampling,
-                before_first=self._try_out,
-            )
+            options = {"sampling": players.sampling, "before_first": self._try_out}
+            self._made[spec] = StoredModel(inner, self._store, name, endpoint, **options)
         return self._made[spec]
 
     def note(self) -> str:
-        """What stands below a table of what the models played; empty where none was asked anything."""
+        """Tell what stands below a table that the models played for; nothing where none was asked."""
         lines = []
         for model in self._made.values():
             if model.found and isinstance(model.inner, OpenAIModel | None):

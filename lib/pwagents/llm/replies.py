@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,12 +13,20 @@ REPAIR = "Your answer cannot be used: <PROBLEM>. Write the whole of it again, co
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
-# A reply -> what it says (None where it cannot be read), and what is wrong with it in one line (or "").
-Reader = Callable[[Reply], tuple[Result | None, str]]
+# A reply -> what it says; a ValueError tells what is wrong with it, in one line.
+Reader = Callable[[Reply], Result]
+
+
+class Stray(ValueError):
+    """Something is wrong with a reply, and yet it is better than none: ``result`` is what it says."""
+
+    def __init__(self, problem: str, result: Any):
+        super().__init__(problem)
+        self.result = result
 
 
 def read_reply(reply: Reply, form: type[Model]) -> Model:
-    """The JSON object of a reply, in ``form``. Text around the object is passed over.
+    """Read the JSON object of a reply, in ``form``. Text around the object is passed over.
 
     Raises:
         ValueError: what is wrong with it, in one line.
@@ -38,18 +46,6 @@ def read_reply(reply: Reply, form: type[Model]) -> Model:
         raise ValueError(f"it is no valid JSON ({error})") from None
 
 
-def reader(read: Callable[[Reply], Result]) -> Reader:
-    """``read``, whose ValueError says what is wrong with a reply, as :func:`ask_twice` wants it."""
-
-    def attempt(reply: Reply) -> tuple[Result | None, str]:
-        try:
-            return read(reply), ""
-        except ValueError as problem:
-            return None, str(problem)
-
-    return attempt
-
-
 def ask_twice(
     model: ChatModel,
     requests: Sequence[Request],
@@ -57,28 +53,37 @@ def ask_twice(
     what: str,
     failures: Counter[str],
 ) -> list[Result | None]:
-    """What the replies say, each sent back once where something is wrong with it; None for those that cannot
-    be read in the end, or were refused.
+    """Read replies, each sent back once where something is wrong with it.
 
     Args:
         readers: one for each request.
         what: is asked for, for the progress bar.
         failures: counts "repaired" (usable at the second try), "unreadable" and "refused".
 
+    Returns:
+        What each says; None where it cannot be read in the end, or was refused.
+
     Raises:
         InfrastructureError: the model cannot be reached.
     """
+
+    def read(i: int, reply: Reply) -> tuple[Result | None, str]:
+        try:
+            return readers[i](reply), ""
+        except ValueError as problem:
+            return getattr(problem, "result", None), str(problem)
+
     replies = ask_all(model, requests, what)
-    results = [read(reply) if reply else (None, "") for reply, read in zip(replies, readers, strict=True)]
+    results = [read(i, reply) if reply else (None, "") for i, reply in enumerate(replies)]
     wrong = [i for i, (_, problem) in enumerate(results) if problem]
     again = []
     for i in wrong:  # the same conversation, with the reply and what is wrong with it
-        said = {"role": "assistant", "content": replies[i].text or "(nothing)"}  # some refuse empty texts
+        own = {"role": "assistant", "content": replies[i].text or "(nothing)"}  # some refuse empty texts
         repair = {"role": "user", "content": REPAIR.replace("<PROBLEM>", results[i][1])}
-        messages = (*requests[i].messages, said, repair)
+        messages = (*requests[i].messages, own, repair)
         again.append(requests[i].model_copy(update={"messages": messages}))
     for i, reply in zip(wrong, ask_all(model, again, f"{what}, again"), strict=True):
-        result, problem = readers[i](reply) if reply else (None, "refused")
+        result, problem = read(i, reply) if reply else (None, "refused")
         failures["repaired"] += not problem
         if result is None:  # a stray reply is better than an unreadable one
             result = results[i][0]

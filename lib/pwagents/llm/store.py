@@ -8,7 +8,6 @@ may lose the last seconds: replies are written at once, but not forced onto the 
 import socket
 import sqlite3
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,27 +44,25 @@ class ResponseStore:
         self.path = Path(path)
         self._lock = threading.Lock()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        is_new = not self.path.exists()
-        try:
-            with self._database_errors():
-                # isolation_level None: transactions begin and end where this file says so.
-                self._db = sqlite3.connect(
-                    self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
-                )
-                self._set_write_ahead_log()
-                self._db.execute("PRAGMA synchronous = NORMAL")
-                for table in _TABLES:
-                    self._db.execute(table)
-        except InfrastructureError:
-            if is_new and self.path.is_file() and not self.path.stat().st_size:
-                self.path.unlink()  # which a full disk left
-            raise
+        with self._database_errors():
+            # isolation_level None: each statement is a transaction of its own.
+            self._db = sqlite3.connect(
+                self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:  # another process is about to set it
+                    raise
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            for table in _TABLES:
+                self._db.execute(table)
 
     def __reduce__(self) -> Any:
         raise StaysHere("the file of a language model's replies belongs to one machine")
 
     def get(self, key: str, endpoint: str = "") -> Reply | None:
-        """The reply to the request of this key; None where none is stored.
+        """Find the reply to the request of this key; None where none is stored.
 
         Args:
             endpoint: whose; "" for whoever answered.
@@ -88,7 +85,7 @@ class ResponseStore:
     def put(
         self, contents: Sequence[str], replies: Sequence[Reply], model: str, endpoint: str
     ) -> list[Reply]:
-        """Keep replies by their :meth:`Request.content`, all or (when killed) none.
+        """Keep replies by their :meth:`Request.content`.
 
         Returns:
             The replies now stored: another process's, where it was the first with the same request.
@@ -100,20 +97,13 @@ class ResponseStore:
         ]
         with self._lock, self._database_errors():
             before = self._db.total_changes
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", rows)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:  # a full disk has ended it already
-                    self._db.execute("ROLLBACK")
-                raise
+            self._db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", rows)
             if self._db.total_changes - before == len(rows):
                 return list(replies)
         return [self.get(key, endpoint) for key in keys]
 
     def claim(self, endpoint: str, model: str, host: str, port: int) -> str:
-        """The name under which a server of this machine keeps its replies: ``endpoint``, if it is free.
+        """Return the name under which a local server keeps its replies: ``endpoint``, if it is free.
 
         One that comes back at another port goes on with its replies. One that runs beside it is another
         server: its name has its port.
@@ -129,7 +119,7 @@ class ResponseStore:
         return endpoint
 
     def models(self) -> dict[str, int]:
-        """How many replies of each model are stored, by name."""
+        """Count the stored replies of each model."""
         return dict(self._execute("SELECT model, count(*) FROM answer GROUP BY model ORDER BY model"))
 
     def close(self) -> None:
@@ -140,18 +130,6 @@ class ResponseStore:
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
         with self._lock, self._database_errors():
             return self._db.execute(statement, values).fetchall()
-
-    def _set_write_ahead_log(self) -> None:
-        """Unlike all other statements, this one does not wait for other processes by itself."""
-        deadline = time.monotonic() + _WAIT_S
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.01)
 
     @contextmanager
     def _database_errors(self) -> Iterator[None]:
@@ -206,26 +184,16 @@ class StoredModel(ChatModel):
     def reply(self, request: Request) -> Reply:
         request = self._changed(request)
         content = request.content(self.name)
-        key = key_of(content)
         with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())  # of all who ask this now
+            lock = self._locks.setdefault(content, threading.Lock())  # of all who ask this now
         with lock:
-            stored = self.store.get(key, self.endpoint)
-            with self._lock:
-                self.found += stored is not None
-            return stored or self._ask([content], [request])[0]
+            return self._replies({content: request})[content]
 
     def replies(self, requests: Sequence[Request]) -> list[Reply]:
-        if self.batch_size == 1:
-            return super().replies(requests)
-        contents = {request.content(self.name): request for request in map(self._changed, requests)}
-        replies = {content: self.store.get(key_of(content), self.endpoint) for content in contents}
-        missing = [content for content, reply in replies.items() if reply is None]
-        self.found += len(contents) - len(missing)
-        for i in range(0, len(missing), self.batch_size):
-            part = missing[i : i + self.batch_size]
-            replies |= zip(part, self._ask(part, [contents[content] for content in part]), strict=True)
-        return [replies[self._changed(request).content(self.name)] for request in requests]
+        changed = [self._changed(request) for request in requests]
+        contents = [request.content(self.name) for request in changed]
+        replies = self._replies(dict(zip(contents, changed, strict=True)))
+        return [replies[content] for content in contents]
 
     def _changed(self, request: Request) -> Request:
         if not self.sampling:
@@ -233,20 +201,23 @@ class StoredModel(ChatModel):
         sampling = {name: v for name, v in (request.sampling | self.sampling).items() if v is not None}
         return request.model_copy(update={"sampling": sampling})
 
-    def _ask(self, contents: Sequence[str], requests: Sequence[Request]) -> list[Reply]:
-        """Ask for replies and keep them."""
-        if self.inner is None:
-            texts = [m["content"] for m in requests[0].messages if isinstance(m.get("content"), str)]
-            held = ", ".join(f"{count:,} of {model}" for model, count in self.store.models().items())
-            raise DataError(
-                self.store.path,
-                f"model {self.name}",
-                "reply",
-                f"none to {one_line((texts or [''])[-1], length=80)!r} (replies held: {held or 'none'})",
-                "every reply stored; run once with the model itself, same params, same data",
-            )
-        self._before_first()
+    def _replies(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Replies by the contents of their requests: stored ones, else asked for in batches and stored."""
+        replies = {content: self.store.get(key_of(content), self.endpoint) for content in requests}
+        missing = [content for content, reply in replies.items() if reply is None]
         with self._lock:
-            self.asked += len(requests)
-        made = self.inner.replies(requests) if self.batch_size > 1 else [self.inner.reply(requests[0])]
-        return self.store.put(contents, made, self.name, self.endpoint)
+            self.found += len(requests) - len(missing)
+        if missing and self.inner is None:
+            texts = [m["content"] for m in requests[missing[0]].messages if isinstance(m.get("content"), str)]
+            held = ", ".join(f"{count:,} of {model}" for model, count in self.store.models().items())
+            wrong = f"none to {one_line((texts or [''])[-1], length=80)!r} (replies held: {held or 'none'})"
+            expected = "every reply stored; run once with the model itself, same params, same data"
+            raise DataError(self.store.path, f"model {self.name}", "reply", wrong, expected)
+        for i in range(0, len(missing), self.batch_size):
+            self._before_first()
+            part = missing[i : i + self.batch_size]
+            with self._lock:
+                self.asked += len(part)
+            made = self.inner.replies([requests[content] for content in part])
+            replies |= zip(part, self.store.put(part, made, self.name, self.endpoint), strict=True)
+        return replies

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pwagents.llm.local_model import LocalModel, load
+from pwagents.llm.local_model import LocalModel
 from pwagents.orion.reinforce import player
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.settings import GROUP_STEPS
@@ -34,7 +34,7 @@ def play_groups(study: Study, folder: Path, config: GrpoSettings, reward: Reward
         One row an episode: ``group, type, success`` (whether it is paid for), ``asks``, ``tokens`` (those
         sampled) and its advantage under either scale: ``not divided, divided``.
     """
-    policy, rewards = load(folder, LocalModel(folder).name), Rewards(study.judge, reward)
+    policy, rewards = LocalModel(folder).loaded, Rewards(study.judge, reward)
     play, size = player(study, policy.tokenizer, config), config.num_generations
     scaled = {told: replace(config, credit="episode", scale_rewards=scale) for scale, told in SCALES.items()}
     in_order, rows = tasks_in_order(study.train_tasks, config), []

@@ -16,7 +16,7 @@ import pandas as pd
 
 from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
-from pwagents.llm.local_model import Loaded, LocalModel, load
+from pwagents.llm.local_model import LocalModel
 from pwagents.orion.cards import POLICY
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.settings import Decoding
@@ -57,12 +57,13 @@ class OrionRuns:
         decoding = decoding if sampled else decoding.greedy
         tasks = self.study.test_tasks
         folder = folder / POLICY if (folder / POLICY).exists() else folder
-        batches = _Batches(tasks, self._start, decoding, self.study.seed, folder)
+        model = LocalModel(folder)
+        batches = _Batches(tasks, self._start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
         ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]
         params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, batches.solve, LocalModel(folder).name, params, workers=1, here=True)
+        return self._run(method, batches.solve, model.name, params, workers=1, here=True)
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
@@ -129,7 +130,7 @@ class _Batches:
     start: StartEpisode
     decoding: Decoding
     seed: int
-    folder: Path
+    model: LocalModel
 
     def solve(self, task: Task) -> Trajectory:
         """The episode of one task; its batch is played when the first of it is asked for.
@@ -156,7 +157,7 @@ class _Batches:
 
     def _play(self, tasks: Sequence[Task], seed: int) -> dict[str, Trajectory]:
         """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
-        model, tokenizer = self._loaded.model, self._loaded.tokenizer
+        model, tokenizer = self.model.loaded.model, self.model.loaded.tokenizer
         try:
             rollouts = play_rollouts(model, tokenizer, tasks, self.start, self.decoding, seed)
         except NotEvaluableError:
@@ -167,7 +168,3 @@ class _Batches:
     @cached_property
     def _played(self) -> dict[str, Trajectory | None]:
         return {}
-
-    @cached_property
-    def _loaded(self) -> Loaded:
-        return load(self.folder, LocalModel(self.folder).name)

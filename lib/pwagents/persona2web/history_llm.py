@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pwagents.llm.chat import ChatModel, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.llm.replies import Result, ask_twice, read_reply, reader
+from pwagents.llm.replies import Result, ask_twice, read_reply
 from pwagents.persona2web.domains import domains, value_text, values_pattern
 from pwagents.persona2web.history import (
     Draft,
@@ -225,7 +225,7 @@ class LlmHistorian:
             messages = ({"role": "system", "content": FENCE_NOTE}, {"role": "user", "content": prompt})
             requests.append(Request(messages=messages, sampling=_SAMPLING, sample=first + seen[prompt]))
             seen[prompt] += 1
-        return ask_twice(self.model, requests, [reader(read) for read in reads], what, self.failures)
+        return ask_twice(self.model, requests, reads, what, self.failures)
 
 
 def _person(reply: Reply, n: int) -> PersonReply:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pwagents.embedding import count_tokens
 from pwagents.llm.chat import ChatModel, Message, Reply, Request
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.llm.replies import Reader, Result, ask_twice, read_reply, reader
+from pwagents.llm.replies import Reader, Result, Stray, ask_twice, read_reply
 from pwagents.profiles.types import OTHER, ContextualProfile, GlobalProfile, MicroProfile, ProfileLine
 from pwagents.profiles.update import Update, last_results, settle
 from pwagents.project import read_yaml
@@ -73,7 +73,10 @@ class LlmProfiler:
         texts = self._tell([behaviors for _, behaviors in samples])
         interests = [f"The interest: {fence(name)}\n" for name, _ in samples]
         texts = [interest + text for interest, text in zip(interests, texts, strict=True)]
-        read = reader(lambda reply: MicroProfile(**read_reply(reply, MicroReply).model_dump()))
+
+        def read(reply: Reply) -> MicroProfile:
+            return MicroProfile(**read_reply(reply, MicroReply).model_dump())
+
         return [each or MicroProfile() for each in self._ask(_prompt("micro"), texts, read, "micro-profiles")]
 
     def _tell(self, histories: Sequence[Sequence[Behavior]]) -> list[str]:
@@ -214,12 +217,9 @@ class UpdateReply(BaseModel):
     lines: Annotated[tuple[ProfileLine, ...], Field(max_length=4 * MOST_LINES)]
 
 
-def _read_global(reply: Reply) -> tuple[tuple[GlobalProfile, list[str]] | None, str]:
+def _read_global(reply: Reply) -> tuple[GlobalProfile, list[str]]:
     """Read a global profile and the names of the fields that stray from the options and become "Other"."""
-    try:
-        written = read_reply(reply, GlobalReply)
-    except ValueError as problem:
-        return None, str(problem)
+    written = read_reply(reply, GlobalReply)
     facts = {name: getattr(written, field) for name, field in _FIELDS.items()}
     strays = []
     for name, choices in options()["choices"].items():
@@ -228,7 +228,9 @@ def _read_global(reply: Reply) -> tuple[tuple[GlobalProfile, list[str]] | None, 
         strays += [name] if option is None else []
         facts[name] = option or OTHER
     profile = GlobalProfile(facts=UserProfile(**facts), positive=written.positive, negative=written.negative)
-    return (profile, strays), f"none of the options is chosen for {', '.join(strays)}" if strays else ""
+    if strays:
+        raise Stray(f"none of the options is chosen for {', '.join(strays)}", (profile, strays))
+    return profile, strays
 
 
 def _prompt(name: str, **parts: str) -> str:
