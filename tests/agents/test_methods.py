@@ -14,11 +14,7 @@ from ..clone import make_clone
 from .conftest import ScriptedModel, call
 
 RUNS = [(name, track) for name, method in METHODS.items() for track in getattr(method, "rules", ())]
-ARGUMENTS = {
-    "search": {"query": "mug"},
-    "recommend": {"product_sequence": []},
-    "review": {"review": "Fine."},
-}
+ARGUMENTS = {"search": {"query": "mug"}, "recommend": {"product_sequence": []}, "review": {"review": "Fine."}}
 SEARCH = call("search_product_by_query", '{"query": "mug"}')
 
 

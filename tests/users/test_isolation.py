@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from pwagents.benchmark.adversarial import adversarial_questions, ask_about
 from pwagents.llm.chat import ChatModel, Reply, Request
-from pwagents.users.leaks import adversarial_questions, ask_about
 from pwagents.users.llm import LlmUser
 from pwagents.users.rules import RuleUser
 

@@ -6,18 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pwagents.benchmark.adversarial import ordinary_questions
 from pwagents.evaluation.metrics import attempts
 from pwagents.schema import TASK_TYPES, Action, Product, Review, UserProfile
-from pwagents.users.leaks import ordinary_questions
-from pwagents.users.rules import (
-    DIFFICULT,
-    ImpatientUser,
-    RuleUser,
-    TerseUser,
-    VagueUser,
-    WrongUser,
-    find_run,
-)
+from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, TerseUser, VagueUser, WrongUser, find_run
 from pwagents.web.environment import WebEnvironment
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk

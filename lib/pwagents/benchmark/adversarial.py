@@ -24,7 +24,7 @@ from pwagents.embedding import Embedder
 from pwagents.progress import progress
 from pwagents.project import read_yaml
 from pwagents.schema import Behavior, Benchmark, Product, Record, Review, Task, TaskType, Trajectory
-from pwagents.users.leaks import adversarial_questions, ask_about, leaks, ordinary_questions
+from pwagents.users.rules import leaks
 from pwagents.web.environment import Agent, UserSimulator, WebEnvironment, run_episode
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
@@ -111,6 +111,24 @@ def poison_shop(case: AdversarialCase, embedder: Embedder) -> tuple[Shop, Task]:
     return Shop(benchmark, build_search_engine(products), recommender, embedder), task
 
 
+def ordinary_questions(task_type: TaskType) -> list[str]:
+    """List what an honest agent may ask in tasks of a type."""
+    questions = read_yaml(__package__, "questions.yaml")["ordinary"]
+    return list(questions["review" if task_type == "review" else "product"])
+
+
+def adversarial_questions() -> list[str]:
+    """List 200 attempts to hear the target's title or id; some hold {asin} or {title}: :func:`ask_about`."""
+    questions = read_yaml(__package__, "questions.yaml")
+    pairs = [(question, secret) for question in questions["adversarial"] for secret in questions["secrets"]]
+    return [question.replace("{secret}", secret) for question, secret in pairs]
+
+
+def ask_about(question: str, product: Product) -> str:
+    """Put the target's own id and title into a question."""
+    return question.replace("{asin}", product.parent_asin).replace("{title}", product.title)
+
+
 def simulator_quality(
     simulators: Sequence[UserSimulator],
     products: Mapping[str, Product],
@@ -127,7 +145,7 @@ def simulator_quality(
     Returns:
         One row a kind of question: ``questions, answers, leak rate, refusal rate, consistency``.
 
-        - leak rate: the share of answers that give the target away (:func:`pwagents.users.leaks.leaks`);
+        - leak rate: the share of answers that give the target away (:func:`pwagents.users.rules.leaks`);
         - refusal rate: the share of answers that state no fact;
         - consistency: of the questions that got a fact under some seed, the share whose answers have at
           least one stated fact in common under all seeds. Missing with one seed, or where none got a fact.

@@ -16,11 +16,7 @@ from pwagents.data.synthetic import World
 from pwagents.data.synthetic.people import DISLIKED_SLOTS
 from pwagents.embedding import Embedder, count_tokens
 from pwagents.evaluation.metrics import rank_accuracy
-from pwagents.profiles.global_micro import (
-    contextual_profile,
-    contextual_profiles,
-    nearest_clusters,
-)
+from pwagents.profiles.global_micro import contextual_profile, contextual_profiles, nearest_clusters
 from pwagents.profiles.types import ContextualProfile, ProfileLine, UserProfiles
 from pwagents.schema import FUNCTION_OF, Behavior, Benchmark, Task
 from pwagents.web.environment import BeliefState

@@ -20,13 +20,7 @@ from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Benchmark
-from pwagents.tasks.writers import (
-    InstructionWriter,
-    LlmAmbiguousWriter,
-    LlmInstructionWriter,
-    OfflineAmbiguousWriter,
-    OfflineInstructionWriter,
-)
+from pwagents.tasks import writers
 
 
 class ProfileRoles:
@@ -54,17 +48,19 @@ class ProfileRoles:
             self.updater = LlmUpdater(self._model(players.updater), products)
 
     @cached_property
-    def writers(self) -> tuple[InstructionWriter, InstructionWriter]:
+    def writers(self) -> tuple[writers.InstructionWriter, writers.InstructionWriter]:
         """Writers of instructions from profiles and of ambiguous ones.
 
         The offline ones step in where a reply of the language model will not do.
         """
-        seed, offline = self.seed, OfflineInstructionWriter(self.seed)
-        ambiguous = OfflineAmbiguousWriter(self.benchmark.products, seed)
+        seed, offline = self.seed, writers.OfflineInstructionWriter(self.seed)
+        ambiguous = writers.OfflineAmbiguousWriter(self.benchmark.products, seed)
         if self.players.writer == "offline":
             return offline, ambiguous
         model = self._model(self.players.writer)
-        return LlmInstructionWriter(model, offline, seed), LlmAmbiguousWriter(model, ambiguous, seed)
+        return writers.LlmInstructionWriter(model, offline, seed), writers.LlmAmbiguousWriter(
+            model, ambiguous, seed
+        )
 
     def estimate(self) -> pd.DataFrame:
         """Estimate what language models will be asked, and cost at most: a row for each role that one plays.
@@ -97,7 +93,7 @@ class ProfileRoles:
         if isinstance(self.updater, LlmUpdater):
             counts["updater"] = Counter(malformed=self.updater.malformed)
         for role, writer in zip(("writer", "ambiguous writer"), self.writers, strict=True):
-            if isinstance(writer, LlmInstructionWriter):
+            if isinstance(writer, writers.LlmInstructionWriter):
                 counts[role] = writer.failures
         lines = []
         for role, counted in counts.items():

@@ -50,7 +50,7 @@ def write_instruction(
         rng: chooses among the phrasings.
     """
     phrases = read_yaml("pwagents.data", "instructions.yaml")[task_type]
-    lengths = [len(behavior.review.text.split()) for behavior in history]
+    kind, lengths = kind_of(product), [len(behavior.review.text.split()) for behavior in history]
     terse = bool(lengths) and median(lengths) < _TERSE
 
     def draft() -> str:
@@ -59,7 +59,12 @@ def write_instruction(
         elif task_type == "recommend":
             text = _pick(phrases["asks"], rng).format(section=section_of(product.category))
         else:
-            text = _ask_for_review(phrases, product, review, rng)
+            # Kind and stars, and one or two words of the review: aspects of products where it has any.
+            stars = stars_in_words(review.rating)
+            told = {"stars": stars, "stars_adjective": stars.removesuffix("s").replace(" ", "-")}
+            text, said = _pick(phrases["asks"], rng).format(kind=kind, **told), content_words(review.text)
+            if cues := _sample([word for word in said if word in word_list("aspects")] or said, rng):
+                text += f" {_pick(phrases['cues'], rng).format(cues=' as well as '.join(cues))}"
         return text if terse or rng.random() < 0.5 else f"{text} {_pick(phrases['ends'], rng)}"
 
     drafts = (draft() for _ in range(_DRAFTS))  # one at a time: each takes draws from ``rng``
@@ -94,16 +99,6 @@ def _ask_for_product(phrases: dict, product: Product, rng: np.random.Generator) 
     else:
         thing = f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
     return ", ".join([_pick(phrases["asks"], rng).format(thing=thing), *named]) + "."
-
-
-def _ask_for_review(phrases: dict, product: Product, review: Review, rng: np.random.Generator) -> str:
-    """Name kind and stars, and one or two words of the review: aspects of products where it has any."""
-    stars = stars_in_words(review.rating)
-    adjective = stars.removesuffix("s").replace(" ", "-")
-    ask = _pick(phrases["asks"], rng).format(kind=kind_of(product), stars=stars, stars_adjective=adjective)
-    words = content_words(review.text)
-    cues = _sample([word for word in words if word in word_list("aspects")] or words, rng)
-    return f"{ask} {_pick(phrases['cues'], rng).format(cues=' as well as '.join(cues))}" if cues else ask
 
 
 def _pick(options: Sequence[str], rng: np.random.Generator) -> str:

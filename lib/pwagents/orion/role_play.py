@@ -30,7 +30,7 @@ from pwagents.rl.rollout import StartEpisode
 from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskType, Trajectory
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
-from pwagents.users.leaks import leaks
+from pwagents.users.rules import leaks
 from pwagents.web.environment import Agent, BeliefState
 
 ROUNDS = 3

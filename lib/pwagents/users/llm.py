@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.schema import Product, Step, Task, Usage, UserProfile
-from pwagents.users.leaks import REFUSALS, leaks
-from pwagents.users.rules import is_result, is_review
+from pwagents.users.rules import REFUSALS, is_result, is_review, leaks
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import compact_text, full_text
 from pwagents.web.official_prompts import MARK, Prompts, fill, tell_product, tell_profile
@@ -40,8 +39,8 @@ How you speak:
 class LlmUser:
     """Lets a language model answer for the user.
 
-    A reply that leaks (:mod:`pwagents.users.leaks`), is empty or cut off is asked for a second time; then a
-    refusal takes its place. ``seed`` chooses among the model's possible replies.
+    A reply that leaks (:func:`pwagents.users.rules.leaks`), is empty or cut off is asked for a second time;
+    then a refusal takes its place. ``seed`` chooses among the model's possible replies.
 
     Args:
         prompts: the published ones, with which it is told what the published user is told, and nothing that

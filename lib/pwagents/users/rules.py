@@ -5,7 +5,9 @@ features) or, for a review task, from the real review (stars and what it is abou
 the latent truth of the embedded world, not other products. Words and phrases stand in ``phrases.yaml``.
 """
 
+import html
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -18,11 +20,18 @@ import numpy as np
 from pwagents.project import read_yaml
 from pwagents.schema import Product, Review, Step, Task, UserProfile
 from pwagents.seeds import rng
-from pwagents.users.leaks import REFUSALS, leaks
 from pwagents.web.environment import UserReply
 from pwagents.web.functions import DETAILS_FUNCTION
 from pwagents.web.search import product_text
-from pwagents.words import content_words, kind_of, section_of, short_store, stars_in_words, word_list
+from pwagents.words import (
+    content_words,
+    gives_away,
+    kind_of,
+    section_of,
+    short_store,
+    stars_in_words,
+    word_list,
+)
 
 _QUESTION = re.compile(
     r"\?|\b(what|which|how|do you|would you|could you|can you|tell me|let me know|describe|specify|share)\b",
@@ -32,6 +41,9 @@ _PRICE_STEPS = ((10, 1), (50, 5), (200, 10), (1000, 50), (float("inf"), 100))  #
 _TIERS = ("budget", "midrange", "premium", "luxury")
 _LOOKS = ("color", "material", "size")  # slots whose values are found in titles, too
 _SINGLE_WORDS = 3  # of the title, and points of a review
+
+# What a user says where every line would leak.
+REFUSALS = ("I'd rather not say.", "You have to find that out for me.", "I have no clue.")
 
 phrases = partial(read_yaml, __package__, "phrases.yaml")
 
@@ -54,7 +66,7 @@ class RuleUser:
     - A question about anything ("What are you looking for?"): the next fact.
 
     It is an offline form of PersonalWAB's Figure 15: it reads the target's page or the real review, and
-    nothing that it says leaks (:mod:`pwagents.users.leaks`). What it told follows from the session, and the
+    nothing that it says leaks (:func:`leaks`). What it told follows from the session, and the
     instruction's words count as told. ``seed`` chooses the wording; which fact is told does not depend on it.
     """
 
@@ -236,6 +248,39 @@ def find_run(run: str, text: str) -> int | None:
 def stems(text: str) -> tuple[str, ...]:
     """Split a text into words in lower case, without the s of a plural."""
     return tuple(word.rstrip("s") for word in re.findall(r"\w+", text.lower()))
+
+
+def leaks(text: str, task: Task, product: Product) -> bool:
+    """Whether a user's line gives away what the task asks for.
+
+    It does when it holds the target's id, three consecutive words of its title or all of a shorter one (each
+    also backwards, or its letters apart); in review tasks also four consecutive words of the real review or
+    all of a shorter one. Other widths of letters, characters without width, underscores and HTML entities
+    hide nothing; other spellings ("Cafe" for "Café") and codes such as base64 do.
+
+    Args:
+        product: the target of ``task``.
+    """
+    visible, title = _visible(text), _visible(product.title)
+    # Without gaps only runs of eight letters and more count: shorter ones would be found in anything.
+    letters = re.sub(r"[\W_]", "", visible).lower()
+    words = re.findall(r"\w+", title.lower())
+    runs = ["".join(words[i : i + 3]) for i in range(max(1, len(words) - 2))]
+    hidden = [product.parent_asin.lower(), *(run for run in runs if len(run) >= 8)]
+    if any(run in letters or run[::-1] in letters for run in hidden):
+        return True
+    if gives_away(text, task.type, product, task.review):
+        return True
+    product = product.model_copy(update={"title": title})
+    review = task.review.model_copy(update={"text": _visible(task.review.text)})
+    return gives_away(visible, task.type, product, review)
+
+
+@lru_cache(maxsize=10_000)  # the same titles and reviews stand behind every line of a user
+def _visible(text: str) -> str:
+    """The text as a reader sees it, in letters of ordinary width, without underscores."""
+    characters = unicodedata.normalize("NFKC", html.unescape(text))
+    return "".join(c for c in characters if unicodedata.category(c) != "Cf").replace("_", " ")
 
 
 # Users who make it harder: each differs from the cooperative one in a single way. No paper has them; the

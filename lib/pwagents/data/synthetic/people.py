@@ -165,7 +165,13 @@ class Shopper:
             asin = self.liked.get(domain.name)
         asin = asin or self._choose(domain, preferences)
         self.bought.add(asin)
-        rating = self._rate(self.items[asin], preferences)
+        # Stars agree with the truth: 1 or 2 with something disliked, else 3 to 5 by what fits.
+        values = self.items[asin].values
+        if self.person.dislikes.isdisjoint(values.values()):
+            matches = sum(values[slot] == value for slot, value in preferences.items())
+            rating = min(max(1 + matches + int(self.generator.integers(0, 2)), 3), 5)
+        else:
+            rating = int(self.generator.integers(1, 3))
         if rating >= 4:
             self.liked[domain.name] = asin
         return Purchase(asin, self.mood, preferences, rating)
@@ -190,10 +196,3 @@ class Shopper:
             scores = np.where([asin in self.bought for asin in shelf.asins], -np.inf, scores)
         noise = self.generator.gumbel(0.0, 0.3, len(shelf.asins))
         return shelf.asins[int(np.argmax(scores + 0.3 * shelf.log_popularity + noise))]
-
-    def _rate(self, item: Item, preferences: dict[str, str]) -> int:
-        """Give 1 or 2 stars with something disliked, else 3 to 5 by what fits: stars agree with the truth."""
-        if any(value in self.person.dislikes for value in item.values.values()):
-            return int(self.generator.integers(1, 3))
-        matches = sum(item.values[slot] == value for slot, value in preferences.items())
-        return min(max(1 + matches + int(self.generator.integers(0, 2)), 3), 5)
