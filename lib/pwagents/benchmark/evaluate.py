@@ -75,6 +75,7 @@ def evaluate(
     if name.startswith("Reference"):
         raise SettingsError(f"name: found {name!r}; expected one that no reference has")
 
+    # It plays as notebook 03's methods do, in a run of its own.
     settings = study_settings(preset, tasks, output_dir, changes)
     engine.use(settings.engine)
     run = Run.begin("evaluate", plain(settings), settings.output_dir)

@@ -132,6 +132,7 @@ def worth_of_rules(
         for task, record in zip(study.sample, records, strict=True)
         if record.trajectory
     ]
+    # Rules are switched on one by one, so that what each is worth does not depend on the others.
     ways = {"ours": (), **{rule: (rule,) for rule in RULES}, "all, as the published code": tuple(RULES)}
     scores = {
         name: np.array([score_episode(*each, rules) for each in played]) for name, rules in ways.items()
@@ -163,6 +164,7 @@ def export_results(
     for task, record in zip(study.sample, records, strict=True):
         if not (played := record.trajectory):
             continue
+        # The agent is made again for the messages that it would be told next, the whole conversation.
         scores = score_calls(study.shops.of(task, cell.protocol), task, played)
         state = study.environment(task, track, protocol=cell.protocol).reset(
             task, study.history(task, cell.protocol)

@@ -5,10 +5,10 @@ The language models share one store of replies, so that what it holds is not ask
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS, PUMA_BY_FILE, TRACKS
@@ -156,8 +156,7 @@ def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
     """Read which function PUMA's fine-tuned model named for an instruction; nothing where there is no file.
 
     Args:
-        file: JSON: instruction -> function (empty where the model named none), or as published scripts write
-            it a list whose first counts.
+        file: JSON: instruction -> function (empty where the model named none), or a list of them.
         tasks: those whose instructions must be in it.
 
     Raises:
@@ -166,16 +165,17 @@ def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
     path = project_path(file)
     if not file or not path.exists():
         return {}
-    functions = Literal["", *FUNCTION_OF.values()]
+    # Of a list, which published scripts write, the first counts.
+    first = BeforeValidator(lambda named: named[0] if isinstance(named, list) and named else named)
+    function = Annotated[Literal["", *FUNCTION_OF.values()], first]
     try:
-        read = TypeAdapter(dict[str, functions | list[functions]]).validate_json(path.read_bytes())
-        first = {text: each if isinstance(each, str) else each[0] for text, each in read.items()}
-    except (ValueError, IndexError) as error:
+        functions = TypeAdapter(dict[str, function]).validate_json(path.read_bytes())
+    except ValueError as error:
         expected = "one JSON object: instruction -> the name of a function"
         raise DataError(path, "-", "(file)", " ".join(str(error).split())[:400], expected) from error
     for task in tasks:
         is_playable = task.type != "review" or task.review.text
-        if is_playable and task.instruction not in first:
+        if is_playable and task.instruction not in functions:
             wrong, expected = "no function for its instruction", "one for every test task"
             raise DataError(path, f"task {task.task_id}", "instruction", wrong, expected)
-    return first
+    return functions

@@ -29,15 +29,12 @@ def describe_tables(folder: Path, license: str) -> Path:
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise FileNotFoundError(
-            f"{folder}: found no table; expected *.parquet, as GUIDE, Your data, writes them"
-        )
-    context, distribution, record_sets = (
-        mlc.Context(conforms_to=["http://mlcommons.org/croissant/1.1"]),
-        [],
-        [],
-    )
+        expected = "*.parquet, as GUIDE, Your data, writes them"
+        raise FileNotFoundError(f"{folder}: found no table; expected {expected}")
+    context = mlc.Context(conforms_to=["http://mlcommons.org/croissant/1.1"])
+    distribution, record_sets = [], []
     for file in files:
+        # The file as it is, and its columns by the types that Parquet gives them.
         distribution.append(
             mlc.FileObject(
                 ctx=context,

@@ -161,6 +161,7 @@ def judge_by_embedding(
         One row a method, question and measure: ``method, judge, evaluation, task_id, user_id,
         value, malformed``.
     """
+    # Each text is embedded once, whichever methods and questions have it.
     texts = [text for each in questions for candidate in each.candidates for text in candidate]
     texts += [text for made in profiles.values() for each in questions for text in made[each.user_id]]
     place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
@@ -173,6 +174,7 @@ def judge_by_embedding(
                 (vectors[[place[text] for text in candidate]] @ profile.T).max(axis=1).mean()
                 for candidate in question.candidates
             ]
+            # Rounded, so that the last bits of an embedding cannot decide a tie.
             order = np.argsort(-np.round(agreement, 6), kind="stable").tolist()
             rows += _score(method, "embedding", question, order)
     return pd.DataFrame(rows)

@@ -95,6 +95,7 @@ def adaptive_clusters(
     for position, behavior in enumerate(history):
         buckets[section(products[behavior.parent_asin])].append(position)
     clusters = [_cluster(name, buckets[name], history, vectors) for name in sorted(buckets)]
+    # A merged bucket has a new centre, so the next smallest is compared with that.
     while len(clusters) > 1:
         smallest = min(clusters, key=lambda cluster: (len(cluster.members), cluster.name))
         if len(smallest.members) >= least:

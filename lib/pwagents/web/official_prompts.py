@@ -106,6 +106,7 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
             raise DataError(repo / name, "-", "(whole file)", error, expected) from None
         digest.update(content)
 
+    # Constants are read as literals, texts that code puts together piece by piece: nothing is executed.
     texts: dict[str, Any] = {}
     for file, constants in CONSTANTS.items():
         assigned = {ast.unparse(each.targets[0]): each.value for each in _assignments(modules[file].body)}
