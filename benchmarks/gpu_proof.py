@@ -27,10 +27,10 @@ from pwagents.lm.fit import GIB, Plan, find_device, needed, without_storage
 from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.sft import fine_tune
 from pwagents.orion.agent import RULES
-from pwagents.rl.grpo import train_grpo
 from pwagents.rl.log import read_rows
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings
+from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState
@@ -96,7 +96,7 @@ def measure_grpo(config: Any) -> dict[str, float]:
             model = AutoModelForCausalLM.from_config(config)
         by_chance = lambda _, episode: [float(len(episode.steps[0].action.thought) % 2)]  # noqa: E731
         tasks = [task_of(i) for i in range(settings.prompts_per_step)]
-        train_grpo(model, dialogue_tokenizer(RULES), tasks, play, by_chance, settings, Path(folder) / "run")
+        train_policy(model, dialogue_tokenizer(RULES), tasks, play, by_chance, settings, Path(folder) / "run")
         rows = read_rows(Path(folder) / "run" / "log.jsonl")[1:]
     playing = float(np.median([row["rollout_seconds"] for row in rows]))
     training = float(np.median([row["seconds"] for row in rows])) - playing

@@ -16,9 +16,9 @@ _CONTEXT.set_forkserver_preload(
 )
 
 
-def begin(function: Callable, *arguments: Any) -> multiprocessing.Process:
+def begin(function: Callable, *arguments: Any, **options: Any) -> multiprocessing.Process:
     """Call a module's function in a process of its own; one that is left over ends with the tests."""
-    process = _CONTEXT.Process(target=function, args=arguments, daemon=True)
+    process = _CONTEXT.Process(target=function, args=arguments, kwargs=options, daemon=True)
     process.start()
     return process
 

@@ -156,7 +156,7 @@ def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_futur
     monkeypatch.setattr(orion_reinforce, "study_of", lambda text: orion)
     monkeypatch.setattr(orion_reinforce, "player", lambda *given: None)
     monkeypatch.setattr(orion_reinforce, "evaluator", lambda *given: None)
-    monkeypatch.setattr(orion_reinforce, "train_grpo", lambda *given: learned_from.extend(given[2]))
+    monkeypatch.setattr(orion_reinforce, "train_policy", lambda *given: learned_from.extend(given[2]))
     monkeypatch.setattr(orion_reinforce, "read_tokenizer", lambda folder: None)
     orion_reinforce.reinforce(
         "grpo",

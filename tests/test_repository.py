@@ -20,7 +20,6 @@ HEAVY = ("torch", "transformers", "jnius", "vllm")
 # Modules whose sole subject is torch, and those that need an extra.
 ASIDE = {"pwagents.web.sasrec"}
 ASIDE |= {f"pwagents.adapters.{name}" for name in ("gymnasium_env", "inspect_task")}
-ASIDE |= {"pwagents.rl.grpo_trainer"}
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pwagents.lm.dpo import prefer
 from pwagents.lm.sft import fine_tune
-from pwagents.rl.grpo import train_grpo
 from pwagents.rl.settings import GrpoSettings
+from pwagents.rl.train import train_policy
 
 from ..rl.game import make_tasks, make_tokenizer, pay_cue, play_cue
 from . import tiny
@@ -23,7 +23,7 @@ def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
     fine_tune(base, ROWS, tiny.sft(max_steps=3, per_device_train_batch_size=size), folder / "sft")
     prefer(base, PAIRS, tiny.dpo(max_steps=4, per_device_train_batch_size=size), folder / "dpo")
     if size == 1:
-        train_grpo(
+        train_policy(
             start, make_tokenizer(), make_tasks(4), play_cue, pay_cue, GAME, folder / "run", vocabulary
         )
         fine_tune(base, [], tiny.sft(), folder / "nothing")

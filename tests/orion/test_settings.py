@@ -98,7 +98,7 @@ def test_variants_are_changes_of_rl():
 
 
 def test_several_gpus_that_leave_no_whole_weights_to_play_with_are_refused():
-    assert load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 1}).rl.ppo.sharding == "ddp"
+    assert load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 1}).rl.grpo.sharding == "fsdp"
     with pytest.raises(ValueError, match=r"rl\.use_vllm: expected vLLM, which gets whole weights"):
         load("06_orion_grpo", rl={"sharding": "fsdp", "n_gpus": 2})
 

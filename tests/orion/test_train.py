@@ -186,7 +186,7 @@ def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell
     imported = {"pwagents.orion.train"} | graph.find_upstream_modules("pwagents.orion.train")
     names = {module.removeprefix("pwagents.").replace(".", "/") for module in imported}
     covered = (*RL, *ASIDE)
-    assert "orion/study" in names and "web/sasrec" in names and "rl/grpo_trainer" in names
+    assert "orion/study" in names and "web/sasrec" in names and "rl/learner" in names
     assert not {name for name in names if not any(f"{name}/".startswith(f"{room}/") for room in covered)}
 
 

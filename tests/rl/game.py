@@ -150,11 +150,9 @@ def mean_reward(folder: Path) -> float:
 
 def train(method: str, folder: Path, **changed) -> Path:
     """Train on the second game from the model in ``folder/start``, in ``folder/run``."""
-    from pwagents.rl.grpo import train_grpo
-    from pwagents.rl.ppo import train_ppo
+    from pwagents.rl.train import train_policy
 
     config = CONFIGS[method](**changed)
-    trainer = {"grpo": train_grpo, "ppo": train_ppo}[method]
     given = (folder / "start", make_tokenizer(), make_tasks(6), play_cue, pay_cue)
     with one_core():
-        return trainer(*given, config, folder / "run")
+        return train_policy(*given, config, folder / "run")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.rl.advantages import (
+    critic_advantages,
     gae,
     group_advantages,
     returns_to_go,
@@ -13,7 +14,8 @@ from pwagents.rl.advantages import (
     states_of,
     token_advantages,
 )
-from pwagents.rl.rollout import Rollout, loss_mask
+from pwagents.rl.rollout import Played, Rollout, loss_mask
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
 
 
@@ -115,15 +117,14 @@ def test_first_turns_of_a_group_are_centred_and_finite(rewards):
         assert sum(values[0] for values in found) == pytest.approx(0, abs=1e-6)
 
 
-def test_answers_have_no_advantage():
-    episode = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
-    assert token_advantages(episode, [2.0, -3.0]) == [2.0, 2.0, 0.0, -3.0, -3.0]
-
-
-def test_nothing_after_stop_is_learned_from():
-    episode = rollout(["respond", "stop", "search"], turns=[0, 0, 1, 1, 2], mask=[1, 0, 1, 0, 1])
-    assert loss_mask(episode) == [1, 0, 1, 0, 0]
-    assert token_advantages(episode, [1.0, 2.0, 3.0]) == [1.0, 0.0, 2.0, 0.0, 0.0]
+def test_neither_answers_nor_what_follows_stop_are_learned_from():
+    one = rollout(["respond", "stop", "search"], turns=[0, 0, 1, 1, 2], mask=[1, 0, 1, 1, 1])
+    other = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
+    assert loss_mask(one) == [1, 0, 1, 1, 0]
+    played = Played([one, other], [[0.0, 1.0, 9.0], [0.0, 4.0]], {}, 0.0)
+    config = GrpoSettings(max_steps=1, num_generations=2, credit="turn", scale_rewards="none")
+    # Still to come: 10, 10, 9 and 4, 4: less their means (7, 7): 3, 3 and -3, -3.
+    assert token_advantages(played, config).tolist() == [3, 3, 3, -3, -3, -3, -3]
 
 
 def test_a_stop_that_was_refused_ends_nothing():
@@ -161,3 +162,17 @@ def test_without_a_scale_a_small_difference_stays_small(credit):
     assert cheap[0] == pytest.approx(0.05) and dear[0] == pytest.approx(-0.05)
     blown_up = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit)[0][0]
     assert blown_up > 0.5
+
+
+def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():
+    episodes = [rollout(["stop"], [0], [1]), rollout(["respond", "stop"], [0, 0, 1], [1, 0, 1])]
+    played = Played(episodes, [[1.0], [0.5, 1.0]], {}, 0.0)
+    config = PpoSettings(max_steps=1, lam=0.5, gamma=0.9)
+    advantages, returns = critic_advantages(played, [0.2, 0.1, 0.3], config)
+    # GAE: 1 - .2 = .8; 1 - .3 = .7, before it .5 + .9 * .3 - .1 = .67, and .45 * .7 = .315 with it.
+    by_hand = np.array([0.8, 0.985, 0.7])
+    assert list(advantages) == pytest.approx((by_hand - by_hand.mean()) / by_hand.std(ddof=1))
+    assert list(returns) == pytest.approx([1.0, 1.4, 1.0])
+    # While it knows nothing, to ask first is no worse: the longer way is not punished for its length.
+    played = Played(episodes, [[1.0], [0.0, 1.0]], {}, 0.0)
+    assert not critic_advantages(played, [0.0] * 3, PpoSettings(max_steps=1))[0].any()

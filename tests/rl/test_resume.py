@@ -14,6 +14,7 @@ from . import game
 
 # What a step took is no part of what it did.
 TIMES = ("seconds", "rollout_seconds")
+SEVERAL = {"epochs": 2, "minibatches": 2}
 
 
 def in_the_middle(run):
@@ -30,10 +31,10 @@ def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, momen
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         game.save_model(folder / "start")
-    game.train(method, whole)
+    game.train(method, whole, **SEVERAL)
     kill_at(method, killed, moment)
     assert 0 < len(read_rows(killed / "run" / "log.jsonl")) < 8
-    game.train(method, killed)
+    game.train(method, killed, **SEVERAL)
     weights = [load_file(folder / "run" / "model" / "model.safetensors") for folder in (whole, killed)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -47,7 +48,7 @@ def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, momen
 
 def kill_at(method: str, folder: Path, moment) -> None:
     """Start the run in a process of its own, and kill it once ``moment`` has come."""
-    process = begin(game.train, method, folder)
+    process = begin(game.train, method, folder, **SEVERAL)
     while not moment(folder / "run"):
         assert process.exitcode is None, "the run ended before it was killed"
         time.sleep(0.002)

@@ -14,10 +14,9 @@ from pwagents.orion.play import play_rollouts
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.settings import Decoding
 from pwagents.orion.study import Study, study_of
-from pwagents.rl.grpo import train_grpo
-from pwagents.rl.ppo import train_ppo
 from pwagents.rl.rollout import Evaluate, Play, count_asks
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.rl.train import train_policy
 
 Stage = Literal["grpo", "ppo"]
 
@@ -41,13 +40,12 @@ def reinforce(
         log_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
             be scored.
     """
-    train, kind = (train_grpo, GrpoSettings) if stage == "grpo" else (train_ppo, PpoSettings)
-    study, checked = study_of(settings), kind(**config)
+    study, checked = study_of(settings), (GrpoSettings if stage == "grpo" else PpoSettings)(**config)
     tokenizer = read_tokenizer(model)
     play = player(study, tokenizer, checked)
     evaluate = evaluator(study, tokenizer, checked, log_tasks)
     rewards = Rewards(study.judge, RewardSettings(**reward))
-    train(model, tokenizer, study.train_tasks, play, rewards, checked, out_folder, evaluate)
+    train_policy(model, tokenizer, study.train_tasks, play, rewards, checked, out_folder, evaluate)
 
 
 def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:

@@ -19,13 +19,11 @@ from pwagents.lm.settings import BaseSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
 from pwagents.orion.reward import Paid, RewardSettings, Success
 from pwagents.profiles.global_micro import ALPHA, L_C
-from pwagents.rl.grpo import use_vllm
-from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.rl.settings import GrpoSettings, PpoSettings, use_vllm
 from pwagents.schema import TaskType
 from pwagents.settings import (
     Numbers,
     Seeds,
-    Share,
     Shares,
     Variants,
     plain,
@@ -124,19 +122,15 @@ class Decoding(PlaySettings):
 
 
 @settings
-class OnlineSettings(GrpoSettings):
-    """Reinforcement learning: GRPO's settings, from which PPO takes over what both have, and the rest."""
+class OnlineSettings(GrpoSettings, PpoSettings):
+    """Reinforcement learning: GRPO's settings, PPO's, most of which are GRPO's too, and the rest."""
 
-    lam: Share = 1.0
-    """PPO's alone: GAE's lambda per sampled token."""
     alignment_weight: NonNegativeFloat = 1.0
     """Of the judge's scores beside success. Orion, 4.3: 1.0."""
     reward: Paid = "both"
     """What is paid for: success and alignment, or one of the two alone."""
-    optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
-    """The optimizer, which PPO has for its critic, too."""
     use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
-    """vLLM plays GRPO's episodes; none: where it is installed and there is a GPU."""
+    """vLLM plays the episodes; none: where it is installed and there is a GPU."""
     log_tasks: NonNegativeInt = 200
     """Test tasks that the evaluations on the way are on, at random; 0: all."""
 
@@ -152,8 +146,8 @@ class OnlineSettings(GrpoSettings):
         GRPO plays each task of a step several times, to compare; PPO, whose critic learns from many tasks
         better than from few, plays as many tasks once.
         """
-        own = {"lam": self.lam, "prompts_per_step": self.episodes, "num_generations": 1, "sharding": "ddp"}
-        return PpoSettings(**values_of(RlSettings, self) | own)
+        own = {"prompts_per_step": self.episodes, "num_generations": 1, "use_vllm": use_vllm(self.use_vllm)}
+        return PpoSettings(**values_of(PpoSettings, self) | own)
 
     @field_validator("use_vllm")
     @classmethod
@@ -260,8 +254,8 @@ class AblationSettings(OnlineSettings):
         if "GRPO" not in self.methods:
             raise ValueError("expected GRPO among methods")
         for name, rl in self.varied.items():  # raises where one has settings that there are not
-            aside = replace(rl, seed=self.seed, seeds=self.seeds, methods=self.methods, lam=self.lam)
-            if aside == replace(self, variants=()):
+            ours, theirs = ((each.grpo, each.reward, each.alignment_weight) for each in (self, rl))
+            if (replace(theirs[0], seed=self.seed), *theirs[1:]) == ours:
                 raise ValueError(f"expected variants that change something of GRPO, as {name!r} does not")
         return self
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from pwagents.rl.rollout import Played, Rollout, loss_mask
-from pwagents.rl.settings import Credit, GrpoSettings, Scale
+from pwagents.rl.settings import Credit, GrpoSettings, PpoSettings, Scale
 
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
@@ -131,10 +131,40 @@ def _less_mean(values: np.ndarray) -> np.ndarray:
     return shifted - shifted.mean(axis=0)
 
 
-def token_advantages(rollout: Rollout, per_step: Sequence[float]) -> list[float]:
-    """Advantages of the steps, told to the completion's tokens; 0 where :func:`loss_mask` is 0."""
-    pairs = zip(loss_mask(rollout), rollout.turns, strict=True)
-    return [float(per_step[turn]) if learned else 0.0 for learned, turn in pairs]
+def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
+    """GRPO's advantages of all tokens that are learned from, episode after episode: each has its step's."""
+    per_step = step_advantages(played, config)
+    return np.array(
+        [
+            steps[turn]
+            for rollout, steps in zip(played.rollouts, per_step, strict=True)
+            for learned, turn in zip(loss_mask(rollout), rollout.turns, strict=True)
+            if learned
+        ]
+    )
+
+
+def critic_advantages(
+    played: Played, values: Sequence[float], config: PpoSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """PPO's advantages (GAE) and the returns of all tokens that are learned from, episode after episode.
+
+    Advantages are less their mean and divided by their deviation: over the whole step, as PPO is mostly run,
+    and not within a task, so that whether all episodes of a task went well still counts.
+
+    Returns, which the critic is fitted to, are what was really still to come, whatever lambda the advantages
+    have (Yuan et al. 2025, "decoupled GAE"): a critic that is told its own forecasts learns slowly what
+    early tokens lead to.
+
+    Args:
+        values: (tokens,) of the critic.
+    """
+    rewards = [sampled_rewards(*pair) for pair in zip(played.rollouts, played.rewards, strict=True)]
+    parts = np.split(np.asarray(values, float), np.cumsum([len(episode) for episode in rewards])[:-1])
+    pairs = zip(rewards, parts, strict=True)
+    advantages = np.concatenate([gae(*pair, config.gamma, config.lam) for pair in pairs])
+    returns = np.concatenate([returns_to_go(episode, config.gamma) for episode in rewards])
+    return (advantages - advantages.mean()) / (advantages.std(ddof=1) + 1e-8), returns
 
 
 def sampled_rewards(rollout: Rollout, rewards: Sequence[float]) -> list[float]:

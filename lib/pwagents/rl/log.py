@@ -1,18 +1,52 @@
-"""The log of a run of reinforcement learning, one row a step: written as the run goes, read for figures."""
+"""The folder of a run of reinforcement learning, which can be killed at any moment and taken up again.
 
+``run.json`` holds the settings, ``log.jsonl`` one row a step, ``checkpoint-<step>`` all that is needed to go
+on from there, ``model`` the trained model.
+"""
+
+import importlib.util
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pwagents.errors import DataError
+from pwagents.lm.settings import deciding
+from pwagents.lm.trainer import checkpoint_step, last_checkpoint
 from pwagents.project import read_json_lines, write_aside
+from pwagents.rl.settings import RlSettings
+from pwagents.schema import Task
 
 LOG = "log.jsonl"  # in the folder of a run
+
+
+def open_run(folder: Path, config: RlSettings, tasks: Sequence[Task]) -> "tuple[str | None, RunLog]":
+    """Begin a run or take it up again: the checkpoint to go on from (None at the start), and the log.
+
+    Raises:
+        DataError: the folder holds a run with other settings or tasks.
+        ImportError: the tracker is not installed.
+    """
+    if config.report_to != "none" and importlib.util.find_spec(config.report_to) is None:
+        raise ImportError(
+            f"report_to is {config.report_to!r}, but this package is not installed; 'pip install "
+            f"{config.report_to}', or set report_to to 'none': the log is written either way"
+        )
+    path = folder / "run.json"
+    run = {"method": type(config).__name__, **deciding(config), "tasks": [task.task_id for task in tasks]}
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for name in [name for name, value in run.items() if before.get(name) != value]:
+            values = [str(settings.get(name))[:60] for settings in (before, run)]
+            raise DataError(path, "run", name, values[0], f"{values[1]}, or another folder for this run")
+    else:
+        write_aside(path, json.dumps(run, indent=1))
+    checkpoint = last_checkpoint(folder)
+    return checkpoint, RunLog(folder, checkpoint_step(checkpoint))
 
 
 class RunLog:
@@ -75,7 +109,7 @@ def read_curves(folders: dict[str, Path | str]) -> pd.DataFrame:
     """The logs of some runs, finished or under way, one row a run and step.
 
     Args:
-        folders: what to call a run -> its folder (that of ``train_grpo`` or ``train_ppo``).
+        folders: what to call a run -> its folder (of :func:`pwagents.rl.train.train_policy`).
 
     Returns:
         ``run``, ``step`` and a column for each number of the logs, in their order. A number that was not

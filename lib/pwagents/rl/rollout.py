@@ -1,4 +1,4 @@
-"""One step's episodes: play them, pay them, sum them up, make tensors of them.
+"""One step's episodes: play them, pay them, sum them up.
 
 A :class:`Rollout` is what one played episode is to a trainer: tokens in, tokens out.
 """
@@ -6,7 +6,7 @@ A :class:`Rollout` is what one played episode is to a trainer: tokens in, tokens
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,6 @@ from pwagents.rl.settings import RlSettings
 from pwagents.schema import Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState, WebEnvironment
-
-if TYPE_CHECKING:
-    import torch
-
 
 # task -> an environment in which it has begun
 StartEpisode = Callable[[Task], WebEnvironment]
@@ -178,34 +174,3 @@ def summarize(played: Played) -> dict[str, float]:
         "tokens": float(np.mean([sum(rollout.mask) for rollout in played.rollouts])),
         "rollout_seconds": played.seconds,
     }
-
-
-class Tokens(NamedTuple):
-    """Whole episodes as tensors, padded on the right.
-
-    Attributes:
-        ids: (episodes, tokens), prompt and completion.
-        scored: (episodes, tokens), true for tokens to learn from.
-        old: (scored tokens,) log-probabilities at which they were sampled, episode after episode.
-    """
-
-    ids: "torch.Tensor"
-    scored: "torch.Tensor"
-    old: "torch.Tensor"
-
-
-def pad_rollouts(rollouts: Sequence[Rollout], device: Any) -> Tokens:
-    """The rollouts as tensors. What pads them is never seen: no token looks to its right."""
-    import torch
-
-    width = max(len(r.prompt_ids) + len(r.completion_ids) for r in rollouts)
-    ids = torch.zeros(len(rollouts), width, dtype=torch.long)
-    scored = torch.zeros(len(rollouts), width, dtype=torch.bool)
-    old: list[float] = []
-    for i, rollout in enumerate(rollouts):
-        start, learned = len(rollout.prompt_ids), loss_mask(rollout)
-        end = start + len(learned)
-        ids[i, :end] = torch.tensor([*rollout.prompt_ids, *rollout.completion_ids])
-        scored[i, start:end] = torch.tensor(learned, dtype=torch.bool)
-        old += [p for p, m in zip(rollout.logprobs, learned, strict=True) if m]
-    return Tokens(ids.to(device), scored.to(device), torch.tensor(old).to(device))

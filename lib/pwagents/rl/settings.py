@@ -1,10 +1,10 @@
 """Settings of online reinforcement learning, by TRL's names wherever it has them."""
 
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from pwagents.lm.settings import Sharding
 from pwagents.schema import TaskType
 from pwagents.settings import Lora, Share, settings
 
@@ -33,22 +33,24 @@ class RlSettings:
     """Rank and alpha of an adapter on all linear layers; None trains all weights."""
     bf16: bool = False
     """On a GPU: compute in bfloat16, activations a second time in the backward pass (a third more time)."""
-    optim: Literal["adamw_torch_fused", "adamw_bnb_8bit"] = "adamw_torch_fused"
-    """The optimizer; the 8-bit one takes a quarter of the memory and needs the package bitsandbytes."""
     seed: int = 0
     """Of all that is drawn at random."""
     report_to: Literal["none", "trackio", "wandb", "tensorboard"] = "none"
     """A tracker that is told the log as well."""
     n_gpus: PositiveInt = 1
     """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
-    sharding: Sharding = "ddp"
-    """How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of it."""
+    sharding: Literal["ddp", "fsdp"] = "ddp"
+    """How several GPUs share a training: fsdp spreads the model, with ddp each has all of it."""
     per_device_train_batch_size: PositiveInt = 16
     """Episodes a GPU and pass. On a CPU 8 to 32 are fastest: what they compute stays in its cache."""
     temperature: PositiveFloat = 1.0
     """Of sampled episodes; Orion, 5.1: 0.6."""
     review_temperature: PositiveFloat = 1.0
     """Of sampled review tasks; Orion, 5.1: 1.0."""
+    epochs: PositiveInt = 1
+    """Passes over a step's episodes."""
+    minibatches: PositiveInt = 1
+    """Parts of a step's tasks, drawn anew in each pass; the policy is updated once by each."""
     epsilon: PositiveFloat = 0.2
     """How far the ratio of new to old probability may leave 1; Orion, 5.1: 0.2."""
     beta: NonNegativeFloat = 0.0
@@ -57,8 +59,17 @@ class RlSettings:
     """Weight of the tokens' mean entropy, which is added to the goal."""
     gamma: Share = 1.0
     """Discount of rewards: a step with GRPO (credit "turn" and "state" alone), a sampled token with PPO."""
+    loss_type: Literal["dapo", "grpo"] = "dapo"
+    """The loss is the mean over all sampled tokens of an update (dapo), or over episodes of each one's mean
+    (grpo; Guo et al. 2025), which favours short episodes."""
     max_grad_norm: PositiveFloat = 1.0
     """The gradient is scaled down to it."""
+    use_vllm: bool = False
+    """vLLM plays the episodes, in the same process, with the weights as they are at each step; GPUs only."""
+    vllm_gpu_memory_utilization: Share = 0.3
+    """Share of a GPU's memory that vLLM may take."""
+    vllm_max_model_length: PositiveInt = 8192
+    """Tokens of an episode that vLLM has room for, prompt included."""
     save_steps: NonNegativeInt = 25
     """Steps between checkpoints, from which a killed training goes on; 0: none."""
     eval_steps: NonNegativeInt = 0
@@ -84,7 +95,7 @@ class RlSettings:
 
 @settings
 class GrpoSettings(RlSettings):
-    """Group relative policy optimization (:mod:`pwagents.rl.grpo`)."""
+    """Group relative policy optimization (:mod:`pwagents.rl.train`)."""
 
     num_generations: Annotated[int, Field(ge=2)] = 8
     """Episodes of each task: the group within which they are compared."""
@@ -92,30 +103,36 @@ class GrpoSettings(RlSettings):
     """One advantage for the whole episode, or one a turn, or one a state that several episodes were in."""
     scale_rewards: Scale = "group"
     """Whether advantages are divided by their group's deviation, as GRPO has it, or by nothing."""
-    loss_type: Literal["dapo", "grpo"] = "dapo"
-    """The loss is the mean over all sampled tokens of a step, as with PPO here (dapo), or over episodes of
-    each one's mean (grpo; Guo et al. 2025), which favours short episodes."""
-    use_vllm: bool = False
-    """vLLM plays the episodes, in the same process, with the weights as they are at each step; GPUs only."""
-    vllm_gpu_memory_utilization: Share = 0.3
-    """Share of a GPU's memory that vLLM may take."""
-    vllm_max_model_length: PositiveInt = 8192
-    """Tokens of an episode that vLLM has room for, prompt included."""
 
 
 @settings
 class PpoSettings(RlSettings):
-    """Proximal policy optimization (:mod:`pwagents.rl.ppo`)."""
+    """Proximal policy optimization (:mod:`pwagents.rl.train`)."""
 
     lam: Share = 1.0
-    """GAE's lambda per sampled token; below 1 the policy is taught to ask less (:mod:`pwagents.rl.ppo`)."""
-    epochs: PositiveInt = 1
-    """Passes over a step's episodes, one update each."""
+    """GAE's lambda per sampled token; below 1 the policy is taught to ask less (:mod:`pwagents.rl.train`)."""
     value_learning_rate: PositiveFloat = 1e-3
-    """Of the critic."""
+    """Of the critic, whose rate does not fall."""
     value_epochs: PositiveInt = 4
     """Passes of the critic over a step's tokens, four updates each."""
-    optim: Literal["adamw_torch_fused"] = "adamw_torch_fused"
-    """The optimizer of policy and critic."""
-    sharding: Literal["ddp"] = "ddp"
-    """Each GPU has all of the model: only then it can play episodes."""
+    value_warmup_steps: NonNegativeInt = 0
+    """Steps at the start in which the critic alone learns."""
+
+
+def use_vllm(asked: bool | None) -> bool:
+    """Whether vLLM plays the episodes, on the GPU that the training is on.
+
+    Args:
+        asked: None takes it where the package is installed and there is a GPU; True insists on it.
+
+    Raises:
+        ValueError: it is insisted on, but it is not there.
+    """
+    if asked is False:
+        return False
+    import torch
+
+    is_there = find_spec("vllm") is not None and torch.cuda.is_available()
+    if asked and not is_there:
+        raise ValueError("expected the package vllm and a GPU; none goes without them where they are missing")
+    return is_there

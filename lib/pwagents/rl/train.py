@@ -1,0 +1,175 @@
+"""GRPO and PPO on whole episodes, in one loop (Orion, 4.3 and Algorithm 1; PPO is the baseline of its 5.1).
+
+A step plays episodes, pays them, turns rewards into an advantage of each sampled token, and updates the
+policy by the clipped loss: ``epochs`` passes over its episodes, in ``minibatches`` parts each. GRPO compares
+the episodes of one task with each other (Guo et al. 2025), PPO each token's outcome with what a critic
+foresaw (Schulman et al. 2017). All else is the same: start, episodes, reward, loss, folder, log.
+
+Where we depart from the papers:
+
+1. Orion trains by veRL and prints no learning rate, number of updates or critic for it; ours are settings.
+2. The loss is the mean over a part's sampled tokens, not over episodes (``loss_type``).
+3. PPO's critic reads the policy's hidden states and is fitted to them apart, to what was really still to
+   come (:class:`Critic`).
+4. Nothing is compared within a task by PPO, so equally many episodes serve better as one of each of many
+   tasks (``num_generations`` 1): from a few tasks the critic learns by heart how these ended.
+5. GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
+   itself, farther only through the critic. As long as that foresees nothing, this is a discount, and a policy
+   learns within a few steps to ask less, for questions make the way to the reward longer.
+
+With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pwagents.cache import seal
+from pwagents.lm.trainer import checkpoint_step, quiet
+from pwagents.progress import progress
+from pwagents.rl.advantages import critic_advantages, token_advantages
+from pwagents.rl.learner import Learner
+from pwagents.rl.log import open_run
+from pwagents.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize, tasks_in_order
+from pwagents.rl.settings import GrpoSettings, PpoSettings
+from pwagents.schema import Task
+from pwagents.seeds import derive_seed, rng
+
+
+@quiet()
+def train_policy(
+    model: Any,
+    tokenizer: Any,
+    tasks: Sequence[Task],
+    play: Play,
+    rewards: StepRewards,
+    config: GrpoSettings | PpoSettings,
+    folder: Path | str,
+    evaluate: Evaluate | None = None,
+) -> Path:
+    """Train a policy by GRPO or PPO, as ``config`` says; a killed run goes on from its last checkpoint.
+
+    Args:
+        model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
+        tokenizer: the model's; it is saved with it.
+        play: plays one episode of each task it is given, with ``config``'s temperatures; a task comes
+            ``num_generations`` times in a row. Its chance must come from its seed alone.
+        rewards: R_t of each step of an episode.
+        folder: of this run alone; holds its log, its checkpoints and the result.
+        evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``.
+
+    Returns:
+        ``folder/model``, the trained model and its tokenizer. Where it stands already, nothing is trained.
+
+    Raises:
+        DataError: the folder holds a run with other settings.
+        ImportError: the tracker is not installed.
+        RuntimeError: training diverged.
+        ValueError: settings that do not go together, or a rollout that contradicts itself.
+    """
+    import torch
+    from accelerate import Accelerator
+
+    folder, on_gpu = Path(folder).resolve(), torch.cuda.is_available()
+    accelerator = Accelerator(
+        cpu=not on_gpu,
+        mixed_precision="bf16" if config.bf16 and on_gpu else "no",
+        log_with=None if config.report_to == "none" else config.report_to,
+        project_dir=str(folder),
+    )
+    rank, processes, main = accelerator.process_index, accelerator.num_processes, accelerator.is_main_process
+    share, rest = divmod(config.prompts_per_step, processes)
+    if rest or config.minibatches > share:
+        raise ValueError(
+            f"{config.prompts_per_step} prompts a step do not divide among {processes} processes "
+            f"and {config.minibatches} minibatches"
+        )
+    # One process writes settings and removes broken checkpoints; the others then find all in order.
+    with accelerator.main_process_first():
+        checkpoint, log = open_run(folder, config, tasks)
+    if (folder / "model").exists():
+        return folder / "model"
+    if config.report_to != "none":
+        accelerator.init_trackers("pwagents")
+
+    def write(row: dict[str, float]) -> None:
+        if main:
+            log.append(row)
+        accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
+
+    learner, in_order = Learner(model, config, accelerator), tasks_in_order(tasks, config)
+    if checkpoint:
+        accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
+    elif evaluate and config.evaluates_after(0) and not log.has_first:
+        write({"step": 0} | learner.evaluate(evaluate))
+    first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
+    steps = range(first, config.max_steps)
+    bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
+    for step in bar:
+        # Play each task of the step several times in a row, and pay: R_t of each step of each episode.
+        start, done = time.perf_counter(), step + 1
+        prompts = in_order[step * config.prompts_per_step :][rank * share :][:share]
+        batch = [task for task in prompts for _ in range(config.num_generations)]
+        seed = derive_seed(config.seed, "rollouts", str(step), str(rank))
+        played = play_batch(learner.player, batch, play, rewards, seed)
+        row = summarize(played)
+
+        # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio are
+        # the trainer's own; one update of fresh episodes computes them itself.
+        look = learner.look_back(played.rollouts, [config.temperature_of(task.type) for task in batch])
+
+        # Compare each episode with the others of its task, or each token's outcome with the critic's value.
+        if learner.critic:
+            values = learner.critic.values(learner.features).cpu()
+            advantages, returns = critic_advantages(played, values, config)
+        else:
+            advantages = token_advantages(played, config)
+        advantages = look.spread(advantages)
+
+        # Update the policy: several times where the settings say so. Episodes of a task stay together.
+        rows, numbers = torch.arange(len(batch)).view(share, -1), []  # of the batch, a task each
+        warms_up = learner.critic and step < config.value_warmup_steps
+        for epoch in range(0 if warms_up else config.epochs):
+            order = range(share)
+            if config.minibatches > 1:
+                order = rng(config.seed, "minibatches", str(step), str(epoch), str(rank)).permutation(share)
+            for part in rows[list(order)].tensor_split(config.minibatches):
+                numbers.append(learner.update(look, advantages, part.flatten()))
+        if numbers:
+            row |= {name: float(np.mean([each[name] for each in numbers])) for name in numbers[0]}
+            row["learning_rate"] = learner.schedule.get_last_lr()[0]
+            learner.schedule.step()
+        if learner.critic:
+            row["explained"] = learner.critic.fit(learner.features, returns, seed)
+
+        # Log, evaluate, save.
+        means = torch.tensor(list(row.values()), dtype=torch.float64, device=accelerator.device)
+        row = {"step": done} | dict(zip(row, accelerator.reduce(means, "mean").tolist(), strict=True))
+        row["seconds"] = time.perf_counter() - start
+        if evaluate and config.evaluates_after(done):
+            row |= learner.evaluate(evaluate)
+        write(row)
+        bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
+        if config.save_steps and done % config.save_steps == 0:
+            _save_checkpoint(accelerator, folder / f"checkpoint-{done}")
+    learner.save(tokenizer, folder / "model")
+    accelerator.end_training()
+    return folder / "model"
+
+
+def _save_checkpoint(accelerator: Any, checkpoint: Path) -> None:
+    """Write a checkpoint beside its place and move it there; then the one before it may go."""
+    aside = checkpoint.with_name(f".{checkpoint.name}")  # the same in all processes: each adds its part
+    accelerator.save_state(str(aside), safe_serialization=False)  # tied weights stay tied
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        seal(aside)
+        os.replace(aside, checkpoint)
+        for old in set(checkpoint.parent.glob("checkpoint-*")) - {checkpoint}:
+            shutil.rmtree(old)
+    accelerator.wait_for_everyone()

@@ -1,0 +1,228 @@
+"""GRPO and PPO on tiny games: they learn, their gradient is the published one, settings do what they say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from transformers import AutoModelForCausalLM
+
+from pwagents.errors import DataError
+from pwagents.rl.learner import Critic
+from pwagents.rl.log import read_rows
+from pwagents.rl.loss import token_losses
+from pwagents.rl.rollout import Rollout
+from pwagents.rl.settings import PpoSettings
+from pwagents.rl.train import train_policy
+from pwagents.schema import Task
+from pwagents.seeds import rng
+
+from . import game
+
+BOTH = pytest.mark.parametrize("method", ["grpo", "ppo"])
+LOSS = PpoSettings(max_steps=1, epsilon=0.2)
+
+
+def loss_of(ratios, advantages, reference=None, config=LOSS):
+    """The losses and their gradient where old probabilities are 1/2 and new ones a multiple of that."""
+    old = torch.full((len(ratios),), math.log(0.5))
+    new = (old + torch.tensor(ratios).log()).requires_grad_()
+    losses = token_losses(new, torch.full_like(old, 0.3), old, torch.tensor(advantages), reference, config)
+    losses.loss.sum().backward()
+    return losses, new.grad
+
+
+def test_the_ratio_is_clipped_where_that_makes_the_goal_smaller():
+    # Goals: min(1.5 * 2, 1.2 * 2) = 2.4; min(1.5 * -2, 1.2 * -2) = -3; min(.5 * 2, .8 * 2) = 1;
+    # min(.5 * -2, .8 * -2) = -1.6; 1 * 3 = 3.
+    losses, gradient = loss_of([1.5, 1.5, 0.5, 0.5, 1.0], [2.0, -2.0, 2.0, -2.0, 3.0])
+    assert losses.loss.tolist() == pytest.approx([-2.4, 3, -1, 1.6, -3])
+    assert losses.clip_fraction.tolist() == [1, 0, 0, 1, 0]
+    assert gradient.tolist() == pytest.approx([0, 3, -1, 0, -3])  # -ratio * advantage where not clipped
+    assert losses.approx_kl[0] == pytest.approx(0.5 - math.log(1.5))
+
+
+def test_divergence_and_entropy_join_the_loss():
+    # One token at probability .5; the reference has .25: 1/2 - log(1/2) - 1 = .193147.
+    reference = torch.tensor([math.log(0.25)])
+    losses, _ = loss_of([1.0], [0.0], reference, PpoSettings(max_steps=1, beta=2.0, entropy_coef=0.1))
+    assert losses.kl[0] == pytest.approx(0.193147, abs=1e-6)
+    assert losses.loss[0].item() == pytest.approx(2 * 0.193147 - 0.1 * 0.3, abs=1e-6)
+
+
+# The gradient, written again: episode after episode, all logits, no packing, no padding.
+SEVERAL = {"epochs": 2, "minibatches": 2, "learning_rate": 0.05}
+CASES = {
+    "grpo, one update": ("grpo", {}),
+    "grpo, several updates": ("grpo", SEVERAL),
+    "grpo, undivided": ("grpo", SEVERAL | {"scale_rewards": "none"}),
+    "grpo, held back": ("grpo", SEVERAL | {"beta": 0.1, "entropy_coef": 0.01, "loss_type": "grpo"}),
+    "ppo, one update": ("ppo", {"gamma": 0.9, "lam": 0.5}),
+    "ppo, several updates": ("ppo", SEVERAL | {"gamma": 0.9, "lam": 0.5, "beta": 0.1}),
+}
+HEAT = {"search": 0.7, "review": 1.2}
+PLAIN = {"prompts_per_step": 4, "num_generations": 4, "per_device_train_batch_size": 3, "max_grad_norm": 1e9}
+
+
+def pay(states, trajectory):
+    """Every word has its price; of one task all episodes earn the same."""
+    same = trajectory.task_id == "t0"
+    return [1.0] * len(trajectory.steps) if same else game.pay_bandit(states, trajectory)
+
+
+def by_group(rewards, config):
+    """(16 episodes, 2 tokens): the return against those of its four, divided by their deviation."""
+    returns = rewards.sum(1).view(4, 4)
+    scale = returns.std(1, keepdim=True) + 1e-4 if config.scale_rewards == "group" else 1
+    return ((returns - returns.mean(1, keepdim=True)) / scale).view(16, 1).expand(16, 2)
+
+
+def by_value(rewards, config):
+    """The same where the critic expects nothing yet: rewards still to come, discounted; normalized."""
+    advantages = rewards + config.gamma * config.lam * torch.stack([rewards[:, 1], torch.zeros(16)], 1)
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def scored(weights, episodes, types):
+    """A model of these weights; log-probabilities and entropies (episodes, 2 tokens) of what was sampled."""
+    model, rows = game.make_model(), []
+    for own, value in zip(model.parameters(), weights, strict=True):
+        own.data.copy_(value)
+    for episode in episodes:
+        ids = torch.tensor([episode.prompt_ids + episode.completion_ids])
+        places = [len(episode.prompt_ids) + i for i, sampled in enumerate(episode.mask) if sampled]
+        logits = model(ids).logits[0, [place - 1 for place in places]]
+        chances = (logits / HEAT[types[episode.trajectory.task_id]]).log_softmax(-1)
+        rows.append((chances.gather(1, ids[0, places][:, None])[:, 0], -(chances.exp() * chances).sum(1)))
+    return model, *(torch.stack(column) for column in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize(("method", "changed"), CASES.values(), ids=CASES)
+def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tmp_path, method, changed):
+    tasks = game.make_tasks(4)
+    tasks = [t.model_copy(update={"type": "review"}) if i % 2 else t for i, t in enumerate(tasks)]
+    heat = {"temperature": HEAT["search"], "review_temperature": HEAT["review"]}
+    config = game.CONFIGS[method](**(PLAIN | heat | {"max_steps": 1, "save_steps": 0} | changed))
+    episodes, updates = [], []  # of each update (weights, gradient) of all parameters
+
+    def play(model, tasks, seed):
+        episodes.extend(game.play_cue(model, tasks, seed))
+        return episodes
+
+    def watch(optimizer, *_):
+        trained = optimizer.param_groups[0]["params"]
+        if len(trained) > 4:  # not the critic
+            updates.append([(each.detach().clone(), each.grad.clone()) for each in trained])
+
+    hook = register_optimizer_step_pre_hook(watch)
+    given = (game.make_model(), game.make_tokenizer(), tasks, play, pay, config, tmp_path)
+    train_policy(*given)
+    hook.remove()
+
+    types = {task.task_id: task.type for task in tasks}
+    rewards = torch.tensor([pay(None, episode.trajectory) for episode in episodes])
+    advantages = {"grpo": by_group, "ppo": by_value}[method](rewards, config)
+    with torch.no_grad():
+        _, old, _ = scored([weights for weights, _ in updates[0]], episodes, types)  # the reference, too
+    orders = [rng(config.seed, "minibatches", "0", str(epoch), "0").permutation(4) for epoch in range(2)]
+    parts = np.concatenate(orders).reshape(4, 2) if config.minibatches == 2 else [np.arange(4)]
+    clipped = []
+    for pairs, part in zip(updates, parts, strict=True):
+        model, logprobs, entropies = scored([weights for weights, _ in pairs], episodes, types)
+        ratio, above = (logprobs - old).exp(), old - logprobs
+        goal, limit = ratio * advantages, ratio.clamp(0.8, 1.2) * advantages
+        losses = -torch.min(goal, limit) + config.beta * (above.exp() - above - 1)
+        losses = (losses - config.entropy_coef * entropies).view(4, 8)[part]
+        gradient = torch.autograd.grad(losses.mean(), model.parameters())
+        for ours, (_, own) in zip(gradient, pairs, strict=True):
+            torch.testing.assert_close(own, ours, rtol=1e-4, atol=1e-7)
+        clipped.append((limit < goal - 1e-9).view(4, 8)[part].float().mean().item())
+    assert max(float(own.abs().max()) for pairs in updates for _, own in pairs) > 1e-3
+    (row,) = read_rows(tmp_path / "log.jsonl")
+    assert row["clip_fraction"] == pytest.approx(sum(clipped) / len(clipped))
+    assert (row["clip_fraction"] > 0) == (row["approx_kl"] > 1e-6) == (len(updates) > 1)
+
+
+@BOTH
+@pytest.mark.parametrize("updates", [{}, {"epochs": 2, "minibatches": 2, "learning_rate": 2e-3}])
+def test_the_bandit_is_learned(tmp_path, method, updates):
+    given = (game.save_model(tmp_path / "start"), game.make_tokenizer(), game.make_tasks(6))
+    config = game.CONFIGS[method](**{"max_steps": 40, "save_steps": 0, "eval_steps": 20} | updates)
+    how = (game.play_bandit, game.pay_bandit, config, tmp_path / "run", lambda model: {"c": 1.0})
+    model = AutoModelForCausalLM.from_pretrained(train_policy(*given, *how))
+    assert game.said(model, "begin", "go")["c"] > 0.9
+    rows = read_rows(tmp_path / "run" / "log.jsonl")
+    assert [row["step"] for row in rows] == list(range(41))
+    assert [row["step"] for row in rows if "eval_c" in row] == [0, 20, 40]
+    assert rows[-1]["reward"] > 0.9 > rows[1]["reward"] and rows[1]["entropy"] > rows[-1]["entropy"] > 0
+    logged = {"kl", "approx_kl", "clip_fraction", "grad_norm", "asks", "turns", "tokens", "seconds"}
+    assert logged <= rows[1].keys()
+
+
+@pytest.mark.parametrize(
+    ("method", "changed"), [*[("grpo", {"credit": c}) for c in ("episode", "turn", "state")], ("ppo", {})]
+)
+def test_a_second_turn_that_alone_matters_is_learned(tmp_path, method, changed):
+    game.save_model(tmp_path / "start")
+    out = game.train(method, tmp_path, max_steps=60, save_steps=0, **changed)
+    assert game.mean_reward(out) > 0.9
+
+
+@BOTH
+def test_a_reference_model_holds_the_policy_back(tmp_path, method):
+    game.save_model(tmp_path / "start")
+    game.train(method, tmp_path, max_steps=15, save_steps=0, beta=10.0)
+    rows = read_rows(tmp_path / "run" / "log.jsonl")
+    assert 0 < rows[-1]["kl"] < 0.1
+    assert rows[-1]["reward"] < 0.3
+
+
+def test_the_critic_comes_to_foresee_returns():
+    features = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
+    returns = features[:, 0] - 2 * features[:, 1]
+    critic = Critic(16, PpoSettings(max_steps=1, value_learning_rate=3e-3), Accelerator(cpu=True))
+    assert not critic.values(features).any()  # it expects nothing at first
+    explained = [critic.fit(features, returns, seed) for seed in range(30)]
+    assert explained[0] == pytest.approx(0, abs=1e-6) and explained[-1] > 0.95
+
+
+def test_the_critic_may_begin_before_the_policy(tmp_path):
+    before = load_file(game.save_model(tmp_path / "start") / "model.safetensors")
+    after = load_file(game.train("ppo", tmp_path, max_steps=3, value_warmup_steps=3) / "model.safetensors")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    rows = read_rows(tmp_path / "run" / "log.jsonl")
+    assert rows[0]["explained"] == pytest.approx(0, abs=1e-6) != rows[2]["explained"]
+
+
+def test_a_finished_run_is_not_run_again_and_other_settings_are_refused(tmp_path):
+    game.save_model(tmp_path / "start")
+    out = game.train("grpo", tmp_path, max_steps=2)
+    written = (out / "model.safetensors").stat().st_mtime_ns
+    assert game.train("grpo", tmp_path, max_steps=2) == out
+    assert (out / "model.safetensors").stat().st_mtime_ns == written
+    with pytest.raises(DataError, match=r"'learning_rate': found 0\.005; expected 0\.1"):
+        game.train("grpo", tmp_path, max_steps=2, learning_rate=0.1)
+
+
+def test_what_cannot_be_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(ImportError, match="pip install trackio"):
+        game.train("grpo", tmp_path, report_to="trackio")
+    with pytest.raises(
+        ValueError, match="4 prompts a step do not divide among 1 processes and 5 minibatches"
+    ):
+        game.train("grpo", tmp_path, minibatches=5)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rollout_that_contradicts_itself_is_named(tmp_path):
+    def play(model, tasks: list[Task], seed: int) -> list[Rollout]:
+        whole = game.play_cue(model, tasks, seed)
+        cut = whole[0]
+        return [Rollout(**(vars(cut) | {"mask": cut.mask[:-1]})), *whole[1:]]
+
+    given = (game.make_model(), game.make_tokenizer(), game.make_tasks(6), play, game.pay_cue)
+    with pytest.raises(ValueError, match=r"rollout of task t\d has 4 completion tokens, but 3 mask"):
+        train_policy(*given, game.CONFIGS["grpo"](), tmp_path)
