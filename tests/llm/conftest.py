@@ -1,8 +1,13 @@
-"""What the tests of language models share: tiny models."""
+"""What the tests of language models share: tiny models, and circumstances as a table."""
+
+from pathlib import Path
 
 import pytest
+import yaml
 
 from .tiny import SEARCH, save_random_model, save_telling_model
+
+CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,6 @@ class ChatServer:
         headers: header fields of the last call, names in lower case.
         script: answers to give before anything else, first in first out.
         refuse: request body -> the body of a refusal (400), or None.
-        most_at_once: the largest number of calls under way together.
     """
 
     def __init__(
@@ -58,18 +57,16 @@ class ChatServer:
         faults: float = 0.0,
         seed: int = 0,
         hang: float = 3.0,
-        retry_after: float = 0.05,
         reply: Callable[[dict], dict] | None = None,
         keep_bodies: bool = True,
     ):
         self.latency, self.faults, self.seed, self.hang = latency, faults, seed, hang
-        self.retry_after, self.reply, self.keep_bodies = retry_after, reply or default_reply, keep_bodies
+        self.reply, self.keep_bodies = reply or default_reply, keep_bodies
         self.calls, self.paid, self.fault_counts = Counter(), Counter(), Counter()
         self.bodies: list[dict] = []
         self.headers: dict[str, str] = {}
         self.script: deque[Answer] = deque()
         self.refuse: Callable[[dict], dict | None] = lambda body: None
-        self.most_at_once = self._at_once = 0
         self.arrivals: list[float] = []
         self.url = ""
 
@@ -133,14 +130,6 @@ class ChatServer:
         self.arrivals.append(time.monotonic())
         if self.keep_bodies:
             self.bodies.append(body)
-        self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
-        try:
-            await self._answer(writer, key, body)
-        finally:
-            self._at_once -= 1
-
-    async def _answer(self, writer: asyncio.StreamWriter, key: str, body: dict) -> None:
         if self.latency:
             await asyncio.sleep(self.latency)
         if self.script:
@@ -153,8 +142,7 @@ class ChatServer:
         answer = completion(key, body, self.reply(body))
         whole = json.dumps(answer)
         if fault == "429":
-            headers = {"Retry-After": str(self.retry_after)}
-            return await _send(writer, Answer(error("rate limit reached"), 429, headers))
+            return await _send(writer, Answer(error("rate limit reached"), 429, {"Retry-After": "0.05"}))
         if fault in ("500", "503"):
             return await _send(writer, Answer(error("the server failed"), int(fault)))
         if fault == "malformed":
@@ -166,9 +154,6 @@ class ChatServer:
         if fault == "hang":
             await asyncio.sleep(self.hang)
         self.paid[key] += 1
-        if body.get("stream"):
-            headers = {"Content-Type": "text/event-stream"}
-            return await _send(writer, Answer(streamed(answer), headers=headers))
         await _send(writer, Answer(whole))
 
     def _fault(self, key: str) -> str:
@@ -222,18 +207,8 @@ def completion(key: str, body: dict, message: dict) -> dict:
     }
 
 
-def streamed(answer: dict) -> str:
-    """A whole answer as a stream of events: one with all of it, and the end."""
-    choice = answer["choices"][0]
-    calls = [{"index": i, **call} for i, call in enumerate(choice["message"].get("tool_calls", []))]
-    delta = choice["message"] | ({"tool_calls": calls} if calls else {})
-    chunk = answer | {"object": "chat.completion.chunk"}
-    chunk["choices"] = [{"index": 0, "delta": delta, "finish_reason": choice["finish_reason"]}]
-    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
-
-
-def error(message: str, code: str | None = None) -> dict:
-    return {"error": {"message": message, "type": "server_error", "param": None, "code": code}}
+def error(message: str) -> dict:
+    return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
 
 def _head(status: int, length: int, headers: dict[str, str]) -> bytes:

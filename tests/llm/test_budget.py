@@ -1,7 +1,7 @@
 """Prices, the estimate of a run, and a budget that holds while threads spend it."""
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,56 +10,50 @@ from pwagents.llm.chat import Reply
 from pwagents.schema import Usage
 
 
-def paid(seconds=0.0):
-    """A call of 100 tokens and a cent."""
-    time.sleep(seconds)
-    return Reply(text="x", usage=Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.01))
-
-
 def pay_until_spent(budget, seconds=0.0):
-    """How many calls the budget paid for, at most 100, and what it says in the end."""
+    """How many calls of 100 tokens and a cent it paid for, at most 100, and what it says in the end."""
+
+    def call():
+        time.sleep(seconds)
+        return Reply(text="x", usage=Usage(calls=1, prompt_tokens=90, completion_tokens=10, usd=0.01))
+
     for n in range(100):
         try:
-            budget.pay(lambda: paid(seconds))
+            budget.pay(call)
         except BudgetError as error:
             return n, str(error)
     return 100, ""
 
 
-def test_dollars_are_capped():
+def test_dollars_and_tokens_are_capped_also_for_calls_under_way():
     n, told = pay_until_spent(Budget(max_usd=0.05))
     assert n == 5 and "0.05 US dollars is spent" in told and "raise the budget" in told
-
-
-def test_tokens_are_capped_also_for_calls_under_way():
-    budget, counts = Budget(max_tokens=2000), []
-    budget.pay(paid)
-    spend = threading.Thread
-    threads = [spend(target=lambda: counts.append(pay_until_spent(budget, 0.02)[0])) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert pay_until_spent(Budget(max_tokens=100))[0] == 1
+    budget = Budget(max_tokens=2000)
+    budget.pay(lambda: Reply(text="x", usage=Usage(calls=1, prompt_tokens=100)))
+    with ThreadPoolExecutor(8) as threads:
+        counts = threads.map(lambda _: pay_until_spent(budget, 0.02)[0], range(8))
     assert sum(counts) == 19 and budget.spent.calls == 20
-
-
-def test_without_caps_it_only_counts():
-    budget = Budget()
-    assert pay_until_spent(budget) == (100, "") and budget.spent.calls == 100
+    assert pay_until_spent(Budget()) == (100, "")
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt-4o-mini", "GPT-4o-mini", "openai/gpt-4o-mini", "gpt-4o-mini-2024-07-18"]
+    ("name", "usd"),
+    [
+        ("gpt-4o-mini", 0.15 + 0.60),
+        ("GPT-4o-mini", 0.15 + 0.60),
+        ("openai/gpt-4o-mini", 0.15 + 0.60),
+        ("gpt-4o-mini-2024-07-18", 0.15 + 0.60),
+        ("openai/gpt-4o-2024-05-13", 5 + 15),  # a version with a price of its own
+        ("openai/gpt-4o-2024-08-06", 2.5 + 10),
+        ("Qwen/Qwen2.5-7B-Instruct", None),
+        ("my-model", None),
+        ("", None),
+    ],
 )
-def test_prices_of_names_with_maker_and_date(name):
-    assert cost_usd(name, 2_000_000, 500_000) == pytest.approx(0.30 + 0.30)
-
-
-def test_a_version_may_have_a_price_of_its_own_and_a_model_none():
-    assert cost_usd("openai/gpt-4o-2024-05-13", 1e6, 1e6) == pytest.approx(5 + 15)
-    assert cost_usd("openai/gpt-4o-2024-08-06", 1e6, 1e6) == pytest.approx(2.5 + 10)
-    for name in ("qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct", "my-model", ""):
-        assert price_of(name) is None and cost_usd(name, 1e6, 1e6) == 0.0
+def test_prices_of_names_with_maker_and_date(name, usd):
+    assert cost_usd(name, 1e6, 1e6) == pytest.approx(usd or 0)
+    assert (price_of(name) is None) == (usd is None)
 
 
 def test_an_estimate_has_one_row_for_each_role_that_a_model_plays():

@@ -24,6 +24,7 @@ READERS = {
     "model": lambda folder: read_model(folder, torch.float32),
     "training": lambda folder: load_model(folder, SftSettings()),
     "fit": without_storage,
+    "role": lambda folder: LocalModel(folder).complete(HI),
 }
 
 
@@ -36,13 +37,8 @@ def change(file, **values):
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
-def set_template(folder, template):
-    (folder / "chat_template.jinja").write_text(template)
-
-
-@pytest.fixture
-def with_code(folder, tmp_path, monkeypatch):
-    """The folder with code of its own, and the file that this code would make."""
+@pytest.mark.parametrize("reader", READERS)
+def test_no_code_of_a_folder_runs_whatever_the_user_types(folder, reader, tmp_path, monkeypatch):
     harm = tmp_path / "harm"
     (folder / "evil.py").write_text(f"open({str(harm)!r}, 'w')\nclass Evil: pass\n")
     for file, names in {
@@ -54,13 +50,7 @@ def with_code(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("signal.alarm", lambda *_: None)
-    return folder, harm
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_no_code_of_a_folder_runs_whatever_the_user_types(with_code, reader):
-    folder, harm = with_code
-    with pytest.raises(DataError, match="no code of its own") as told:
+    with pytest.raises((DataError, RefusedError), match="no code of its own") as told:
         READERS[reader](folder)
     assert not harm.exists() and "\n" not in str(told.value)
 
@@ -71,22 +61,9 @@ def test_models_and_tokenizers_are_read_in_one_place_alone(project_root):
     assert [file.name for file in files if reads.search(file.read_text("utf-8"))] == ["folder.py"]
 
 
-def test_nor_does_it_for_a_model_that_plays_a_role(with_code):
-    folder, harm = with_code
-    with pytest.raises(RefusedError, match="no code of its own"):
-        LocalModel(folder).complete(HI)
-    assert not harm.exists()
-
-
-def test_a_pickle_is_not_read(folder):
-    torch.save({}, folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(DataError, match="safetensors"):
-        read_model(folder, torch.float32)
-
-
-def test_our_own_small_models_are_read_as_before(tmp_path):
+def test_our_own_small_models_are_read_as_before_and_tell_what_they_are_told(tmp_path):
     tokenizer = make_tokenizer()
+    assert dropped_by_template(tokenizer) == []  # they know functions by heart
     tokenizer.save_pretrained(tmp_path)
     make_small_model(tokenizer, 0, {"hidden_size": 24, "intermediate_size": 32}).save_pretrained(tmp_path)
     text = 'search_product_by_query(["B1", "B2"]) please'
@@ -94,23 +71,21 @@ def test_our_own_small_models_are_read_as_before(tmp_path):
     assert load_model(tmp_path, SftSettings()).config.hidden_size == 24
 
 
-TEMPLATES = {
-    "endless recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
-    "a large range": ("{{ range(10**9) }}", "Range too big"),
-    "out of the sandbox": ("{{ ''.__class__.__mro__ }}", "SecurityError"),
-    "globals": ("{{ cycler.__init__.__globals__ }}", "SecurityError"),
-    "an error of its own": ("{{ raise_exception('first\nsecond') }}", "first second"),
-    "no template": ("{% if", "TemplateSyntaxError"),
-    "a division": ("{{ 1 / 0 }}", "ZeroDivisionError"),
-    "what is not there": ("{{ messages[99].x.y }}", "UndefinedError"),
+FAILING = {  # a template -> what is told of it, in one line
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}": "recursion",
+    "{{ range(10**9) }}": "Range too big",
+    "{{ ''.__class__.__mro__ }}": "SecurityError",
+    "{{ raise_exception('first\nsecond') }}": "first second",
+    "{% if": "TemplateSyntaxError",
+    "{{ 1 / 0 }}": "ZeroDivisionError",
+    "{{ messages[99].x.y }}": "UndefinedError",
 }
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_template_that_fails_is_one_line(folder, name):
-    template, said = TEMPLATES[name]
-    set_template(folder, template)
-    with pytest.raises(RefusedError, match=rf"the chat template failed \(.*{said}") as told:
+@pytest.mark.parametrize("template", FAILING)
+def test_a_template_that_fails_is_one_line(folder, template):
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(RefusedError, match=rf"the chat template failed \(.*{FAILING[template]}") as told:
         LocalModel(folder).complete([{"role": "user", "content": "now"}])
     assert "\n" not in str(told.value) and len(str(told.value)) < 500
 
@@ -122,82 +97,67 @@ CALLS = (
     "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ PART }}"
     "{% endfor %}{% endfor %}"
 )
+WITH_ARGUMENTS = CALLS.replace("PART", "c.function.arguments")
+REFUSES_RESULTS = "{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
 DROPS = {  # a template -> what it drops
-    "all": (TALK, "a call's function, a call's argument, the functions that may be called"),
-    "functions": (TALK + CALLS.replace("PART", "c.function.arguments"), "the functions that may be called"),
-    "arguments": (TALK + "{{ tools }}" + CALLS.replace("{{ PART }}", ""), "a call's argument"),
-    "parameters": (
-        TALK
-        + "{% if tools %}{{ tools[0].function.name }}{% endif %}"
-        + CALLS.replace("PART", "c.function.arguments"),
+    TALK: "a call's function, a call's argument, the functions that may be called",
+    TALK + WITH_ARGUMENTS: "the functions that may be called",
+    TALK + "{{ tools }}" + CALLS.replace("{{ PART }}", ""): "a call's argument",
+    TALK + "{% if tools %}{{ tools[0].function.name }}{% endif %}" + WITH_ARGUMENTS:
         "parameters of functions",
-    ),
-    "results": (
-        TALK.replace("in messages", "in messages if m.role != 'tool'") + "{{ tools }}{{ messages[1:2] }}",
+    TALK.replace("in messages", "in messages if m.role != 'tool'") + "{{ tools }}{{ messages[1:2] }}":
         "a call's result",
-    ),
-    "the role of results": (
-        "{{ tools }}{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}"
-        "{% endif %}{{ m }}{% endfor %}",
-        "TemplateError: no tools",
-    ),
-}
+    "{{ tools }}{% for m in messages %}" + REFUSES_RESULTS + "{{ m }}{% endfor %}": "TemplateError: no tools",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DROPS)
-def test_a_template_that_drops_functions_is_refused_where_some_may_be_called(folder, name):
-    template, dropped = DROPS[name]
-    set_template(folder, template)
+@pytest.mark.parametrize("template", DROPS)
+def test_a_template_that_drops_functions_is_refused_where_some_may_be_called(folder, template):
+    (folder / "chat_template.jinja").write_text(template)
     model = LocalModel(folder)
     assert model.complete(HI, max_tokens=2).usage.calls == 1
-    with pytest.raises(RefusedError, match=f"cannot tell a conversation with tools: {dropped}$"):
+    with pytest.raises(RefusedError, match=f"cannot tell a conversation with tools: {DROPS[template]}$"):
         model.complete(HI, [SEARCH], max_tokens=2)
 
 
-def test_our_own_models_know_functions_by_heart_and_tell_the_rest():
-    assert dropped_by_template(make_tokenizer()) == []
-
-
-def test_a_template_without_a_system_message_gets_it_in_the_users_first(folder):
-    raising = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}"
-    set_template(folder, raising + "{{ m.role }}: {{ m.content }}\n{% endfor %}")
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}"
+        "{{ m.role }}: {{ m.content }}{% endfor %}",
+        "{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}{% endfor %}",
+    ],
+)
+def test_a_template_without_a_system_message_gets_it_in_the_users_first_and_no_day(folder, template):
+    date = "{% if not date_string is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}{{ date_string }} "
+    (folder / "chat_template.jinja").write_text(date + template)
     model = LocalModel(folder)
     messages = ({"role": "system", "content": "Be brief."}, *HI)
     prompt = model.loaded.tokenizer.decode(model._prompt(Request(messages=messages)))
-    assert prompt == "user: Be brief.\n\nhi\n"
+    assert prompt == "26 Jul 2024 user: Be brief.\n\nhi"
 
 
-def cut(file):
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+BROKEN = {  # a file and what stands in it: None: nothing, a number: so much of it, a dict: other values
+    "config.json": (None, 0.5, b"", b"[]", b"\xff\x00", b"{}", {"model_type": "nothing"},
+                    {"num_attention_heads": "many"}, {"hidden_size": 32}, {"vocab_size": 7}),
+    "model.safetensors": (None, 0.5, b"", b"\xff" * 64),
+    "tokenizer.json": (None, 0.5, b"{}"),
+    "tokenizer_config.json": (0.5,),
+    "chat_template.jinja": (None, b"\xff\xfe\xfa"),
+}  # fmt: skip
 
 
-BROKEN = {
-    "config.json is missing": lambda folder: (folder / "config.json").unlink(),
-    "config.json is cut off": lambda folder: cut(folder / "config.json"),
-    "config.json is empty": lambda folder: (folder / "config.json").write_text(""),
-    "config.json is a list": lambda folder: (folder / "config.json").write_text("[]"),
-    "config.json is no text": lambda folder: (folder / "config.json").write_bytes(b"\xff\x00"),
-    "config.json names no type": lambda folder: (folder / "config.json").write_text("{}"),
-    "an unknown type": lambda folder: change(folder / "config.json", model_type="nothing"),
-    "no number of heads": lambda folder: change(folder / "config.json", num_attention_heads="many"),
-    "another size": lambda folder: change(folder / "config.json", hidden_size=32),
-    "another vocabulary": lambda folder: change(folder / "config.json", vocab_size=7),
-    "weights are missing": lambda folder: (folder / "model.safetensors").unlink(),
-    "weights are cut off": lambda folder: cut(folder / "model.safetensors"),
-    "weights are empty": lambda folder: (folder / "model.safetensors").write_bytes(b""),
-    "weights of a large head": lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 64),
-    "the tokenizer is missing": lambda folder: (folder / "tokenizer.json").unlink(),
-    "the tokenizer is cut off": lambda folder: cut(folder / "tokenizer.json"),
-    "the tokenizer is empty": lambda folder: (folder / "tokenizer.json").write_text("{}"),
-    "the tokenizer's settings are cut off": lambda folder: cut(folder / "tokenizer_config.json"),
-    "no template": lambda folder: (folder / "chat_template.jinja").unlink(),
-    "a template of no text": lambda folder: (folder / "chat_template.jinja").write_bytes(b"\xff\xfe\xfa"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_model_is_one_line(folder, name):
-    BROKEN[name](folder)
+@pytest.mark.parametrize(("name", "content"), [(name, each) for name in BROKEN for each in BROKEN[name]])
+def test_a_broken_model_is_one_line(folder, name, content):
+    file = folder / name
+    if content is None:
+        file.unlink()
+        torch.save({}, folder / "pytorch_model.bin")  # a pickle is not read in its place
+    elif isinstance(content, dict):
+        change(file, **content)
+    else:
+        whole = file.read_bytes()
+        file.write_bytes(content if isinstance(content, bytes) else whole[: int(len(whole) * content)])
     with pytest.raises(RefusedError) as told:
         LocalModel(folder).complete(HI, max_tokens=2)
     assert "\n" not in str(told.value) and str(folder) in str(told.value)

@@ -3,8 +3,6 @@
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 
@@ -16,6 +14,8 @@ from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request, ToolCall
 from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import Usage
+
+from ..processes import begin
 
 
 def request(text="hi", **fields):
@@ -38,11 +38,10 @@ def store(tmp_path):
 class Counting(ChatModel):
     """Answers with how often it was asked."""
 
-    name = "counting"
+    name, endpoint = "counting", "e"
 
-    def __init__(self, workers=1, batch_size=1, endpoint="e"):
-        self.workers, self.batch_size, self.endpoint = workers, batch_size, endpoint
-        self.asked, self.batches = [], []
+    def __init__(self, batch_size=1):
+        self.batch_size, self.asked, self.batches = batch_size, [], []
 
     def reply(self, request):
         self.asked.append(request)
@@ -63,6 +62,15 @@ def test_a_reply_comes_back_as_it_was(store):
     )
     assert get(store) is None
     assert put(store, "hi", reply) == reply == get(store) == get(ResponseStore(store.path))
+    assert put(ResponseStore(store.path), "hi", Reply(text="second")) == reply  # the first stays
+
+
+def test_keys_of_published_replies_stay():
+    """Another hash here makes every stored reply unfindable: change it only with a way to take them over."""
+    tools, sampling = ({"b": 1, "a": 2},), {"temperature": 0.6}
+    key = request("a coat", tools=tools, sampling=sampling).key("m")
+    assert key == "2850e3b492c763f187b60481489f82ba8199c1ab07553d46af648e3f02271c24"
+    assert request("a coat", tools=({"a": 2, "b": 1},), sampling=sampling).key("m") == key
 
 
 @pytest.mark.parametrize(
@@ -75,11 +83,6 @@ def test_all_of_a_request_and_its_endpoint_are_in_its_key(store, other):
     assert get(store, **other) is None
 
 
-def test_the_first_reply_stays(store):
-    put(store, "hi", Reply(text="first"))
-    assert put(ResponseStore(store.path), "hi", Reply(text="second")) == Reply(text="first")
-
-
 def test_a_replay_finds_whoever_answered_and_asks_which_of_several(store):
     put(store, "hi", Reply(text="of e"))
     assert StoredModel(None, store, "m").reply(request()).text == "of e"
@@ -87,22 +90,22 @@ def test_a_replay_finds_whoever_answered_and_asks_which_of_several(store):
     assert StoredModel(None, store, "m", "f").reply(request()).text == "of f"
     with pytest.raises(DataError, match=r"found e, f; expected one of them, named in players\.endpoint"):
         StoredModel(None, store, "m").reply(request())
+    with pytest.raises(DataError) as caught:
+        StoredModel(None, store, "gpt-4o-mini").reply(request("Find me a coat for " + "a long winter " * 20))
+    told = str(caught.value)
+    assert "gpt-4o-mini" in told and "Find me a coat for" in told and str(store.path) in told
+    assert "2 of m" in told and "\n" not in told and len(told) < 500
 
 
 def test_a_request_is_asked_once_and_then_found(store):
     inner, begun = Counting(), []
     model = StoredModel(inner, store, before_first=lambda: begun.append(1))
-    assert model.reply(request("a")) == model.reply(request("a")) == Reply(text="1")
+    replies = [model.reply(request("a", sample=i)).text for i in (0, 0, 1)]
+    assert replies == ["1", "1", "2"]  # samples are different replies
     again = StoredModel(Counting(), store, before_first=lambda: begun.append(2))
-    assert again.reply(request("a")) == Reply(text="1")
-    assert (len(inner.asked), model.found, model.asked, again.found, again.asked) == (1, 1, 1, 1, 0)
-    assert begun == [1]  # not where all is stored
-
-
-def test_samples_are_different_replies_and_come_back_at_resume(store):
-    first = [StoredModel(Counting(), store).reply(request(sample=i)).text for i in range(2)]
-    model = StoredModel(inner := Counting(), store)
-    assert [model.reply(request(sample=i)).text for i in range(2)] == first and not inner.asked
+    assert [again.reply(request("a", sample=i)).text for i in (0, 0, 1)] == replies
+    assert (len(inner.asked), model.found, model.asked, again.found, again.asked) == (2, 1, 2, 3, 0)
+    assert 2 not in begun  # not where all is stored
 
 
 def test_settings_of_sampling_change_what_is_asked_and_found(store):
@@ -132,59 +135,32 @@ def test_a_local_model_gets_its_batches_without_what_is_stored(store):
     assert store.models() == {"counting": 9}
 
 
-def test_a_missing_reply_names_model_request_and_store(store):
-    StoredModel(Counting(), store).reply(request("a"))
-    with pytest.raises(DataError) as caught:
-        StoredModel(None, store, "gpt-4o-mini").reply(request("Find me a coat for " + "a long winter " * 20))
-    told = str(caught.value)
-    assert "gpt-4o-mini" in told and "Find me a coat for" in told and str(store.path) in told
-    assert "1 of counting" in told and "\n" not in told and len(told) < 500
+def write(path, name, n):
+    """Store replies to requests that other writers have, too, and to some of one's own."""
+    store = ResponseStore(path)
+    with open(f"{path}-{name}", "w") as log:
+        for i in range(n):
+            put(store, f"{name} {i}", Reply(text="own"))
+            print(put(store, f"all {i}", Reply(text=f"{name} {i}")).text, file=log, flush=True)
 
 
-WRITER = """
-import sys
-from pwagents.llm.chat import Reply, Request
-from pwagents.llm.store import ResponseStore
-
-store = ResponseStore(sys.argv[1])
-print("open", flush=True)
-sys.stdin.readline()
-for i in range(int(sys.argv[3])):
-    texts = [f"all {i}", f"{sys.argv[2]} {i}"]
-    contents = [Request(messages=({"role": "user", "content": text},)).content("m") for text in texts]
-    print(store.put(contents, [Reply(text=f"{sys.argv[2]} {i}")] * 2, "m", "e")[0].text, flush=True)
-"""
-
-
-def writers(path, count, replies):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), f"p{i}", str(replies)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
-        for i in range(count)
-    ]  # fmt: skip
-    for process in processes:
-        assert process.stdout.readline() == "open\n"
-        process.stdin.write("\n")
-        process.stdin.flush()
-    return processes
-
-
-def test_processes_write_at_once_and_agree(tmp_path):
+def test_processes_write_at_once_and_agree_and_a_killed_one_leaves_what_it_had_written(tmp_path):
     path = tmp_path / "replies.sqlite"
-    texts = [process.communicate()[0].splitlines() for process in writers(path, 3, 50)]
-    assert texts[0] == texts[1] == texts[2]  # the shared requests have one reply each
+    processes = [begin(write, path, f"p{i}", 50) for i in range(3)]
+    for process in processes:
+        process.join()
+    first, *others = [(tmp_path / f"{path.name}-p{i}").read_text() for i in range(3)]
+    assert others == [first, first]  # the shared requests have one reply each
     assert ResponseStore(path).models() == {"m": 4 * 50}
 
-
-def test_a_killed_writer_leaves_what_it_had_written(tmp_path):
-    (process,) = writers(path := tmp_path / "replies.sqlite", 1, 100_000)
-    lines = [process.stdout.readline() for _ in range(100)]
-    os.kill(process.pid, signal.SIGKILL)
-    lines += process.communicate()[0].splitlines()[:-1]  # the last may be cut short
+    killed, log = begin(write, path, "killed", 100_000), tmp_path / f"{path.name}-killed"
+    while not log.exists() or log.read_text().count("\n") < 100:
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.join()
     store = ResponseStore(path)
-    assert all(get(store, f"all {i}") == Reply(text=f"p0 {i}") for i in range(len(lines)))
+    for i, text in enumerate(log.read_text().split("\n")[:-1]):
+        assert get(store, f"all {i}").text == text
 
 
 def test_a_damaged_store_is_told_and_kept(store):
@@ -200,16 +176,12 @@ def test_a_damaged_store_is_told_and_kept(store):
         assert len(store.path.read_bytes()) == len(damaged)
 
 
-@pytest.mark.parametrize(
-    ("reply", "field"),
-    [('{"text": 1}', "reply.text"), ("hello", "reply"), ('{"usage": {"usd": -1e9}}', "reply.usage.usd"),
-     ('{"usage": {"usd": NaN}}', "reply"), ('{"text": "", "target": 1}', "reply.target")],
-)  # fmt: skip
-def test_a_spoilt_reply_is_named(store, reply, field):
+@pytest.mark.parametrize("reply", ['{"text": 1}', "hello", '{"usage": {"usd": -1e9}}', '{"target": 1}'])
+def test_a_spoilt_reply_is_named(store, reply):
     put(store, "hi", Reply(text="a"))
     with sqlite3.connect(store.path) as db:
         db.execute("UPDATE answer SET reply = ?", (reply,))
-    with pytest.raises(DataError, match=f"record {request().key('m')}, field '{field}") as told:
+    with pytest.raises(DataError, match=f"record {request().key('m')}, field 'reply") as told:
         get(store)
     assert "\n" not in str(told.value)
 
@@ -222,9 +194,6 @@ def test_what_cannot_be_read_or_written_now_is_no_damage(store, tmp_path):
     with pytest.raises(InfrastructureError, match="disk is full"):
         put(store, "hi", Reply(text="y" * 50_000))
     assert put(store, "hi", Reply(text="y")) == get(store) == Reply(text="y")
-    store.close()
-    with pytest.raises(RuntimeError, match=r"replies\.sqlite: Cannot operate on a closed database"):
-        get(store)
 
 
 @given(st.text(), st.text())

@@ -1,47 +1,63 @@
-"""Our clients against a real server, ``transformers serve``: tiny models, and the small base model.
+"""Our clients and agents against a real server, ``transformers serve``: tiny models.
 
 One server for all: it takes long to begin.
 """
 
 import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pwagents.agents.chat_agent import ChatAgent, Setup
-from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
-from pwagents.lm.base import small_base
-from pwagents.lm.dialogues import DialogueText
-from pwagents.lm.pretrain import ALL_STEPS, Lesson
-from pwagents.orion.agent import RULES, OrionAgent, orion_messages
-from pwagents.orion.recall import BOUGHT
+from pwagents.orion.agent import OrionAgent
 from pwagents.persona2web.agent import Brief, ChatWebAgent
-from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Observation, Step
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import tool_schemas
 
 from ..persona2web.small_web import SmallWeb, recall
-from .serving import transformers_serve
 from .tiny import SEARCH, save_telling_model
 
 pytestmark = pytest.mark.slow
 
-LESSON = Lesson(limit=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=120)
-SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 SAMPLING = {"temperature": 0, "max_tokens": 60}
 PAGE_TURN = ["Reason: onwards", "\nAction: click [1]", "\nAction: stop [done]"]
+SHOP_TURN = ["<think>", "Navy again.", "</think>", "<tool_call>", '{"name": "search_product_by_query", ',
+             '"arguments": {"query": ', '"navy mat"}}', "</tool_call>"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """The base URL."""
-    with transformers_serve(tmp_path_factory.mktemp("serve") / "log") as url:
-        yield url
+    """The base URL, once the server answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu"]
+    log, deadline = tmp_path_factory.mktemp("serve") / "log", time.monotonic() + 120
+    with log.open("wb") as output:
+        place = ["--host", "127.0.0.1", "--port", str(port)]
+        server = subprocess.Popen([*command, *place], stdout=output, stderr=output)
+        try:
+            while True:
+                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            server.terminate()
+            server.wait()
 
 
 def test_a_conversation_with_tools(served, telling_model, monkeypatch):
@@ -85,61 +101,25 @@ def test_a_reply_that_is_no_json_is_an_observation_and_one_with_actions_moves_th
     assert all(each.usage.prompt_tokens > 100 for each in played.steps)
 
 
-# The small base model.
+AGENTS = {
+    "Orion": lambda model, products: OrionAgent(model, sampling=SAMPLING),
+    "any other": lambda model, products: ChatAgent(Setup(model, products, "multi_turn", sampling=SAMPLING)),
+}
 
 
-@pytest.fixture(scope="module")
-def products():
-    return make_world(WorldConfig(n_users=12, n_products=400), seed=3).benchmark.products
-
-
-@pytest.fixture(scope="module")
-def folder(products, tmp_path_factory):
-    """A base model that knows the form of a call, and little else."""
-
-    def text(products, _):
-        update = OfflineUpdater(Catalogue(products))
-        return DialogueText(update, (), 0, orion_messages, RULES, BOUGHT)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DialogueText, "lessons", (LESSON,))
-        return small_base(tmp_path_factory.mktemp("models"), products, 5, 0, text, size=SIZE)
-
-
-@pytest.fixture(scope="module")
-def endpoint(folder, served):
-    """The same model behind the endpoint client."""
-    return OpenAIModel(str(folder), served, attempts=1)
-
-
-@pytest.fixture
-def state():
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_acts_alike_with_a_model_that_is_served_and_one_in_this_process(
+    served, benchmark, tmp_path, name
+):
+    folder = save_telling_model(tmp_path / "model", SHOP_TURN)
+    endpoint = AGENTS[name](OpenAIModel(str(folder), served, attempts=1), benchmark.products)
+    here = AGENTS[name](LocalModel(folder), benchmark.products)
     profile = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))
     asked = "Find me a new yoga mat."
-    return BeliefState("U0001", asked, f"User U0001: {asked}", None, (), (), profile, Context(profile))
-
-
-def test_orions_first_turn(endpoint, folder, state):
-    served = OrionAgent(endpoint, sampling=SAMPLING)(state)
-    assert (served.name, served.problem) == ("search_product_by_query", "")
-    assert list(served.arguments) == ["query"] and served.thought.startswith("<think>")
-    here = OrionAgent(LocalModel(folder), sampling=SAMPLING)(state)
-    assert served.usage.parted == 1  # the server sends the thought within the text
-    assert served.model_copy(update={"usage": here.usage}) == here
-
-
-def test_later_turns_are_understood(endpoint, state):
-    """A departure of the server's: of an earlier turn it tells the model the call and not the thought."""
-    agent = OrionAgent(endpoint, sampling=SAMPLING)
-    step = Step(action=agent(state), observation=Observation(text="No product was found."))
-    assert agent(replace(state, session=(step,))).usage.prompt_tokens > agent(state).usage.prompt_tokens
-
-
-def test_any_other_agent_gets_a_call_or_text(endpoint, folder, products, state):
-    """Its rules are words that the model never saw, in pieces; whatever it writes is a reply."""
-    setup = Setup(endpoint, products, "multi_turn", sampling=SAMPLING)
-    served = ChatAgent(setup)(state)
-    assert served.usage.prompt_tokens > 300 and served.usage.completion_tokens > 0
-    local = ChatAgent(Setup(LocalModel(folder), products, "multi_turn", sampling=SAMPLING))(state)
-    assert (served.name, served.problem_kind) == (local.name, local.problem_kind)
-    assert json.dumps(served.arguments) == json.dumps(local.arguments)
+    state = BeliefState("U0001", asked, f"User U0001: {asked}", None, (), (), profile, Context(profile))
+    action = endpoint(state)
+    for each in (action, here(state)):  # the server tells the thought apart, so it is not compared
+        assert (each.name, each.arguments) == ("search_product_by_query", {"query": "navy mat"})
+        assert each.problem == ""
+    later = replace(state, session=(Step(action=action, observation=Observation(text="Nothing was found.")),))
+    assert endpoint(later).usage.prompt_tokens > action.usage.prompt_tokens

@@ -78,7 +78,7 @@ def _model(tokenizer):
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=2048,
+        max_position_embeddings=4096,
         initializer_range=0.5,  # wide enough that a random model has a mind of its own
         tie_word_embeddings=False,
         eos_token_id=tokenizer.eos_token_id,

@@ -95,17 +95,24 @@ def proxy_of(url: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-def http_client(url: str, timeout_s: float, total_s: float):
-    """Make the HTTP client below the official one, for the endpoint at ``url``.
+def open_client(url: str, timeout_s: float, total_s: float):
+    """Make the official client of the endpoint at ``url``; its key is in the environment.
 
     Args:
         timeout_s: between two bytes. total_s: of a whole body.
 
     Raises:
-        RefusedError: a variable of the environment names no usable proxy or certificates; it is named.
+        RefusedError: a variable of the environment holds no key, or names no usable proxy or certificates; it
+            is named.
     """
     import httpx2
-    from openai import DefaultHttpxClient
+    from openai import DefaultHttpxClient, OpenAI
+
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key and url == OPENAI_URL:
+        raise RefusedError(f"{url}: no key; set the environment variable {KEY_VARIABLE}")
+    if not all("!" <= letter <= "~" for letter in key):
+        raise RefusedError(f"{KEY_VARIABLE} holds what cannot be a key; set it anew")
 
     named = {name: value for name in _CERTIFICATES if (value := os.environ.get(name))}
     verify: ssl.SSLContext | bool = True
@@ -132,7 +139,7 @@ def http_client(url: str, timeout_s: float, total_s: float):
 
     proxy = proxy_of(url)
     try:
-        return DefaultHttpxClient(
+        http = DefaultHttpxClient(
             timeout=timeout_s,
             follow_redirects=False,  # a redirect would hand the prompts to another host
             event_hooks={"response": [read]},
@@ -144,3 +151,5 @@ def http_client(url: str, timeout_s: float, total_s: float):
         scheme, _, host = (proxy or "").partition("://")
         shown = f"{scheme}://...@{host.rpartition('@')[2]}" if "@" in host else proxy  # no password
         raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
+    # Retries are ours: the client's know nothing of the other threads' failures, nor of errors in a 200.
+    return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)

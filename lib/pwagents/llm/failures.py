@@ -37,6 +37,7 @@ class RejectedError(NotEvaluableError):
     """The endpoint refuses this request, for a reason of its own, and answers a short question."""
 
 
+FINAL = {"too_long": ContextTooLongError, "filtered": ContentFilterError}
 Kind = Literal["later", "congested", "too_long", "filtered", "parameter", "roles", "rejected", "refused"]
 
 

@@ -6,13 +6,12 @@ are made user and assistant in turns. What was learned holds for all later calls
 """
 
 import json
-import os
 import random
 import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,17 +19,9 @@ from urllib.parse import urlsplit
 from pwagents.llm.answers import count_usage, read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
-from pwagents.llm.endpoints import (
-    KEY_VARIABLE,
-    OPENAI_URL,
-    endpoint_name,
-    endpoint_url,
-    http_client,
-    proxy_of,
-)
+from pwagents.llm.endpoints import endpoint_name, endpoint_url, open_client, proxy_of
 from pwagents.llm.failures import (
-    ContentFilterError,
-    ContextTooLongError,
+    FINAL,
     EndpointError,
     Failure,
     RefusedError,
@@ -206,18 +197,14 @@ class OpenAIModel(ChatModel):
         """The error of a failure that no further attempt mends."""
         text = self._named(failure.text)
         trial = request.model_copy(update={"messages": _TRIAL.messages})
-        if failure.kind == "refused" or request == trial:  # a short question is refused for no task's sake
+        if request == trial:  # a short question is refused for no task's sake
             return RefusedError(text)
-        if failure.kind in ("too_long", "filtered"):
-            return {"too_long": ContextTooLongError, "filtered": ContentFilterError}[failure.kind](text)
         # Is it this request that is rejected, or are all of its kind? A short one shows it.
-        if self._answers:
-            try:
+        if failure.kind in ("rejected", "roles") and self._answers:
+            with suppress(RefusedError):
                 self.reply(trial, 2)
                 return RejectedError(text)
-            except RefusedError:
-                pass
-        return RefusedError(text)
+        return FINAL.get(failure.kind, RefusedError)(text)
 
     def _named(self, text: str) -> str:
         """``text`` with model and host before it, on one line."""
@@ -225,17 +212,7 @@ class OpenAIModel(ChatModel):
 
     @cached_property
     def _client(self):
-        from openai import OpenAI
-
-        host = f"{self.name} at {urlsplit(self.base_url).hostname}"
-        key = os.environ.get(KEY_VARIABLE, "").strip()
-        if not key and self.base_url == OPENAI_URL:
-            raise RefusedError(f"{host}: no key; set the environment variable {KEY_VARIABLE}")
-        if not all("!" <= letter <= "~" for letter in key):
-            raise RefusedError(f"{host}: {KEY_VARIABLE} holds what cannot be a key; set it anew")
-        # Retries are ours: the client's know nothing of the other threads' failures, nor of errors in a 200.
-        client = http_client(self.base_url, self.timeout_s, self.total_s)
-        return OpenAI(api_key=key or "none", base_url=self.base_url, http_client=client, max_retries=0)
+        return open_client(self.base_url, self.timeout_s, self.total_s)
 
 
 class Limiter:
