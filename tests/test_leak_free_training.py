@@ -100,10 +100,12 @@ SHOP = {"recommender": {"epochs": 1, "loss": "cross_entropy"}, "max_tokens": 16}
 
 
 @needs_real_data
-@pytest.mark.parametrize("training_users", [0, 20])
-def test_puma_learns_nothing_from_a_tested_users_future(training_users, tokenizer, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("training_users", "variants"), [(0, "all"), (20, "few")])
+def test_puma_learns_nothing_from_a_tested_users_future(
+    training_users, variants, tokenizer, tmp_path, monkeypatch
+):
     monkeypatch.setattr(puma_worlds, "load_benchmark", load_marked)
-    study = {"training_users": training_users, "memory_lengths": (), "test_tasks": 0}
+    study = {"training_users": training_users, "variants": variants, "memory_lengths": (), "test_tasks": 0}
     settings = settings_of("04_puma", PumaNotebook, tmp_path, shop=SHOP, study=study, data={"n_users": 30})
     worlds = load_worlds(settings)
     date = first_evaluated(worlds.tested, worlds.tasks)

@@ -4,7 +4,7 @@ import ast
 import os
 import subprocess
 import sys
-from functools import reduce
+from functools import cache, reduce
 
 import nbformat
 import pytest
@@ -206,6 +206,11 @@ def keys(values, path=()):
         yield from keys(value, (*path, name)) if isinstance(value, dict) else ()
 
 
+@cache
+def keys_of(notebook):
+    return {*keys(plain(load_settings(notebook, kind_of(notebook), {})))}
+
+
 @pytest.mark.parametrize("preset", ["laptop", "smoke", "paper"])
 def test_a_file_sets_nothing_that_nobody_reads(preset):
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
@@ -215,5 +220,5 @@ def test_a_file_sets_nothing_that_nobody_reads(preset):
         readers = [
             name for name in NOTEBOOKS if section in ("all", name, kind_of(name).__module__.split(".")[1])
         ]
-        settings = [plain(load_settings(name, kind_of(name), {})) for name in readers]
-        assert {*keys(values)} <= {key for each in settings for key in keys(each)}, section
+        read = {key for name in readers for key in keys_of(name)}
+        assert {*keys(values)} <= read, section

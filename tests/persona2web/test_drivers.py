@@ -351,11 +351,3 @@ def test_sessions_are_separate_and_expire(web):
     many = [web.begin() for _ in range(2000)]
     assert len({session.session_id for session in many}) == 2000 and time.process_time() - start < 5
     assert isinstance(many[0], WebSession)
-
-
-def test_the_benchmark_of_drivers_compares_like_with_like(chromium):
-    import web_drivers
-
-    frame = web_drivers.measure(1)
-    assert list(frame.index) == ["Chromium", "HTML alone"]
-    assert frame["steps"].nunique() == 1 and frame["times_as_fast"].iloc[0] == 1.0
