@@ -141,11 +141,7 @@ def scan(folder: Path) -> dict[str, float]:
     """CPU and wall seconds, and the most memory, of loading 1,000 users from raw files."""
     wall, cpu = time.perf_counter(), time.process_time()
     load_amazon(folder, n_users=1000, memory_limit="1GB")
-    return {
-        "wall_s": time.perf_counter() - wall,
-        "cpu_s": time.process_time() - cpu,
-        "peak_mb": peak_mb(),
-    }
+    return {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu, "peak_mb": peak_mb()}
 
 
 def write_raw_files(folder: Path, gigabytes: float) -> float:

@@ -41,12 +41,7 @@ from pwagents.schema import Task
 TUNING = {"learning_rate": 2e-4, "per_device_train_batch_size": 4}
 PUMA = {
     "base": {"model": "smollm2"},
-    "study": {
-        "train_tasks": 220,
-        "memory_tokens": 64,
-        "max_new_tokens": 96,
-        "batch_size": 30,
-    },
+    "study": {"train_tasks": 220, "memory_tokens": 64, "max_new_tokens": 96, "batch_size": 30},
     "identify": {"lora": None, "trainer": TUNING | {"max_steps": 40}},
     "sft": {"lora": None, "trainer": TUNING | {"max_steps": 48}},
 }

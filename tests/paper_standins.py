@@ -45,10 +45,7 @@ SIZES: dict[str, Any] = {
         "n_gpus": 1,
         "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
     },
-    "dpo": {
-        "candidates": 2,
-        "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1},
-    },
+    "dpo": {"candidates": 2, "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1}},
     "play": {"turn_tokens": 12, "episode_tokens": 150},
     "rl": {
         "max_steps": 1,

@@ -83,14 +83,7 @@ def test_retrieval_counts_supporting_records_whatever_is_done_with_them(found, w
 
 
 @pytest.mark.parametrize(
-    ("hosts", "score"),
-    [
-        ([HOST, HOST], 1),
-        ([HOST, OTHER], 0.5),
-        ([OTHER, HOST], 0.5),
-        ([OTHER], 0),
-        ([], 0),
-    ],
+    ("hosts", "score"), [([HOST, HOST], 1), ([HOST, OTHER], 0.5), ([OTHER, HOST], 0.5), ([OTHER], 0), ([], 0)]
 )
 def test_the_right_site_is_used_from_first_to_last(hosts, score):
     for found in ("", "abcd"):

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from pwagents.errors import DataError
 from pwagents.persona2web.asked import asked, report
-from pwagents.persona2web.official import (
-    OfficialTask,
-    read_history,
-    read_memories,
-    read_queries,
-    read_tasks,
-)
+from pwagents.persona2web.official import OfficialTask, read_history, read_memories, read_queries, read_tasks
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 QUERIES = DATA / "persona2web" / "queries.jsonl"
