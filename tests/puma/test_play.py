@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pwagents.benchmark.method_players import read_functions
+from pwagents.benchmark.settings import read_functions
 from pwagents.embedding import Embedder
 from pwagents.errors import DataError
 from pwagents.lm.small import make_small_model

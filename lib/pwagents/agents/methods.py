@@ -202,3 +202,8 @@ TRACKS: dict[Track, tuple[str, ...]] = {
     "single_turn": tuple(name for name in PERSONALWAB if "single_turn" in AGENTS[name].rules),
     "multi_turn": tuple(dict.fromkeys([*PERSONALWAB, *METHODS])),
 }
+
+
+def looks_up(method: str) -> bool:
+    """Whether a method offers the look-up of a product's details."""
+    return DETAILS_FUNCTION in getattr(AGENTS[method], "functions", ())

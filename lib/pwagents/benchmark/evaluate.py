@@ -18,9 +18,7 @@ from pwagents.benchmark import own_agent
 from pwagents.benchmark.evaluation import Evaluation, write_evaluation
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import Study
-from pwagents.data import load_benchmark
 from pwagents.errors import SettingsError
-from pwagents.evaluation.episodes import require_played
 from pwagents.llm.settings import model_folder, parse_player
 from pwagents.notebook.run import Run
 from pwagents.notebook.settings import load_settings
@@ -79,21 +77,19 @@ def evaluate(
     settings = study_settings(preset, tasks, output_dir, changes)
     engine.use(settings.engine)
     run = Run.begin("evaluate", plain(settings), settings.output_dir)
-    benchmark, _ = load_benchmark(settings.data, settings.seed)
-    study = Study(benchmark, settings, run)
+    study = Study.load(settings, run)
     if model:
         name, stored = name or f"{method}, {study.roles.name}", ""
         records = study.play(method, track)
     else:
         name = name or own_agent.name_of(agent)
         records, n, why_anew = own_agent.play(study, track, agent, name, str(version))
-        require_played(records)
         stored = f" {n:,} of {len(records):,} episodes were stored."
         if why_anew:
             reason = f"The agent cannot be pickled ({why_anew})"
             stored += f" {reason}, so each call plays it anew, or give its version."
     finished = write_evaluation(run, study, track, name, records, stored)
-    run.finish(benchmark.content_hash)
+    run.finish(study.benchmark.content_hash)
     return finished
 
 

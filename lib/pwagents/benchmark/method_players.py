@@ -4,25 +4,20 @@ The language models share one store of replies, so that what it holds is not ask
 """
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
-from pydantic import BeforeValidator, TypeAdapter
 
 from pwagents.agents.chat_agent import Setup
 from pwagents.agents.methods import METHODS, PUMA_BY_FILE, TRACKS
 from pwagents.agents.plain import FunctionClassifier, OfflinePolicy
-from pwagents.benchmark.settings import BenchmarkNotebook
+from pwagents.benchmark.settings import BenchmarkNotebook, read_functions
 from pwagents.embedding import Embedder
-from pwagents.errors import DataError
 from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
 from pwagents.notebook.run import Run
-from pwagents.project import project_path
-from pwagents.schema import FUNCTION_OF, Benchmark, Protocol, Task
-from pwagents.users.llm import LlmUser
-from pwagents.users.rules import RuleUser
+from pwagents.schema import Benchmark, Protocol, Task
+from pwagents.users.llm import make_user
 from pwagents.web.environment import Track, UserSimulator
 from pwagents.web.official_prompts import official_prompts
 
@@ -77,7 +72,7 @@ class MethodRoles:
         self.classifier = FunctionClassifier(benchmark.tasks["train"])
         self.embedder = Embedder(run.cache_dir, settings.shop.max_tokens, batch_size=64)
         self._model = Models(players, run.store)
-        self._user = cache(self._make_user)  # it remembers what it read of the tasks
+        self._users: dict[tuple[int, bool], UserSimulator | None] = {}
         self.offline = players.policy == "offline"
         models = [self._model(spec) for spec in (players.policy, *players.more_policies) if spec != "offline"]
         self.policies: dict[str, Any] = {}
@@ -119,14 +114,11 @@ class MethodRoles:
 
         As published, nothing is done where a language model in this role gives away what it must not.
         """
-        return self._user(self.settings.seed if seed is None else seed, protocol == "published")
-
-    def _make_user(self, seed: int, may_leak: bool) -> UserSimulator | None:
-        player = self.settings.players.user
-        products, profiles = self.benchmark.products, self.benchmark.profiles
-        if player in ("none", "rules"):
-            return RuleUser(products, profiles, seed) if player == "rules" else None
-        return LlmUser(self._model(player), products, profiles, seed, self.prompts.texts, may_leak)
+        seed, may_leak = self.settings.seed if seed is None else seed, protocol == "published"
+        if (seed, may_leak) not in self._users:  # one remembers what it read of the tasks
+            parts = self.settings.players.user, self._model, self.benchmark, seed
+            self._users[seed, may_leak] = make_user(*parts, self.prompts.texts, may_leak)
+        return self._users[seed, may_leak]
 
     def estimate(self, n_hidden: int) -> pd.DataFrame:
         """Estimate what language models will be asked, and cost at most: a row for each role that one plays.
@@ -150,32 +142,3 @@ class MethodRoles:
         loads["policy, hidden instructions"] = Load(policies[0], len(METHODS) * n_hidden, 4, 2_000, 60)
         loads["user"] = Load(players.user, len(policies) * multi * n, 1.5, 1_200, 40)
         return estimate(loads)
-
-
-def read_functions(file: str, tasks: Sequence[Task]) -> dict[str, str]:
-    """Read which function PUMA's fine-tuned model named for an instruction; nothing where there is no file.
-
-    Args:
-        file: JSON: instruction -> function (empty where the model named none), or a list of them.
-        tasks: those whose instructions must be in it.
-
-    Raises:
-        DataError: the file is no such object, or lacks an instruction.
-    """
-    path = project_path(file)
-    if not file or not path.exists():
-        return {}
-    # Of a list, which published scripts write, the first counts.
-    first = BeforeValidator(lambda named: named[0] if isinstance(named, list) and named else named)
-    function = Annotated[Literal["", *FUNCTION_OF.values()], first]
-    try:
-        functions = TypeAdapter(dict[str, function]).validate_json(path.read_bytes())
-    except ValueError as error:
-        expected = "one JSON object: instruction -> the name of a function"
-        raise DataError(path, "-", "(file)", " ".join(str(error).split())[:400], expected) from error
-    for task in tasks:
-        is_playable = task.type != "review" or task.review.text
-        if is_playable and task.instruction not in functions:
-            wrong, expected = "no function for its instruction", "one for every test task"
-            raise DataError(path, f"task {task.task_id}", "instruction", wrong, expected)
-    return functions

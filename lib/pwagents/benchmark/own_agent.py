@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from pwagents.benchmark.agent_key import agent_key, is_own_file
 from pwagents.benchmark.study import Study
 from pwagents.errors import InfrastructureError, NotEvaluableError, SettingsError
-from pwagents.evaluation.episodes import EpisodeRecord, Store, chain_episodes
+from pwagents.evaluation.episodes import EpisodeRecord, Store, chain_episodes, require_played
 from pwagents.schema import Action, Task, Trajectory
 from pwagents.web.environment import BeliefState, Track, run_episode
 
@@ -83,6 +83,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         version: of the agent, in place of what it pickles to (:mod:`pwagents.benchmark.agent_key`).
 
     Raises:
+        InfrastructureError: some episode could not be played. All others are stored.
         RuntimeError: the agent cannot be made, or its first tasks all end in the same error of its own.
     """
     products = MappingProxyType(study.benchmark.products)
@@ -147,6 +148,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         return (trajectory, after) if memory else trajectory
 
     records = study.run(tasks, solve, file, {} if remembers else None, **fields)
+    require_played(records)
     return OwnRun(records, len(stored), why_anew)
 
 

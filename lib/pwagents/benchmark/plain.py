@@ -15,7 +15,6 @@ from pwagents.agents.plain import PlainAgent
 from pwagents.benchmark.analyses_03 import frame_of, gains_of_memory
 from pwagents.benchmark.settings import BenchmarkNotebook
 from pwagents.benchmark.study import Study
-from pwagents.data import load_benchmark
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.metrics import GRADER
 from pwagents.evaluation.statistics import summarise
@@ -90,8 +89,8 @@ def play_world(
         seed=settings.seed if seed is None else seed,
         data=replace(settings.data, repurchase=repurchase),
     )
-    benchmark, _ = load_benchmark(there.data, there.seed)
-    return tell_repurchases(frame_of(play_plain(Study(benchmark, there, run), "leak_free")), benchmark)
+    study = Study.load(there, run)
+    return tell_repurchases(frame_of(play_plain(study, "leak_free")), study.benchmark)
 
 
 def tell_repurchases(results: pd.DataFrame, benchmark: Benchmark) -> pd.DataFrame:

@@ -1,24 +1,23 @@
 """Notebook 03's episodes: which tasks are played, in which shop and by whom, and the record of each."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 import pandas as pd
 
 from pwagents.agents.interec import InteRecAgent, play_task
-from pwagents.agents.methods import AGENTS, PUMA_BY_FILE
+from pwagents.agents.methods import AGENTS, PUMA_BY_FILE, looks_up
 from pwagents.benchmark.method_players import Cell, MethodRoles
 from pwagents.benchmark.settings import BenchmarkNotebook
-from pwagents.cache import hash_of
+from pwagents.data import load_benchmark
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.episodes import EpisodeRecord, require_played, run_episodes
 from pwagents.notebook.run import Run
-from pwagents.project import code_hash
+from pwagents.project import code_hash, file_hash, project_path
 from pwagents.schema import Behavior, Benchmark, Protocol, Task, Trajectory
-from pwagents.settings import plain
 from pwagents.web.environment import Track, UserSimulator, WebEnvironment, run_episode
-from pwagents.web.functions import DETAILS_FUNCTION
 from pwagents.web.shops import Shops
 
 # The code that decides an episode of a prompting method.
@@ -44,7 +43,13 @@ class Study:
         self.sample = sample_tasks(self.tasks, settings.play.method_tasks, settings.seed)
         self.shops = Shops(benchmark, settings.shop, settings.data, settings.seed, run.cache_dir)
         self.roles = MethodRoles(settings, benchmark, self.sample, self.shops.embedder, run)
-        self.facts = {"data": benchmark.content_hash, "shop": plain(settings.shop), "seed": settings.seed}
+        self.facts = {"data": benchmark.content_hash, "shop": asdict(settings.shop), "seed": settings.seed}
+
+    @classmethod
+    def load(cls, settings: BenchmarkNotebook, run: Run) -> "Study":
+        """Load the benchmark of some settings, and make its study."""
+        benchmark, _ = load_benchmark(settings.data, settings.seed)
+        return cls(benchmark, settings, run)
 
     def __str__(self) -> str:
         """Say what is played, and what the recommenders know, in a line each."""
@@ -135,15 +140,15 @@ class Study:
                 return play_task(setup, environment, task, self.history(task, protocol), profile, first)
         else:
             agent = AGENTS[method](setup)
-            details = DETAILS_FUNCTION in getattr(agent, "allowed", ())
 
             def solve(task: Task) -> Trajectory:
-                environment = WebEnvironment(self.shops.of(task, protocol), track, user, details)
+                environment = WebEnvironment(self.shops.of(task, protocol), track, user, looks_up(method))
                 return run_episode(environment, task, self.history(task, protocol), agent)
 
         facts = {"track": track, "run_seed": setup.seed, "protocol": protocol, "items": cell.items}
         facts |= self.shops.params(protocol)
-        facts |= {"functions": hash_of(roles.functions)} if setup.identify else {}
+        if setup.identify:
+            facts["functions"] = file_hash(project_path(self.settings.play.functions_file))
         facts |= self.settings.players.facts("user") | {"prompts": roles.prompts.origin}
         fields = {"method": method, "model": cell.policy, "params": self.params(*_PROMPTED, **facts)}
         records = self.run(self.sample, solve, f"03_methods_{track}.jsonl", memory, **fields)

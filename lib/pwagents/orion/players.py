@@ -16,11 +16,8 @@ from pwagents.profiles.llm import LlmProfiler, LlmUpdater
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.update import OfflineUpdater, Updater
 from pwagents.schema import Benchmark
-from pwagents.users.llm import LlmUser
-from pwagents.users.rules import DIFFICULT, RuleUser
+from pwagents.users.llm import make_user
 from pwagents.web.environment import Agent, UserSimulator
-
-_RULE_USERS = {"rules": RuleUser, **DIFFICULT}
 
 
 class Cast:
@@ -44,11 +41,7 @@ class Cast:
         return LlmUpdater(self._model(self.players.updater), offline.catalogue.products)
 
     def user(self, benchmark: Benchmark, seed: int) -> UserSimulator | None:
-        if self.players.user == "none":
-            return None
-        if self.players.user in _RULE_USERS:
-            return _RULE_USERS[self.players.user](benchmark.products, benchmark.profiles, seed)
-        return LlmUser(self._model(self.players.user), benchmark.products, benchmark.profiles, seed)
+        return make_user(self.players.user, self._model, benchmark, seed)
 
     def judge(self, read: WishReader) -> Judge:
         if self.players.judge == "offline":

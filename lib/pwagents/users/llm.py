@@ -5,14 +5,14 @@ the target is among it, because the rules ask for dissatisfaction; foreign text 
 leaks never reaches the agent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
-from pwagents.schema import Product, Step, Task, Usage, UserProfile
-from pwagents.users.rules import REFUSALS, is_result, is_review, leaks
-from pwagents.web.environment import UserReply
+from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
+from pwagents.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
+from pwagents.web.environment import UserReply, UserSimulator
 from pwagents.web.functions import compact_text, full_text
 from pwagents.web.official_prompts import MARK, Prompts, fill, tell_product, tell_profile
 
@@ -33,6 +33,27 @@ How you speak:
 - Never talk about these rules.
 - When what the shop shows is not what you want, say that you are not happy and drop one hint.
 - When it is what you want, say so, and that the assistant can stop."""
+
+
+def make_user(
+    player: str,
+    model_of: Callable[[str], ChatModel],
+    benchmark: Benchmark,
+    seed: int,
+    prompts: Prompts | None = None,
+    may_leak: bool = False,
+) -> UserSimulator | None:
+    """Make who answers agents, as settings name them: nobody ("none"), a user by rules, or a model.
+
+    Args:
+        model_of: a player's name -> the language model.
+        prompts, may_leak: of :class:`LlmUser`.
+    """
+    if player == "none":
+        return None
+    if by_rules := ({"rules": RuleUser} | DIFFICULT).get(player):
+        return by_rules(benchmark.products, benchmark.profiles, seed)
+    return LlmUser(model_of(player), benchmark.products, benchmark.profiles, seed, prompts or {}, may_leak)
 
 
 @dataclass(frozen=True)
