@@ -9,14 +9,15 @@ A reply depends on the request alone: with tools, a call of one of them; without
 """
 
 import argparse
-import asyncio
 import hashlib
 import json
+import socket
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = ("429", "500", "503", "dropped", "malformed", "hang")
 
@@ -33,8 +34,8 @@ class Answer:
     drip_head: bool = False  # of the head, too
 
 
-class ChatServer:
-    """The server; starts when entered, in a thread of its own.
+class ChatServer(ThreadingHTTPServer):
+    """The server; starts when entered, with a thread for each connection.
 
     Args:
         latency: seconds that every answer takes.
@@ -50,6 +51,8 @@ class ChatServer:
         refuse: request body -> the body of a refusal (400), or None.
     """
 
+    daemon_threads, request_queue_size = True, 1024
+
     def __init__(
         self,
         *,
@@ -60,6 +63,7 @@ class ChatServer:
         reply: Callable[[dict], dict] | None = None,
         keep_bodies: bool = True,
     ):
+        super().__init__(("127.0.0.1", 0), _Connection)
         self.latency, self.faults, self.seed, self.hang = latency, faults, seed, hang
         self.reply, self.keep_bodies = reply or default_reply, keep_bodies
         self.calls, self.paid, self.fault_counts = Counter(), Counter(), Counter()
@@ -68,95 +72,26 @@ class ChatServer:
         self.script: deque[Answer] = deque()
         self.refuse: Callable[[dict], dict | None] = lambda body: None
         self.arrivals: list[float] = []
-        self.url = ""
+        self.lock = threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self) -> "ChatServer":
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._ready = threading.Event()
-        self._thread.start()
-        self._ready.wait()
+        threading.Thread(target=self.serve_forever, args=[0.01], daemon=True).start()
         return self
 
     def __exit__(self, *_) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self.shutdown()
+        self.server_close()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self.serve(on_ready=self._ready.set))
-        self._loop.close()
+    def handle_error(self, *_) -> None:
+        """A client that hangs up is none."""
 
     def then(self, body: dict | str | bytes, status: int = 200, delay: float = 0.0, **headers: str) -> None:
         """Answer the next call with this; header names are written with underscores."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.script.append(Answer(body, status, headers, delay))
 
-    async def serve(self, on_ready: Callable[[], None]) -> None:
-        """Answer until ``_stop`` is set."""
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=1024)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        on_ready()
-        await self._stop.wait()
-        server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        await asyncio.sleep(0)
-
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection's requests until the client closes it."""
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                start, *lines = head.decode("latin-1").split("\r\n")
-                headers = {
-                    k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines if line)
-                }
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                if start.startswith("GET"):
-                    counts = {"calls": self.calls, "paid": self.paid, "faults": self.fault_counts}
-                    await _send(writer, Answer(counts))
-                else:
-                    await self._chat(writer, headers, json.loads(body))
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    async def _chat(self, writer: asyncio.StreamWriter, headers: dict[str, str], body: dict) -> None:
-        key = request_key(body)
-        self.calls[key] += 1
-        self.headers = headers
-        self.arrivals.append(time.monotonic())
-        if self.keep_bodies:
-            self.bodies.append(body)
-        if self.latency:
-            await asyncio.sleep(self.latency)
-        if self.script:
-            return await _send(writer, self.script.popleft())
-        if refusal := self.refuse(body):
-            return await _send(writer, Answer(refusal, 400))
-        fault = self._fault(key)
-        if fault:
-            self.fault_counts[fault] += 1
-        answer = completion(key, body, self.reply(body))
-        whole = json.dumps(answer)
-        if fault == "429":
-            return await _send(writer, Answer(error("rate limit reached"), 429, {"Retry-After": "0.05"}))
-        if fault in ("500", "503"):
-            return await _send(writer, Answer(error("the server failed"), int(fault)))
-        if fault == "malformed":
-            return await _send(writer, Answer(whole[: len(whole) // 2]))
-        if fault == "dropped":
-            writer.write(_head(200, len(whole), {}) + whole[: len(whole) // 2].encode())
-            await writer.drain()
-            return writer.transport.abort()
-        if fault == "hang":
-            await asyncio.sleep(self.hang)
-        self.paid[key] += 1
-        await _send(writer, Answer(whole))
-
-    def _fault(self, key: str) -> str:
+    def fault(self, key: str) -> str:
         """The fault of this call, "" for none."""
         digest = hashlib.sha256(f"{self.seed} {key} {self.calls[key]}".encode()).digest()
         if int.from_bytes(digest[:4], "big") / 2**32 >= self.faults:
@@ -164,9 +99,59 @@ class ChatServer:
         return FAULTS[digest[4] % len(FAULTS)]
 
 
-def request_key(body: dict) -> str:
-    """SHA-256 (hex) of a request body."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+class _Connection(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: ChatServer
+
+    def log_message(self, *_) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        self._send(Answer({"calls": self.server.calls, "paid": self.server.paid}))
+
+    def do_POST(self) -> None:
+        body, server = json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.server
+        key = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        with server.lock:
+            server.calls[key] += 1
+            server.headers = {name.lower(): value for name, value in self.headers.items()}
+            server.arrivals.append(time.monotonic())
+            if server.keep_bodies:
+                server.bodies.append(body)
+            scripted = server.script.popleft() if server.script else None
+            fault = server.fault(key)
+        time.sleep(server.latency)
+        if scripted:
+            return self._send(scripted)
+        if refusal := server.refuse(body):
+            return self._send(Answer(refusal, 400))
+        whole = json.dumps(completion(key, body, server.reply(body)))
+        half = whole[: len(whole) // 2]
+        with server.lock:
+            server.fault_counts[fault] += bool(fault)
+            server.paid[key] += fault in ("", "hang")
+        if fault.isdigit():
+            return self._send(Answer({"error": {"message": "later"}}, int(fault), {"Retry-After": "0.05"}))
+        if fault == "dropped":
+            self._send(Answer(half, headers={"Content-Length": str(len(whole))}))
+            self.close_connection = True
+            return self.connection.shutdown(socket.SHUT_RDWR)
+        time.sleep(server.hang if fault == "hang" else 0)
+        self._send(Answer(half if fault == "malformed" else whole))
+
+    def _send(self, answer: Answer) -> None:
+        time.sleep(answer.delay)
+        body = json.dumps(answer.body) if isinstance(answer.body, dict) else answer.body
+        content = body if isinstance(body, bytes) else body.encode()
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in (headers | answer.headers).items())
+        head = f"HTTP/1.1 {answer.status} X\r\n{lines}\r\n".encode("latin-1")
+        whole = head + content
+        at_once = len(whole) if not answer.drip else 0 if answer.drip_head else len(head)
+        self.wfile.write(whole[:at_once])
+        for byte in whole[at_once:]:
+            self.wfile.write(bytes([byte]))
+            time.sleep(answer.drip)
 
 
 def default_reply(body: dict) -> dict:
@@ -180,71 +165,32 @@ def default_reply(body: dict) -> dict:
     fields = function.get("parameters", {}).get("properties", {})
     arguments = {name: ["B1"] if f.get("type") == "array" else digest[:8] for name, f in fields.items()}
     call = {"name": function["name"], "arguments": json.dumps(arguments)}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": f"call_{digest[:12]}", "type": "function", "function": call}],
-    }
+    calls = [{"id": f"call_{digest[:12]}", "type": "function", "function": call}]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 def completion(key: str, body: dict, message: dict) -> dict:
     """A whole answer in OpenAI's form; a token is four characters here."""
     prompt = len(json.dumps(body["messages"])) // 4
     written = len(json.dumps(message)) // 4
-    usage = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
-    }
+    reason = "tool_calls" if message.get("tool_calls") else "stop"
     return {
         "id": f"chatcmpl-{key[:12]}",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"],
-        "choices": [choice],
-        "usage": usage,
-    }
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {
+            "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written
+        },
+    }  # fmt: skip
 
 
-def error(message: str) -> dict:
-    return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
-
-
-def _head(status: int, length: int, headers: dict[str, str]) -> bytes:
-    headers = {"Content-Type": "application/json", "Content-Length": str(length)} | headers
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode("latin-1")
-
-
-async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
-    if answer.delay:
-        await asyncio.sleep(answer.delay)
-    body = json.dumps(answer.body) if isinstance(answer.body, dict) else answer.body
-    content = body if isinstance(body, bytes) else body.encode()
-    head = _head(answer.status, len(content), answer.headers)
-    if not answer.drip:
-        writer.write(head + content)
-    else:
-        at_once, dripped = (b"", head + content) if answer.drip_head else (head, content)
-        writer.write(at_once)
-        for i in range(len(dripped)):
-            writer.write(dripped[i : i + 1])
-            await writer.drain()
-            await asyncio.sleep(answer.drip)
-    await writer.drain()
-
-
-def main() -> None:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--latency", type=float, default=0.0, help="seconds")
-    parser.add_argument("--faults", type=float, default=0.0, help="share of calls that fail")
-    parser.add_argument("--seed", type=int, default=0)
-    server = ChatServer(**vars(parser.parse_args()), keep_bodies=False)
-    asyncio.run(server.serve(on_ready=lambda: print(server.url, flush=True)))
-
-
-if __name__ == "__main__":
-    main()
+    with ChatServer(**vars(parser.parse_args()), keep_bodies=False) as running:
+        print(running.url, flush=True)
+        threading.Event().wait()

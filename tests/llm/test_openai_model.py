@@ -178,86 +178,35 @@ def test_one_prompt_that_is_refused_while_others_pass_is_that_prompts_matter(cha
         model.complete(HI)
 
 
-UNSUPPORTED, LIMITS = "unsupported_value", ("max_tokens", "max_completion_tokens")
 SENT = {"temperature": 0.5, "max_tokens": 9, "seed": 3, "top_p": 0.9}
 IN_TURNS = "the system message within the user's first one"
-SYSTEM = {"role": "system", "content": "Be brief."}
 
 
-def begins_with_system(body):
-    return body["messages"][0]["role"] == "system"
+def refusing(rules):
+    """What a server answers that refuses by these rules, see ``circumstances.yaml``."""
+
+    def refuse(body):
+        roles = [message["role"] for message in body["messages"]]
+        has = {*body, *({"system"} if roles[0] == "system" else ())}
+        has |= {"turns"} if roles != ["user", "assistant"][: len(roles)] else set()
+        return next((refusal for names, refusal in rules if has >= {*names.split()}), None)
+
+    return refuse
 
 
-def in_turns(body):
-    roles = [message["role"] for message in body["messages"]]
-    return roles == ["user", "assistant"][: len(roles)]
-
-
-def without(*names):
-    return {name: value for name, value in SENT.items() if name not in names}
-
-
-TAKES = {  # a server's rule: body -> its refusal, or nothing; what is told; what is sent in the end
-    "o-series": (
-        lambda b: ("max_tokens" in b and refusal("not this one", param="max_tokens", code=UNSUPPORTED))
-        or (b.get("temperature", 1) != 1 and refusal("Only 1", param="temperature", code=UNSUPPORTED)),
-        "max_completion_tokens in place of max_tokens",
-        without("max_tokens", "temperature") | {"max_completion_tokens": 9},
-    ),
-    "no limit under either name": (
-        lambda b: next((refusal(f"Unknown parameter: '{name}'") for name in LIMITS if name in b), None),
-        "no max_tokens", without("max_tokens"),
-    ),
-    "a limit that thoughts use up": (
-        lambda b: ("max_tokens" in b and refusal(param="max_tokens", code=UNSUPPORTED))
-        or ("max_completion_tokens" in b
-            and refusal("Could not finish the message because max_tokens or the output limit was reached.")),
-        "no max_tokens", without("max_tokens"),
-    ),
-    "a validator's list": (
-        lambda b: "seed" in b and {"detail": [
-            {"loc": ["body", "seed"], "msg": "no extra fields", "input": "max context length"}]},
-        "no seed", without("seed"),
-    ),
-    "a list of names": (
-        lambda b: {"seed", "top_p"} & {*b} and refusal("no", param=["seed", "top_p"]),
-        "no top_p", without("seed", "top_p"),
-    ),
-    "one of two": (
-        lambda b: {"temperature", "top_p"} <= {*b}
-        and refusal("`temperature` and `top_p` cannot both be specified for this model."),
-        "no temperature", without("temperature"),
-    ),
-    "behind a gateway": (
-        lambda b: "top_p" in b
-        and refusal("Provider returned error", metadata={"raw": dumps(refusal(param="top_p"))}),
-        "no top_p", without("top_p"),
-    ),
-    "a template without system": (
-        lambda b: begins_with_system(b) and refusal("System role not supported"), IN_TURNS, SENT),
-    "a role by its path": (
-        lambda b: begins_with_system(b) and refusal("no", param="messages[0].role"), IN_TURNS, SENT),
-    "Gemma behind Gemini's API": (
-        lambda b: begins_with_system(b) and refusal("Developer instruction is not enabled"), IN_TURNS, SENT),
-    "roles in turns": (
-        lambda b: not in_turns(b) and refusal("Conversation roles must alternate user/assistant/..."),
-        IN_TURNS, SENT,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TAKES)
+@pytest.mark.parametrize("name", CIRCUMSTANCES["takes"])
 def test_what_an_endpoint_will_not_take_is_learned_once_and_told(chat_server, name):
-    refuse, told, sampling = TAKES[name]
-    server = chat_server()
-    server.refuse = refuse
-    model, talk = model_at(server), [SYSTEM, *HI, *HI]
+    server, row = chat_server(), CIRCUMSTANCES["takes"][name]
+    server.refuse = refusing(row["refuses"])
+    model, talk = model_at(server), [{"role": "system", "content": "Be brief."}, *HI, *HI]
     for _ in range(2):
         assert model.complete(talk, **SENT).text.startswith("reply")
-    assert 1 <= len(server.bodies) - 2 <= 3 and any(told in note for note in model.notes())
-    assert {k: v for k, v in server.bodies[-1].items() if k not in ("model", "messages")} == sampling
-    if told == IN_TURNS:
-        assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Be brief.\n\nhi\n\nhi"}]
+    assert 1 <= len(server.bodies) - 2 <= 3
+    assert any(row.get("told", IN_TURNS) in note for note in model.notes())
+    body = server.bodies[-1]
+    assert {k: v for k, v in body.items() if k not in ("model", "messages")} == row.get("sent", SENT)
+    if "told" not in row:
+        assert body["messages"] == [{"role": "user", "content": "Be brief.\n\nhi\n\nhi"}]
 
 
 @pytest.mark.parametrize(("status", "body"), CIRCUMSTANCES["ranges"])
@@ -274,7 +223,7 @@ def test_a_value_out_of_range_is_the_settings_mistake_and_drops_no_parameter(cha
 
 def test_threads_that_are_refused_together_learn_once(chat_server):
     server = chat_server(latency=0.1)
-    server.refuse = TAKES["o-series"][0]
+    server.refuse = refusing(CIRCUMSTANCES["takes"]["o-series"]["refuses"])
     model = model_at(server, workers=8)
     requests = [
         Request(messages=({"role": "user", "content": str(i)},), sampling={"max_tokens": 9}) for i in range(8)

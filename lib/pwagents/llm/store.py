@@ -78,9 +78,9 @@ class ResponseStore:
         try:
             return next(map(Reply.model_validate_json, replies.values()), None)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, ("reply", *first["loc"])))
-            raise DataError(self.path, key, field, repr(first["input"])[:80], first["msg"]) from None
+            raise DataError(
+                self.path, key, "reply", one_line(str(error)), "a reply as it was stored"
+            ) from None
 
     def put(
         self, contents: Sequence[str], replies: Sequence[Reply], model: str, endpoint: str
