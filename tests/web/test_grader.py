@@ -24,20 +24,11 @@ from pwagents.web.sasrec import SasRec
 from pwagents.web.search import build_search_engine
 from pwagents.web.settings import SasRecSettings
 
-SEARCH, RECOMMEND, REVIEW, DETAILS = (
-    "search_product_by_query",
-    "get_recommendations_by_history",
-    "add_product_review",
-    "get_product_details_by_asin",
-)
+SEARCH, RECOMMEND, REVIEW = "search_product_by_query", "get_recommendations_by_history", "add_product_review"
+DETAILS = "get_product_details_by_asin"
 ASKED_FOR = {"search": SEARCH, "recommend": RECOMMEND, "review": REVIEW}
-PARAMETER = {
-    SEARCH: "query",
-    RECOMMEND: "product_sequence",
-    REVIEW: "review",
-    DETAILS: "product_asin",
-    "respond": "content",
-}
+PARAMETER = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
+PARAMETER |= {DETAILS: "product_asin", "respond": "content"}
 FINE = Review(rating=5, text="Fine.")
 
 
@@ -314,24 +305,10 @@ def test_any_arguments_are_judged_and_none_is_an_exception(shop, call):
     event("well-formed" if right else "malformed")
 
 
-# --- one call: the products given to the recommender ---
-
-
-# --- one call: reviews ---
-
-REVIEWS = (
-    "Soft, light and worth its price.",
-    "Broke after two days. I want my money back!",
-    "ok",
-    "?!",
-    "\u200b",
-    "日本語 👍🏽",
-    "Great " * 400,
-)
-reviews = st.sampled_from(REVIEWS)
-
-
 # --- whole episodes ---
+
+REVIEWS = ("Soft, light and worth its price.", "Broke after two days. I want my money back!")
+reviews = st.sampled_from((*REVIEWS, "ok", "?!", "\u200b", "日本語 👍🏽", "Great " * 400))
 
 
 def calls(shop, task):

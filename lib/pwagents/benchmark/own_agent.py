@@ -15,6 +15,7 @@ import traceback
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -76,6 +77,38 @@ def name_of(agent: Any) -> str:
     return getattr(agent, "__name__", type(agent).__name__)
 
 
+@dataclass(frozen=True)
+class _Player:
+    """Plays single tasks: a new agent each, whose errors are told from those of what it needs."""
+
+    agent: Any
+    study: Study
+    track: Track
+
+    def make(self) -> Any:
+        """Make the agent of an episode."""
+        with _own_errors():
+            if not isinstance(self.agent, type):
+                return copy.copy(self.agent)
+            takes_products = "products" in inspect.signature(self.agent).parameters
+            products = MappingProxyType(self.study.benchmark.products)
+            return self.agent(products) if takes_products else self.agent()
+
+    def attempt(self, task: Task, *memory: dict[str, Any]) -> tuple[Trajectory, Any, AgentError | None]:
+        """Play a task: the episode, the memory afterwards, the agent's error if there was one."""
+        environment, history = self.study.environment(task, self.track), self.study.history(task)
+        environment.reset(task, history)
+        try:
+            own = self.make()
+            for before in memory:
+                own.memory = copy.deepcopy(before or own.memory)
+            trajectory = run_episode(environment, task, history, partial(_act, own))
+            return trajectory, _memory_of(own) if memory else None, None
+        except AgentError as error:
+            ended = {"end": "error", "message": str(error)}
+            return environment.trajectory.model_copy(update=ended), *(memory or [None]), error
+
+
 def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -> OwnRun:
     """Play an agent on a study's sample; what is stored of the same agent is not played again.
 
@@ -86,31 +119,11 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
         InfrastructureError: some episode could not be played. All others are stored.
         RuntimeError: the agent cannot be made, or its first tasks all end in the same error of its own.
     """
-    products = MappingProxyType(study.benchmark.products)
-
-    def make() -> Any:
-        with _own_errors():
-            if not isinstance(agent, type):
-                return copy.copy(agent)
-            return agent(products) if "products" in inspect.signature(agent).parameters else agent()
-
-    def attempt(task: Task, *memory: dict[str, Any]) -> tuple[Trajectory, Any, AgentError | None]:
-        """Play a task: the episode, the memory afterwards, the agent's error if there was one."""
-        environment, history = study.environment(task, track), study.history(task)
-        environment.reset(task, history)
-        try:
-            own = make()
-            for before in memory:
-                own.memory = copy.deepcopy(before or own.memory)
-            trajectory = run_episode(environment, task, history, partial(_act, own))
-            return trajectory, _memory_of(own) if memory else None, None
-        except AgentError as error:
-            ended = {"end": "error", "message": str(error)}
-            return environment.trajectory.model_copy(update=ended), *(memory or [None]), error
+    player = _Player(agent, study, track)
 
     # What tells its episodes from others.
     try:
-        remembers = hasattr(make(), "memory")
+        remembers = hasattr(player.make(), "memory")
     except AgentError as error:
         raise RuntimeError(f"agent {name} cannot be made: {error.said}") from error.__cause__
     key, why_anew = f"version {version}", ""
@@ -131,7 +144,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
     tried, errors = {}, []
     for task in tasks[: 0 if stored else _TRIED]:
         try:
-            *played, error = attempt(task, *([{}] if remembers else []))
+            *played, error = player.attempt(task, *([{}] if remembers else []))
         except (NotEvaluableError, InfrastructureError, OSError):
             break  # for the run to say
         tried[task.task_id], errors = played, [*errors, error]
@@ -144,7 +157,7 @@ def play(study: Study, track: Track, agent: Any, name: str, version: str = "") -
 
     def solve(task: Task, *memory: dict[str, Any]) -> Any:
         played = None if any(memory) else tried.pop(task.task_id, None)
-        trajectory, after = played or attempt(task, *memory)[:2]
+        trajectory, after = played or player.attempt(task, *memory)[:2]
         return (trajectory, after) if memory else trajectory
 
     records = study.run(tasks, solve, file, {} if remembers else None, **fields)

@@ -65,7 +65,24 @@ def load_personalwab(
                 products.setdefault(asin, product)
     behaviors: dict[str, tuple[Behavior, ...]] = {}
     for path in history_files:
-        _read_histories(path, products, behaviors, repairs)
+        with _reading(path, repairs) as (entries, at):
+            for user, records in entries.items():
+                at.record = f"user {user}"
+                if user in behaviors:
+                    repairs["history of a user listed again dropped (the first is kept)"] += 1
+                    continue
+                history = []
+                for i, record in enumerate(records):
+                    at.record = f"user {user}, history {i}"
+                    review = record["review"]
+                    asin = _add_product(record["product_info"], products, repairs)
+                    time = mend.check_time(review["timestamp"])
+                    made = _make_review(review, repairs)
+                    history.append(Behavior(parent_asin=asin, timestamp=time, review=made))
+                repairs["user with an empty history"] += not history
+                # Published histories are in time order but for few, which are put in it.
+                behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
+                repairs["history put in time order"] += behaviors[user] != tuple(history)
     behaviors = {user: behaviors[user] for user in sorted(behaviors)}
     tasks = _choose_tasks(task_file, _read_tasks(task_file, products, repairs), behaviors, repairs)
     profiles = read_profiles(profile_file)
@@ -200,29 +217,6 @@ def _make_review(record: Mapping[str, Any], repairs: Counter) -> Review:
     if review.rating != int(review.rating):
         raise ValueError(f"rating is {review.rating}; expected a whole number of stars")
     return review
-
-
-def _read_histories(
-    path: Path, products: dict[str, Product], behaviors: dict[str, tuple[Behavior, ...]], repairs: Counter
-) -> None:
-    """Add the users of a file to ``behaviors``, each with a history in time order."""
-    with _reading(path, repairs) as (entries, at):
-        for user, records in entries.items():
-            at.record = f"user {user}"
-            if user in behaviors:
-                repairs["history of a user listed again dropped (the first is kept)"] += 1
-                continue
-            history = []
-            for i, record in enumerate(records):
-                at.record = f"user {user}, history {i}"
-                review = record["review"]
-                asin = _add_product(record["product_info"], products, repairs)
-                time = mend.check_time(review["timestamp"])
-                made = _make_review(review, repairs)
-                history.append(Behavior(parent_asin=asin, timestamp=time, review=made))
-            repairs["user with an empty history"] += not history
-            behaviors[user] = tuple(sorted(history, key=lambda behavior: behavior.timestamp))
-            repairs["history put in time order"] += behaviors[user] != tuple(history)
 
 
 def _read_tasks(path: Path, products: dict[str, Product], repairs: Counter) -> dict[Split, list[Task]]:

@@ -9,7 +9,7 @@ The numbers in this folder (rates, spreads, weights) are ours; no paper gives an
 belongs to the world: one draw more or less changes all that the same generator draws after it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated
 
@@ -186,6 +186,7 @@ def _make_tasks(
     return made
 
 
+@cache
 def make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
     """Make what ``n`` strangers to the benchmark bought in the window that users' histories lie in.
 
@@ -193,14 +194,8 @@ def make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[t
     strangers there are.
 
     Returns:
-        Stranger's id -> (milliseconds, parent_asin), oldest first.
+        Stranger's id -> (milliseconds, parent_asin), oldest first. Made once, so not to be changed.
     """
-    # What decides nothing about strangers is taken out, so that worlds that differ in it share them.
-    return dict(_make_population(replace(config, n_users=1, completeness=0.0), n, seed))
-
-
-@cache
-def _make_population(config: WorldConfig, n: int, seed: int) -> dict[str, tuple[tuple[int, str], ...]]:
     items = make_items(config.n_products, seed)
     shelves = make_shelves(items)
     population = {}
