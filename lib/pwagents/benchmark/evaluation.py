@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from pwagents.benchmark.analyses_03 import COSTS, MULTI_TURN, SINGLE_TURN, costs, frame_of
-from pwagents.benchmark.references import references, with_references
+from pwagents.benchmark.references import all_references, with_references
 from pwagents.benchmark.study import Study
 from pwagents.evaluation.breakdowns import by_task
 from pwagents.evaluation.episodes import EpisodeRecord
@@ -79,7 +79,7 @@ def write_evaluation(
     """
     runs = {name: records}
     metrics = MULTI_TURN if track == "multi_turn" else SINGLE_TURN
-    beside = references(study.benchmark, study.shops, study.tasks, study.settings.seed)
+    beside = all_references(study.benchmark, study.shops, study.tasks, study.settings.seed)
     means, cells = by_task(with_references(frame_of(runs), beside), metrics)
     for spent in costs(runs)[[*COSTS]].to_dict("records"):  # one, or none where no model was asked
         for column, value in spent.items():

@@ -126,7 +126,7 @@ def review_references(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def references(benchmark: Benchmark, shops: Shops, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
+def all_references(benchmark: Benchmark, shops: Shops, tasks: Sequence[Task], seed: int) -> pd.DataFrame:
     """Score what random, popular, repeated and perfect answers reach: one row a task and kind of answer."""
     products = product_references(benchmark, shops.engine, tasks, seed)
     return pd.concat([products, review_references(benchmark, shops.embedder, tasks, seed)], ignore_index=True)

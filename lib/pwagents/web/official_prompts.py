@@ -10,7 +10,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,7 +109,8 @@ def official_prompts(repo: str | Path) -> OfficialPrompts:
     # Constants are read as literals, texts that code puts together piece by piece: nothing is executed.
     texts: dict[str, Any] = {}
     for file, constants in CONSTANTS.items():
-        assigned = {ast.unparse(each.targets[0]): each.value for each in _assignments(modules[file].body)}
+        statements = (each for each in modules[file].body if isinstance(each, ast.Assign))
+        assigned = {ast.unparse(each.targets[0]): each.value for each in statements}
         for constant in constants:
             name, _, constant = constant.rpartition("=")
             try:
@@ -128,10 +129,6 @@ def check_clone(repo: str) -> str:
     if repo and project_path(repo).exists():
         official_prompts(repo)
     return repo
-
-
-def _assignments(statements: Iterable[ast.AST]) -> Iterable[ast.Assign]:
-    return (each for each in statements if isinstance(each, ast.Assign))
 
 
 def _built(module: ast.Module, scope: str, variable: str) -> str:
