@@ -15,9 +15,9 @@ from pwagents.data.amazon import load_amazon
 from pwagents.data.splits import parting_date
 from pwagents.lm.small import make_small_model
 from pwagents.notebook.settings import settings_values
-from pwagents.orion import people as orion_people
-from pwagents.orion import reinforce as orion_reinforce
 from pwagents.orion import study as orion_study
+from pwagents.orion import train as orion_train
+from pwagents.orion.reward import RewardSettings
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.train import OrionModels
 from pwagents.puma import worlds as puma_worlds
@@ -25,6 +25,7 @@ from pwagents.puma.settings import PumaNotebook
 from pwagents.puma.study import PumaStudy
 from pwagents.puma.train import PumaModels
 from pwagents.puma.worlds import load_worlds
+from pwagents.rl.settings import GrpoSettings
 from pwagents.schema import Action, Benchmark, Review, Task
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
@@ -133,7 +134,7 @@ def orion(tmp_path_factory):
         "role_play": {"n_trajectories": 3, "review_success": 0.0, "success_rank": 10},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orion_people, "load_benchmark", load_marked)
+        patch.setattr(orion_study, "load_benchmark", load_marked)
         settings = settings_of("06_orion_grpo", GrpoNotebook, tmp_path_factory.mktemp("orion"), **groups)
         yield orion_study.make_study(settings)
 
@@ -155,20 +156,13 @@ def test_what_orions_rewards_are_earned_on_knows_nothing_of_a_tested_users_futur
     """Episodes of reinforcement learning: where they begin, what recommenders know, who is asked."""
     date = first_evaluated(orion.benchmark, orion.test_tasks)
     learned_from = []
-    monkeypatch.setattr(orion_reinforce, "study_of", lambda text: orion)
-    monkeypatch.setattr(orion_reinforce, "player", lambda *given: None)
-    monkeypatch.setattr(orion_reinforce, "evaluator", lambda *given: None)
-    monkeypatch.setattr(orion_reinforce, "train_policy", lambda *given: learned_from.extend(given[2]))
-    monkeypatch.setattr(orion_reinforce, "read_tokenizer", lambda folder: None)
-    orion_reinforce.reinforce(
-        "grpo",
-        "model",
-        orion_study.as_json(orion.settings),
-        config={"max_steps": 1},
-        reward={},
-        log_tasks=1,
-        out_folder="",
-    )
+    monkeypatch.setattr(orion_train, "make_study", lambda settings: orion)
+    monkeypatch.setattr(orion_train, "player", lambda *given: None)
+    monkeypatch.setattr(orion_train, "evaluator", lambda *given: None)
+    monkeypatch.setattr(orion_train, "train_policy", lambda *given: learned_from.extend(given[2]))
+    monkeypatch.setattr(orion_train, "read_tokenizer", lambda folder: None)
+    config = GrpoSettings(max_steps=1)
+    orion_train.reinforce(Path("model"), orion.settings, config, RewardSettings(), 1, Path("run"))
     assert learned_from == list(orion.train_tasks)
     known = bought_before(orion.benchmark, date)
     for task in learned_from:

@@ -24,7 +24,7 @@ from pwagents.lm.dialogues import SHOWN, DialogueText
 from pwagents.lm.made_up import ids_and_titles
 from pwagents.lm.pretrain import content_hash
 from pwagents.orion.agent import RULES, orion_messages, orion_tools
-from pwagents.orion.recall import BOUGHT
+from pwagents.orion.wishes import BOUGHT
 from pwagents.profiles.catalogue import Catalogue, word_lists
 from pwagents.profiles.update import OfflineUpdater
 

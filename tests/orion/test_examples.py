@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from pwagents.orion.examples import gains, judged_actions, longest_dialogue, most_questions, show_task
+from pwagents.orion.analyses import gains, judged_actions, longest_dialogue, most_questions, show_task
 from pwagents.orion.references import ORACLE, TEACHER, play_references
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.train import OrionModels

@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-from pwagents.orion.groups import play_groups, weight_of_groups
+from pwagents.orion.analyses import play_groups, weight_of_groups
 from pwagents.rl.settings import GrpoSettings
 
 from .small_study import REWARD, save_tiny_model, small_study

@@ -3,7 +3,7 @@
 import pytest
 
 from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.orion.patterns import NOTHING, frequent_patterns, queries, query_pattern, questions, sameness
+from pwagents.orion.analyses import NOTHING, frequent_patterns, queries, query_pattern, questions, sameness
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.schema import Action, Observation, Product, Step, Trajectory

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pwagents.orion.recall import BOUGHT, Recall
-from pwagents.orion.wishes import WishReader
+from pwagents.orion.wishes import BOUGHT, Recall, WishReader
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Observation, Step
 

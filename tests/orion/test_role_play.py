@@ -12,9 +12,8 @@ from pwagents.evaluation.episodes import Store
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.orion.agent import orion_messages
-from pwagents.orion.played import Played
 from pwagents.orion.reward import Success, has_succeeded
-from pwagents.orion.role_play import play_roles
+from pwagents.orion.role_play import Played, play_roles
 from pwagents.orion.teacher import llm_teachers
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.types import ContextualProfile, ProfileLine

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pwagents.evaluation.episodes import EpisodeRecord, Store
-from pwagents.orion.failures import cause_of, failure_causes
+from pwagents.orion.analyses import cause_of, failure_causes
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (
     Known,

@@ -1,16 +1,16 @@
 """A study: who is trained on and who is held out, and that it comes from settings alone."""
 
 import json
+import pickle
 from dataclasses import fields, replace
 
 import pytest
 
 from pwagents.data import DataSettings, load_benchmark
-from pwagents.orion import people as orion_people
+from pwagents.orion import study as orion_study
 from pwagents.orion.agent import opening, orion_messages
-from pwagents.orion.players import told
 from pwagents.orion.settings import GrpoNotebook
-from pwagents.orion.study import as_json, make_study, study_of
+from pwagents.orion.study import make_study, role_facts
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action
 
 from .small_study import GROUPS, small_settings, small_study
@@ -70,8 +70,8 @@ def test_an_episode_may_begin_with_the_profile_of_another(study):
     assert study.start(mine, other).state.context == other != study.context(mine)
 
 
-def test_the_same_settings_make_the_same_study_also_after_json(study, folder):
-    assert study_of(as_json(study.settings)) is study
+def test_the_same_settings_make_the_same_study_also_in_another_process(study, folder):
+    assert make_study(pickle.loads(pickle.dumps(study.settings))) is study
     assert small_study(folder, seed=1) is not study
     json.dumps(study.facts)
 
@@ -136,15 +136,19 @@ def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):
 
 def test_what_a_language_model_is_told_is_part_of_who_plays(study, folder):
     other = small_study(folder, players={"teacher": "openai:x", "shown": 3})
-    assert told(other.settings.players, "teacher") == {"model": "openai:x", "shown": 3}
-    assert told(study.settings.players, "teacher") == told(other.settings.players, "judge") == "offline"
+    assert role_facts(other.settings.players, "teacher") == {"model": "openai:x", "shown": 3}
+    assert (
+        role_facts(study.settings.players, "teacher")
+        == role_facts(other.settings.players, "judge")
+        == "offline"
+    )
 
 
 def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_is_held_out(
     study, folder, monkeypatch
 ):
     monkeypatch.setattr(
-        orion_people, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
+        orion_study, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
     )
     three, six = (small_study(folder, seed=2, study={"training_users": n}) for n in (24, 8))
     assert (len(three.held_out), len(six.held_out)) == (3, 6)
@@ -203,7 +207,7 @@ def test_both_parts_need_users(folder, monkeypatch):
     def one_user(data, seed):
         return load_benchmark(replace(data, n_users=1), seed)
 
-    monkeypatch.setattr(orion_people, "load_benchmark", one_user)
+    monkeypatch.setattr(orion_study, "load_benchmark", one_user)
     with pytest.raises(ValueError, match=r"training_users is 24 beside n_users 8, and .* has 1 users"):
         small_study(folder, seed=5)
 

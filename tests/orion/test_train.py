@@ -10,11 +10,9 @@ from pwagents.errors import DataError
 from pwagents.evaluation.statistics import summarise
 from pwagents.lm.log import not_falling, read_losses
 from pwagents.lm.made_up import ids_and_titles
-from pwagents.orion import reinforce as orion_rl
 from pwagents.orion import train as orion_train
-from pwagents.orion.cards import add_results
 from pwagents.orion.runs import episodes_frame
-from pwagents.orion.train import RL, OrionModels
+from pwagents.orion.train import RL, OrionModels, add_results
 from pwagents.rl.log import read_curves
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -130,7 +128,7 @@ def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
     first, *others = study.test_tasks
     odd = copy(study)
     odd.test_tasks = (first.model_copy(update={"type": "review", "review": Review(rating=5)}), *others)
-    evaluate = orion_rl.evaluator(odd, tokenizer, GrpoSettings(**STEP), log_tasks=0)
+    evaluate = orion_train.evaluator(odd, tokenizer, GrpoSettings(**STEP), log_tasks=0)
     assert evaluate(small_model)["turns"] > 0 and evaluate(small_model) == evaluate(small_model)
 
     def play(model, tokenizer, tasks, start, decoding):
@@ -141,7 +139,7 @@ def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
             list(map(episode.step, asks))
         return [Rollout([], [], [], [], [], (), episode.trajectory) for episode in episodes]
 
-    monkeypatch.setattr(orion_rl, "play_rollouts", play)
+    monkeypatch.setattr(orion_train, "play_rollouts", play)
     assert evaluate(small_model)["asks"] == 1
 
 

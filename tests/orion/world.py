@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pwagents.orion.recall import Recall
 from pwagents.orion.teacher import OfflineTeacher
-from pwagents.orion.wishes import WishReader
+from pwagents.orion.wishes import Recall, WishReader
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import ContextualProfile, ProfileLine

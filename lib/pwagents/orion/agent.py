@@ -6,7 +6,7 @@ are what the policy is trained on (:mod:`pwagents.orion.train`).
 
 Departures: the paper does not print its prompt, so the words are ours; a profile ends with what is wanted in
 the fewest words, which a search can take over, and, but for reviews, with ids of past purchases
-(:mod:`pwagents.orion.recall`); one past review, whose tone a new one should have, stands beside it.
+(:mod:`pwagents.orion.wishes`); one past review, whose tone a new one should have, stands beside it.
 """
 
 import json

@@ -12,9 +12,8 @@ from pwagents.agents.plain import words
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.orion.agent import FUNCTIONS
-from pwagents.orion.players import told
 from pwagents.orion.runs import OrionRuns
-from pwagents.orion.study import Study
+from pwagents.orion.study import Study, role_facts
 from pwagents.orion.wishes import has_result
 from pwagents.profiles.catalogue import Catalogue, attribute_of_word
 from pwagents.schema import FUNCTION_OF, Action, Task
@@ -41,7 +40,7 @@ def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
         TEACHER: lambda _: teacher(),
         ORACLE: lambda task: partial(know_all, study, task),
     }
-    facts = {"teacher": told(study.settings.players, "teacher")}
+    facts = {"teacher": role_facts(study.settings.players, "teacher")}
     return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
 
 

@@ -17,10 +17,10 @@ import pandas as pd
 from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents.llm.local_model import LocalModel
-from pwagents.orion.cards import POLICY
 from pwagents.orion.play import play_rollouts
 from pwagents.orion.settings import Decoding
 from pwagents.orion.study import Study
+from pwagents.orion.train import POLICY
 from pwagents.project import code_hash
 from pwagents.rl.rollout import StartEpisode, count_asks
 from pwagents.schema import Task, Trajectory

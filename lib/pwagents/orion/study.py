@@ -11,33 +11,37 @@ settings alone, which are plain values, so that a training in other processes ma
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
 from pwagents.agents.plain import FunctionClassifier
+from pwagents.data import load_benchmark
 from pwagents.data.splits import parting_date
 from pwagents.embedding import Embedder
 from pwagents.evaluation.breakdowns import sample_tasks
+from pwagents.llm.make import Models
 from pwagents.orion.agent import contexts
-from pwagents.orion.people import benchmark_of, load_world, part_users, tasks_of, tasks_to_train_on
-from pwagents.orion.players import Cast, around
-from pwagents.orion.recall import Recall
-from pwagents.orion.settings import OrionSettings
-from pwagents.orion.teacher import OfflineTeacher
-from pwagents.orion.wishes import WishReader
+from pwagents.orion.judge import LlmJudge, OfflineJudge
+from pwagents.orion.settings import OrionPlayers, OrionSettings
+from pwagents.orion.teacher import OfflineTeacher, llm_teachers
+from pwagents.orion.wishes import Recall, WishReader
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import profile_users
+from pwagents.profiles.llm import LlmProfiler, LlmUpdater
+from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.project import code_hash
-from pwagents.schema import TASK_TYPES, Benchmark, Split, Task
+from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
+from pwagents.users.llm import make_user
 from pwagents.web.environment import Agent, Context, WebEnvironment
 from pwagents.web.functions import Shop
 from pwagents.web.search import build_search_engine
 
 if TYPE_CHECKING:
+    from pwagents.data.synthetic import Truth
     from pwagents.web.recommender import RecommendersByTime
 
 # Code that decides, beside data, settings and policy, how an episode goes. The data's own code is left out:
@@ -47,6 +51,71 @@ EPISODE = (
     *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "evaluation/metrics"),
 )
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
+
+
+def has_answer(task: Task) -> bool:
+    """A review task without a real review cannot be scored."""
+    return task.type != "review" or bool(task.review.text.strip())
+
+
+def load_world(settings: OrionSettings, **changes: Any) -> "tuple[Benchmark, Truth | None]":
+    """All users, those held out and those to train on."""
+    n_users = settings.data.n_users + settings.study.training_users
+    return load_benchmark(replace(settings.data, n_users=n_users, **changes), settings.seed)
+
+
+def part_users(benchmark: Benchmark, settings: OrionSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those held out, who come first, and those to train on."""
+    users = tuple(benchmark.behaviors)
+    asked, further = settings.data.n_users, settings.study.training_users
+    n = round(len(users) * asked / (asked + further))
+    if not 0 < n < len(users):
+        raise ValueError(
+            f"training_users is {further} beside n_users {asked}, and {benchmark.name} has "
+            f"{len(users)} users: {n} would be held out; expected some of both"
+        )
+    return users[:n], users[n:]
+
+
+def tasks_of(
+    benchmark: Benchmark, users: Sequence[str], split: Split, types: Sequence[TaskType]
+) -> list[Task]:
+    """The tasks of some users, of some types."""
+    chosen = set(users)
+    return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
+
+
+def tasks_to_train_on(
+    benchmark: Benchmark, users: Sequence[str], settings: OrionSettings
+) -> tuple[Task, ...]:
+    """What is trained on, with instructions that say as much as ``train_completeness`` has it, in turns."""
+    tasks = tasks_of(benchmark, users, "train", settings.study.task_types)
+    tasks = [task for task in tasks if has_answer(task)]
+    turns = settings.study.train_completeness
+    if not turns or settings.data.source != "synthetic":
+        return tuple(tasks)
+    worded = {settings.data.completeness: {task.task_id: task for task in tasks}}
+    for completeness in set(turns) - worded.keys():
+        world, _ = load_world(settings, completeness=completeness)  # the same people, asking in other words
+        worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
+    return tuple(worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks))
+
+
+def benchmark_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
+    """The benchmark of some users alone."""
+    chosen = set(users)
+    return replace(
+        benchmark,
+        behaviors={user: own for user, own in benchmark.behaviors.items() if user in chosen},
+        tasks={split: tuple(t for t in ts if t.user_id in chosen) for split, ts in benchmark.tasks.items()},
+        profiles={user: own for user, own in benchmark.profiles.items() if user in chosen},
+    )
+
+
+def role_facts(players: OrionPlayers, role: Literal["teacher", "judge"]) -> str | dict[str, Any]:
+    """Who plays a role, for keys; with a language model, how many products it is told about, too."""
+    name = getattr(players, role)
+    return name if name == "offline" else {"model": name, "shown": players.shown}
 
 
 class _Part(NamedTuple):
@@ -106,13 +175,23 @@ class Study:
         )
         self.catalogue = Catalogue(self.benchmark.products)
         self.offline_updater = OfflineUpdater(self.catalogue)
-        self._cast = Cast(settings.players, settings.output_dir / "runs" / "replies.sqlite")
         self._read = WishReader(self.catalogue, self.offline_updater)
         self._recall = Recall(self._read)
-        self.judge = self._cast.judge(self._read)
-        self.teacher = self._cast.teachers(self._offline_teacher)
-        self._user = self._cast.user(self.benchmark, self.seed)
-        self._update = self._cast.updater(self.offline_updater)
+
+        # Who plays the roles around the policy: rules, or a language model whose replies are stored.
+        roles, products = settings.players, self.benchmark.products
+        model = Models(roles, settings.output_dir / "runs" / "replies.sqlite")
+        self._profiler, self._update = OfflineProfiler(self.catalogue), self.offline_updater
+        self._user = make_user(roles.user, model, self.benchmark, self.seed)
+        self.judge, self.teacher = OfflineJudge(self._read), self._offline_teacher
+        if roles.profiler != "offline":
+            self._profiler = LlmProfiler(model(roles.profiler), products)
+        if roles.updater != "offline":
+            self._update = None if roles.updater == "none" else LlmUpdater(model(roles.updater), products)
+        if roles.judge != "offline":
+            self.judge = LlmJudge(model(roles.judge), roles.shown)
+        if roles.teacher != "offline":
+            self.teacher = llm_teachers(model(roles.teacher), roles.shown)
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
         self._shop = Shop(self.benchmark, self.engine, NoRecommender(), reviews, settings.shop.observation)
 
@@ -145,8 +224,7 @@ class Study:
         items = Embedder(self._cache_dir, self.settings.shop.max_tokens, batch_size=64)
         users = dict.fromkeys(task.user_id for task in tasks)
         histories = {user: known.before(user, known.first_task(user, split)) for user in users}
-        profiler = self._cast.profiler(self.catalogue)
-        profiles = profile_users(histories, known.products, items, profiler, self.seed, alpha, l_c)
+        profiles = profile_users(histories, known.products, items, self._profiler, self.seed, alpha, l_c)
         return contexts(known, tasks, split, profiles, items, clusters)
 
     def begin(self, task: Task, found: Context) -> Context:
@@ -197,7 +275,10 @@ class Study:
             "l_c": settings.study.l_c,
             "shop": plain(settings.shop),
             "recommender": "recommend" in settings.study.task_types,
-            "roles": around(settings.players),
+            # teacher and judge only look on
+            "roles": replace(settings.players, teacher="offline", judge="offline").facts(
+                "profiler", "updater", "user"
+            ),
             "code": code_hash(*EPISODE),
         }
 
@@ -244,15 +325,9 @@ def make_study(settings: OrionSettings) -> Study:
 
     Settings that a notebook has beside :class:`OrionSettings` make no difference.
     """
-    return study_of(as_json(settings))
-
-
-def as_json(settings: OrionSettings) -> str:
-    """What a study is made of, for :func:`study_of` in another process."""
-    return _SETTINGS.dump_json(settings).decode()
+    return _study_of(_SETTINGS.dump_json(settings).decode())
 
 
 @lru_cache(maxsize=2)  # a training in this process finds the notebook's study, beside a variant of it
-def study_of(text: str) -> Study:
-    """The study of what :func:`as_json` has written down."""
+def _study_of(text: str) -> Study:
     return Study(_SETTINGS.validate_json(text))

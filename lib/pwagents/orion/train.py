@@ -9,18 +9,26 @@ A run of reinforcement learning is a folder with the log, for :func:`pwagents.rl
 trained policy in ``model``.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pwagents.cache import cached, hash_of
+import numpy as np
+import pandas as pd
+
+from pwagents.cache import KEY, cached, hash_of
 from pwagents.errors import DataError
+from pwagents.evaluation.breakdowns import sample_tasks
+from pwagents.evaluation.metrics import grade
+from pwagents.evaluation.tables import format_intervals
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.base import base_model
+from pwagents.lm.card import write_card
 from pwagents.lm.dialogues import DialogueText, dialogue_tokenizer
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch, side_by_side
@@ -28,27 +36,128 @@ from pwagents.lm.made_up import ids_and_titles
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
 from pwagents.orion.agent import RULES, orion_messages
-from pwagents.orion.cards import write_orion_card
 from pwagents.orion.judge import prompts
-from pwagents.orion.play import orion_example
-from pwagents.orion.played import Played
-from pwagents.orion.players import told
-from pwagents.orion.recall import BOUGHT
-from pwagents.orion.reinforce import reinforce
-from pwagents.orion.reward import RewardSettings
-from pwagents.orion.role_play import RolePlay, play_roles
-from pwagents.orion.settings import OrionSettings
-from pwagents.orion.study import EPISODE, Study, as_json
+from pwagents.orion.play import orion_example, play_rollouts
+from pwagents.orion.reward import Rewards, RewardSettings
+from pwagents.orion.role_play import Played, RolePlay, play_roles
+from pwagents.orion.settings import Decoding, OrionSettings
+from pwagents.orion.study import EPISODE, Study, has_answer, make_study, role_facts
+from pwagents.orion.wishes import BOUGHT
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.project import code_hash
-from pwagents.rl.settings import PpoSettings, RlSettings
+from pwagents.rl.rollout import Evaluate, Play, count_asks
+from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
+from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Product
 from pwagents.settings import plain
 from pwagents.web.environment import BeliefState
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
+
+
+POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
+_WHAT = {
+    "orion-sft": "Orion's agent after supervised fine-tuning on role-play: a thought, then one call.",
+    "orion-grpo": "Orion's agent after GRPO on whole episodes, from the fine-tuned one.",
+    "orion-ppo": "Orion's agent after PPO on whole episodes, from the fine-tuned one: the paper's baseline.",
+}
+_USE = """
+from pwagents.orion.agent import OrionAgent
+from pwagents.llm.local_model import LocalModel
+
+agent = OrionAgent(LocalModel("path/to/this/folder"), shown={shown})  # belief state -> action
+"""
+
+
+def write_orion_card(
+    folder: Path, name: str, parts: Mapping[str, Any], results: pd.DataFrame | None = None
+) -> None:
+    """Write the card of a model that :class:`pwagents.orion.train.OrionModels` made.
+
+    Args:
+        folder: of the model, or of the run that holds it.
+        name: of its stage, such as "orion-sft".
+        parts: what it was made from: ``start``, ``facts``, ``settings``.
+    """
+    policy = folder / POLICY if (folder / POLICY).exists() else folder
+    base = parts["start"].partition("@")[0]
+    tags = ("orion", name.rpartition("-")[2])
+    facts = parts["facts"]
+    use = _USE.format(shown=facts["shown"] if "shown" in facts else facts["decoding"]["shown"])
+    write_card(policy, name, _WHAT[name], facts, parts["settings"], results, base=base, tags=tags, use=use)
+
+
+def add_results(folder: Path, measured: pd.DataFrame) -> None:
+    """Write a trained model's card anew, with measured numbers: a row for each comparison.
+
+    Args:
+        measured: ``method, type, mean, low, high, n_tasks`` of the result accuracy, as from
+            :func:`pwagents.evaluation.breakdowns.by_type_and_mean`.
+    """
+    parts = json.loads((folder / KEY).read_text("utf-8"))
+    rows = measured.assign(**{"result accuracy": format_intervals(measured), "tasks": measured["n_tasks"]})
+    results = rows[["method", "type", "result accuracy", "tasks"]]
+    write_orion_card(folder, folder.name.rpartition("-")[0], parts, results)
+
+
+def reinforce(
+    start: Path,
+    settings: OrionSettings,
+    config: GrpoSettings | PpoSettings,
+    reward: RewardSettings,
+    log_tasks: int,
+    folder: Path,
+) -> None:
+    """Train by GRPO or PPO, in each process that :func:`pwagents.lm.launch.launch` starts.
+
+    Args:
+        start: a folder; the tokenizer is in it, too.
+        settings: what the study is made of.
+        log_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
+            be scored.
+    """
+    study, tokenizer = make_study(settings), read_tokenizer(start)
+    play, evaluate = player(study, tokenizer, config), evaluator(study, tokenizer, config, log_tasks)
+    rewards = Rewards(study.judge, reward)
+    train_policy(start, tokenizer, study.train_tasks, play, rewards, config, folder, evaluate)
+
+
+def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
+    """How episodes are played to be learned from."""
+    decoding = _sampled(study, config)
+
+    def play(model, tasks, seed):
+        return play_rollouts(model, tokenizer, tasks, study.start, decoding, seed)
+
+    return play
+
+
+def evaluator(study: Study, tokenizer: Any, config: RlSettings, log_tasks: int) -> Evaluate:
+    """How the log's evaluations are made, greedily; ``log_tasks`` as of :func:`reinforce`."""
+    decoding = _sampled(study, config).greedy
+    tested = sample_tasks([task for task in study.test_tasks if has_answer(task)], log_tasks, study.seed)
+
+    def evaluate(model) -> dict[str, float]:
+        rollouts = play_rollouts(model, tokenizer, tested, study.start, decoding)
+        grades = [grade(rollout.trajectory) for rollout in rollouts]
+        asks = [count_asks(rollout.trajectory) for rollout in rollouts]
+        return {
+            "result_final": float(np.mean([each.result_final for each in grades])),
+            "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),
+            "turns": float(np.mean([each.steps for each in grades])),
+            "asks": float(np.mean(asks)),
+        }
+
+    return evaluate
+
+
+def _sampled(study: Study, config: RlSettings) -> Decoding:
+    """The study's decoding at the temperatures of the training."""
+    hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
+    return replace(study.settings.decoding, **hot)
+
 
 U = TypeVar("U")
 R = TypeVar("R")
@@ -103,7 +212,7 @@ class OrionModels:
             (lambda _: nobody) if settings.stored_runs_only else study.teacher,
             store,
             success=settings.success,
-            params={**study.facts, "teacher": told(settings.players, "teacher")},
+            params={**study.facts, "teacher": role_facts(settings.players, "teacher")},
             n=n,
             seed=self._seed,
             workers=settings.players.workers,
@@ -148,14 +257,14 @@ class OrionModels:
         given = {"reward": plain(reward), "log_tasks": log_tasks}
 
         def make(folder: Path) -> None:
-            job = {"stage": stage, "model": str(start), "config": plain(config), **given}
-            job |= {"settings": as_json(study.settings), "out_folder": str(folder)}
+            job = {"start": start, "settings": study.settings, "config": config, "reward": reward}
+            job |= {"log_tasks": log_tasks, "folder": folder}
             launch(reinforce, job, config.n_gpus, config.sharding)
             for checkpoint in folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
 
         tasks = [task.task_id for task in (*study.train_tasks, *study.test_tasks)]
-        judge = told(study.settings.players, "judge")
+        judge = role_facts(study.settings.players, "judge")
         if judge != "offline":
             judge |= {"prompt": hash_of(prompts())}
         aside = {"workers", "temperature", "review_temperature"}  # the temperatures are those of ``config``

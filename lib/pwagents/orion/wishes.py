@@ -17,7 +17,7 @@ from pwagents.profiles.catalogue import (
     word_lists,
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.profiles.update import OfflineUpdater, settle
+from pwagents.profiles.update import OfflineUpdater, Update, Updater, settle
 from pwagents.schema import FUNCTION_OF, Behavior, Step
 from pwagents.web.environment import BeliefState
 from pwagents.words import content_words
@@ -181,3 +181,41 @@ def has_result(session: Sequence[Step]) -> bool:
 def earlier_review(history: Sequence[Behavior]) -> Behavior | None:
     """The behaviour whose review the agent is told: the last one with a text."""
     return next((b for b in reversed(history) if b.review.text.strip()), None)
+
+
+BOUGHT = 5  # ids told, at most
+
+
+class Recall:
+    """Tells ids beside a profile's lines.
+
+    Args:
+        read: knows what lines and products have in common.
+    """
+
+    def __init__(self, read: WishReader):
+        self.read = read
+
+    def __call__(self, profile: ContextualProfile, bought: Sequence[str]) -> ContextualProfile:
+        """The profile with ids: of the products that have the most stated values, the last :data:`BOUGHT`.
+
+        Args:
+            bought: ids of one interest, oldest first; one that was bought twice is told once.
+        """
+        stated = [line for line in profile.lines if line.positive and line.provenance == "stated"]
+        wanted = {(about, value.lower()) for line in stated for about, value in self.read.traits(line)}
+        fits = [len(wanted.intersection(self._traits(asin))) for asin in bought]
+        best = [asin for asin, n in zip(bought, fits, strict=True) if n == max(fits)]
+        return profile.model_copy(update={"bought": tuple(dict.fromkeys(reversed(best)))[:BOUGHT][::-1]})
+
+    def _traits(self, asin: str) -> list[tuple[str, str]]:
+        return [(trait.about, trait.value.lower()) for trait in self.read.catalogue.traits(asin)]
+
+    def after(self, update: Updater, bought: Sequence[str]) -> Updater:
+        """An update of one episode's profile, and then of its ids."""
+
+        def updated(profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
+            made = update(profile, instruction, session)
+            return made._replace(profile=self(made.profile, bought))
+
+        return updated
