@@ -177,7 +177,7 @@ def test_an_updater_edits_lines_within_the_rules(reply, lines):
 @pytest.mark.parametrize("reply", ["Fine.", '{"lines": [{"text": ""}]}', written(("a", True, "x"))])
 def test_a_malformed_update_leaves_the_profile_and_is_counted(reply):
     (profile, usage), made = update(reply)
-    assert profile == BEFORE and usage.calls == 1 and made.malformed == 1
+    assert profile == BEFORE and usage.calls == 1 and made.failures == {"malformed": 1}
 
 
 def test_an_updater_sees_request_profile_and_the_last_step():

@@ -3,7 +3,6 @@
 The models share one store of replies, so that what it holds is not asked again, and one budget.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -87,16 +86,11 @@ class ProfileRoles:
 
     def report(self) -> str:
         """Say how replies were taken, a line a role: what could not be read, strayed, or was repaired."""
-        counts: dict[str, Counter] = {}
-        if isinstance(self.profiler, LlmProfiler):
-            counts["profiler"] = self.profiler.failures
-        if isinstance(self.updater, LlmUpdater):
-            counts["updater"] = Counter(malformed=self.updater.malformed)
-        for role, writer in zip(("writer", "ambiguous writer"), self.writers, strict=True):
-            if isinstance(writer, writers.LlmInstructionWriter):
-                counts[role] = writer.failures
+        roles = dict(zip(("writer", "ambiguous writer"), self.writers, strict=True))
+        roles = {"profiler": self.profiler, "updater": self.updater} | roles
         lines = []
-        for role, counted in counts.items():
-            told = ", ".join(f"{what} {n:,}" for what, n in (+counted).items())
-            lines.append(f"{role}: {told or 'nothing went wrong'}")
+        for role, player in roles.items():
+            if isinstance(player, LlmProfiler | LlmUpdater | writers.LlmInstructionWriter):
+                told = ", ".join(f"{what} {n:,}" for what, n in (+player.failures).items())
+                lines.append(f"{role}: {told or 'nothing went wrong'}")
         return "\n".join(filter(None, [*lines, self._model.note()])) or "No language model was asked."

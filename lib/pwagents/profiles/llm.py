@@ -103,13 +103,13 @@ class LlmProfiler:
 class LlmUpdater:
     """Lets a language model edit the contextual profile after each step.
 
-    A reply that cannot be read leaves the profile as it was, and is counted (``malformed``). Whatever the
+    A reply that cannot be read leaves the profile as it was, and is counted (``failures``). Whatever the
     model does, stated wishes override others (:func:`pwagents.profiles.update.settle`), and a line that it
     calls history without its being so is taken as inferred.
     """
 
     def __init__(self, model: ChatModel, products: Mapping[str, Product]):
-        self.model, self.products, self.malformed = model, products, 0
+        self.model, self.products, self.failures = model, products, Counter[str]()
         self._lock = threading.Lock()  # episodes in several threads share an updater
 
     def __call__(self, profile: ContextualProfile, instruction: str, session: Sequence[Step]) -> Update:
@@ -126,7 +126,7 @@ class LlmUpdater:
             edited = read_reply(reply, UpdateReply).lines
         except ValueError:
             with self._lock:
-                self.malformed += 1
+                self.failures["malformed"] += 1
             return Update(profile, reply.usage)
         # ``about`` is read off the texts, the past cannot be added to, and the overriding rules apply.
         past = {(line.text, line.positive) for line in profile.lines if line.provenance == "history"}
