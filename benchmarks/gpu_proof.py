@@ -94,7 +94,9 @@ def measure_grpo(config: Any) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         with torch.device(DEVICE):
             model = AutoModelForCausalLM.from_config(config)
-        by_chance = lambda _, episode: [float(len(episode.steps[0].action.thought) % 2)]  # noqa: E731
+        by_chance = lambda episodes: {  # noqa: E731
+            "chance": [[float(len(each.steps[0].action.thought) % 2)] for _, each in episodes]
+        }
         tasks = [task_of(i) for i in range(settings.prompts_per_step)]
         train_policy(model, dialogue_tokenizer(RULES), tasks, play, by_chance, settings, Path(folder) / "run")
         rows = read_rows(Path(folder) / "run" / "log.jsonl")[1:]

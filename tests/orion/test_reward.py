@@ -41,7 +41,9 @@ def episode(*results, kind="search"):
 
 
 def rewards(score, results=(1.0,), kind="search", **config):
-    return Rewards(FixedJudge(score), RewardSettings(**config))(*episode(*results, kind=kind))
+    """R_t of each step of one episode: task and alignment together."""
+    parts = Rewards(FixedJudge(score), RewardSettings(**config))([episode(*results, kind=kind)])
+    return [task + alignment for task, alignment in zip(*parts["task"], *parts["alignment"], strict=True)]
 
 
 def test_success_is_paid_at_the_last_step_and_alignment_at_each():
@@ -52,20 +54,6 @@ def test_success_is_paid_at_the_last_step_and_alignment_at_each():
 def test_either_part_alone():
     assert rewards(0.5, use="task") == [0.0, 1.0]
     assert rewards(0.5, use="alignment", alignment_weight=1.0) == [0.5, 0.5]
-
-
-def test_an_episodes_reward_consists_of_task_and_alignment():
-    made = Rewards(FixedJudge(0.5), RewardSettings(alignment_weight=0.4))
-    for results, task in (((1.0,), 1.0), ((0.0,), 0.0), ((), 0.0)):
-        states, trajectory = episode(*results)
-        earned = made(states, trajectory)
-        parts = made.parts(trajectory, earned)
-        assert parts == {"task": task, "alignment": pytest.approx(0.2 * len(earned))}
-        assert sum(parts.values()) == pytest.approx(sum(earned))
-    states, trajectory = episode(1.0)
-    for use, expected in (("task", (1.0, 0.0)), ("alignment", (0.0, 1.0))):
-        alone = Rewards(FixedJudge(0.5), RewardSettings(alignment_weight=1.0, use=use))
-        assert tuple(alone.parts(trajectory, alone(states, trajectory)).values()) == expected
 
 
 def test_searching_again_earns_no_alignment_but_can_lose_some():
@@ -88,17 +76,18 @@ def test_a_review_succeeds_by_its_cosine():
     assert rewards(0.0, (0.59,), "review", review_success=0.6)[-1] == 0.0
 
 
-def test_many_episodes_are_one_question_to_the_judge():
-    judge = FixedJudge(0.0)
-    made = Rewards(judge, RewardSettings()).many([episode(1.0), episode(), episode(0.1, 0.2)])
-    assert [len(steps) for steps in made] == [2, 1, 3] and judge.calls == 1
-    assert [steps[-1] for steps in made] == [1.0, 0.0, 0.0]
+def test_many_episodes_are_one_question_to_the_judge_and_parts_stand_apart():
+    judge = FixedJudge(0.5)
+    parts = Rewards(judge, RewardSettings(alignment_weight=0.4))([episode(1.0), episode(), episode(0.1)])
+    assert judge.calls == 1
+    assert parts["task"] == [[0.0, 1.0], [0.0], [0.0, 0.0]]
+    assert parts["alignment"] == [[0.2, 0.2], [0.2], [0.2, 0.2]]
 
 
 def test_an_episode_needs_a_state_a_step():
     states, trajectory = episode(1.0)
     with pytest.raises(ValueError, match="one belief state for each"):
-        Rewards(FixedJudge(0.0), RewardSettings())(states[:1], trajectory)
+        Rewards(FixedJudge(0.0), RewardSettings())([(states[:1], trajectory)])
 
 
 @pytest.mark.parametrize(

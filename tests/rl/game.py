@@ -81,14 +81,16 @@ def play_cue(model, tasks: Sequence[Task], seed: int) -> list[Rollout]:
     return _play(model, tasks, seed, turns=2)
 
 
-def pay_bandit(states, trajectory: Trajectory) -> list[float]:
-    return [PRICES.get(step.action.arguments["content"], 0.0) for step in trajectory.steps]
+def pay_bandit(episodes) -> dict[str, list[list[float]]]:
+    words = [[step.action.arguments["content"] for step in played.steps] for _, played in episodes]
+    return {"price": [[PRICES.get(word, 0.0) for word in each] for each in words]}
 
 
-def pay_cue(states, trajectory: Trajectory) -> list[float]:
+def pay_cue(episodes) -> dict[str, list[list[float]]]:
     """Nothing for the first turn, 1 for the right answer to the cue."""
-    first, second = trajectory.steps
-    return [0.0, float(second.action.arguments["content"] == RIGHT[first.observation.text])]
+    pairs = [played.steps for _, played in episodes]
+    right = [b.action.arguments["content"] == RIGHT[a.observation.text] for a, b in pairs]
+    return {"answer": [[0.0, float(each)] for each in right]}
 
 
 def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:
@@ -145,7 +147,8 @@ def mean_reward(folder: Path) -> float:
 
     model = AutoModelForCausalLM.from_pretrained(folder)
     rollouts = play_cue(model, make_tasks(200), seed=1)
-    return sum(sum(pay_cue(r.states, r.trajectory)) for r in rollouts) / len(rollouts)
+    (paid,) = pay_cue([(r.states, r.trajectory) for r in rollouts]).values()
+    return sum(map(sum, paid)) / len(rollouts)
 
 
 def train(method: str, folder: Path, **changed) -> Path:

@@ -67,10 +67,12 @@ HEAT = {"search": 0.7, "review": 1.2}
 PLAIN = {"prompts_per_step": 4, "num_generations": 4, "per_device_train_batch_size": 3, "max_grad_norm": 1e9}
 
 
-def pay(states, trajectory):
-    """Every word has its price; of one task all episodes earn the same."""
-    same = trajectory.task_id == "t0"
-    return [1.0] * len(trajectory.steps) if same else game.pay_bandit(states, trajectory)
+def pay(episodes):
+    """Every word has its price, and a half is for nothing; of one task all episodes earn the same."""
+    (prices,) = game.pay_bandit(episodes).values()
+    same = [trajectory.task_id == "t0" for _, trajectory in episodes]
+    worth = [[0.5, 0.5] if each else paid for each, paid in zip(same, prices, strict=True)]
+    return {"price": worth, "gift": [[0.5, 0.5] for _ in episodes]}
 
 
 def by_group(rewards, config):
@@ -123,7 +125,8 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tm
     hook.remove()
 
     types = {task.task_id: task.type for task in tasks}
-    rewards = torch.tensor([pay(None, episode.trajectory) for episode in episodes])
+    parts = pay([(None, episode.trajectory) for episode in episodes])
+    rewards = torch.tensor(parts["price"]) + torch.tensor(parts["gift"])
     advantages = {"grpo": by_group, "ppo": by_value}[method](rewards, config)
     with torch.no_grad():
         _, old, _ = scored([weights for weights, _ in updates[0]], episodes, types)  # the reference, too

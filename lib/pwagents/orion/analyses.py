@@ -253,9 +253,9 @@ def play_groups(study: Study, folder: Path, config: GrpoSettings, reward: Reward
         tasks = [task for task in prompts for _ in range(size)]
         played = play_batch(policy.model, tasks, play, rewards, derive_seed(config.seed, "groups", str(step)))
         advantages = {told: step_advantages(played, each) for told, each in scaled.items()}
-        for i, (rollout, steps) in enumerate(zip(played.rollouts, played.rewards, strict=True)):
+        for i, rollout in enumerate(played.rollouts):
             row = {"group": f"{step}, {i // size}", "type": rollout.trajectory.type}
-            row["success"] = rewards.parts(rollout.trajectory, steps)["task"]
+            row["success"] = played.parts["task"][i]
             row |= {"asks": count_asks(rollout.trajectory), "tokens": sum(rollout.mask)}
             rows.append(row | {told: float(values[i][0]) for told, values in advantages.items()})
     return pd.DataFrame(rows)

@@ -19,9 +19,9 @@ from pydantic import Field, NonNegativeFloat
 from pwagents.evaluation.metrics import attempts
 from pwagents.orion.judge import Judge
 from pwagents.orion.wishes import has_result
+from pwagents.rl.rollout import Episode
 from pwagents.schema import FUNCTION_OF, Trajectory
 from pwagents.settings import settings
-from pwagents.web.environment import BeliefState
 
 
 @settings
@@ -51,57 +51,43 @@ class RewardSettings(Success):
 
 
 class Rewards:
-    """The reward of each step: (belief states before each step, trajectory) -> R_t."""
+    """What the steps of episodes earn, as the trainer asks for it: a list of R_t an episode, part by part."""
 
     def __init__(self, judge: Judge, config: RewardSettings):
         self.judge, self.config = judge, config
 
-    def __call__(self, states: Sequence[BeliefState], trajectory: Trajectory) -> list[float]:
-        """R_t of each step of one episode."""
-        return self.many([(states, trajectory)])[0]
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
+        """``task``, for success, and ``alignment``, weighted; the settings may leave one of them at 0.
 
-    def many(self, episodes: Sequence[tuple[Sequence[BeliefState], Trajectory]]) -> list[list[float]]:
-        """R_t of each step of each episode; the judge gets all steps at once, so a slow one can batch them.
+        The judge gets all steps at once, so a slow one can batch them.
 
         Raises:
             ValueError: an episode has not one state a step.
         """
-        alignment = self._alignment(episodes)
-        rewards = []
-        for _, trajectory in episodes:
-            steps = [next(alignment) for _ in trajectory.steps]
-            if steps:
-                steps[-1] += self._task(trajectory)
-            rewards.append(steps)
-        return rewards
-
-    def parts(self, trajectory: Trajectory, rewards: Sequence[float]) -> dict[str, float]:
-        """What an episode's rewards consist of: those of the task, and the weighted alignment."""
-        task = self._task(trajectory)
-        return {"task": task, "alignment": sum(rewards) - task}
-
-    def _task(self, trajectory: Trajectory) -> float:
-        """The reward at the last step for success."""
-        counts = self.config.use != "alignment" and has_succeeded(trajectory, self.config)
-        return float(counts)
-
-    def _alignment(self, episodes):
-        """The weighted score of each step of all episodes, in order."""
-        states = [state for before, _ in episodes for state in before]
-        steps = [len(trajectory.steps) for _, trajectory in episodes]
-        if steps != [len(before) for before, _ in episodes]:
-            raise ValueError("an episode needs one belief state for each of its steps")
+        trajectories = [trajectory for _, trajectory in episodes]
+        task = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
+        alignment = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
+        if self.config.use != "alignment":
+            for steps, trajectory in zip(task, trajectories, strict=True):
+                if has_succeeded(trajectory, self.config):
+                    steps[-1] = 1.0
         if self.config.use == "task":
-            return iter([0.0] * len(states))
-        actions = [step.action for _, trajectory in episodes for step in trajectory.steps]
-        scores = self.judge.scores(states, actions)
-        weight = self.config.alignment_weight
-        return iter(
-            # A good search earns points each time, an episode succeeds only once: without this, searching
-            # again and again would pay better than stopping.
-            weight * (min(score, 0.0) if _is_another(state, action.name) else score)
-            for state, action, score in zip(states, actions, scores, strict=True)
-        )
+            return {"task": task, "alignment": alignment}
+
+        # All steps in a row, each with the state before it.
+        if any(len(states) != len(trajectory.steps) for states, trajectory in episodes):
+            raise ValueError("an episode needs one belief state for each of its steps")
+        states = [state for before, _ in episodes for state in before]
+        actions = [step.action for trajectory in trajectories for step in trajectory.steps]
+        scores = iter(self.judge.scores(states, actions))
+        for steps, (before, trajectory) in zip(alignment, episodes, strict=True):
+            for i, (state, step) in enumerate(zip(before, trajectory.steps, strict=True)):
+                # A good search earns points each time, an episode succeeds only once: without this, searching
+                # again and again would pay better than stopping.
+                again = step.action.name in FUNCTION_OF.values() and has_result(state.session)
+                score = next(scores)
+                steps[i] = self.config.alignment_weight * (min(score, 0.0) if again else score)
+        return {"task": task, "alignment": alignment}
 
 
 def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
@@ -118,8 +104,3 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
 def is_at_rank(result: float, rank: int) -> bool:
     """Whether a result accuracy, 1 - (r - 1) / 10, means r <= ``rank``."""
     return result > 1 - (rank - 0.5) / 10  # half way to the next rank: rounding cannot decide
-
-
-def _is_another(state: BeliefState, name: str) -> bool:
-    """Whether a call makes a result where there is one already."""
-    return name in FUNCTION_OF.values() and has_result(state.session)

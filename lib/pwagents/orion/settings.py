@@ -211,6 +211,12 @@ class ReinforcedNotebook(OrionSettings):
     rl: OnlineSettings
 
     @property
+    def logged(self) -> int:
+        """Episodes of the evaluations that a training's log holds."""
+        times = sum(map(self.rl.evaluates_after, range(self.rl.max_steps + 1)))
+        return times * (self.rl.log_tasks or self.study.eval_tasks)
+
+    @property
     def reward(self) -> RewardSettings:
         """What episodes earn: for success, as the role-play has it, and for alignment."""
         paid = {"alignment_weight": self.rl.alignment_weight, "use": self.rl.reward}

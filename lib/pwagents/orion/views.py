@@ -13,12 +13,13 @@ from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Html
+from pwagents.llm.budget import Load, estimate
 from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.control import FOREIGN, OWN
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
-from pwagents.orion.settings import OrionSettings
+from pwagents.orion.settings import OrionPlayers, OrionSettings
 from pwagents.orion.study import Study
 from pwagents.schema import Task
 from pwagents.tasks.ambiguity import WordIndex
@@ -179,6 +180,29 @@ def orion_rows(
     here = Setup(settings.base.backbone, settings.data.label)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
     return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
+
+
+def model_calls(
+    players: OrionPlayers, *, profiled: int = 0, taught: int = 0, judged: int = 0, played: int = 0
+) -> pd.DataFrame:
+    """What language models will be asked and cost at most: a row for each role that one plays.
+
+    Guesses on the safe side: four steps in each episode.
+
+    Args:
+        profiled: users whose profiles are written.
+        taught, judged: conversations that the teacher plays, episodes that the judge scores.
+        played: all episodes, in each of which the user answers and the updater follows.
+    """
+    loads = {
+        "profiler": Load(players.profiler, profiled, 10, 1_200, 250),
+        "teacher": Load(players.teacher, taught, 4, 2_500, 80),
+        "judge": Load(players.judge, judged, 4, 1_500, 10),
+        "user": Load(players.user, played, 1.5, 1_200, 40),
+        "updater": Load(players.updater, played, 4, 900, 150),
+    }
+    asked = {"profiler": profiled, "teacher": taught, "judge": judged, "user": played, "updater": played}
+    return estimate({role: load for role, load in loads.items() if asked[role]})
 
 
 def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:

@@ -18,8 +18,9 @@ from pwagents.web.environment import BeliefState, WebEnvironment
 
 # task -> an environment in which it has begun
 StartEpisode = Callable[[Task], WebEnvironment]
-# (belief states before each step, the episode's trajectory) -> R_t of each step
-StepRewards = Callable[[Sequence[BeliefState], Trajectory], list[float]]
+Episode = tuple[Sequence[BeliefState], Trajectory]  # the belief states before its steps, and these
+# episodes -> the parts of their reward by name, each a list of R_t an episode; an episode earns their sum
+StepRewards = Callable[[Sequence[Episode]], dict[str, list[list[float]]]]
 # (model, tasks, seed) -> one rollout a task, in their order; a task may come several times
 Play = Callable[[Any, Sequence[Task], int], "list[Rollout]"]
 # model -> what to log of it, such as accuracy on held-out tasks
@@ -87,21 +88,21 @@ def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
 
 @dataclass(frozen=True)
 class Played:
-    """The episodes of one step, what each of their steps earned, and the means of what that consists of."""
+    """The episodes of one step, and what they earned.
+
+    Attributes:
+        rewards: of each episode, R_t of each step.
+        parts: name of a part of the reward -> what each episode earned of it.
+    """
 
     rollouts: list[Rollout]
     rewards: list[list[float]]
-    parts: dict[str, float]
+    parts: dict[str, list[float]]
     seconds: float
 
 
 def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewards, seed: int) -> Played:
-    """Play one episode of each task.
-
-    Args:
-        rewards: may have a method ``many([(states, trajectory), ...])``, which pays all episodes at once,
-            and ``parts(trajectory, its step rewards)``, which tells what an episode's reward consists of by
-            name.
+    """Play one episode of each task, and pay them.
 
     Raises:
         ValueError: a rollout or its rewards contradict themselves; the message names the task.
@@ -110,28 +111,13 @@ def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewar
     rollouts = play(model, tasks, seed)
     if len(rollouts) != len(tasks):
         raise ValueError(f"play() gave {len(rollouts)} rollouts for {len(tasks)} tasks; expected one each")
-    earned = _pay(rollouts, rewards)
-    for rollout, steps in zip(rollouts, earned, strict=True):
-        _check(rollout, steps)
-    return Played(rollouts, earned, _mean_parts(rollouts, earned, rewards), time.perf_counter() - start)
-
-
-def _pay(rollouts: Sequence[Rollout], rewards: StepRewards) -> list[list[float]]:
-    """R_t of each step of each episode; all at once where ``rewards`` can do that."""
-    episodes = [(rollout.states, rollout.trajectory) for rollout in rollouts]
-    if hasattr(rewards, "many"):
-        return rewards.many(episodes)
-    return [rewards(*episode) for episode in episodes]
-
-
-def _mean_parts(
-    rollouts: Sequence[Rollout], earned: Sequence[Sequence[float]], rewards: StepRewards
-) -> dict[str, float]:
-    """Means of what episodes' rewards consist of, where ``rewards`` can tell."""
-    if not hasattr(rewards, "parts"):
-        return {}
-    parts = [rewards.parts(r.trajectory, steps) for r, steps in zip(rollouts, earned, strict=True)]
-    return {f"reward_{name}": float(np.mean([part[name] for part in parts])) for name in parts[0]}
+    paid = rewards([(rollout.states, rollout.trajectory) for rollout in rollouts])
+    parts = {name: [sum(steps) for steps in episodes] for name, episodes in paid.items()}
+    earned = []
+    for rollout, *steps in zip(rollouts, *paid.values(), strict=True):
+        earned.append([sum(of_step) for of_step in zip(*steps, strict=True)])
+        _check(rollout, earned[-1])
+    return Played(rollouts, earned, parts, time.perf_counter() - start)
 
 
 def _check(rollout: Rollout, rewards: Sequence[float]) -> None:
@@ -167,7 +153,7 @@ def summarize(played: Played) -> dict[str, float]:
     return {
         "reward": float(np.mean(returns)),
         "reward_std": float(np.std(returns)),
-        **played.parts,
+        **{f"reward_{name}": float(np.mean(values)) for name, values in played.parts.items()},
         **means,
         "turns": float(np.mean([len(rollout.trajectory.steps) for rollout in played.rollouts])),
         "asks": float(np.mean(asks)),
