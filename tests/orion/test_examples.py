@@ -3,10 +3,19 @@
 import pandas as pd
 import pytest
 
-from pwagents.orion.analyses import gains, judged_actions, longest_dialogue, most_questions, show_task
+from pwagents.evaluation.episodes import EpisodeRecord
+from pwagents.orion.analyses import (
+    gains,
+    judged_actions,
+    longest_dialogue,
+    most_questions,
+    show_task,
+    who_does_the_work,
+)
 from pwagents.orion.references import ORACLE, TEACHER, play_references
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.train import OrionModels
+from pwagents.schema import Action, Observation, Step, Trajectory
 
 from .small_study import small_study
 
@@ -42,3 +51,41 @@ def test_gains_leave_out_what_was_not_scored():
     rows = [("a", "t1", 0.2), ("b", "t1", 0.9), ("a", "t2", 0.5), ("b", "t2", None)]
     frame = pd.DataFrame(rows, columns=["method", "task_id", "result_final"])
     assert gains(frame, "a", "b").to_dict() == {"t1": pytest.approx(0.7)}
+
+
+def test_a_first_call_that_repeats_its_prompt_is_seen(study):
+    avoided = {
+        t.task_id: [x.value for x in study.context(t).profile.lines if not x.positive]
+        for t in study.test_tasks
+    }
+    task = next(t for t in study.test_tasks if len(avoided[t.task_id]) > 1)
+    wanted, (one, other, *_) = study.context(task).profile.query, avoided[task.task_id]
+    asked = Action(name="respond", arguments={"content": "Which?"})
+    answered = Step(action=asked, observation=Observation(text="Lime zest."))
+    episodes = {  # method -> its steps; one line, two or three lines, within the profile
+        "a line": ([call(wanted)], 1, 1, 1),
+        "a first call alone counts": ([call("zebra"), call(wanted)], 0, 0, 0),
+        "an answer is a line": ([answered, call("lime zest")], 1, 1, 0),
+        "two lines": ([call(f"{one} {other}")], 0, 1, 1),
+        "a word of its own": ([call(f"zebra crossing {one} {other}")], 0, 0, 0),
+        "no call": ([answered], None, None, None),
+    }
+    given = {"task_id": task.task_id, "user_id": task.user_id, "type": "search"}
+    records = [
+        EpisodeRecord(
+            **given, key="k", method=name, model="none", params={}, outcome="scored", seconds=0.0,
+            trajectory=Trajectory(**given, target=task.target, steps=tuple(steps)),
+        )
+        for name, (steps, *_) in episodes.items()
+    ]  # fmt: skip
+    table = who_does_the_work(study, records)
+    shares = table.drop(columns=["type", "calls"]).set_index("method")
+    assert {name: tuple(row) for name, row in shares.iterrows()} == {
+        name: tuple(expected) for name, (_, *expected) in episodes.items() if None not in expected
+    }
+    assert (table["calls"] == 1).all()
+
+
+def call(query):
+    action = Action(name="search_product_by_query", arguments={"query": query})
+    return Step(action=action, observation=Observation(text=""))
