@@ -9,7 +9,6 @@ import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.episodes import Store
-from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.chat import ChatModel, Reply
 from pwagents.orion.agent import orion_messages
 from pwagents.orion.reward import Success, has_succeeded
@@ -258,27 +257,6 @@ def test_belief_states_can_be_made_again(play, setting, benchmark, catalogue, tm
     other = next(task for task in tasks.values() if task.task_id != played.task_id)
     with pytest.raises(ValueError, match="no belief states of task"):
         played.states(benchmark, other, SPLIT)
-
-
-def test_the_viewer_shows_a_trajectory(play, benchmark):
-    played = play(n=1).kept[0]
-    task = next(t for t in benchmark.tasks[SPLIT] if t.task_id == played.task_id)
-    page = show_episodes(
-        task,
-        {"teacher": played.trajectory},
-        benchmark.products,
-        {"teacher": played.profiles[0].describe()},
-    ).data
-    assert "teacher" in page and played.trajectory.steps[0].action.name in page
-
-
-@pytest.mark.parametrize(
-    ("line", "message"), [("{}", "key"), ('{"key": ', "JSONDecode"), ("what?", "JSONDecode")]
-)
-def test_a_corrupt_line_is_named(play, tmp_path, line, message):
-    (tmp_path / "played.jsonl").write_text(f"{line}\n")
-    with pytest.raises(DataError, match=rf"line 1.*{message}"):
-        play(n=1)
 
 
 def test_sigkill_loses_nothing_and_the_result_is_the_same(play, setting, tmp_path):

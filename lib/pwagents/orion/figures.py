@@ -103,15 +103,12 @@ def plot_by_ambiguity(summary: pd.DataFrame, label: str, xlabel: str, metrics: M
         rows, "place", "mean", hue="method", panel="metric", panel_size=(5.5, 4.8), xlabel=xlabel
     )
     for ax, ylabel in zip(figure.axes, metrics.values(), strict=True):
-        ax.set_xticks(range(len(places)), [_tick(value) for value in places])
+        ticks = [f"{value:g}" if isinstance(value, float) else str(value) for value in places]
+        ax.set_xticks(range(len(places)), ticks)
         ax.set_xlim(-0.5, len(places) - 0.5)
         ax.set(title="", ylabel=ylabel)
         ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     return figure
-
-
-def _tick(value) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def read_base_log(folder: Path) -> pd.DataFrame:

@@ -210,7 +210,10 @@ class LlmJudge:
     def request(self, state: BeliefState, action: Action) -> Request:
         """What the model is asked about one action."""
         belief = transcript(orion_messages(state, self.shown)[1:])  # without the agent's own rules
-        said = [action.thought or "(no thought)", _call(action)]
+        call = f"(no call: {action.problem})"
+        if not action.problem:
+            call = f"{action.name}({json.dumps(action.arguments, ensure_ascii=False)})"
+        said = [action.thought or "(no thought)", call]
         messages = (
             {"role": "system", "content": prompts()["judge"].format(fence_note=FENCE_NOTE)},
             {
@@ -238,9 +241,3 @@ class LlmJudge:
 def prompts() -> dict:
     """The texts of ``prompts.yaml``."""
     return read_yaml(__package__, "prompts.yaml")
-
-
-def _call(action: Action) -> str:
-    if action.problem:
-        return f"(no call: {action.problem})"
-    return f"{action.name}({json.dumps(action.arguments, ensure_ascii=False)})"

@@ -11,7 +11,7 @@ others had their turn (:func:`play_roles`).
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -140,7 +140,9 @@ def play_roles(
         InfrastructureError: a model cannot be reached. What is finished is stored: run it again.
         RuntimeError: another process is writing to ``store``.
     """
-    key = _key(benchmark, tasks, seed, success, params)
+    # What decides an episode of a task and round, and their order.
+    parts = [benchmark.content_hash, [task.task_id for task in tasks], seed, as_json(success), dict(params)]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     order = [tasks[i] for i in rng(seed, "role-play").permutation(len(tasks))]
     kept: list[Played] = []
     failures: Counter[Failure] = Counter()
@@ -150,7 +152,6 @@ def play_roles(
         ThreadPoolExecutor(workers) as threads,
         progress(total=n, desc="role-play", unit="trajectory") as bar,
     ):
-        many = partial(_in_threads, threads, workers) if workers > 1 else map
         played = {(episode.round, episode.task_id): episode for episode in episodes.read({key})}
 
         def play(number: int, agent: Agent, task: Task) -> Played:
@@ -158,12 +159,20 @@ def play_roles(
             return stored or append(_play(benchmark, task, start, agent, success, key, number))
 
         def succeeded(type_: TaskType) -> Iterator[Played]:
-            own = [task for task in order if task.type == type_]
-            for episode in _episodes(own, rounds, teacher, play, many):
-                if episode.failure:
-                    failures[episode.failure] += 1
-                else:
-                    yield episode
+            left = [task for task in order if task.type == type_]
+            for number in range(rounds):
+                # A round is over the tasks that failed in the one before; nobody plays further ahead than
+                # the workers reach.
+                act, failed = partial(play, number, teacher(number)), []
+                for i in range(0, len(left), workers):
+                    batch = left[i : i + workers]
+                    for task, episode in zip(batch, threads.map(act, batch), strict=True):
+                        if episode.failure:
+                            failures[episode.failure] += 1
+                            failed.append(task)
+                        else:
+                            yield episode
+                left = failed
 
         in_turns = chain.from_iterable(zip_longest(*map(succeeded, TASK_TYPES)))
         for episode in filter(None, in_turns):  # None in place of a type that ran out
@@ -176,41 +185,6 @@ def play_roles(
     raise DataError(
         "role-play", where, "trajectories", found, f"{n:,}; give more tasks or rounds, or ask for fewer"
     )
-
-
-def _key(
-    benchmark: Benchmark, tasks: Sequence[Task], seed: int, success: Success, params: Mapping[str, Any]
-) -> str:
-    """SHA-256 (16 hex digits) of what decides an episode of a task and round, and their order."""
-    ids = [task.task_id for task in tasks]
-    parts = [benchmark.content_hash, ids, seed, as_json(success), dict(params)]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _episodes(
-    tasks: Sequence[Task],
-    rounds: int,
-    teacher: Callable[[int], Agent],
-    play: Callable[[int, Agent, Task], Played],
-    many: Callable[[Callable[[Task], Played], Sequence[Task]], Iterable[Played]],
-) -> Iterator[Played]:
-    """All episodes in order; a round is over the tasks that failed in the one before."""
-    left = list(tasks)
-    for number in range(rounds):
-        act, failed = partial(play, number, teacher(number)), []
-        for task, episode in zip(left, many(act, left), strict=True):
-            if episode.failure:
-                failed.append(task)
-            yield episode
-        left = failed
-
-
-def _in_threads(
-    threads: ThreadPoolExecutor, at_once: int, act: Callable[[Task], Played], tasks: Sequence[Task]
-) -> Iterator[Played]:
-    """``act`` on each task, in order, ``at_once`` at a time and no more than that ahead."""
-    for i in range(0, len(tasks), at_once):
-        yield from threads.map(act, tasks[i : i + at_once])
 
 
 def _play(

@@ -139,21 +139,18 @@ class _Batches:
             NotEvaluableError: the task cannot be scored.
         """
         if task.task_id not in self._played:
+            # The task and those beside it; None stays with those that cannot be scored.
+            size = self.decoding.batch_size
+            number = [other.task_id for other in self.tasks].index(task.task_id) // size
+            batch = self.tasks[number * size :][:size]
             self._played.clear()
-            self._played.update(self._batch_of(task))
+            self._played.update({each.task_id: None for each in batch})
+            self._played.update(self._play(batch, derive_seed(self.seed, "evaluation", str(number))))
         trajectory = self._played[task.task_id]
         if trajectory is None:
             self.start(task)  # which may say why
             raise NotEvaluableError(f"task {task.task_id}: a model behind a role refuses to answer")
         return trajectory
-
-    def _batch_of(self, task: Task) -> dict[str, Trajectory | None]:
-        """The episodes of a task and of those beside it; None for those that cannot be scored."""
-        size = self.decoding.batch_size
-        number = next(i for i, other in enumerate(self.tasks) if other.task_id == task.task_id) // size
-        batch = self.tasks[number * size :][:size]
-        played = self._play(batch, derive_seed(self.seed, "evaluation", str(number)))
-        return {each.task_id: None for each in batch} | played
 
     def _play(self, tasks: Sequence[Task], seed: int) -> dict[str, Trajectory]:
         """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
