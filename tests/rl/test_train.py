@@ -1,6 +1,7 @@
 """GRPO and PPO on tiny games: they learn, their gradient is the published one, settings do what they say."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import AutoModelForCausalLM
+from trl.generation import vllm_generation
 
 from pwagents.errors import DataError
 from pwagents.rl.learner import Critic
@@ -181,6 +183,42 @@ def test_a_reference_model_holds_the_policy_back(tmp_path, method):
     rows = read_rows(tmp_path / "run" / "log.jsonl")
     assert 0 < rows[-1]["kl"] < 0.1
     assert rows[-1]["reward"] < 0.3
+
+
+def test_vllm_plays_with_the_weights_of_each_step_and_its_tokens_count_by_what_the_trainer_thinks(
+    tmp_path, monkeypatch
+):
+    """A stand-in for TRL's vLLM: the model itself, whose log-probabilities are told too low by some nats."""
+
+    class Engine:
+        def __init__(self, model, accelerator, tokenizer, **options):
+            self.llm, self.synced = model, 0
+            engines.append(self)
+
+        def sync_weights(self):
+            self.synced += 1
+
+    engines, norms = [], []
+    monkeypatch.setattr(vllm_generation, "VLLMGeneration", Engine)
+    for off in (0.0, math.log(2), math.log(50)):
+
+        def play(model, tasks, seed, off=off):
+            assert model is engines[-1].llm
+            episodes = game.play_bandit(model, tasks, seed)
+            return [replace(each, logprobs=[p - off for p in each.logprobs]) for each in episodes]
+
+        config = game.CONFIGS["grpo"](
+            use_vllm=True, max_steps=1, eval_steps=1, save_steps=0, max_grad_norm=1e9
+        )
+        given = (game.make_model(), game.make_tokenizer(), game.make_tasks(6), play, game.pay_bandit, config)
+        train_policy(*given, tmp_path / str(off), lambda model: {"c": 1.0})
+        norms.append(read_rows(tmp_path / str(off) / "log.jsonl")[1]["grad_norm"])
+    assert norms == pytest.approx([norms[0], 2 * norms[0], 3 * norms[0]], rel=1e-4)  # 3 at most
+    assert [engine.synced for engine in engines] == [
+        3,
+        3,
+        3,
+    ]  # before the first step, its episodes, and at the end
 
 
 def test_the_critic_comes_to_foresee_returns():
