@@ -51,9 +51,7 @@ class Embedder:
             if self._file.exists() and (wrong := _damage(self._file)):
                 aside = self._file.with_name(f"{self._file.name}.damaged")
                 self._file.replace(aside)
-                print(
-                    f"{self._file} is damaged ({wrong}): set aside as {aside.name}, texts are embedded again"
-                )
+                print(f"{self._file} is damaged ({wrong}): set aside as {aside.name}, and made again")
             with self._connect() as db:
                 db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB)")
 
@@ -67,9 +65,8 @@ class Embedder:
                     for key in missing:
                         for (stored,) in db.execute("SELECT vector FROM embedding WHERE key = ?", [key]):
                             vector = np.frombuffer(stored, np.float32) if len(stored) == 4 * DIMENSION else 0
-                            if (
-                                abs(np.dot(vector, vector) - 1) < 1e-3
-                            ):  # else zeros, NaN, half: embedded again
+                            # Zeros, NaN or half of one: the text is embedded again.
+                            if abs(np.dot(vector, vector) - 1) < 1e-3:
                                 self._memory[key] = vector
             if missing := {key: text for key, text in missing.items() if key not in self._memory}:
                 # Texts of like length share a batch; each batch is stored when it is done.

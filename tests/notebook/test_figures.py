@@ -13,8 +13,7 @@ import pytest
 from pwagents.evaluation import figures
 from pwagents.evaluation.figures import plot_bars, plot_intervals
 from pwagents.notebook.figures import draw_figure, main, redraw, save_figure
-from pwagents.notebook.reference import REFERENCE, make_reference
-from pwagents.notebook.report import read_notebooks
+from pwagents.notebook.reference import REFERENCE, find_results, make_reference
 from pwagents.notebook.run import Run
 from pwagents.orion.figures import plot_curves, plot_scaling
 
@@ -115,13 +114,13 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     )
     (folder / "tables").mkdir()
     make_reference(folder, tmp_path / "reference")
-    monkeypatch.setattr("pwagents.notebook.figures.REFERENCE", tmp_path / "reference")
+    monkeypatch.setattr("pwagents.notebook.reference.REFERENCE", tmp_path / "reference")
     fresh = tmp_path / "clone" / "laptop"
     redraw(fresh)
     # Of which the reference has smaller ones.
     assert files(fresh / "redrawn", "png") == files(folder / "figures", "png")
     assert "committed reference" in capsys.readouterr().out
-    assert not read_notebooks(fresh)  # a report is still that of the reference
+    assert find_results(fresh) == tmp_path / "reference"  # a report is still that of the reference
     with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
         redraw(tmp_path / "clone" / "smoke")
 

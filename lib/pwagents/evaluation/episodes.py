@@ -125,11 +125,7 @@ class Store:
                     data = json.loads(line)
                     if keys is None or data["key"] in keys:
                         yield self.record.model_validate(data)
-                except (
-                    ValueError,
-                    KeyError,
-                    TypeError,
-                ) as error:  # pydantic's, which names the field, is one
+                except (ValueError, KeyError, TypeError) as error:  # pydantic's names the field
                     wrong = f"{type(error).__name__}: {error}"
                     expected = "one JSON record with its key"
                     raise DataError(self.path, f"line {number}", "(whole line)", wrong, expected) from None

@@ -27,7 +27,7 @@ import pandas as pd
 
 from pwagents.evaluation.figures import add_style, escape_math
 from pwagents.evaluation.tables import csv_text
-from pwagents.notebook.reference import PRESET, REFERENCE
+from pwagents.notebook.reference import find_results
 from pwagents.progress import progress
 from pwagents.project import result_path, write_aside
 
@@ -126,10 +126,7 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
     """
     import matplotlib.pyplot as plt
 
-    source = output_dir
-    if output_dir.name == PRESET and not any((output_dir / "figures").glob("*.parquet")):
-        source = REFERENCE
-        print(f"{output_dir} holds no figures: these are those of the committed reference, {source}")
+    source = find_results(output_dir)
     files = sorted((source / "figures").glob("*.parquet"))
     if not files:
         found = f"{source / 'figures'} holds no figure's numbers (*.parquet)"

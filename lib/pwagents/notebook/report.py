@@ -25,7 +25,7 @@ from markupsafe import Markup
 from pwagents import engine
 from pwagents.notebook.episodes import write_episodes
 from pwagents.notebook.execute import without_passwords
-from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
+from pwagents.notebook.reference import REFERENCE, find_results, read_lines
 from pwagents.notebook.run import SMOKE_BANNER
 from pwagents.project import read_yaml
 
@@ -100,12 +100,9 @@ def build(output_dir: Path) -> Path:
         ValueError: there is nothing to be reported.
     """
     site = output_dir / "report"
-    notebooks = read_notebooks(output_dir)
-    if not notebooks and output_dir.name == PRESET:
-        print(f"{output_dir} holds no results: the report is that of the committed reference, {REFERENCE}")
-        output_dir = REFERENCE
-        # What an older run left there says nothing of what made it.
-        notebooks = [notebook for notebook in read_notebooks(output_dir) if notebook.row]
+    output_dir = find_results(output_dir)
+    # What an older run left in the reference says nothing of what made it.
+    notebooks = [each for each in read_notebooks(output_dir) if each.row or output_dir != REFERENCE]
     if not notebooks:
         raise ValueError(f"{output_dir} holds no results; expected what `make reproduce` leaves there")
     # The site is made anew, with copies of all files that it links: it can be moved as a whole.
