@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from pwagents.data import load_benchmark
-from pwagents.data.settings import DataSettings
 from pwagents.evaluation import tables
 from pwagents.notebook import report
 
@@ -18,10 +16,7 @@ HOSTILE = (
     "<a href='javascript:ran.push(4)'>x</a> {{ 7 * 7 }} \u2028 \ud800"
 )
 PRINTABLE = HOSTILE.replace("\ud800", "")  # what a file in UTF-8 can hold
-DATA = {
-    "source": "synthetic", "data_dir": "", "n_users": 4, "n_products": 100, "history": [5, 20],
-    "interests": [2, 4], "drift": 0.5, "completeness": 0.2, "categories": [],
-}  # fmt: skip
+DATA = {"source": "synthetic", "data_dir": "", "n_users": 4}
 N_EPISODES = 450  # three chunks
 
 
@@ -43,18 +38,15 @@ def site(tmp_path_factory):
     figure.subplots().plot([1, 2])
     figure.savefig(folder / "figures" / "04_variants.png", metadata={"Software": None})
     write_notebook(folder / "notebooks" / "04_puma.ipynb")
-    benchmark, _ = load_benchmark(DataSettings(**{**DATA, "history": (5, 20), "interests": (2, 4)}), 0)
-    web = {"data": {"source": "synthetic", "data_dir": ""}}
-    rows = [journal_row("04_puma", benchmark.content_hash), journal_row("09_persona2web", "hash", **web)]
+    rows = [journal_row("04_puma", "hash"), journal_row("09_persona2web", "hash")]
     write_lines(folder / "timings" / "journal.jsonl", rows)
-    task = next(benchmark.all_tasks())
-    episodes = [episode(i, benchmark.content_hash, task) for i in range(N_EPISODES)]
+    episodes = [episode(i) for i in range(N_EPISODES)]
     write_lines(folder / "runs" / "04_puma.jsonl", episodes)
     with open(folder / "runs" / "04_puma.jsonl", "a") as file:
         file.write('{"key": "cut sho')
     write_lines(folder / "runs" / "09_level_2.jsonl", [WEB])
     report.build(folder)
-    return folder / "report", task
+    return folder / "report"
 
 
 def write_lines(path, rows):
@@ -85,8 +77,8 @@ def journal_row(notebook, data_hash, **changed):
     }  # fmt: skip
 
 
-def episode(i, data_hash, task):
-    """Every third succeeds; one asks for a lute, one is refused; the first is of a task that is known."""
+def episode(i):
+    """Every third succeeds; one asks for a lute, one is refused; the first says what was asked for."""
     query = "a lute" if i == 300 else f"{HOSTILE} {i}"
     action = {"name": "search_product_by_query", "arguments": {"query": query, "n": 0}, "thought": HOSTILE}
     products = ["B1"] if i % 3 == 0 else []
@@ -94,10 +86,11 @@ def episode(i, data_hash, task):
         {"action": action, "observation": {"text": HOSTILE, "products": products}},
         {"action": {"name": HOSTILE}, "observation": {"text": HOSTILE}, "error": HOSTILE},
     ]
-    ids = {"task_id": task.task_id if i == 0 else f"t{i % 200}", "user_id": "U1", "type": "search"}
+    ids = {"task_id": f"t{i % 200}", "user_id": "U1", "type": "search"}
+    asked = {"instruction": "A present for a cat"} if i == 0 else {}
     end = {"end": "refused", "message": f"too long {HOSTILE}"} if i == 301 else {"end": "stop"}
     return {
-        "key": "k", **ids, "method": ("GRPO", HOSTILE)[i % 2], "model": "none", "params": {"data": data_hash},
+        "key": "k", **ids, **asked, "method": ("GRPO", HOSTILE)[i % 2], "model": "none", "params": {},
         "outcome": "scored", "message": "", "seconds": 0.1, "memory": None,
         "trajectory": {**ids, "target": "B1", "steps": steps, **end},
     }  # fmt: skip
@@ -145,7 +138,7 @@ class Opened:
 
 @pytest.fixture
 def opened(browser, site, request):
-    opened = Opened(browser, site[0], *request.param)
+    opened = Opened(browser, site, *request.param)
     yield opened
     opened.page.close()
     assert [url for url in opened.asked if not url.startswith(("file://", "data:"))] == []
@@ -176,7 +169,7 @@ def test_pages_fit_the_window_and_run_no_text_of_others(opened):
 
 
 @WIDE
-def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site):
+def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened):
     page = opened.go("episodes.html")
 
     def found():
@@ -214,17 +207,17 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened, site
     assert "refused by its model (too long </script>" in text
 
     page.select_option("#outcomes", label="all")
-    page.fill("#text", site[1].instruction[-30:])
+    page.fill("#text", "present for a cat")
     page.check("#whole")
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
 
 
 def test_each_table_says_what_made_it(site):
-    page = (site[0] / "04_puma.html").read_text()
+    page = (site / "04_puma.html").read_text()
     for fact in ("c0ffee", "with local changes", "--preset smoke", "synthetic, hash", "1.5 minutes", "rules"):
         assert fact in page
     assert "notebooks/04_puma.html" in page and 'files/04_table_5.csv"' in page
     assert "secret" not in page
-    papers = (site[0] / "papers.html").read_text()
+    papers = (site / "papers.html").read_text()
     assert papers.count('<tr class="ours">') == papers.count('<tr class="papers">') == 1
-    assert (site[0] / "files" / "04_table_5.csv").exists()
+    assert (site / "files" / "04_table_5.csv").exists()

@@ -78,14 +78,15 @@ class Episode(Keyed):
 
 
 class EpisodeRecord(Episode):
-    """One episode of the shop."""
+    """One episode of the shop; ``instruction`` is what the user asked for."""
 
     type: TaskType
+    instruction: str = ""
     trajectory: Trajectory | None = None
 
     @classmethod
     def details(cls, task: Any, trajectory: Trajectory | None) -> dict[str, Any]:
-        return {"type": task.type, "trajectory": trajectory}
+        return {"type": task.type, "instruction": task.instruction, "trajectory": trajectory}
 
     @property
     def grade(self) -> Grade | None:

@@ -13,12 +13,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from pwagents import engine
-from pwagents.data import load_benchmark
-from pwagents.data.settings import DataSettings
 from pwagents.evaluation.metrics import attempts
 from pwagents.evaluation.viewer import FAILURES, Bubble, converse, describe_outcome
-from pwagents.notebook.reference import drop_empty, read_lines, read_runs
+from pwagents.notebook.reference import drop_empty, read_runs
 from pwagents.progress import progress
 from pwagents.schema import Trajectory
 
@@ -32,15 +29,13 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
     The index's rows are [run, method, model, settings, type, outcome: positions in its lists; task id, steps,
     final result or null, instruction or first call].
     """
-    instructions = _read_instructions(output_dir)
     names = ("runs", "methods", "models", "settings", "types", "outcomes")
     lists: dict[str, dict[str, int]] = {name: {} for name in names}
     rows: list[tuple[str, list, str]] = []  # an episode's task, row and conversation
 
     for run, record in progress(read_runs(output_dir), desc="episodes", unit="episode"):
-        # Records do not repeat what the task asked for: of the role-play they do, and of the local web.
-        of_data = instructions.get(record.get("params", {}).get("data", ""), {})
-        instruction = of_data.get(record["task_id"]) or record.get("observation") or record.get("query", "")
+        # Of the shop, the role-play and the local web.
+        asked = record.get("instruction") or record.get("observation") or record.get("query", "")
         trajectory, result, graded = record.get("trajectory") or {}, None, ""
         steps = trajectory.get("steps", ())
         if "target" in trajectory:  # of the shop: its grades are computed, not stored
@@ -56,14 +51,14 @@ def write_episodes(output_dir: Path, folder: Path) -> int:
             _outcome(record, trajectory, result),
         )
         # What the first call says, where it is not known what was asked for.
-        text = instruction or (bubbles[0].text if bubbles else "")
+        text = asked or (bubbles[0].text if bubbles else "")
         places = [
             lists[name].setdefault(fact, len(lists[name])) for name, fact in zip(names, facts, strict=True)
         ]
         # A conversation begins with what was asked for.
-        asked = [Bubble("answer", "User asks", instruction)] if instruction else []
+        first = [Bubble("answer", "User asks", asked)] if asked else []
         facts = {"message": record.get("message"), "failure": record.get("failure"), "graded": graded}
-        conversation = facts | {"bubbles": [*asked, *bubbles]}
+        conversation = facts | {"bubbles": [*first, *bubbles]}
         row = [*places, record["task_id"], len(steps), result, text[:_SHORT]]
         rows.append((record["task_id"], row, _json(drop_empty(conversation))))
 
@@ -108,29 +103,3 @@ def _json(data: Any) -> str:
 def _write_script(folder: Path, name: str, text: str) -> None:
     packed = b64encode(gzip.compress(text.encode("ascii"), compresslevel=6, mtime=0)).decode("ascii")
     (folder / f"{name}.js").write_text(f'loaded("{name}","{packed}")\n', "ascii")
-
-
-def _read_instructions(output_dir: Path) -> dict[str, dict[str, str]]:
-    """Make the embedded worlds of the journal again: hash of a benchmark -> task id -> instruction."""
-    worlds = []
-    for row in read_lines(output_dir / "timings" / "journal.jsonl"):
-        settings, data = row["settings"], row["settings"]["data"]
-        if data["source"] == "synthetic" and "n_users" in data:  # not the local web
-            # Notebooks that train play in a world with further users.
-            more = settings.get("study", {}).get("training_users", 0)
-            for users in {data["n_users"], data["n_users"] + more}:
-                world = (data | {"n_users": users}, settings["seed"])
-                worlds += [world] if world not in worlds else []
-    worlds.sort(key=lambda world: -world[0]["n_users"])  # the longest work first
-    made = engine.beside(_make_world, worlds)
-    return {data_hash: instructions for world in made for data_hash, instructions in world.items()}
-
-
-def _make_world(world: tuple[dict[str, Any], int]) -> dict[str, dict[str, str]]:
-    data, seed = world
-    tuples = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    try:
-        benchmark, _ = load_benchmark(DataSettings(**data | tuples), seed)
-    except ValueError:  # settings of another version of the code: episodes are shown without
-        return {}
-    return {benchmark.content_hash: {task.task_id: task.instruction for task in benchmark.all_tasks()}}
