@@ -120,14 +120,6 @@ def test_a_user_who_refuses_to_answer_costs_that_task_alone(study, model, tmp_pa
     assert [name for name, outcome in outcomes.items() if outcome == "not_evaluable"] == [lost.task_id]
 
 
-def test_a_variant_is_a_run_of_its_own(study, model, tmp_path):
-    first = study.context(study.test_tasks[0])
-    runs = OrionRuns(elsewhere(study, tmp_path))
-    shuffled = OrionRuns(runs.study, start=lambda t: study.start(t, first), variant={"profiles": "one"})
-    own, other = runs.policy("tiny", model), shuffled.policy("tiny", model)
-    assert not {record.key for record in own} & {record.key for record in other}
-
-
 def test_references_stand_in_the_order_of_what_they_know(study, tmp_path):
     played = play_references(OrionRuns(elsewhere(study, tmp_path)))
     frames = {name: episodes_frame(records) for name, records in played.items()}
