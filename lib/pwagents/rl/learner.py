@@ -9,11 +9,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pwagents.cache import seal
 from pwagents.llm.folder import point_to_base
 from pwagents.lm.load import load_model, with_adapter
 from pwagents.rl.loss import add_scoring, token_losses
 from pwagents.rl.rollout import Evaluate, Rollout, loss_mask
-from pwagents.rl.settings import GrpoSettings, PpoSettings
+from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -21,6 +22,31 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 _TRUST = 3.0  # what a token of vLLM's counts at most, where it is likelier to the trainer (as in TRL)
+
+
+def make_accelerator(config: RlSettings, folder: Path) -> "Accelerator":
+    """Where and how a training computes.
+
+    Raises:
+        ValueError: a step's tasks cannot be divided as the settings say.
+    """
+    import torch
+    from accelerate import Accelerator
+
+    on_gpu = torch.cuda.is_available()
+    accelerator = Accelerator(
+        cpu=not on_gpu,
+        mixed_precision="bf16" if config.bf16 and on_gpu else "no",
+        log_with=None if config.report_to == "none" else config.report_to,
+        project_dir=str(folder),
+    )
+    share, rest = divmod(config.prompts_per_step, accelerator.num_processes)
+    if rest or config.minibatches > share:
+        raise ValueError(
+            f"{config.prompts_per_step} prompts a step do not divide among {accelerator.num_processes} "
+            f"processes and {config.minibatches} minibatches"
+        )
+    return accelerator
 
 
 class Batch(NamedTuple):
@@ -193,6 +219,19 @@ class Learner:
         measured = evaluate(self.player)
         self.policy.train()
         return {f"eval_{name}": value for name, value in measured.items()}
+
+    def save_checkpoint(self, checkpoint: Path) -> None:
+        """Write a checkpoint beside its place and move it there; then the one before it may go."""
+        accelerator = self.accelerator
+        aside = checkpoint.with_name(f".{checkpoint.name}")  # the same in all processes: each adds its part
+        accelerator.save_state(str(aside), safe_serialization=False)  # tied weights stay tied
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            seal(aside)
+            os.replace(aside, checkpoint)
+            for old in set(checkpoint.parent.glob("checkpoint-*")) - {checkpoint}:
+                shutil.rmtree(old)
+        accelerator.wait_for_everyone()
 
     def save(self, tokenizer: Any, folder: Path) -> None:
         """Write the trained model and its tokenizer beside ``folder``, then move them there.

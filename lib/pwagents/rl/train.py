@@ -20,8 +20,6 @@ Where we depart from the papers:
 With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
 """
 
-import os
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,11 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from pwagents.cache import seal
 from pwagents.lm.trainer import checkpoint_step, quiet
 from pwagents.progress import progress
 from pwagents.rl.advantages import critic_advantages, token_advantages
-from pwagents.rl.learner import Learner
+from pwagents.rl.learner import Learner, make_accelerator
 from pwagents.rl.log import open_run
 from pwagents.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize, tasks_in_order
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -73,22 +70,10 @@ def train_policy(
         ValueError: settings that do not go together, or a rollout that contradicts itself.
     """
     import torch
-    from accelerate import Accelerator
 
-    folder, on_gpu = Path(folder).resolve(), torch.cuda.is_available()
-    accelerator = Accelerator(
-        cpu=not on_gpu,
-        mixed_precision="bf16" if config.bf16 and on_gpu else "no",
-        log_with=None if config.report_to == "none" else config.report_to,
-        project_dir=str(folder),
-    )
-    rank, processes, main = accelerator.process_index, accelerator.num_processes, accelerator.is_main_process
-    share, rest = divmod(config.prompts_per_step, processes)
-    if rest or config.minibatches > share:
-        raise ValueError(
-            f"{config.prompts_per_step} prompts a step do not divide among {processes} processes "
-            f"and {config.minibatches} minibatches"
-        )
+    folder, accelerator = Path(folder).resolve(), make_accelerator(config, Path(folder).resolve())
+    rank, main = accelerator.process_index, accelerator.is_main_process
+    share = config.prompts_per_step // accelerator.num_processes
     # One process writes settings and removes broken checkpoints; the others then find all in order.
     with accelerator.main_process_first():
         checkpoint, log = open_run(folder, config, tasks)
@@ -156,20 +141,7 @@ def train_policy(
         write(row)
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
-            _save_checkpoint(accelerator, folder / f"checkpoint-{done}")
+            learner.save_checkpoint(folder / f"checkpoint-{done}")
     learner.save(tokenizer, folder / "model")
     accelerator.end_training()
     return folder / "model"
-
-
-def _save_checkpoint(accelerator: Any, checkpoint: Path) -> None:
-    """Write a checkpoint beside its place and move it there; then the one before it may go."""
-    aside = checkpoint.with_name(f".{checkpoint.name}")  # the same in all processes: each adds its part
-    accelerator.save_state(str(aside), safe_serialization=False)  # tied weights stay tied
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        seal(aside)
-        os.replace(aside, checkpoint)
-        for old in set(checkpoint.parent.glob("checkpoint-*")) - {checkpoint}:
-            shutil.rmtree(old)
-    accelerator.wait_for_everyone()
