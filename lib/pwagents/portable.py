@@ -9,6 +9,7 @@ promises equal results of ``MKL_CBWR=AVX2`` for its own CPUs; others' numbers ma
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +61,15 @@ def shortfall() -> str:
         early = f"imported before pwagents, with the CPU's own instruction set: {', '.join(_loaded_early)}"
         return f"Not portable: {early}. Restart the kernel and import pwagents first."
     return ""
+
+
+def cpu_name() -> str:
+    """Return what the CPU is called; "a CPU" where Linux does not tell."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", CPU_INFO.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else "a CPU"
 
 
 def has_avx2() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.llm.folder import read_config
 from pwagents.lm.settings import DpoSettings
+from pwagents.portable import cpu_name
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -35,7 +36,7 @@ class Device(NamedTuple):
 
 
 def find_device() -> Device:
-    """Return the GPUs, else this machine, with the memory that is free now."""
+    """Return the GPUs, else the CPU, with the memory that is free now."""
     import psutil
     import torch
 
@@ -44,7 +45,7 @@ def find_device() -> Device:
         memory = torch.cuda.mem_get_info()
         return Device(torch.cuda.get_device_name(), *memory, torch.cuda.device_count())
     memory = psutil.virtual_memory()
-    return Device("this machine", memory.available, memory.total)
+    return Device(cpu_name(), memory.available, memory.total)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     python -m pwagents.notebook.reference outputs/laptop    # makes outputs/reference anew
 
 It holds the summary of notebook 10, tables (CSV and HTML), figures (PNG, and the numbers from which `make
-figures` draws them again), executed notebooks, the journal, and all episodes as compressed Parquet: 190 MB of
+figures` draws them again), what was timed, executed notebooks, the journal, and all episodes as compressed Parquet: 190 MB of
 JSON lines become 4 MB. Of a record all is kept but its key, the seconds that it took, and what is empty or
 zero in its steps. Reports and notebook 00 read it like a preset's own results.
 """
@@ -27,6 +27,7 @@ REFERENCE = ROOT / "outputs" / "reference"
 PRESET = "laptop"  # what made it
 SUMMARY = "summary.csv"  # of notebook 10
 _COPIED = {"tables": (".csv", ".html"), "figures": (".png", ".parquet")}
+_COPIED |= {f"timings/{folder}": kinds for folder, kinds in _COPIED.items()}
 _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON
 
@@ -97,7 +98,7 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
 
     # Tables and figures, the latter with fewer colours; summary; notebooks, each image once; journal; runs.
     for folder, kinds in _COPIED.items():
-        for path in sorted((output_dir / folder).iterdir()):
+        for path in sorted((output_dir / folder).glob("*")):
             if path.suffix in kinds:
                 content = path.read_bytes()
                 content = _reduce_colours(content) if path.suffix == ".png" else content
