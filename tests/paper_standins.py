@@ -149,7 +149,7 @@ def make_tokenizer():
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    from pwagents.lm.made_up import shop_words
+    from pwagents.lm.exercises import shop_words
     from pwagents.orion.agent import RULES, orion_tools
 
     core = Tokenizer(models.BPE())
@@ -175,7 +175,7 @@ def save_llama(folder: Path) -> Path:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from pwagents.lm.made_up import shop_words
+    from pwagents.lm.exercises import shop_words
     from pwagents.puma.prompts import OURS
     from pwagents.schema import FUNCTION_OF
 

@@ -6,10 +6,8 @@ import re
 import pandas as pd
 import pytest
 
-from pwagents.lm.base import LOG, small_base
-from pwagents.lm.exercises import REVIEW, SEARCH, ExerciseText
-from pwagents.lm.made_up import ids_and_titles
-from pwagents.lm.pretrain import ALL_STEPS, Lesson, content_hash
+from pwagents.lm.base import ALL_STEPS, LOG, Lesson, content_hash, small_base
+from pwagents.lm.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles
 
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 32}
 LESSONS = (
@@ -30,14 +28,15 @@ def short(monkeypatch):
 
 def test_a_base_model_is_made_once_and_is_the_same_every_time(benchmark, tmp_path):
     def make(folder, seed=5, **options):
-        return small_base(tmp_path / folder, benchmark.products, seed, size=SIZE, **options)
+        text = ExerciseText(benchmark.products, seed)
+        return small_base(tmp_path / folder, text, seed, size=SIZE, **options)
 
     first, again = make("one"), make("two")
     assert first.name == again.name == make("one", stored_only=True).name
     for name in ("model.safetensors", LOG, "tokenizer.json", "README.md"):
         assert (first / name).read_bytes() == (again / name).read_bytes()
     others = {make("one", seed=6).name, make("one", steps=2).name}
-    others.add(small_base(tmp_path / "one", {}, 5, 2, size=SIZE).name)
+    others.add(small_base(tmp_path / "one", ExerciseText({}, 5), 5, 2, size=SIZE).name)
     assert len(others | {first.name}) == 4
     facts = json.loads((first / "made_from.json").read_text())
     assert facts["text"] == content_hash(ExerciseText(benchmark.products, 5))

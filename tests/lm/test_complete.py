@@ -9,7 +9,7 @@ import torch
 
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.complete import complete
-from pwagents.lm.plain_text import function_prompt, parameter_prompt
+from pwagents.lm.exercises import function_prompt, parameter_prompt
 
 from . import tiny
 

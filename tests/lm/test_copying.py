@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from pwagents.lm.copying import LAYERS, with_copying_layers
-from pwagents.lm.small import make_small_model, make_tokenizer
+from pwagents.lm.small import LAYERS, make_small_model, make_tokenizer, with_copying_layers
 
 WORDS = 20
 

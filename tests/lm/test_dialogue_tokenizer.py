@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.lm.dialogues import dialogue_tokenizer
-from pwagents.lm.made_up import shop_words
+from pwagents.lm.exercises import shop_words
 from pwagents.lm.small import CHAT_TEMPLATE, END, ROLES, UNKNOWN
 from pwagents.orion.agent import FUNCTIONS, RULES
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pwagents.lm.pretrain import ALL_STEPS, CHECK_EVERY, Lesson, pretrain
+from pwagents.lm.base import ALL_STEPS, CHECK_EVERY, Lesson, pretrain
 from pwagents.lm.small import make_small_model, make_tokenizer
 from pwagents.lm.tokens import Example
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pwagents.lm.settings import DpoSettings, SftSettings, deciding
-from pwagents.lm.trainer import trl_fields
+from pwagents.lm.trainer import trl_config
 from pwagents.settings import meaning
 
 
@@ -15,10 +15,9 @@ def test_trls_fields_reach_trl_and_what_is_not_set_has_its_default(group):
     import trl
 
     given = {"learning_rate": 1e-4, "lr_scheduler_type": "cosine", "gradient_accumulation_steps": 3}
-    config = getattr(trl, group.CONFIG)
-    made = config(**trl_fields(group(trainer=given), Path("x"), chance="fine-tuning", log_steps=10))
-    plain = config(output_dir="x", use_cpu=True, bf16=False)
-    ours = {"logging_steps", "save_steps", "save_total_limit", "seed", "logging_first_step"}
+    made = trl_config(group(trainer=given), Path("x"), [], chance="fine-tuning", log_steps=10)
+    plain = getattr(trl, group.CONFIG)(output_dir="x", use_cpu=True, bf16=False)
+    ours = {"logging_steps", "save_steps", "save_total_limit", "seed", "logging_first_step", "output_dir"}
     ours |= {"logging_nan_inf_filter", "disable_tqdm", "activation_checkpointing", "gradient_checkpointing"}
     different = {name for name, value in made.to_dict().items() if value != plain.to_dict()[name]}
     assert different - ours == set(given)
@@ -29,7 +28,7 @@ def test_trls_fields_reach_trl_and_what_is_not_set_has_its_default(group):
 
 def test_a_checkpoint_gets_a_row_of_the_log_to_itself():
     fields = {"save_steps": 33, "logging_steps": 10}
-    assert trl_fields(SftSettings(trainer=fields), Path("x"), chance="", log_steps=5)["save_steps"] == 40
+    assert trl_config(SftSettings(trainer=fields), Path("x"), [], chance="", log_steps=5).save_steps == 40
 
 
 @pytest.mark.parametrize(

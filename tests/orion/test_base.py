@@ -7,9 +7,8 @@ import torch
 
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.llm.local_model import LocalModel
-from pwagents.lm.base import small_base
+from pwagents.lm.base import ALL_STEPS, Lesson, small_base
 from pwagents.lm.dialogues import DialogueText
-from pwagents.lm.pretrain import ALL_STEPS, Lesson
 from pwagents.lm.small import make_small_model
 from pwagents.orion.agent import OrionAgent
 from pwagents.orion.train import dialogue_text
@@ -31,7 +30,7 @@ def folder(benchmark, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, one_core():  # on more, the last bit depends on how many
         patch.setattr(DialogueText, "lessons", LESSONS)
         models = tmp_path_factory.mktemp("models")
-        return small_base(models, benchmark.products, 5, 0, dialogue_text, size=SIZE)
+        return small_base(models, dialogue_text(benchmark.products, 5), 5, size=SIZE)
 
 
 def test_it_learns_the_form_of_a_thought_and_a_call(folder, benchmark):

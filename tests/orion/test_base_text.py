@@ -20,9 +20,9 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.chat import Reply, ToolCall
 from pwagents.llm.fence import fence
 from pwagents.lm import dialogues
+from pwagents.lm.base import content_hash
 from pwagents.lm.dialogues import SHOWN, DialogueText
-from pwagents.lm.made_up import ids_and_titles
-from pwagents.lm.pretrain import content_hash
+from pwagents.lm.exercises import ids_and_titles
 from pwagents.orion.agent import RULES, orion_messages, orion_tools
 from pwagents.orion.wishes import BOUGHT
 from pwagents.profiles.catalogue import Catalogue, word_lists

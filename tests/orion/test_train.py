@@ -8,8 +8,8 @@ import pytest
 
 from pwagents.errors import DataError
 from pwagents.evaluation.statistics import summarise
+from pwagents.lm.exercises import ids_and_titles
 from pwagents.lm.log import not_falling, read_losses
-from pwagents.lm.made_up import ids_and_titles
 from pwagents.orion import train as orion_train
 from pwagents.orion.runs import episodes_frame
 from pwagents.orion.train import RL, OrionModels, add_results

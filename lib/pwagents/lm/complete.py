@@ -49,7 +49,11 @@ def complete(
         store: a file of these prompts and this sampling alone, to which each batch is added as a line when it
             is written. A call that was killed goes on after what is there.
     """
-    completions = _stored(store) if store else []
+    completions: list[list[str]] = []
+    if store and store.exists():  # of whole lines; the rest, which a kill left, is cut away
+        whole, _, _ = store.read_bytes().rpartition(b"\n")
+        store.write_bytes(whole + b"\n" if whole else b"")
+        completions = [texts for line in whole.splitlines() for texts in json.loads(line)]
     if len(completions) == len(prompts):
         return completions
     by_vllm = draws_alone() and not (Path(folder) / ADAPTER).exists()
@@ -64,15 +68,6 @@ def complete(
                 append_line(file, json.dumps(written).encode() + b"\n")
         completions += written
     return completions
-
-
-def _stored(store: Path) -> list[list[str]]:
-    """Read the completions of whole lines; the rest, which a kill left, is cut away."""
-    if not store.exists():
-        return []
-    whole, _, _ = store.read_bytes().rpartition(b"\n")
-    store.write_bytes(whole + b"\n" if whole else b"")
-    return [texts for line in whole.splitlines() for texts in json.loads(line)]
 
 
 def _transformers(folder: Path, most: int, temperature: float, beams: int, returned: int) -> Write:

@@ -1,6 +1,7 @@
-"""Turns of many conversations at once, tokens in, tokens out, for models of the Qwen2 family on any device.
+"""Turns of many conversations at once, tokens in, tokens out.
 
-On a GPU, vLLM may do the same beside a training (:mod:`pwagents.lm.vllm_decode`).
+:class:`BatchDecoder` is for models of the Qwen2 family on any device; on a GPU, vLLM may do the same beside a
+training (:class:`VllmDecoder`).
 """
 
 from collections.abc import Sequence
@@ -132,11 +133,19 @@ class BatchDecoder:
         import torch
 
         device, first, logits = self.model.device, 0, []
-        for some in _portions(texts):
+        while first < len(texts):
+            # As many as, padded to the longest, have PORTION tokens; or one that is longer still.
+            longest, n = len(texts[first]), 1
+            for text in texts[first + 1 :]:
+                longest = max(longest, len(text))
+                if longest * (n + 1) > PORTION:
+                    break
+                n += 1
+            some = texts[first : first + n]
             ids = torch.tensor([token for text in some for token in text], device=device)
             counts = torch.tensor([len(text) for text in some], device=device)
             logits.append(self._read(ids, counts, first))
-            first += len(some)
+            first += n
         return torch.cat(logits)
 
     def _read(self, ids: "torch.Tensor", counts: "torch.Tensor", first: int = 0) -> "torch.Tensor":
@@ -151,41 +160,34 @@ class BatchDecoder:
         """
         import torch
 
-        here = slice(first, first + len(counts))
+        slots = slice(first, first + len(counts))
         row = torch.arange(len(counts), device=ids.device).repeat_interleave(counts)
         ends = counts.cumsum(0)
         places = torch.arange(len(ids), device=ids.device) - (ends - counts)[row]
-        before = self.lengths[here]
+        before = self.lengths[slots]
         positions = before[row] + places
-        parts = self._parts(before, counts)
+        # The slots whose attention is computed at once, and (slots, 1, new tokens, all tokens) what the new
+        # tokens see: themselves and what their slot read before them. A slot that reads less than the longest
+        # has places at its end that hold no token; nobody looks there.
+        new = torch.arange(int(counts.max()), device=counts.device)
+        parts = []
+        for i in range(0, len(counts), BESIDE):
+            some = slice(i, i + BESIDE)
+            read = torch.arange(int((before + counts)[some].max()), device=counts.device)
+            parts.append((some, read <= (before[some, None] + new)[:, None, :, None]))
         x = self.trunk.embed_tokens(ids)[None]
         rotation = self.trunk.rotary_emb(x, positions[None])
         for layer, pair in zip(self.trunk.layers, self.cache, strict=True):
-            cache = [part[here] for part in pair]
+            cache = [part[slots] for part in pair]
             x = x + self._attend(layer, cache, x, (row, places, positions), rotation, parts)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
         before += counts  # a view of self.lengths
         return self.model.lm_head(self.trunk.norm(x[0, ends - 1]))
 
-    def _parts(self, before: "torch.Tensor", counts: "torch.Tensor") -> list[tuple[slice, "torch.Tensor"]]:
-        """The slots whose attention is computed at once, and (slots, 1, new tokens, all tokens) what the new
-        tokens see: themselves and what their slot read before them.
-
-        A slot that reads less than the longest has places at its end that hold no token; nobody looks there.
-        """
-        import torch
-
-        new = torch.arange(int(counts.max()), device=counts.device)
-        parts = []
-        for first in range(0, len(counts), BESIDE):
-            some = slice(first, first + BESIDE)
-            read = torch.arange(int((before + counts)[some].max()), device=counts.device)
-            parts.append((some, read <= (before[some, None] + new)[:, None, :, None]))
-        return parts
-
     def _attend(self, layer, cache, x, where, rotation, parts):
         """Self-attention of one layer over all that its slots have read."""
         import torch
+        from torch.nn.functional import scaled_dot_product_attention
         from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
         row, places, positions = where
@@ -200,10 +202,14 @@ class BatchDecoder:
         values[row, :, positions] = value[0].transpose(0, 1)
         queries = query.new_zeros(len(keys), parts[0][1].shape[2], *query.shape[1::2])
         queries[row, places] = query[0].transpose(0, 1)
-        results = []
+        # Query heads that share a key head stand side by side, as if they were further tokens: torch's
+        # ``enable_gqa``, with a mask, takes a GPU to the kernel that writes all scores down.
+        shared, results = queries.shape[2] // keys.shape[1], []
         for some, sees in parts:
             pair = (part[some, :, : sees.shape[3]] for part in cache)
-            results.append(_look(queries[some].transpose(1, 2), *pair, sees))
+            side = queries[some].transpose(1, 2).unflatten(1, (-1, shared)).flatten(2, 3)
+            seen = scaled_dot_product_attention(side, *pair, attn_mask=sees.repeat(1, 1, shared, 1))
+            results.append(seen.unflatten(2, (shared, -1)).flatten(1, 2))
         return attention.o_proj(torch.cat(results).transpose(1, 2)[row, places].flatten(1))[None]
 
     def _arrange(self, slots: "torch.Tensor", total: int) -> None:
@@ -215,33 +221,6 @@ class BatchDecoder:
             for part, old in zip(wider, pair, strict=True):
                 part[:, :, : old.shape[2]] = old[slots]
             self.cache[i] = tuple(wider)
-
-
-def _portions(texts: Sequence[list[int]]) -> list[list[list[int]]]:
-    """Texts to be read at once: PORTION tokens, padded to the longest, or one text that is longer still."""
-    portions = [[texts[0]]]
-    for text in texts[1:]:
-        longest = max(map(len, [*portions[-1], text]))
-        if longest * (len(portions[-1]) + 1) > PORTION:
-            portions.append([])
-        portions[-1].append(text)
-    return portions
-
-
-def _look(
-    query: "torch.Tensor", keys: "torch.Tensor", values: "torch.Tensor", sees: "torch.Tensor"
-) -> "torch.Tensor":
-    """Attention of (rows, heads, tokens, width), where several query heads may share a key head.
-
-    Those stand side by side, as if they were further tokens: torch's ``enable_gqa``, with a mask, takes a GPU
-    to the kernel that writes all scores down.
-    """
-    from torch.nn.functional import scaled_dot_product_attention
-
-    shared = query.shape[1] // keys.shape[1]
-    query = query.unflatten(1, (-1, shared)).flatten(2, 3)
-    result = scaled_dot_product_attention(query, keys, values, attn_mask=sees.repeat(1, 1, shared, 1))
-    return result.unflatten(2, (shared, -1)).flatten(1, 2)
 
 
 def _draw(
@@ -258,3 +237,52 @@ def _draw(
         drawn = torch.searchsorted(below, chance[:, None] * below[:, -1:])[:, 0]
         token = torch.where(sampled, drawn.clamp(max=logits.shape[-1] - 1), token)
     return token, logprobs.gather(-1, token[:, None])[:, 0]
+
+
+class VllmDecoder:
+    """Does what :class:`BatchDecoder` does by vLLM, which TRL starts and gives the weights before each step.
+
+    A turn's request holds the whole conversation. What of it was read before is in vLLM's prefix cache: to
+    send it again costs little.
+
+    Args:
+        engine: a ``vllm.LLM``, as TRL starts it: it must tell log-probabilities at the temperature sampled at
+            (``logprobs_mode="processed_logprobs"``).
+        rows: conversations at once.
+    """
+
+    def __init__(self, engine: Any, rows: int):
+        self.engine = engine
+        self.texts: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
+
+    def write(
+        self,
+        unread: Sequence[list[int]],
+        temperatures: Sequence[float],
+        most: int,
+        end: int,
+        generator: "torch.Generator",
+    ) -> list[tuple[list[int], list[float]]]:
+        """As :meth:`BatchDecoder.write`; vLLM's chance is seeded by ``generator``, turn by turn."""
+        import torch
+        from vllm import SamplingParams
+
+        self.texts = [text + list(ids) for text, ids in zip(self.texts, unread, strict=True)]
+        seeds = torch.randint(2**31, (len(self.texts),), generator=generator).tolist()
+        fixed = {"max_tokens": most, "stop_token_ids": [end], "logprobs": 0}
+        sampling = [
+            SamplingParams(temperature=temperature, seed=seed, **fixed)
+            for temperature, seed in zip(temperatures, seeds, strict=True)
+        ]
+        prompts = [{"prompt_token_ids": text} for text in self.texts]
+        outputs = self.engine.generate(prompts, sampling_params=sampling, use_tqdm=False)
+        turns = []
+        for i, output in enumerate(outputs):
+            ids, values = list(output.outputs[0].token_ids), output.outputs[0].logprobs
+            turns.append((ids, [of[token].logprob for token, of in zip(ids, values, strict=True)]))
+            self.texts[i] = self.texts[i] + ids[:-1]  # the last token is given again with what comes after it
+        return turns
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these rows alone, in ascending order."""
+        self.texts = [self.texts[row] for row in rows]

@@ -19,8 +19,8 @@ from pwagents.data.synthetic.shop import BASIC_SLOTS, SYLLABLES, Domain, domains
 from pwagents.data.synthetic.words import with_article
 from pwagents.llm.chat import Message
 from pwagents.llm.fence import CLOSE, OPEN
-from pwagents.lm.made_up import Maker, shop_words
-from pwagents.lm.pretrain import ALL_STEPS, Lesson
+from pwagents.lm.base import ALL_STEPS, Lesson
+from pwagents.lm.exercises import Maker, shop_words
 from pwagents.lm.small import make_tokenizer
 from pwagents.lm.tokens import Example, tokenize_conversation
 from pwagents.profiles.types import ContextualProfile, ProfileLine, Provenance

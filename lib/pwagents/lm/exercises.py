@@ -1,19 +1,26 @@
-"""The text that PUMA's small base model is pre-trained on: prompts in its form whose completions are copies.
+"""What PUMA's small base model reads: prompts in PUMA's form whose completions are copies.
 
 It teaches what a general language model knows already: to write in full what a prompt begins, to repeat the
 ids of a list, to write in the manner of earlier texts. Products, ids and requests are made up at random, and
 most requests are of words that nobody would say together: what can be guessed from its neighbours need not be
 copied. What to search for, recommend or write on a real task, and which tool does it, these do not teach.
+
+The prompts are plain texts without a chat template, which a parameter or a function's name completes. Their
+form is the published one (PersonalWAB's repository, ``PUMA/utils.py``), the words are ours. Each ends with a
+line end; the completion is the bare parameter or name, and the end token.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pwagents.agents.conversation import TASK_SPECIFIC, tell_entries
-from pwagents.data.synthetic.shop import SYLLABLES, domains, language
-from pwagents.lm.made_up import Maker, ids_and_titles, shop_words
-from pwagents.lm.plain_text import FUNCTION, JOB, PARAMETER, parameter_prompt
-from pwagents.lm.pretrain import ALL_STEPS, Lesson
+from pwagents.data.synthetic.shop import SYLLABLES, Domain, Item, describe, domains, language, made_up_id
+from pwagents.lm.base import ALL_STEPS, Lesson
 from pwagents.lm.small import make_tokenizer
 from pwagents.lm.tokens import Example
 from pwagents.schema import FUNCTION_OF, Product
@@ -23,6 +30,9 @@ from pwagents.words import content_words
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+JOB = "The instruction below asks for something in an online shop."
+PARAMETER = "Write the parameter with which the tool does it."
+FUNCTION = "Name the tool that does it."
 SEARCH, RECOMMEND, REVIEW = (FUNCTION_OF[task] for task in ("search", "recommend", "review"))
 ITEMS = (1, 7)  # how many are remembered, the last number excluded
 SAME_KIND = 16  # texts in a row: a batch is of one kind
@@ -45,6 +55,94 @@ FIXED = (
     "\n\n### Tool:\n",
     *FUNCTION_OF.values(),
 )
+_OTHERS = (
+    "User The task has ended Error No product was found An earlier review is published open nothing search "
+    "recommend Title Id Average Ratings Price Store Features Description Details Department Category"
+)
+
+
+def parameter_prompt(instruction: str, memory: str, tool: str) -> str:
+    """Return the prompt of step 2, which the tool's parameter completes.
+
+    Args:
+        instruction: of a review, with the product's title, price, store and category behind it.
+        memory: what is remembered, items joined by ``|``.
+        tool: the function's name.
+    """
+    return (
+        f"{JOB} {PARAMETER}\n### Instruction:{instruction}\n\nMemory: {memory}\n\nTool: {tool}\n\n"
+        "### Tool Parameter:\n"
+    )
+
+
+def function_prompt(instruction: str) -> str:
+    """Return the prompt of step 1, which the function's name completes."""
+    return f"{JOB} {FUNCTION}\n### Instruction: {instruction}\n\n### Tool:\n"
+
+
+class Maker:
+    """Draws words, products and ids that no real product has.
+
+    Args:
+        taken: ids and titles of real products (:func:`ids_and_titles`).
+    """
+
+    def __init__(self, taken: Collection[str], generator: np.random.Generator):
+        self.taken, self.generator = taken, generator
+
+    def pick(self, options: Sequence) -> Any:
+        """Return one of them, each as likely."""
+        return options[int(self.generator.integers(len(options)))]
+
+    def some(self, options: Sequence, share: float) -> list:
+        """Return each of them with a probability."""
+        return [option for option in options if self.generator.random() < share]
+
+    def words(self, least: int, below: int) -> str:
+        """Return from ``least`` to ``below`` - 1 words of the shop and of those who talk about it."""
+        return " ".join(self.pick(_words()) for _ in range(int(self.generator.integers(least, below))))
+
+    def product(self, domain: Domain) -> Product:
+        """Return a product with an id and a title that no real product has."""
+        while True:
+            values = {slot: self.pick(values) for slot, values in domain.values.items()}
+            item = Item(domain, self.pick(list(domain.types)), values, 1.0)
+            product = describe(self.ids(1)[0], item, self.generator)
+            if product.title not in self.taken:
+                return product
+
+    def ids(self, n: int) -> tuple[str, ...]:
+        """Return ids that no real product has."""
+        made: list[str] = []
+        while len(made) < n:
+            if (one := made_up_id(self.pick)) not in self.taken:
+                made.append(one)
+        return tuple(made)
+
+
+def ids_and_titles(products: Mapping[str, Product]) -> frozenset[str]:
+    """Return the ids and titles of products."""
+    return frozenset(products) | {product.title for product in products.values()}
+
+
+@cache
+def shop_words() -> frozenset[str]:
+    """Return the words of the shop's pages, reviews, requests and answers; none tells of a user or task."""
+    sources = [
+        files("pwagents.data.synthetic").joinpath(name).read_text("utf-8")
+        for name in ("shop.yaml", "language.yaml")
+    ]
+    sources += [files("pwagents.users").joinpath("phrases.yaml").read_text("utf-8")]
+    words = set(re.findall(r"[A-Za-z]+", " ".join(re.sub(r"#.*", "", text) for text in sources)))
+    values = {value for domain in domains() for slot in domain.values for value in domain.values[slot]}
+    words |= {value.capitalize() for value in values} | {word.lower() for word in words}
+    slots = {slot.capitalize() for domain in domains() for slot in domain.slots}
+    return frozenset(words | slots | {*_OTHERS.split()} | {str(number) for number in range(10, 100)})
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    return tuple(sorted(word for word in shop_words() if word.isalpha()))
 
 
 class ExerciseText:

@@ -10,10 +10,10 @@ pickle takes.
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
@@ -27,7 +27,6 @@ from pwagents.schema import check_choice
 U = TypeVar("U")
 R = TypeVar("R")
 Processes = Literal[Sharding, "cpu"]  # a file of params/accelerate; cpu is for tests
-_TAIL = 6000  # characters of a failed training's output that its error shows
 
 
 class LaunchError(RuntimeError):
@@ -82,7 +81,19 @@ def launch(
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.pickle"
         job.write_bytes(pickle.dumps((function, dict(arguments))))
-        _run(launch_command(job, processes, sharding), function.__name__)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        # An interrupt of a notebook reaches these processes, too: they are of its kernel's group.
+        with subprocess.Popen(launch_command(job, processes, sharding), env=environment, **pipes) as process:
+            # newline="" ends lines at "\r", too, and leaves it there: progress bars write nothing else
+            output = io.TextIOWrapper(process.stdout, "utf-8", "replace", newline="")
+            tail = deque(maxlen=100)
+            for line in output:
+                print(line, end="", flush=True)
+                tail.append(line)
+    if process.returncode:
+        problem = f"{function.__name__} failed with status {process.returncode}"
+        raise LaunchError(f"{problem}. The end of its output:\n{''.join(tail).strip()}")
 
 
 def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
@@ -94,34 +105,13 @@ def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
     return [*command, "-m", "pwagents.lm.launch", str(job)]
 
 
-def _run(command: list[str], name: str) -> None:
-    """Run a command, pass its output on as it comes, and raise when it fails."""
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
-    tail = ""
-    try:
-        # newline="" ends lines at "\r", too, and leaves it there: progress bars write nothing else
-        with io.TextIOWrapper(process.stdout, "utf-8", "replace", newline="") as output:
-            for line in output:
-                print(line, end="", flush=True)
-                tail = (tail + line)[-_TAIL:]
-        status = process.wait()
-    except BaseException:  # interrupted: the other processes must not go on
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-        raise
-    if status:
-        raise LaunchError(f"{name} failed with status {status}. The end of its output:\n{tail.strip()}")
-
-
-def _main(path: str) -> None:
-    """What every process does that accelerate starts."""
+def _call(job: str) -> None:
+    """Call a job file's function, in each process that accelerate starts."""
     from accelerate import PartialState
 
     PartialState()  # before weights are read: then one process reads them for all
     try:
-        function, arguments = pickle.loads(Path(path).read_bytes())
+        function, arguments = pickle.loads(Path(job).read_bytes())
         function(**arguments)
     finally:
         PartialState().destroy_process_group()
@@ -130,4 +120,4 @@ def _main(path: str) -> None:
 if __name__ == "__main__":
     from torch.distributed.elastic.multiprocessing.errors import record
 
-    record(_main)(sys.argv[1])  # so that the output ends with the traceback of the process that failed first
+    record(_call)(sys.argv[1])  # so that the output ends with the traceback of the process that failed first

@@ -10,7 +10,7 @@ from pwagents.evaluation.figures import mark_level, plot_lines
 
 
 def read_losses(folders: Mapping[str, Path]) -> pd.DataFrame:
-    """The logs of trainings, name -> folder: ``training`` (the name), ``step``, ``loss`` and more.
+    """Read the logs of trainings, name -> folder: ``training`` (the name), ``step``, ``loss`` and more.
 
     A folder without a log is passed over: a model that was not trained here has none.
     """
@@ -23,7 +23,7 @@ def read_losses(folders: Mapping[str, Path]) -> pd.DataFrame:
 
 
 def not_falling(losses: pd.DataFrame) -> list[str]:
-    """Trainings that did not learn: over the last third of its rows the loss is not below the first row's.
+    """Name trainings that did not learn: the last third of the losses is not below the first one.
 
     A log of a single row, of a training of a few steps, says nothing and is passed over.
 
@@ -39,14 +39,7 @@ def not_falling(losses: pd.DataFrame) -> list[str]:
 
 
 def plot_losses(losses: pd.DataFrame):
-    """Loss by step, a line a training.
-
-    Args:
-        losses: from :func:`read_losses`, all of one kind.
-
-    Returns:
-        The matplotlib figure.
-    """
+    """Draw the loss by step, a line a training; all are of one kind."""
     of_pairs = losses["training"].str.startswith("DPO").all()
     unit = f"loss (nats a {'pair' if of_pairs else 'token'})"
     figure = plot_lines(losses, "step", "loss", hue="training", xlabel="step", ylabel=unit)

@@ -5,8 +5,7 @@ prompt. On a CPU that is half of all arithmetic. Only attention has to know wher
 layers look at single tokens.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 ATTENTION = "packed"  # its name in transformers
 
 
-@dataclass(frozen=True)
-class _Span:
+class _Span(NamedTuple):
     """A part of the line: its tokens see what stands in it before them, and all of its beginning.
 
     Args:
@@ -26,12 +24,12 @@ class _Span:
     """
 
     length: int
-    beginning: int | None = None
-    sees: "torch.Tensor | None" = None
+    beginning: int | None
+    sees: "torch.Tensor | None"
 
 
 def states_before(model: Any, ids: "torch.Tensor", chosen: "torch.Tensor") -> "torch.Tensor":
-    """The last hidden states that foretell the chosen tokens, and no others.
+    """Compute the last hidden states that foretell the chosen tokens, and no others.
 
     A text is read up to its last chosen token. Texts that are the same up to the first chosen token of each
     share what was read up to there; gradients flow back through it from all of them.
@@ -50,75 +48,52 @@ def states_before(model: Any, ids: "torch.Tensor", chosen: "torch.Tensor") -> "t
         ValueError: a layer of the model attends to a window only.
     """
     import torch
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
 
     model = model.get_base_model() if hasattr(model, "get_base_model") else model
-    _teach(model)
-    pieces, spans, places = _lay_out(ids, chosen)
-    line = torch.cat([ids[row, part] for row, part in pieces])
-    positions = torch.cat([torch.arange(part.start, part.stop, device=ids.device) for _, part in pieces])
-    hidden = model.base_model(
-        input_ids=line[None],
-        position_ids=positions[None],
-        attention_mask=line.new_empty(1, 1, 1, 1),  # of four dimensions: transformers makes no other
-        use_cache=False,
-        spans=spans,
-    ).last_hidden_state[0]
-    return hidden[places[:, :-1][chosen[:, 1:]]]
-
-
-def _lay_out(ids: "torch.Tensor", chosen: "torch.Tensor"):
-    """What stands in the line, piece by piece.
-
-    Returns:
-        Of each piece the text and the part of it; its span; and where each token of each text stands
-        (of tokens that are not read: nowhere in particular).
-    """
-    import torch
+    if model.config._attn_implementation != ATTENTION:
+        AttentionInterface.register(ATTENTION, _attend)
+        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+        model.config._attn_implementation = ATTENTION
 
     texts: dict[bytes, list[tuple[int, int]]] = {}  # beginning -> rows that have it, and how long they are
     tokens, marks = ids.cpu().numpy(), chosen.cpu().numpy()
     for row in marks.any(1).nonzero()[0].tolist():
         first, last = marks[row].nonzero()[0][[0, -1]].tolist()
         texts.setdefault(tokens[row, :first].tobytes(), []).append((row, last))
-    pieces, spans, end = [], [], 0
+    # What stands in the line, span by span, and where each token of each text stands (of tokens that are not
+    # read: nowhere in particular).
+    line, positions, spans, end = [], [], [], 0
     places = torch.zeros_like(ids)
-
-    def lay(rows: list[int], part: slice, beginning: int | None = None) -> None:
-        nonlocal end
-        n, before = part.stop - part.start, part.start
-        places[rows, part] = torch.arange(end, end := end + n, device=ids.device)
-        sees = None
-        if beginning is not None:
-            sees = torch.ones(n, before + n, dtype=torch.bool, device=ids.device).tril(before)
-        pieces.append((rows[0], part))
-        spans.append(_Span(n, beginning, sees))
-
     for beginning, rows in texts.items():
-        if len(rows) == 1:
-            lay([rows[0][0]], slice(0, rows[0][1]))
-            continue
-        shared, number = len(beginning) // tokens.itemsize, len(spans)
-        lay([row for row, _ in rows], slice(0, shared))
-        for row, length in rows:
-            if length > shared:
-                lay([row], slice(shared, length), number)
-    return pieces, spans, places
-
-
-def _teach(model: Any) -> None:
-    """Let the model attend by :func:`_attend`, which without spans is torch's attention ("sdpa")."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    if model.config._attn_implementation == ATTENTION:
-        return
-    AttentionInterface.register(ATTENTION, _attend)
-    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-    model.config._attn_implementation = ATTENTION
+        parts: list[tuple] = [([row], 0, length, None) for row, length in rows]
+        if len(rows) > 1:  # what they have in common, then what each has left
+            shared, number = len(beginning) // tokens.itemsize, len(spans)
+            parts = [([row], shared, length, number) for row, length in rows if length > shared]
+            parts.insert(0, ([row for row, _ in rows], 0, shared, None))
+        for own, start, stop, number in parts:
+            place = torch.arange(start, stop, device=ids.device)
+            places[own, start:stop] = place - start + end
+            end += stop - start
+            sees = None
+            if number is not None:
+                sees = torch.ones(stop - start, stop, dtype=torch.bool, device=ids.device).tril(start)
+            line.append(ids[own[0], start:stop])
+            positions.append(place)
+            spans.append(_Span(stop - start, number, sees))
+    hidden = model.base_model(
+        input_ids=torch.cat(line)[None],
+        position_ids=torch.cat(positions)[None],
+        attention_mask=ids.new_empty(1, 1, 1, 1),  # of four dimensions: transformers makes no other
+        use_cache=False,
+        spans=spans,
+    ).last_hidden_state[0]
+    return hidden[places[:, :-1][chosen[:, 1:]]]
 
 
 def _attend(module, query, key, value, attention_mask, spans=None, scaling=None, dropout=0.0, **options):
-    """torch's attention of (1, heads, tokens, width), span by span.
+    """torch's attention of (1, heads, tokens, width), span by span; without spans, as "sdpa" does it.
 
     Args:
         options: of the model; ``sliding_window`` where a layer sees no more than so many tokens.

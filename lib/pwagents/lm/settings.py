@@ -1,6 +1,5 @@
 """Settings of a training: the model that it starts from, and TRL's own fields under ``trainer``."""
 
-from collections.abc import Mapping
 from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
@@ -80,7 +79,21 @@ class TrainingSettings:
     @field_validator("trainer")
     @classmethod
     def _check_trainer(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return check_fields(given, cls.CONFIG) if given else {}
+        if not given:
+            return {}
+        import trl
+
+        kinds, checked = get_type_hints(getattr(trl, cls.CONFIG)), {}
+        for name, value in given.items():
+            if name in DERIVED or name not in kinds:
+                near = get_close_matches(name, kinds.keys() - {*DERIVED}, 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"{name!r} is no field of TRL's {cls.CONFIG} that can be set here{hint}")
+            try:
+                checked[name] = TypeAdapter(kinds[name]).validate_python(value)
+            except ValidationError as error:
+                raise ValueError(f"{name}: {error.errors()[0]['msg']} (found {value!r})") from None
+        return checked
 
     @property
     def weights(self) -> Literal["float32", "bfloat16"]:
@@ -111,28 +124,6 @@ class DpoSettings(TrainingSettings):
     """Tokens that a prompt keeps, its last, where it and its answer have more than ``max_length``."""
     sharding: Literal["ddp"] = "ddp"
     """Each GPU has all of the model: only then one of them can save the adapter."""
-
-
-def check_fields(given: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """Return values for fields of one of TRL's configurations, in the fields' types.
-
-    Raises:
-        ValueError: the class has no field of a name, or a value has another type.
-    """
-    import trl
-
-    kinds = get_type_hints(getattr(trl, config))
-    checked = {}
-    for name, value in given.items():
-        if name in DERIVED or name not in kinds:
-            near = [other for other in get_close_matches(name, kinds, 1) if other not in DERIVED]
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{name!r} is no field of TRL's {config} that can be set here.{hint}")
-        try:
-            checked[name] = TypeAdapter(kinds[name]).validate_python(value)
-        except ValidationError as error:
-            raise ValueError(f"{name}: {error.errors()[0]['msg']} (found {value!r})") from None
-    return checked
 
 
 def deciding(training: Any) -> dict[str, Any]:

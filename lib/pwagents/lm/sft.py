@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pwagents.cache import hash_of
 from pwagents.errors import DataError
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.packed import states_before
-from pwagents.lm.settings import SftSettings, deciding
+from pwagents.lm.settings import SftSettings
 from pwagents.lm.tokens import NO_LOSS, tokenize_conversation
-from pwagents.lm.trainer import Silent, quiet, run, trl_fields
+from pwagents.lm.trainer import Silent, quiet, run, trl_config
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +53,7 @@ def fine_tune(
         FloatingPointError: the loss is no number any more.
     """
     from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTTrainer
 
     class Trainer(Silent, SFTTrainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -70,11 +69,8 @@ def fine_tune(
     if any(row.get("tools") for row in rows) and (dropped := dropped_by_template(tokenizer)):
         expected = "one that tells functions, calls and results"
         raise DataError(base, "tokenizer", "chat template", f"one that drops {', '.join(dropped)}", expected)
-    # Named by data and settings: checkpoints of another training are never gone on from.
-    key = hash_of([Path(base).name, deciding(settings), list(rows), pad_counts])
-    checkpoints = folder / f"checkpoints-{key}"
-    fields = trl_fields(settings, checkpoints, chance="fine-tuning", log_steps=10)
-    arguments = SFTConfig(**fields)
+    key_parts = [Path(base).name, list(rows), pad_counts]
+    arguments = trl_config(settings, folder, key_parts, chance="fine-tuning", log_steps=10)
     if "messages" in rows[0]:  # told here: TRL's tables of mixed arguments would add empty ones
         examples = [tokenize_conversation(tokenizer, row["messages"], row.get("tools", ())) for row in rows]
         rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pwagents.cache import damage, seal
+from pwagents.cache import damage, hash_of, seal
 from pwagents.llm.folder import point_to_base
-from pwagents.lm.settings import TrainingSettings
+from pwagents.lm.settings import TrainingSettings, deciding
 from pwagents.progress import progress
 from pwagents.project import write_aside
 from pwagents.seeds import derive_seed
@@ -22,30 +22,33 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
 
 
-def trl_fields(
-    settings: TrainingSettings, checkpoints: Path, *, chance: str, log_steps: int
-) -> dict[str, Any]:
-    """Return all fields of TRL's configuration: those of the settings, and what follows from this machine.
+def trl_config(
+    settings: TrainingSettings, folder: Path, key_parts: Sequence[Any], *, chance: str, log_steps: int
+) -> Any:
+    """Make TRL's configuration: fields of the settings, and what follows from this machine.
 
     Args:
-        checkpoints: the folder where they go.
+        folder: of the model.
+        key_parts: what it learns from; checkpoints of another training are never gone on from.
         chance: what the seed is for, in words; each training draws its own numbers from ``settings.seed``.
         log_steps: steps a row of the log, where the settings have no ``logging_steps``.
     """
     import torch
+    import trl
 
     given = {"logging_steps": log_steps, "save_steps": 100, "save_total_limit": 1, **settings.trainer}
     if not torch.cuda.is_available():
         given |= {"use_cpu": True, "bf16": False, "activation_checkpointing": False}
     # A checkpoint needs a row to itself: between rows the trainer sums losses up, and a kill loses the sum.
     given["save_steps"] = math.ceil(given["save_steps"] / given["logging_steps"]) * given["logging_steps"]
-    return given | {
-        "output_dir": str(checkpoints),
+    given |= {
+        "output_dir": str(folder / f"checkpoints-{hash_of([deciding(settings), *key_parts])}"),
         "seed": derive_seed(settings.seed, chance) % 2**32,
         "logging_first_step": True,
         "logging_nan_inf_filter": False,  # a loss that is no number must be seen, not smoothed away
         "disable_tqdm": True,  # bars are ours
     }
+    return getattr(trl, settings.CONFIG)(**given)
 
 
 class Silent:
@@ -66,16 +69,12 @@ def quiet() -> Iterator[None]:
 
     disable_progress_bar()  # of reading and writing weights, at each checkpoint
     datasets.disable_progress_bars()  # of each pass over the rows
-    logging.getLogger("transformers.trainer_utils").addFilter(_no_word_on_mtime)
+    # Checkpoints of a fast training are no second apart; transformers then goes by their numbers, and warns.
+    logging.getLogger("transformers.trainer_utils").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         # peft and TRL still use a name that transformers has renamed.
         warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
         yield
-
-
-def _no_word_on_mtime(record: logging.LogRecord) -> bool:
-    """Checkpoints of a fast training are no second apart; transformers then goes by their numbers."""
-    return "mtime may not be reliable" not in record.getMessage()
 
 
 def last_checkpoint(folder: Path) -> str | None:
@@ -119,6 +118,9 @@ def run(trainer: "Trainer", what: str, folder: Path, logged: Sequence[str]) -> p
 
     Returns:
         The log, also in ``folder/log.csv``.
+
+    Raises:
+        FloatingPointError: the loss is infinite or not a number.
     """
     from transformers import PrinterCallback
 
@@ -139,14 +141,7 @@ def run(trainer: "Trainer", what: str, folder: Path, logged: Sequence[str]) -> p
 
 
 def watch(what: str) -> "TrainerCallback":
-    """Return what follows a training: a bar, lists of checkpoints' files, an end where the loss is none.
-
-    Args:
-        what: the bar's name.
-
-    Raises (while training):
-        FloatingPointError: the loss is infinite or not a number.
-    """
+    """Return what follows a training: a bar, lists of checkpoints' files, an end where the loss is none."""
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):

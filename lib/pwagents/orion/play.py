@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
-from pwagents.lm.decode import BatchDecoder
+from pwagents.lm.decode import BatchDecoder, VllmDecoder
 from pwagents.lm.tokens import (
     Example,
     answer_tokens,
     prompt_tokens,
     tokenize_conversation,
 )
-from pwagents.lm.vllm_decode import VllmDecoder
 from pwagents.orion.agent import answer_message, orion_messages, orion_tools
 from pwagents.orion.settings import Decoding
 from pwagents.rl.rollout import Rollout, StartEpisode

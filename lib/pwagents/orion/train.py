@@ -30,9 +30,9 @@ from pwagents.llm.local_model import LocalModel
 from pwagents.lm.base import base_model
 from pwagents.lm.card import write_card
 from pwagents.lm.dialogues import DialogueText, dialogue_tokenizer
+from pwagents.lm.exercises import ids_and_titles
 from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch, side_by_side
-from pwagents.lm.made_up import ids_and_titles
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
 from pwagents.orion.agent import RULES, orion_messages
@@ -188,9 +188,9 @@ class OrionModels:
 
     def base(self) -> Path:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
-        settings, products = self.study.settings, self.study.benchmark.products
+        settings, text = self.study.settings, lambda: self.base_text
         only = settings.stored_runs_only
-        return base_model(settings.base, self._folder, products, self._seed, dialogue_text, stored_only=only)
+        return base_model(settings.base, self._folder, text, self._seed, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -331,8 +331,7 @@ def base_size(settings: OrionSettings) -> "PretrainedConfig | Path":
     if not settings.base.is_small:
         models, only = settings.output_dir / "models", settings.stored_runs_only
         return settings.base.folder(models, stored_only=only)
-    from pwagents.lm.copying import with_copying_layers
-    from pwagents.lm.small import make_small_model
+    from pwagents.lm.small import make_small_model, with_copying_layers
 
     return with_copying_layers(
         make_small_model(dialogue_tokenizer(RULES), settings.seed), settings.seed

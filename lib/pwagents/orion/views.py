@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from pwagents.cache import CARD
 from pwagents.data.synthetic import Truth
 from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Html
 from pwagents.llm.budget import Load, estimate
-from pwagents.lm.card import CARD
 from pwagents.lm.tokens import Example
 from pwagents.orion.control import FOREIGN, OWN
 from pwagents.orion.reward import is_at_rank

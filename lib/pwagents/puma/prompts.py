@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pwagents.agents.conversation import HISTORY, TASK_SPECIFIC
-from pwagents.lm.plain_text import function_prompt, parameter_prompt
+from pwagents.lm.exercises import function_prompt, parameter_prompt
 from pwagents.puma.memory import REVIEW, Recall
 from pwagents.web.environment import BeliefState
 from pwagents.web.official_prompts import MARK, fill, official_prompts, published_category

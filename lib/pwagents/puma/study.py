@@ -9,7 +9,7 @@ recall = study.recall(study.begun[0], settings.method)  what is remembered for o
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +17,7 @@ import pandas as pd
 from pwagents.embedding import Embedder
 from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.base import base_model
+from pwagents.lm.exercises import ExerciseText
 from pwagents.puma.agent import call_of
 from pwagents.puma.labels import Begun, Label, begin_tasks, bought_before, make_labels, query_writer
 from pwagents.puma.memory import REVIEW, SEARCH, Recall, TaskMemory
@@ -38,7 +39,8 @@ def make_base(settings: PumaNotebook, worlds: Worlds) -> Path:
         DataError: with ``stored_runs_only``, a model that is not there.
     """
     models, only = settings.output_dir / "models", settings.stored_runs_only
-    return base_model(settings.base, models, worlds.products, settings.seed, stored_only=only)
+    text = partial(ExerciseText, worlds.products, settings.seed)
+    return base_model(settings.base, models, text, settings.seed, stored_only=only)
 
 
 class PumaStudy:
