@@ -298,6 +298,10 @@ def test_a_bad_proxy_or_certificate_is_named(monkeypatch, setting, told):
     for spared in ("10.0.0.0/8, gpu.invalid", "*.invalid", ".invalid", "gpu.invalid:443", "*"):
         monkeypatch.setenv("NO_PROXY", spared)
         assert proxy_of("https://gpu.invalid:443/v1") is None
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, [fd07:b51a::]/32, [fd08::1]")
+    spared = {url for url in ("10.1.2.3", "[fd08::1]", "11.1.2.3") if proxy_of(f"https://{url}/v1") is None}
+    assert spared == {"10.1.2.3", "[fd08::1]"}
 
 
 def test_a_time_out_is_tried_again_with_fewer_calls_at_once(chat_server):
