@@ -118,6 +118,24 @@ def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
         assert f"[{low}, {high}]" in row or f"[{high}, {low}]" in row
 
 
+@pytest.mark.parametrize(
+    ("name", "comparison", "task"),
+    [
+        ("04_worlds", "PUMA+ - Plain agent", "recommend"),
+        ("04_worlds", "PUMA+ - Plain agent", "recommend, new"),
+        ("04_worlds", "PUMA+ - Plain agent", "search"),
+        ("04_seed_tests", "PUMA - w/o DPO", "mean"),
+    ],
+)
+def test_readme_quotes_what_holds_over_worlds_and_trainings(name, comparison, task):
+    tests = pd.read_csv(REFERENCE / "tables" / f"{name}.csv").set_index(["comparison", "task"])
+    difference, low, high = tests.loc[(comparison, task), ["difference", "low", "high"]]
+    if difference < 0 and task != "mean":  # told as how far below
+        difference, low, high = -difference, -high, -low
+    texts = [f"{value:.2f}".replace("0.", ".") for value in (difference, low, high)]
+    assert "{} [{}, {}]".format(*texts) in row_of_the_main_table("(04) |")
+
+
 # Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
     "an agent without a language model? (03)": ("03_single_turn", ["Plain, relevant memory"]),
