@@ -221,6 +221,29 @@ def test_vllm_plays_with_the_weights_of_each_step_and_its_tokens_count_by_what_t
     ]  # before the first step, its episodes, and at the end
 
 
+def test_what_vllms_sync_leaves_of_the_base_is_put_right(tmp_path, monkeypatch):
+    """It merges the adapter into the base and takes it off again: in bfloat16 the base has changed then."""
+
+    class Engine:
+        def __init__(self, model, accelerator, tokenizer, **options):
+            self.llm = model
+
+        def sync_weights(self):
+            for name, weights in self.llm.named_parameters():
+                if "lora" not in name:
+                    weights.data += 0.01
+
+    monkeypatch.setattr(vllm_generation, "VLLMGeneration", Engine)
+    config = game.CONFIGS["grpo"](use_vllm=True, lora=(4, 8), max_steps=2, save_steps=0)
+    model = game.make_model()
+    before = {weights.data_ptr(): weights.clone() for weights in model.parameters()}
+    given = (model, game.make_tokenizer(), game.make_tasks(6), game.play_bandit, game.pay_bandit, config)
+    train_policy(*given, tmp_path)
+    base = [weights for name, weights in model.named_parameters() if "lora" not in name]
+    assert len(base) == len(before)
+    assert all(torch.equal(weights, before[weights.data_ptr()]) for weights in base)
+
+
 def test_the_critic_comes_to_foresee_returns():
     features = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
     returns = features[:, 0] - 2 * features[:, 1]
@@ -255,6 +278,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(tmp_path):
         ValueError, match="4 prompts a step do not divide among 1 processes and 5 minibatches"
     ):
         game.train("grpo", tmp_path, minibatches=5)
+    with pytest.raises(ValueError, match="expected sharding ddp, or beta 0"):
+        game.train("grpo", tmp_path, beta=0.1, n_gpus=2, sharding="fsdp")
     assert not (tmp_path / "run").exists()
 
 

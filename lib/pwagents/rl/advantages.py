@@ -149,8 +149,8 @@ def critic_advantages(
 ) -> tuple[np.ndarray, np.ndarray]:
     """PPO's advantages (GAE) and the returns of all tokens that are learned from, episode after episode.
 
-    Advantages are less their mean and divided by their deviation: over the whole step, as PPO is mostly run,
-    and not within a task, so that whether all episodes of a task went well still counts.
+    Advantages are less their mean and divided by their deviation: over all that this process played, as PPO
+    is mostly run, and not within a task, so that whether all episodes of a task went well still counts.
 
     Returns, which the critic is fitted to, are what was really still to come, whatever lambda the advantages
     have (Yuan et al. 2025, "decoupled GAE"): a critic that is told its own forecasts learns slowly what

@@ -32,7 +32,11 @@ def make_accelerator(config: RlSettings, folder: Path) -> "Accelerator":
     """
     import torch
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
+    if config.beta and config.n_gpus > 1 and config.sharding == "fsdp":
+        raise ValueError("beta: the model at the start is not sharded; expected sharding ddp, or beta 0")
+    AcceleratorState._reset_state()  # a training before may have had another precision; as transformers does
     on_gpu = torch.cuda.is_available()
     accelerator = Accelerator(
         cpu=not on_gpu,
@@ -92,14 +96,18 @@ class Learner:
         self.config, self.accelerator = config, accelerator
         set_seed(derive_seed(config.seed, "trainer") % 2**32)
         policy = with_adapter(load_model(model, config), config)
-        if config.bf16:
+        if accelerator.mixed_precision == "bf16":
             policy.activation_checkpointing_enable()
-        frozen = {name: weights for name, weights in policy.named_parameters() if not weights.requires_grad}
+        for weights in policy.parameters():
+            if weights.requires_grad:  # whole modules beside an adapter, too: see TrainingSettings.weights
+                weights.data = weights.data.float()
+        named = policy.named_parameters(remove_duplicate=False)
+        frozen = {name: weights for name, weights in named if not weights.requires_grad}
         self.reference = None
         if config.beta:
             # What is not trained is the same in both, and held once.
             reference = copy.deepcopy(policy, {id(weights): weights for weights in frozen.values()}).eval()
-            self.reference = accelerator.prepare_model(add_scoring(reference), evaluation_mode=True)
+            self.reference = add_scoring(reference).to(accelerator.device)  # prepared, it would be saved
         trained = [weights for weights in policy.parameters() if weights.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=0.0, fused=True)
         is_ppo = isinstance(config, PpoSettings)
@@ -107,6 +115,7 @@ class Learner:
         warmup = math.ceil(config.warmup_steps * (steps if config.warmup_steps < 1 else 1))
         self.schedule = get_scheduler(config.lr_scheduler_type, optimizer, warmup, steps)
         self.policy, self.optimizer = accelerator.prepare(add_scoring(policy), optimizer)
+        self.policy.train()  # else nothing is computed again, and all activations are kept
         self.critic = Critic(policy.config.hidden_size, config, accelerator) if is_ppo else None
         accelerator.register_for_checkpointing(self.schedule)
 
@@ -116,8 +125,11 @@ class Learner:
                     del each[name]
 
         accelerator.register_save_state_pre_hook(leave_out)
-        self._vllm = None
+        self._vllm, self._base = None, []
         if config.use_vllm:
+            if config.lora and config.sharding == "ddp":
+                whole = {id(weights): weights for weights in frozen.values()}.values()
+                self._base = [(weights, weights.detach().to("cpu", copy=True)) for weights in whole]
             from trl.generation.vllm_generation import VLLMGeneration
 
             self._vllm = VLLMGeneration(
@@ -135,6 +147,9 @@ class Learner:
         if self._vllm is None:
             return self.accelerator.unwrap_model(self.policy)
         self._vllm.sync_weights()
+        # It adds the adapter to its base and takes it off again, which bfloat16 does not survive.
+        for weights, before in self._base:
+            weights.data.copy_(before)
         return self._vllm.llm
 
     def look_back(self, rollouts: Sequence[Rollout], temperatures: Sequence[float]) -> Batch:
@@ -146,7 +161,7 @@ class Learner:
         batch = Batch(ids, scored, torch.tensor(temperatures, device=device))
 
         def read(model) -> list["torch.Tensor"]:
-            with torch.no_grad():
+            with torch.no_grad(), self.accelerator.autocast():
                 parts = [
                     model(ids[rows], scored=scored[rows], temperatures=batch.temperatures[rows])
                     for rows in torch.arange(len(ids)).split(config.per_device_train_batch_size)

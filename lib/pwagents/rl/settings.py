@@ -18,7 +18,7 @@ class RlSettings:
     """What GRPO and PPO share, so that they are compared with equal means."""
 
     max_steps: PositiveInt
-    """Updates of the policy, each from episodes played anew."""
+    """Steps, each of episodes played anew; the policy is updated ``epochs`` times ``minibatches`` in each."""
     prompts_per_step: PositiveInt = 8
     """Tasks a step, over all GPUs."""
     num_generations: PositiveInt = 8
