@@ -254,13 +254,16 @@ def test_an_interrupt_leaves_a_clean_store(store):
         return solve(task)
 
     # hypothesis looks at each collection of garbage in a callback, and Python raises nothing out of one: an
-    # interrupt that falls into it is lost, as it would not be in a run without hypothesis.
+    # interrupt that falls into it is lost, as it would not be in a run without hypothesis. And a shell's
+    # background jobs, tests among them, are started with interrupts ignored.
     gc.disable()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             run_episodes(make_tasks(200), interrupted, store, **NAMES)
     finally:
         gc.enable()
+        signal.signal(signal.SIGINT, before)
     stored = stored_ids(store)
     assert stored == [f"t{i}" for i in range(len(stored))] and 4 <= len(stored) < 200
     rest = Solver()

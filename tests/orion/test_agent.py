@@ -32,8 +32,7 @@ from pwagents.schema import FUNCTION_OF, Action, Behavior, Observation, Review, 
 from pwagents.web.environment import BeliefState, Context
 from pwagents.web.functions import full_text
 
-# ruff: noqa: F811 (a fixture is imported by name, and given by name)
-from ..agents.conftest import ScriptedModel, benchmark  # noqa: F401
+from ..agents.conftest import ScriptedModel
 
 PROFILE = ContextualProfile(
     lines=(

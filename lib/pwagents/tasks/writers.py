@@ -149,8 +149,14 @@ class LlmInstructionWriter:
         written = iter(self.fallback([brief for brief, text in zip(briefs, texts, strict=True) if not text]))
         return [text or next(written) for text in texts]
 
-    def read(self, brief: Brief, reply: Reply) -> tuple[str | None, str]:
-        """Return the instruction in a reply, None where there is none that will do, and what is wrong."""
+    def read(self, brief: Brief, reply: Reply) -> str | None:
+        """Return the instruction in a reply; None where a filter would not let it pass the next time either.
+
+        Raises:
+            ValueError: it will not do; what is wrong with it.
+        """
+        if reply.finish_reason == "content_filter":
+            return None
         limit = self.limits[brief.task.type]
         text = " ".join(reply.text.split()).strip('"\u201c\u201d ')
         problems = {  # the first that holds counts
@@ -159,10 +165,9 @@ class LlmInstructionWriter:
             f"it has more than {limit} words": len(text.split()) > limit,
             "it gives away what must not be told": not fits(text, brief, limit),
         }
-        problem = next((name for name, holds in problems.items() if holds), "")
-        if reply.finish_reason == "content_filter":  # which would not let it pass the next time either
-            return None, ""
-        return None if problem else text, problem
+        if problem := next((name for name, holds in problems.items() if holds), ""):
+            raise ValueError(problem)
+        return text
 
     def rules(self, brief: Brief) -> Iterator[str]:
         """The rules of the user's traits; a value outside the options of Figure 11 makes none."""
