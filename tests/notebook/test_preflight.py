@@ -87,7 +87,7 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
 @pytest.mark.parametrize(
     ("budget", "stored", "says"), [(400, False, "estimated are "), (1e6, False, ""), (400, True, "")]
 )
-def test_a_run_that_its_budget_would_stop_half_done_does_not_begin(budget, stored, says):
+def test_a_budget_below_the_estimate_is_named_where_replies_are_paid_for(budget, stored, says):
     values = settings_values("03_benchmark", kind_of("03_benchmark"), {"preset": "paper"}) | {
         "stored_runs_only": stored
     }

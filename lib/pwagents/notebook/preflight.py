@@ -62,14 +62,16 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
     try:
         values = settings_values(notebook, kind, parameters)
         estimated = forecast(notebook, values)
-        found = [*needs(values), *dollars(values, estimated.usd)]
+        found = [*needs(values)]
         place = disk(values, estimated.trainings)
     except (ValueError, TypeError):  # a wrong name, type or file: load_settings says which
         return
     if missing := [need for need in found if need.wrong]:
         raise SettingsError("\n".join(f"{notebook} cannot start: {need}" for need in missing))
     told = [need.what for need in [*found, place]]
-    print(f"{notebook} has what it needs ({'; '.join(told)}). {estimated}.")
+    # Not refused: what was asked before is stored and free, and a run goes on where its budget stopped it.
+    more = "".join(f" Note: {need}." for need in dollars(values, estimated.usd) if need.wrong)
+    print(f"{notebook} has what it needs ({'; '.join(told)}). {estimated}.{more}")
 
 
 def needs(values: Mapping[str, Any]) -> Iterator[Need]:
