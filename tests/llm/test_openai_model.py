@@ -1,5 +1,7 @@
 """Models behind an endpoint: what is sent and learned, what comes back, what is tried again."""
 
+import gzip
+import json
 import logging
 import re
 import threading
@@ -19,7 +21,7 @@ from pwagents.llm.openai_model import Limiter, OpenAIModel
 from pwagents.schema import Usage
 
 from .conftest import CIRCUMSTANCES
-from .server import completion
+from .server import Answer, completion
 
 KEY = "sk-test-0123456789abcdef"
 HI = [{"role": "user", "content": "hi"}]
@@ -302,6 +304,15 @@ def test_a_bad_proxy_or_certificate_is_named(monkeypatch, setting, told):
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, [fd07:b51a::]/32, [fd08::1]")
     spared = {url for url in ("10.1.2.3", "[fd08::1]", "11.1.2.3") if proxy_of(f"https://{url}/v1") is None}
     assert spared == {"10.1.2.3", "[fd08::1]"}
+
+
+def test_an_answer_that_would_unpack_to_more_than_was_read_is_refused(chat_server):
+    server = chat_server()
+    packed = gzip.compress(json.dumps(answer(content="a" * 10**6)).encode())
+    server.script.append(Answer(packed, headers={"Content-Encoding": "gzip"}))
+    with pytest.raises(InfrastructureError, match="a compressed answer"):
+        model_at(server, attempts=1).complete(HI)
+    assert server.headers["accept-encoding"] == "identity"
 
 
 def test_a_time_out_is_tried_again_with_fewer_calls_at_once(chat_server):

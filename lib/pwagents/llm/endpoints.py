@@ -117,10 +117,10 @@ def open_client(url: str, timeout_s: float, total_s: float):
     named = {name: value for name in _CERTIFICATES if (value := os.environ.get(name))}
     verify: ssl.SSLContext | bool = True
     if named and urlsplit(url).scheme == "https":
-        place = next(iter(named.values()))
+        # A file and a folder count both; REQUESTS_CA_BUNDLE may be either.
+        places = {"capath" if os.path.isdir(place) else "cafile": place for place in reversed(named.values())}
         try:
-            kind = "capath" if os.path.isdir(place) else "cafile"
-            verify = ssl.create_default_context(**{kind: place})
+            verify = ssl.create_default_context(**places)
         except (OSError, ValueError) as error:
             names = ", ".join(f"{name}={value}" for name, value in named.items())
             raise RefusedError(f"{names}: no certificates there ({error})") from None
@@ -128,6 +128,8 @@ def open_client(url: str, timeout_s: float, total_s: float):
     def read(answer: httpx2.Response) -> None:
         """Read the body, unless it grows too long or takes too much time: the client knows no such bounds."""
         end, body = time.monotonic() + total_s, bytearray()
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.DecodingError("a compressed answer, which was not asked for")
         with closing(answer.stream) as stream:
             for part in stream:
                 body += part
@@ -141,6 +143,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
     try:
         http = DefaultHttpxClient(
             timeout=timeout_s,
+            headers={"Accept-Encoding": "identity"},  # a few compressed bytes may unpack to gigabytes
             follow_redirects=False,  # a redirect would hand the prompts to another host
             event_hooks={"response": [read]},
             proxy=proxy,
