@@ -123,7 +123,7 @@ def sort_failure(
         parameters = (min(places, key=places.__getitem__),) if places else ()
     # A value out of range: another would do, so the setting is wrong, and the parameter stays.
     has_range = "ranges" in names or "range" in marks or _SIGNS.search(message)
-    if parameters and has_range and "unsupported" not in marks:
+    if parameters and has_range and "unsupported" not in marks | names:
         values = ", ".join(f"{name}: {sent[name]!r}" for name in parameters)
         return Failure(
             "refused", f"{values} is no value that it takes; set another (players.sampling). {text}"
