@@ -142,6 +142,9 @@ def test_rows_of_several_cells_say_which(study_of, settings):
             "ReAct, b, leak-free",
         ),
     ]
+    plain = study_of(replace(settings, play=replace(play, published_items=(0,))))
+    names = [" ".join(name) for name in analyses.name_cells(plain).values()]
+    assert names == ["as published", "leak-free"]  # items tell published cells alone from each other
     assert [study.roles.setup("multi_turn", cell=cell).length for cell in study.roles.cells[:3]] == [
         10,
         None,

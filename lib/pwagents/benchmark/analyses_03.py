@@ -78,7 +78,7 @@ def name_cells(study: Study) -> dict[Cell, list[str]]:
     for cell in cells:
         items = f"{cell.items} items" if cell.items else "the paper's items"
         words[cell] = cell.policy, PROTOCOLS[cell.protocol], items if cell.protocol == "published" else ""
-    differs = [len(set(values)) > 1 for values in zip(*words.values(), strict=True)]
+    differs = [len({*values} - {""}) > 1 for values in zip(*words.values(), strict=True)]
     return {
         cell: [word for word, is_telling in zip(own, differs, strict=True) if word and is_telling]
         for cell, own in words.items()
