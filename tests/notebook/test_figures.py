@@ -116,11 +116,14 @@ def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path,
     make_reference(folder, tmp_path / "reference")
     monkeypatch.setattr("pwagents.notebook.reference.REFERENCE", tmp_path / "reference")
     fresh = tmp_path / "clone" / "laptop"
+    (fresh / "tables").mkdir(parents=True)
+    (fresh / "tables" / "03_plain.html").touch()  # there are results, but no figures
     redraw(fresh)
     # Of which the reference has smaller ones.
     assert files(fresh / "redrawn", "png") == files(folder / "figures", "png")
     assert "committed reference" in capsys.readouterr().out
-    assert find_results(fresh) == tmp_path / "reference"  # a report is still that of the reference
+    assert find_results(fresh, "notebooks/*.ipynb") == tmp_path / "reference"
+    assert find_results(fresh, "notebooks/*.ipynb", "tables/*.html") == fresh
     with pytest.raises(ValueError, match=r"smoke/figures holds no figure's numbers"):
         redraw(tmp_path / "clone" / "smoke")
 

@@ -126,7 +126,7 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
     """
     import matplotlib.pyplot as plt
 
-    source = find_results(output_dir)
+    source = find_results(output_dir, "figures/*.parquet")
     files = sorted((source / "figures").glob("*.parquet"))
     if not files:
         found = f"{source / 'figures'} holds no figure's numbers (*.parquet)"

@@ -32,9 +32,13 @@ _WHOLE = ("arguments", "observation")
 _TEXTS = ("task_id", "method", "model")  # columns that hold a text as it is; all others hold JSON
 
 
-def find_results(output_dir: Path) -> Path:
-    """Return the folder of a preset's results: the reference's, told in a line, where laptop has not run."""
-    left = (path for kind in ("notebooks/*.ipynb", "tables/*", "figures/*") for path in output_dir.glob(kind))
+def find_results(output_dir: Path, *kinds: str) -> Path:
+    """Return the folder of a preset's results: the reference's, told in a line, where laptop has none.
+
+    Args:
+        kinds: patterns of the files that count as results.
+    """
+    left = (path for kind in kinds for path in output_dir.glob(kind))
     if output_dir.name == PRESET and not any(left):
         print(f"{output_dir} holds no results: these are those of the committed reference, {REFERENCE}")
         return REFERENCE

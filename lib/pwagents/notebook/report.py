@@ -100,7 +100,8 @@ def build(output_dir: Path) -> Path:
         ValueError: there is nothing to be reported.
     """
     site = output_dir / "report"
-    output_dir = find_results(output_dir)
+    kinds = ("notebooks/*.ipynb", "tables/*.html", "figures/*.png", "timings/journal.jsonl")
+    output_dir = find_results(output_dir, *kinds)
     # What an older run left in the reference says nothing of what made it.
     notebooks = [each for each in read_notebooks(output_dir) if each.row or output_dir != REFERENCE]
     if not notebooks:
