@@ -16,6 +16,7 @@ from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Html
 from pwagents.llm.budget import Load, estimate
 from pwagents.lm.tokens import Example
+from pwagents.notebook.forecast import CALLS
 from pwagents.orion.control import FOREIGN, OWN
 from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
@@ -194,15 +195,8 @@ def model_calls(
         taught, judged: conversations that the teacher plays, episodes that the judge scores.
         played: all episodes, in each of which the user answers and the updater follows.
     """
-    loads = {
-        "profiler": Load(players.profiler, profiled, 10, 1_200, 250),
-        "teacher": Load(players.teacher, taught, 4, 2_500, 80),
-        "judge": Load(players.judge, judged, 4, 1_500, 10),
-        "user": Load(players.user, played, 1.5, 1_200, 40),
-        "updater": Load(players.updater, played, 4, 900, 150),
-    }
     asked = {"profiler": profiled, "teacher": taught, "judge": judged, "user": played, "updater": played}
-    return estimate({role: load for role, load in loads.items() if asked[role]})
+    return estimate({role: Load(getattr(players, role), n, *CALLS[role]) for role, n in asked.items() if n})
 
 
 def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
