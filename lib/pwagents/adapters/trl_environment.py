@@ -18,7 +18,7 @@ from functools import partial, wraps
 from typing import Any
 
 from pwagents.adapters.core import Session, TaskSet
-from pwagents.lm.tokens import without_control_tokens
+from pwagents.llm.fence import without_control_tokens
 from pwagents.web.functions import FUNCTIONS
 
 

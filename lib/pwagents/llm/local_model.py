@@ -21,6 +21,7 @@ from pydantic import Field, ValidationError
 from pwagents.errors import DataError, InfrastructureError
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
 from pwagents.llm.failures import ContextTooLongError, RefusedError, one_line
+from pwagents.llm.fence import without_control_tokens
 from pwagents.llm.folder import dropped_by_template, read_model, read_tokenizer
 from pwagents.project import file_hash
 from pwagents.schema import Record, Usage
@@ -111,12 +112,8 @@ class LocalModel(ChatModel):
         # title that holds "<|im_end|>" must not end the turn that quotes it. Templates want arguments as
         # objects; text that is no JSON stays text.
         messages = json.loads(json.dumps(request.messages, ensure_ascii=False).encode("utf-8", "replace"))
-        # Special ones all, also those without a role of their own, as Llama 3's <|start_header_id|>.
-        special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         for message in messages:
-            message["content"] = message.get("content") or ""
-            for token in special:
-                message["content"] = message["content"].replace(token, f"{token[0]} {token[1:]}")
+            message["content"] = without_control_tokens(tokenizer, message.get("content") or "")
             for call in message.get("tool_calls") or ():
                 with suppress(ValueError, TypeError, RecursionError):
                     call["function"]["arguments"] = json.loads(call["function"]["arguments"])

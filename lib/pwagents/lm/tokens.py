@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import Message, Tool
+from pwagents.llm.fence import without_control_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -108,14 +109,6 @@ def for_template(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Messag
             ]
         made.append(message)
     return made
-
-
-def without_control_tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
-    """Return a foreign text that can neither end a turn nor begin one: "<|end|>" becomes "< |end|>"."""
-    added = tokenizer.added_tokens_decoder.values()
-    for token in dict.fromkeys([*tokenizer.all_special_tokens, *(t.content for t in added if t.special)]):
-        text = text.replace(token, f"{token[0]} {token[1:]}")
-    return text
 
 
 def _arguments(tokenizer: "PreTrainedTokenizerBase", call: Mapping[str, Any]) -> Any:
