@@ -58,6 +58,17 @@ def new_adapter(model: Any, settings: Any) -> Any:
     )
 
 
+def hold_in_float32(model: Any) -> list[Any]:
+    """Put what is trained into float32, and return it: in bfloat16 small steps would round away.
+
+    It is whole modules beside an adapter, too (:attr:`pwagents.lm.settings.TrainingSettings.weights`).
+    """
+    trained = [weights for weights in model.parameters() if weights.requires_grad]
+    for weights in trained:
+        weights.data = weights.data.float()
+    return trained
+
+
 def with_adapter(model: Any, settings: Any) -> Any:
     """Return the model with its adapter, whose random weights follow from ``settings.seed`` alone."""
     import torch

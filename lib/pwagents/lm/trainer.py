@@ -13,6 +13,7 @@ import pandas as pd
 
 from pwagents.cache import damage, hash_of, seal
 from pwagents.llm.folder import point_to_base
+from pwagents.lm.load import hold_in_float32
 from pwagents.lm.settings import TrainingSettings, deciding
 from pwagents.progress import progress
 from pwagents.project import write_aside
@@ -126,9 +127,7 @@ def run(trainer: "Trainer", what: str, folder: Path, logged: Sequence[str]) -> p
 
     trainer.remove_callback(PrinterCallback)  # the bar says it
     trainer.add_callback(watch(what))
-    for weights in trainer.model.parameters():
-        if weights.requires_grad:  # whole modules beside an adapter, too: see TrainingSettings.weights
-            weights.data = weights.data.float()
+    hold_in_float32(trainer.model)
     trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
     trainer.save_model(str(folder))
     log = pd.DataFrame([row for row in trainer.state.log_history if "loss" in row])[list(logged)]

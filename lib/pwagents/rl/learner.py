@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.cache import seal
 from pwagents.llm.folder import point_to_base
-from pwagents.lm.load import load_model, with_adapter
+from pwagents.lm.load import hold_in_float32, load_model, with_adapter
 from pwagents.rl.loss import add_scoring, token_losses
 from pwagents.rl.rollout import Evaluate, Rollout, loss_mask
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
@@ -28,7 +28,7 @@ def make_accelerator(config: RlSettings, folder: Path) -> "Accelerator":
     """Where and how a training computes.
 
     Raises:
-        ValueError: a step's tasks cannot be divided as the settings say.
+        ValueError: a step's tasks cannot be divided as the settings say, or ``beta`` meets fsdp.
     """
     import torch
     from accelerate import Accelerator
@@ -98,9 +98,7 @@ class Learner:
         policy = with_adapter(load_model(model, config), config)
         if accelerator.mixed_precision == "bf16":
             policy.activation_checkpointing_enable()
-        for weights in policy.parameters():
-            if weights.requires_grad:  # whole modules beside an adapter, too: see TrainingSettings.weights
-                weights.data = weights.data.float()
+        trained = hold_in_float32(policy)
         named = policy.named_parameters(remove_duplicate=False)
         frozen = {name: weights for name, weights in named if not weights.requires_grad}
         self.reference = None
@@ -108,7 +106,6 @@ class Learner:
             # What is not trained is the same in both, and held once.
             reference = copy.deepcopy(policy, {id(weights): weights for weights in frozen.values()}).eval()
             self.reference = add_scoring(reference).to(accelerator.device)  # prepared, it would be saved
-        trained = [weights for weights in policy.parameters() if weights.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=0.0, fused=True)
         is_ppo = isinstance(config, PpoSettings)
         steps = config.max_steps - (config.value_warmup_steps if is_ppo else 0)
@@ -128,7 +125,7 @@ class Learner:
         self._vllm, self._base = None, []
         if config.use_vllm:
             if config.lora and config.sharding == "ddp":
-                whole = {id(weights): weights for weights in frozen.values()}.values()
+                whole = [weights for weights in policy.parameters() if not weights.requires_grad]
                 self._base = [(weights, weights.detach().to("cpu", copy=True)) for weights in whole]
             from trl.generation.vllm_generation import VLLMGeneration
 
