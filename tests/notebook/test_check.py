@@ -107,6 +107,10 @@ def test_a_papers_row_must_be_what_the_paper_prints(save, verdicts):
     assert verdicts("smoke") == [("search: result accuracy", "OK"), ("search: result accuracy", "FAIL")]
 
 
+def cell_named(words):
+    return {"backbone": f"gpt-4o, {words}", "row": f"gpt-4o, {words} (Last memory)"}
+
+
 # Orion's GRPO is "Orion (Ours)" in its paper.
 QWEN = {"backbone": "Qwen2.5-7B-Instruct", "search: result accuracy": 62.5}
 ORION = PRINTED | QWEN | {"source": "Orion, Table 1", "row": "Orion (Ours)"}
@@ -119,6 +123,8 @@ ORION = PRINTED | QWEN | {"source": "Orion, Table 1", "row": "Orion (Ours)"}
         (PRINTED, {"search: result accuracy": 0.6}, ["noise"]),
         (PRINTED, {"search: result accuracy": 0.4}, ["FAIL"]),
         (PRINTED, {"backbone": "small model"}, []),
+        (PRINTED, cell_named("as published, 10 items"), ["OK"]),  # one of several of notebook 03
+        (PRINTED, cell_named("leak-free"), []),
         (PRINTED, {"data": "embedded world"}, []),
         (PRINTED, {"row": "gpt-4o (Careful)"}, []),
         (PRINTED, {"search: scored": "9 of 10", "search: result accuracy": 0.9}, ["part"]),

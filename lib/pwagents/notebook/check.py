@@ -115,8 +115,12 @@ def _with_papers(table: pd.DataFrame) -> Iterator[Pair]:
         if row["source"] != "here":
             yield "the paper's print", row, printed.loc[row["source"], row["row"]], _EXACT
         elif row["data"] == _PAPERS_DATA:
+            # Behind the model stands what tells several cells of notebook 03 apart; the papers' is published.
+            backbone, *words = row["backbone"].split(", ")
+            if "leak-free" in words:
+                continue
             method = _method(row["row"], row["backbone"])
-            for each in facts[facts["backbone"] == row["backbone"]].itertuples():
+            for each in facts[facts["backbone"] == backbone].itertuples():
                 if method in (_method(each.row, each.backbone), each.ours.casefold()):
                     against = f"{each.source}, {each.row}"
                     yield against, row, printed.loc[each.source, each.row], each.tolerance
