@@ -1,4 +1,4 @@
-"""What memory gains where nothing is bought twice, and in other plain."""
+"""What memory gains where nothing is bought twice, and in other worlds."""
 
 import pandas as pd
 

@@ -21,7 +21,7 @@ from pwagents.llm.openai_model import Limiter, OpenAIModel
 from pwagents.schema import Usage
 
 from .conftest import CIRCUMSTANCES
-from .server import Answer, completion
+from .server import completion
 
 KEY = "sk-test-0123456789abcdef"
 HI = [{"role": "user", "content": "hi"}]
@@ -309,7 +309,7 @@ def test_a_bad_proxy_or_certificate_is_named(monkeypatch, setting, told):
 def test_an_answer_that_would_unpack_to_more_than_was_read_is_refused(chat_server):
     server = chat_server()
     packed = gzip.compress(json.dumps(answer(content="a" * 10**6)).encode())
-    server.script.append(Answer(packed, headers={"Content-Encoding": "gzip"}))
+    server.then(packed, content_encoding="gzip")
     with pytest.raises(InfrastructureError, match="a compressed answer"):
         model_at(server, attempts=1).complete(HI)
     assert server.headers["accept-encoding"] == "identity"
