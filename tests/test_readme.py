@@ -136,6 +136,12 @@ def test_readme_quotes_what_holds_over_worlds_and_trainings(name, comparison, ta
     assert "{} [{}, {}]".format(*texts) in row_of_the_main_table("(04) |")
 
 
+def test_readme_quotes_how_often_a_line_of_the_prompt_is_repeated():
+    work = pd.read_csv(REFERENCE / "tables" / "05_work.csv").query("method == 'SFT' and type != 'review'")
+    row = row_of_the_main_table("(05) |")
+    assert len(work) == 2 and all(quotes(row, share) for share in work["one line"])
+
+
 # Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
     "an agent without a language model? (03)": ("03_single_turn", ["Plain, relevant memory"]),
