@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
+PATIENCE_S = 5  # at the end, for answers under way; then their clients are left alone
+
 
 def listen(port: int) -> socket.socket:
     """Open a socket on the loopback interface, a free one for port 0; a taken one is an OSError."""
@@ -36,4 +38,5 @@ def serving(app: Callable, port: int = 0) -> Iterator[int]:
 
 
 def _server(app: Callable) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    options = {"log_level": "warning", "access_log": False, "timeout_graceful_shutdown": PATIENCE_S}
+    return uvicorn.Server(uvicorn.Config(app, **options))
