@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/llm_client.py
 
 About two minutes. A local server in a process of its own answers every call after 200 ms. Expect a wall-time
-ratio of at most 1.15 and at most 2 ms more CPU time a call; and of ten runs killed and taken up again, no
-episode lost and no more replies paid twice than calls were under way.
+ratio of at most 1.15 and at most 2 ms more CPU time a call; and of conversations killed ten times and taken
+up again, no more replies paid twice than calls were under way.
 """
 
 import json
@@ -26,7 +26,7 @@ from pwagents.llm.settings import Players
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.llm.killed_run import kill_and_resume  # noqa: E402
+from tests.llm.test_killed_run import kill_and_resume  # noqa: E402
 
 MODEL, LATENCY = "gpt-4o-mini", 0.2
 EPISODES, STEPS, ROUNDS = 200, 5, 2
@@ -41,7 +41,7 @@ Ask = Callable[[list[dict]], dict]  # messages -> the assistant's message
 @contextmanager
 def chat_server() -> Iterator[str]:
     """The URL of a server in a process of its own."""
-    command = [sys.executable, str(ROOT / "tests" / "llm" / "server.py"), "--latency", str(LATENCY)]
+    command = [sys.executable, str(ROOT / "tests" / "llm" / "server.py"), str(LATENCY)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             yield server.stdout.readline().strip()
@@ -126,16 +126,15 @@ def _timed(ask: Ask, concurrency: int) -> tuple[float, float]:
 
 
 def measure_kills(kills: int = 10) -> dict[str, int]:
-    """A run of EPISODES x STEPS calls, 16 at once, killed ``kills`` times: what was lost or paid twice."""
+    """EPISODES conversations of STEPS calls, 16 at once, killed ``kills`` times: what was paid twice."""
     with chat_server() as url, tempfile.TemporaryDirectory() as folder:
 
         def paid() -> dict[str, int]:
-            with urllib.request.urlopen(url.replace("/v1", "/calls")) as answer:
-                return json.load(answer)["paid"]
+            with urllib.request.urlopen(url) as answer:
+                return json.load(answer)
 
-        return kill_and_resume(
-            url, Path(folder), paid, episodes=EPISODES, steps=STEPS, workers=16, kills=kills
-        )
+        store = Path(folder) / "replies.sqlite"
+        return kill_and_resume(url, store, paid, EPISODES, STEPS, workers=16, kills=kills)
 
 
 def main() -> None:
@@ -144,7 +143,7 @@ def main() -> None:
         rows = [measure_client(url, concurrency) for concurrency in (16, 64)]
     print(f"{EPISODES * STEPS:,} calls of {1000 * LATENCY:.0f} ms")
     print(pd.DataFrame(rows).round(3).to_string(index=False), "\n")
-    print(f"{EPISODES} episodes of {STEPS} calls, 16 at once, killed ten times")
+    print(f"{EPISODES} conversations of {STEPS} calls, 16 at once, killed ten times")
     print(pd.Series(measure_kills()).to_string())
 
 

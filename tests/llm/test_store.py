@@ -1,20 +1,17 @@
 """Stored replies: asked once, found by threads and processes, told apart by endpoint, never thrown away."""
 
-import os
-import signal
 import sqlite3
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pwagents.errors import DataError, InfrastructureError
-from pwagents.llm.chat import ChatModel, Reply, Request, ToolCall
+from pwagents.llm.chat import Reply, Request, ToolCall
 from pwagents.llm.store import ResponseStore, StoredModel
 from pwagents.schema import Usage
 
+from ..agents.conftest import ScriptedModel
 from ..processes import begin
 
 
@@ -22,12 +19,12 @@ def request(text="hi", **fields):
     return Request(messages=({"role": "user", "content": text},), **fields)
 
 
-def put(store, text, reply, model="m", endpoint="e"):
-    return store.put([request(text).content(model)], [reply], model, endpoint)[0]
+def put(store, text, reply, endpoint="e"):
+    return store.put([request(text).content("m")], [reply], "m", endpoint)[0]
 
 
-def get(store, text="hi", model="m", endpoint="e", **fields):
-    return store.get(request(text, **fields).key(model), endpoint)
+def get(store, text="hi"):
+    return store.get(request(text).key("m"))
 
 
 @pytest.fixture
@@ -35,34 +32,24 @@ def store(tmp_path):
     return ResponseStore(tmp_path / "replies.sqlite")
 
 
-class Counting(ChatModel):
+@pytest.fixture
+def inner():
     """Answers with how often it was asked."""
 
-    name, endpoint = "counting", "e"
-
-    def __init__(self, batch_size=1):
-        self.batch_size, self.asked, self.batches = batch_size, [], []
-
-    def reply(self, request):
-        self.asked.append(request)
+    def count(request):
         time.sleep(0.01)
-        return Reply(text=str(len(self.asked)))
+        return str(len(model.requests))
 
-    def replies(self, requests):
-        self.batches.append(len(requests))
-        return super().replies(requests)
+    model = ScriptedModel(count)
+    return model
 
 
-def test_a_reply_comes_back_as_it_was(store):
-    reply = Reply(
-        text="<think>hm</think>Ein Mäntelchen?",
-        tool_calls=(ToolCall(id="c", name="search", arguments='{"query": "a co'),),
-        finish_reason="length",
-        usage=Usage(calls=1, prompt_tokens=3, completion_tokens=2, usd=0.1 + 0.2),
-    )
+def test_a_reply_comes_back_as_it_was_and_the_first_stays(store):
+    call, usage = ToolCall(id="c", name="search", arguments='{"query": "a co'), Usage(calls=1, usd=0.1 + 0.2)
+    reply = Reply(text="<think>hm</think>Ä?", tool_calls=(call,), finish_reason="length", usage=usage)
     assert get(store) is None
-    assert put(store, "hi", reply) == reply == get(store) == get(ResponseStore(store.path))
-    assert put(ResponseStore(store.path), "hi", Reply(text="second")) == reply  # the first stays
+    assert put(store, "hi", reply) == reply == get(store)
+    assert put(ResponseStore(store.path), "hi", Reply(text="second")) == reply
 
 
 def test_keys_of_published_replies_stay():
@@ -73,16 +60,6 @@ def test_keys_of_published_replies_stay():
     assert request("a coat", tools=({"a": 2, "b": 1},), sampling=sampling).key("m") == key
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"text": "ho"}, {"model": "n"}, {"sample": 1}, {"sampling": {"temperature": 0}}, {"tools": ({"a": 1},)},
-     {"endpoint": "f"}],
-)  # fmt: skip
-def test_all_of_a_request_and_its_endpoint_are_in_its_key(store, other):
-    put(store, "hi", Reply(text="a"))
-    assert get(store, **other) is None
-
-
 def test_a_replay_finds_whoever_answered_and_asks_which_of_several(store):
     put(store, "hi", Reply(text="of e"))
     assert StoredModel(None, store, "m").reply(request()).text == "of e"
@@ -90,77 +67,56 @@ def test_a_replay_finds_whoever_answered_and_asks_which_of_several(store):
     assert StoredModel(None, store, "m", "f").reply(request()).text == "of f"
     with pytest.raises(DataError, match=r"found e, f; expected one of them, named in players\.endpoint"):
         StoredModel(None, store, "m").reply(request())
-    with pytest.raises(DataError) as caught:
-        StoredModel(None, store, "gpt-4o-mini").reply(request("Find me a coat for " + "a long winter " * 20))
-    told = str(caught.value)
-    assert "gpt-4o-mini" in told and "Find me a coat for" in told and str(store.path) in told
-    assert "2 of m" in told and "\n" not in told and len(told) < 500
+    told = r"\A.*replies\.sqlite.*model gpt-4o.*Find me a coat for.*2 of m.*every reply stored.{,100}\Z"
+    with pytest.raises(DataError, match=told):
+        StoredModel(None, store, "gpt-4o").reply(request("Find me a coat for " + "a long winter " * 20))
 
 
-def test_a_request_is_asked_once_and_then_found(store):
-    inner, begun = Counting(), []
+def test_a_request_is_asked_once_by_all_threads_and_then_found(store, inner):
+    begun = []
     model = StoredModel(inner, store, before_first=lambda: begun.append(1))
-    replies = [model.reply(request("a", sample=i)).text for i in (0, 0, 1)]
-    assert replies == ["1", "1", "2"]  # samples are different replies
-    again = StoredModel(Counting(), store, before_first=lambda: begun.append(2))
-    assert [again.reply(request("a", sample=i)).text for i in (0, 0, 1)] == replies
-    assert (len(inner.asked), model.found, model.asked, again.found, again.asked) == (2, 1, 2, 3, 0)
+    asked = [request("a", sample=i) for i in (0, 0, 0, 0, 1)]  # samples are different replies
+    with ThreadPoolExecutor(5) as threads:
+        replies = [*threads.map(model.reply, asked)]
+    assert len(inner.requests) == 2 and len({reply.text for reply in replies}) == 2
+    again = StoredModel(inner, store, before_first=lambda: begun.append(2))
+    assert [again.reply(each) for each in asked] == replies and len(inner.requests) == 2
+    assert (model.found, model.asked, again.found, again.asked) == (3, 2, 5, 0)
     assert 2 not in begun  # not where all is stored
 
 
-def test_settings_of_sampling_change_what_is_asked_and_found(store):
-    model = StoredModel(inner := Counting(), store, sampling={"temperature": None, "top_p": 0.9})
+def test_settings_of_sampling_change_what_is_asked_and_found(store, inner):
+    model = StoredModel(inner, store, sampling={"temperature": None, "top_p": 0.9})
     model.reply(request(sampling={"temperature": 0.0, "seed": 1}))
-    assert inner.asked[0].sampling == {"seed": 1, "top_p": 0.9}
-    assert StoredModel(None, store, "counting").reply(request(sampling={"seed": 1, "top_p": 0.9})).text == "1"
+    assert inner.requests[0].sampling == {"seed": 1, "top_p": 0.9}
+    found = StoredModel(None, store, inner.name).reply(request(sampling={"seed": 1, "top_p": 0.9}))
+    assert found.text == "1"
 
 
-def test_threads_with_the_same_request_ask_once(store):
-    model, replies = StoredModel(inner := Counting(), store), []
-    threads = [threading.Thread(target=lambda: replies.append(model.reply(request("a")))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(inner.asked) == 1 and replies == [Reply(text="1")] * 8
-
-
-def test_a_local_model_gets_its_batches_without_what_is_stored(store):
-    model = StoredModel(inner := Counting(batch_size=4), store)
+def test_a_model_gets_its_batches_without_what_is_stored(store, inner, monkeypatch):
+    inner.batch_size, sizes = 4, []
+    replies = inner.replies
+    monkeypatch.setattr(inner, "replies", lambda asked: sizes.append(len(asked)) or replies(asked))
+    model = StoredModel(inner, store)
     model.replies([request("2")])
     asked = [request(str(i % 9)) for i in range(12)]
-    replies = model.replies(asked)
-    assert inner.batches == [1, 4, 4]
-    assert replies == [model.reply(each) for each in asked]
-    assert store.models() == {"counting": 9}
+    assert model.replies(asked) == [model.reply(each) for each in asked]
+    assert sizes == [1, 4, 4] and store.models() == {inner.name: 9}
 
 
-def write(path, name, n):
+def write(path, name):
     """Store replies to requests that other writers have, too, and to some of one's own."""
     store = ResponseStore(path)
-    with open(f"{path}-{name}", "w") as log:
-        for i in range(n):
-            put(store, f"{name} {i}", Reply(text="own"))
-            print(put(store, f"all {i}", Reply(text=f"{name} {i}")).text, file=log, flush=True)
+    for i in range(50):
+        put(store, f"{name} {i}", put(store, f"all {i}", Reply(text=name)))
 
 
-def test_processes_write_at_once_and_agree_and_a_killed_one_leaves_what_it_had_written(tmp_path):
-    path = tmp_path / "replies.sqlite"
-    processes = [begin(write, path, f"p{i}", 50) for i in range(3)]
+def test_processes_write_at_once_and_agree(store):
+    processes = [begin(write, store.path, f"p{i}") for i in range(3)]
     for process in processes:
         process.join()
-    first, *others = [(tmp_path / f"{path.name}-p{i}").read_text() for i in range(3)]
-    assert others == [first, first]  # the shared requests have one reply each
-    assert ResponseStore(path).models() == {"m": 4 * 50}
-
-    killed, log = begin(write, path, "killed", 100_000), tmp_path / f"{path.name}-killed"
-    while not log.exists() or log.read_text().count("\n") < 100:
-        time.sleep(0.01)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.join()
-    store = ResponseStore(path)
-    for i, text in enumerate(log.read_text().split("\n")[:-1]):
-        assert get(store, f"all {i}").text == text
+    assert store.models() == {"m": 4 * 50}
+    assert all(get(store, f"p{n} {i}") == get(store, f"all {i}") for n in range(3) for i in range(50))
 
 
 def test_a_damaged_store_is_told_and_kept(store):
@@ -176,29 +132,19 @@ def test_a_damaged_store_is_told_and_kept(store):
         assert len(store.path.read_bytes()) == len(damaged)
 
 
-@pytest.mark.parametrize("reply", ['{"text": 1}', "hello", '{"usage": {"usd": -1e9}}', '{"target": 1}'])
+@pytest.mark.parametrize("reply", ['{"text": 1}', "hello"])
 def test_a_spoilt_reply_is_named(store, reply):
     put(store, "hi", Reply(text="a"))
     with sqlite3.connect(store.path) as db:
         db.execute("UPDATE answer SET reply = ?", (reply,))
-    with pytest.raises(DataError, match=f"record {request().key('m')}, field 'reply") as told:
+    with pytest.raises(DataError, match=rf"\A.*record {request().key('m')}, field 'reply.*\Z"):
         get(store)
-    assert "\n" not in str(told.value)
 
 
 def test_what_cannot_be_read_or_written_now_is_no_damage(store, tmp_path):
-    (tmp_path / "folder").mkdir()
     with pytest.raises(InfrastructureError, match="unable to open"):
-        ResponseStore(tmp_path / "folder")
+        ResponseStore(tmp_path)
     store._db.execute("PRAGMA max_page_count = 8")
     with pytest.raises(InfrastructureError, match="disk is full"):
         put(store, "hi", Reply(text="y" * 50_000))
     assert put(store, "hi", Reply(text="y")) == get(store) == Reply(text="y")
-
-
-@given(st.text(), st.text())
-def test_any_text_is_stored(tmp_path_factory, text, written):
-    store = ResponseStore(tmp_path_factory.getbasetemp() / "any.sqlite")
-    reply = Reply(text=written, tool_calls=(ToolCall(id="", name=written, arguments=written),))
-    assert put(store, text + written, reply) == reply == get(store, text + written)
-    store.close()

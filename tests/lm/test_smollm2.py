@@ -20,7 +20,7 @@ from pwagents.notebook.settings import load_settings
 from pwagents.orion.agent import orion_tools
 from pwagents.orion.settings import SftNotebook
 
-from ..llm.tiny import save_random_model
+from ..llm.tiny import save_model
 
 CALL = {"name": "search_product_by_query", "arguments": '{"query": "red \\"mug\\"", "n": 2}'}
 TALK = [
@@ -39,7 +39,7 @@ TALK = [
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     """ChatML tokens, and a token a byte."""
-    folder = save_random_model(tmp_path_factory.mktemp("model"))
+    folder = save_model(tmp_path_factory.mktemp("model"))
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     return read_tokenizer(folder)
 

@@ -8,7 +8,7 @@ from pwagents.errors import DataError
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.orion.agent import RULES, orion_tools
 
-from ..llm.tiny import save_random_model
+from ..llm.tiny import save_model
 
 ASK = "<think>open: material</think>"
 PROFILE = "The cotton one.\n\nProfile:\n<data>\nWants:\n- material: cotton (stated)\n</data>"
@@ -51,7 +51,7 @@ def qwen(tmp_path_factory):
     """Tokens are bytes here, so that every white space counts."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(save_random_model(tmp_path_factory.mktemp("qwen")))
+    return AutoTokenizer.from_pretrained(save_model(tmp_path_factory.mktemp("qwen")))
 
 
 def runs(tokenizer, example):
