@@ -33,10 +33,10 @@ PLAYED = GrpoSettings(max_steps=1, lora=(16, 32), bf16=True, per_device_train_ba
     ("shape", "plan", "measured"),
     [
         # Peaks of torch's tensors on an H200 (benchmarks/gpu_proof.py), in GiB.
-        ("qwen", Plan(ADAPTED, 4096), 17.2),
-        ("qwen", Plan(PLAYED, 1280, 32), 17.5),
-        ("llama", Plan(replace(ADAPTED, modules_to_save=WHOLE), 1280), 18.6),
-        ("llama", Plan(DpoSettings(modules_to_save=WHOLE, trainer=FIELDS), 1024), 18.7),
+        ("qwen", Plan(ADAPTED, 4096), 17.3),
+        ("qwen", Plan(PLAYED, 1280, 32), 17.6),
+        ("llama", Plan(replace(ADAPTED, modules_to_save=WHOLE), 1280), 18.7),
+        ("llama", Plan(DpoSettings(modules_to_save=WHOLE, trainer=FIELDS), 1024), 19.1),
     ],
 )
 def test_the_forecast_is_near_what_was_measured_and_not_below_it(qwen, shape, plan, measured):

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from pwagents.llm.budget import Load, estimate
 
-LEARNED, WRITTEN = 7_981, 574  # tokens a second: of fine-tuning, and of 32 episodes played at once
-STEP_S, STEP_TOKENS = 24.1, 32 * 1_280  # a step of GRPO, and the tokens of its episodes
+LEARNED, WRITTEN = 8_031, 523  # tokens a second: of fine-tuning, and of 32 episodes played at once
+STEP_S, STEP_TOKENS = 27.2, 32 * 1_280  # a step of GRPO, and the tokens of its episodes
 # PUMA's tokens a second: fine-tuned with whole embeddings, of both sequences of a pair, of 8 times 10 beams.
-PUMA_LEARNED, PUMA_PREFERRED, PUMA_SAMPLED = 3_347, 4_602, 381
+PUMA_LEARNED, PUMA_PREFERRED, PUMA_SAMPLED = 3_724, 4_027, 473
 TRAIN, TEST = 6.896, 2.174  # tasks a user: PersonalWAB has 6,896 and 2,174 of 1,000 users
 # Calls of a unit (a task, an episode or a user), tokens of a prompt and of a reply, as notebooks reckon them.
 CALLS = {
