@@ -30,22 +30,12 @@ settings.load_profile("pwagents")
 
 
 # The longest first, so that no process is left alone with one of them at the end.
-LONGEST = (
-    *(
-        "test_paper_preset.py",
-        "test_base.py",
-        "test_launch.py",
-        "test_transformers_serve.py",
-        "test_portable.py",
-    ),
-    *("test_make.py", "test_drivers.py", "test_readme.py", "test_play.py", "test_train.py"),
-    *("test_agreement.py", "test_mcp_server.py"),
-)
+LONGEST = "paper_preset base launch transformers_serve portable make drivers readme train mcp_server"
 
 
 def pytest_collection_modifyitems(items):
-    place = {name: i for i, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+    place = {f"test_{name}": i for i, name in enumerate(LONGEST.split())}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 def pytest_collection_finish():

@@ -57,29 +57,24 @@ class _Usage(dict):
 def records(benchmark: Benchmark) -> dict[str, Any]:
     """The benchmark as the published environment holds it."""
 
-    def purchase(asin: str, behavior: Behavior | Task) -> dict[str, Any]:
+    def product(asin: str) -> dict[str, Any]:
         info = benchmark.products[asin].model_dump(mode="json")
-        info |= {"main_category": info["category"], "categories": info["category"]}
-        review = behavior.review.model_dump() | {"timestamp": behavior.timestamp}
-        return {"product_info": info, "review": review, "split": "history"}
+        return info | {"main_category": info["category"], "categories": info["category"]}
 
-    tasks = [
-        {"user_id": task.user_id, "task": task.instruction, "type": task.type, "timestamp": task.timestamp}
-        | {"target": purchase(task.target, task)}
-        for task in benchmark.tasks["test"]
-    ]
+    def purchase(asin: str, behavior: Behavior | Task) -> dict[str, Any]:
+        review = behavior.review.model_dump() | {"timestamp": behavior.timestamp}
+        return {"product_info": product(asin), "review": review, "split": "history"}
+
+    histories, profiles = benchmark.behaviors.items(), benchmark.profiles.items()
     return {
-        "user_history": {
-            u: [purchase(b.parent_asin, b) for b in past] for u, past in benchmark.behaviors.items()
-        },
-        "user_profile": {
-            u: {"user_profile": p.model_dump(by_alias=True)} for u, p in benchmark.profiles.items()
-        },
-        "all_products": {
-            asin: purchase(asin, next(iter(benchmark.tasks["test"])))["product_info"]
-            for asin in benchmark.products
-        },
-        "tasks": tasks,
+        "user_history": {user: [purchase(b.parent_asin, b) for b in past] for user, past in histories},
+        "user_profile": {user: {"user_profile": p.model_dump(by_alias=True)} for user, p in profiles},
+        "all_products": {asin: product(asin) for asin in benchmark.products},
+        "tasks": [
+            {**t.model_dump(include={"user_id", "type", "timestamp"}), "task": t.instruction}
+            | {"target": purchase(t.target, t)}
+            for t in benchmark.tasks["test"]
+        ],
     }
 
 
@@ -135,21 +130,13 @@ def published_functions(
     made = []
     for file in sorted(Path(CLONE, "PersonalWAB/envs/pwab/functions").glob("*.py")):
         nodes = ast.parse(file.read_text()).body
-        kept = [
-            node
-            for node in nodes
-            if isinstance(node, ast.FunctionDef)
-            or (
-                isinstance(node, ast.Assign)
-                and ast.unparse(node.targets[0]).endswith(("__info__", "Product_Prompt"))
-            )
-        ]
+        texts = [node for node in nodes if isinstance(node, ast.Assign)]
+        texts = [n for n in texts if ast.unparse(n.targets[0]).endswith(("__info__", "Product_Prompt"))]
+        kept = [node for node in nodes if isinstance(node, ast.FunctionDef) or node in texts]
         scope: dict[str, Any] = {"Any": Any, "Dict": dict, "List": list, "json": json, "model": None}
         scope |= {"device": "cpu", "maxlen": 30, "itemnum": 0, "bm25_searcher": searcher}
         exec(compile(ast.Module(kept, []), str(file), "exec"), scope)
         scope |= {"product_id_map": numbers, "predict_next_item": predict}
         made += [scope[file.stem]] if file.stem in scope else []
     order = ("search", "get_rec", "add", "get_pro", "stop")
-    return sorted(
-        made, key=lambda f: next(i for i, start in enumerate(order) if f.__name__.startswith(start))
-    )
+    return sorted(made, key=lambda f: [not f.__name__.startswith(start) for start in order])

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pwagents.schema import UserProfile
+
 # Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
 # rates are such that each training happens and learns.
 SIZES: dict[str, Any] = {
@@ -22,14 +24,8 @@ SIZES: dict[str, Any] = {
     "shop": {"max_tokens": 48, "rec_dates": 1, "recommender": {"epochs": 1}},
     "players": {"workers": 4},
     "study": {
-        "training_users": 8,
-        "train_tasks": 16,
-        "memory_tokens": 128,
-        "memory_lengths": [64],
-        "max_new_tokens": 12,
-        "test_tasks": 8,
-        "timed_tasks": 2,
-        "eval_tasks": 4,
+        **{"training_users": 8, "train_tasks": 16, "test_tasks": 8, "timed_tasks": 2, "eval_tasks": 4},
+        **{"memory_tokens": 128, "memory_lengths": [64], "max_new_tokens": 12},
     },
     "identify": {  # long enough to name functions
         "trainer": {
@@ -48,37 +44,18 @@ SIZES: dict[str, Any] = {
     "dpo": {"candidates": 2, "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1}},
     "play": {"turn_tokens": 12, "episode_tokens": 150},
     "rl": {
-        "max_steps": 1,
-        "prompts_per_step": 2,
-        "num_generations": 2,
-        "per_device_train_batch_size": 2,
-        "n_gpus": 1,
-        "log_tasks": 1,
-        "seeds": [0],
-        "methods": ["GRPO"],
+        **{"max_steps": 1, "prompts_per_step": 2, "num_generations": 2, "per_device_train_batch_size": 2},
+        **{"n_gpus": 1, "log_tasks": 1, "seeds": [0], "methods": ["GRPO"]},
         "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
 }
 _MODELS = re.compile("(qwen)|(llama)", re.IGNORECASE)  # in the names or folders of models to be downloaded
 
-_PROFILE = {
-    "Gender": "Female",
-    "Age": "35-44",
-    "Occupation": "Writer",
-    "Price Sensitivity": "Medium",
-    "Shopping Interest": "Lamps",
-    "Brand Preference": "Lumo",
-    "Diversity Preference": "Low",
-    "Interaction Complexity": "High",
-    "Tone and Style": "Terse",
-    "Item Reference": "Seldom",
-    "Focus Aspect": "Price, Material",
-    "Positive Preferences": ["color: navy"],
-    "Negative Preferences": ["material: plastic"],
-    "Domain Recommendations": ["style: retro"],
-    "Domain Avoidances": [],
+_PROFILE = {field.alias: "Medium" for field in UserProfile.model_fields.values()} | {
+    **{"Gender": "Female", "Age": "35-44", "Occupation": "Writer"},
+    **{"Positive Preferences": ["color: navy"], "Negative Preferences": ["material: plastic"]},
+    **{"Domain Recommendations": ["style: retro"], "Domain Avoidances": [], "score": 0.5},
     "lines": [{"text": "color: navy", "positive": True, "provenance": "history"}],
-    "score": 0.5,
 }
 
 
@@ -117,51 +94,54 @@ def _changed(
     return changed
 
 
-def save_qwen(folder: Path) -> Path:
-    """A random Qwen2 with a byte-level tokenizer, trained on the spot, and Qwen2.5's chat template."""
+def save_random(folder: Path, name: str, tokenizer, **shape: Any) -> Path:
+    """A random model of one layer, ``name`` its class without the task, and its tokenizer."""
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    import transformers
 
-    tokenizer = make_tokenizer()
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=32768,
-        tie_word_embeddings=False,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-    )
+    ends = {f"{end}_token_id": getattr(tokenizer, f"{end}_token_id") for end in ("bos", "eos", "pad")}
+    shape |= {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = getattr(transformers, f"{name}Config")(vocab_size=len(tokenizer), **shape, **ends)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = Qwen2ForCausalLM(config)
+        model = getattr(transformers, f"{name}ForCausalLM")(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def make_tokenizer():
-    """Qwen2.5's tokens for roles, ends and calls; words from what the agents are told."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+def train_tokenizer(texts: list[str], size: int, begin: str = "", **tokens: str):
+    """A byte-level tokenizer, trained on the spot, that begins each text with ``begin``."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     from pwagents.lm.exercises import shop_words
-    from pwagents.orion.agent import RULES, orion_tools
 
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=2000, initial_alphabet=letters, show_progress=False)
-    told = [RULES, json.dumps(orion_tools(), indent=1), *(f" {word}" for word in sorted(shop_words()))]
-    core.train_from_iterator(told, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
-    )
+    alphabet = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[begin] if begin else [], **alphabet)
+    core.train_from_iterator([*texts, *(f" {word}" for word in sorted(shop_words()))], trainer)
+    if begin:
+        first = [(begin, core.token_to_id(begin))]
+        core.post_processor = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=first)
+        tokens["bos_token"] = begin
+    return PreTrainedTokenizerFast(tokenizer_object=core, **tokens)
+
+
+def save_qwen(folder: Path) -> Path:
+    """A random Qwen2 with Qwen2.5's chat template."""
+    shape = {"num_key_value_heads": 2, "max_position_embeddings": 32768, "tie_word_embeddings": False}
+    return save_random(folder, "Qwen2", make_tokenizer(), **shape)
+
+
+def make_tokenizer():
+    """Qwen2.5's tokens for roles, ends and calls; words from what the agents are told."""
+    from pwagents.orion.agent import RULES, orion_tools
+
+    ends = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
+    tokenizer = train_tokenizer([RULES, json.dumps(orion_tools(), indent=1)], 2000, **ends)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
     tokenizer.add_tokens(["<tool_call>", "</tool_call>"])
     templates = Path(importlib.util.find_spec("trl").origin).parent / "chat_templates"
@@ -170,43 +150,13 @@ def make_tokenizer():
 
 
 def save_llama(folder: Path) -> Path:
-    """A random LLaMA; its byte-level tokenizer, trained on the spot, begins each text as LLaMA's does."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    from pwagents.lm.exercises import shop_words
+    """A random LLaMA; its tokenizer begins each text as LLaMA's does, and has no padding."""
     from pwagents.puma.prompts import OURS
     from pwagents.schema import FUNCTION_OF
 
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    letters, ends = pre_tokenizers.ByteLevel.alphabet(), ["<s>", "</s>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=1500, initial_alphabet=letters, special_tokens=ends, show_progress=False
-    )
-    words = [f" {word}" for word in sorted(shop_words())]
-    core.train_from_iterator([*OURS.values(), *words, *20 * [*FUNCTION_OF.values()]], trainer)
-    begin = [("<s>", core.token_to_id("<s>"))]
-    core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=begin)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        max_position_embeddings=4096,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = LlamaForCausalLM(config)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    texts = [*OURS.values(), *20 * [*FUNCTION_OF.values()]]
+    tokenizer = train_tokenizer(texts, 1500, begin="<s>", eos_token="</s>")
+    return save_random(folder, "Llama", tokenizer, max_position_embeddings=4096)
 
 
 def save_clone(folder: Path) -> Path:

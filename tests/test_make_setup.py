@@ -27,10 +27,7 @@ TORCH_BY_PIP = f"python -m pip install --disable-pip-version-check {TORCH}"
 UV_BY_PIP = "python -m pip install --disable-pip-version-check -q uv"
 LOCKED, ITSELF = "--no-deps --require-hashes -r requirements.lock", "--no-deps --no-build-isolation -e ."
 BROWSER = "python -m playwright install --only-shell chromium"
-REST_BY_PIP = [
-    *(f"python -m pip install --disable-pip-version-check {what}" for what in (LOCKED, ITSELF)),
-    BROWSER,
-]
+REST_BY_PIP = [TORCH_BY_PIP.replace(TORCH, what) for what in (LOCKED, ITSELF)] + [BROWSER]
 UV_INSTALL = "uv pip install --python venv/bin/python"
 REST_BY_UV = [*(f"{UV_INSTALL} {what}" for what in (LOCKED, ITSELF)), BROWSER]
 
@@ -42,9 +39,8 @@ def setup(tmp_path, project_root):
     tools.mkdir()
     for tool in ("make", "sh", "sed", "touch", "mv", "mkdir", "cp", "find", "grep"):
         (tools / tool).symlink_to(shutil.which(tool))
-    shutil.copy(project_root / "Makefile", tmp_path)
-    shutil.copy(project_root / "pyproject.toml", tmp_path)
-    shutil.copy(project_root / "requirements.lock", tmp_path)
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copy(project_root / name, tmp_path)
     (tmp_path / "lib/pwagents").mkdir(parents=True)
     script(tmp_path / "python", PYTHON)
 
@@ -53,13 +49,9 @@ def setup(tmp_path, project_root):
             script(tools / name, text)
         log = tmp_path / "log"
         log.write_text("")
-        done = subprocess.run(
-            ["make", "setup", "VENV=venv", "PYTHON=./python", *arguments],
-            cwd=tmp_path,
-            env={"PATH": str(tools), "LOG": str(log), "FAIL": fail},
-            capture_output=True,
-            text=True,
-        )
+        command = ["make", "setup", "VENV=venv", "PYTHON=./python", *arguments]
+        env = {"PATH": str(tools), "LOG": str(log), "FAIL": fail}
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
         return done, log.read_text().splitlines()
 
     return make
@@ -71,6 +63,7 @@ def script(path, text):
 
 
 CPU_BY_UV = f"{UV_INSTALL} --torch-backend=cpu {TORCH}"
+FLAGGED = TORCH_BY_PIP.replace("torch==", "-i x torch==")
 GPU = ("nvidia-smi", "#!/bin/sh\nexit 0\n")
 
 
@@ -99,12 +92,7 @@ def test_an_install_cut_off_is_begun_anew(setup, tmp_path):
         ((), [("uv", UV)], "nothing", [CPU_BY_UV, *REST_BY_UV]),
         ((), [("uv", UV)], "--torch-backend", [CPU_BY_UV, TORCH_BY_PIP, *REST_BY_UV]),
         ((), [("uv", UV), GPU], "nothing", [f"{UV_INSTALL} {TORCH}", *REST_BY_UV]),
-        (
-            ("UV=", "TORCH_FLAGS=--index-url x"),
-            [("uv", UV)],
-            "nothing",
-            [TORCH_BY_PIP.replace("torch==", "--index-url x torch=="), *REST_BY_PIP],
-        ),
+        (("UV=", "TORCH_FLAGS=-i x"), [("uv", UV)], "nothing", [FLAGGED, *REST_BY_PIP]),
     ],
     ids=["uv", "no CPU build", "GPU", "no uv, another index"],
 )

@@ -39,25 +39,27 @@ def test_notebook_ran_to_its_end_and_shows_what_it_made(name):
     assert f"{name} finished" in code[-1].outputs[-1].text
 
 
-TOUR = FOLDER / "notebooks" / "00_tour.ipynb"
+def outputs_of(name):
+    """What the cells of a notebook left."""
+    path = FOLDER / "notebooks" / f"{name}.ipynb"
+    if not path.exists():
+        pytest.skip(f"no finished {name} in {FOLDER}")
+    cells = nbformat.read(path, as_version=4).cells
+    return [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
 
 
-@pytest.mark.skipif(not TOUR.exists(), reason=f"no finished tour in {FOLDER}")
 def test_the_tour_plays_by_itself_where_nobody_sits_at_the_keyboard():
-    code = [cell for cell in nbformat.read(TOUR, as_version=4).cells if cell.cell_type == "code"]
-    outputs = [output for cell in code for output in cell.outputs]
+    outputs = outputs_of("00_tour")
     assert not [output for output in outputs if output.output_type == "error"]
     shown = " ".join(output.get("data", {}).get("text/html", "") for output in outputs)
     players = ("a simulated user, in your place", "you, the agent", "SFT", "GRPO", "LastBrand")
     assert all(player in shown for player in players)
-    assert "00_tour finished" in code[-1].outputs[-1].text
+    assert "00_tour finished" in outputs[-1].text
 
 
 def test_every_table_and_figure_has_all_its_forms():
-    for kind, forms in (
-        ("tables", {".csv", ".html", ".tex"}),
-        ("figures", {".png", ".svg", ".csv", ".parquet"}),
-    ):
+    forms_of = {"tables": {".csv", ".html", ".tex"}, "figures": {".png", ".svg", ".csv", ".parquet"}}
+    for kind, forms in forms_of.items():
         files = [path for path in (FOLDER / kind).iterdir() if path.stat().st_size > 0]
         for name in {path.stem for path in files}:
             assert {path.suffix for path in files if path.stem == name} == forms, name
@@ -93,9 +95,7 @@ def test_no_training_has_a_p_from_tasks_alone():
 
 def printed(name):
     """All that the cells of a notebook printed."""
-    cells = nbformat.read(FOLDER / "notebooks" / f"{name}.ipynb", as_version=4).cells
-    outputs = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
-    return "".join(output.get("text", "") for output in outputs)
+    return "".join(output.get("text", "") for output in outputs_of(name))
 
 
 def test_every_episode_was_scored():
@@ -146,10 +146,6 @@ def test_the_oracle_solves_every_web_task_and_nobody_does_without_a_history():
     assert (found["guesses"] == 0).all() and (found["oracle"] == 1).all()
 
 
-SUMMARY = FOLDER / "notebooks" / "10_summary.ipynb"
-
-
-@pytest.mark.skipif(not SUMMARY.exists(), reason=f"no finished summary in {FOLDER}")
 def test_the_summary_says_what_the_notebooks_tables_say():
     assert "10_summary finished" in printed("10_summary")
     lines = pd.read_csv(FOLDER / "summary.csv")
@@ -158,9 +154,7 @@ def test_the_summary_says_what_the_notebooks_tables_say():
     pipelines = lines["name"].str.endswith("_pipelines")
     assert lines.loc[~pipelines, "name"].nunique() == 13 and (lines.loc[~pipelines, "n_seeds"] == 1).all()
     assert (lines.loc[pipelines, "n_seeds"] > 1).all()
-    trained = [
-        notebook for notebook in (4, 7) if (FOLDER / f"figures/{notebook:02}_pipelines.parquet").exists()
-    ]
+    trained = [n for n in (4, 7) if (FOLDER / f"figures/{n:02}_pipelines.parquet").exists()]
     assert sorted(lines.loc[pipelines, "notebook"].unique()) == trained
     assert lines["value"].between(lines["low"], lines["high"]).all()
     values = lines.set_index(["name", "task"])["value"]

@@ -1,14 +1,11 @@
 """Paths from the project's root, and the hash that ties stored runs to the code that made them."""
 
-import importlib
 import shutil
 from pathlib import Path
 
 import pytest
 
 from pwagents import project
-from pwagents.data import personalwab
-from pwagents.errors import DataError
 
 
 @pytest.fixture
@@ -60,20 +57,3 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         project.write_aside(path, "new")
     assert path.read_text() == "old" and [*tmp_path.iterdir()] == [path]
-
-
-@pytest.mark.parametrize(
-    ("reader", "names"),
-    [
-        ("data.personalwab:load_personalwab", [name.replace("*", "1") for name in personalwab.FILES]),
-        ("data.amazon:load_amazon", ["meta.jsonl.gz", "reviews.jsonl.gz"]),
-        ("llm.folder:read_model", ["model.safetensors"]),
-    ],
-)
-def test_a_git_lfs_pointer_in_the_place_of_a_file_is_named_with_what_brings_it(tmp_path, reader, names):
-    for name in names:
-        (tmp_path / name).write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'5' * 64}\n")
-    with pytest.raises(DataError, match=r"found a Git LFS pointer; expected .*git lfs pull"):
-        module, _, name = reader.partition(":")
-        arguments = [tmp_path] + (["float32"] if name == "read_model" else [])
-        getattr(importlib.import_module(f"pwagents.{module}"), name)(*arguments)

@@ -94,18 +94,18 @@ def quotes(row, value):
     return re.search(rf"(?<!\d){re.escape(f'{value:.2f}'.removeprefix('0'))}(?!\d)", row)
 
 
-@pytest.mark.parametrize("notebook", QUOTED)
-def test_the_main_table_quotes_the_reference(notebook):
+def test_the_main_table_quotes_the_reference():
     lines = pd.read_csv(REFERENCE / "summary.csv")
     values = dict(zip(lines["name"] + " " + lines["task"], lines["value"], strict=True))
-    row = row_of_the_main_table(f"{notebook} |")
-    assert [name for name in QUOTED[notebook] if not quotes(row, values[name])] == []
-
-
-def test_the_main_table_quotes_the_pipelines_of_notebook_07():
+    for notebook, names in QUOTED.items():
+        row = row_of_the_main_table(f"{notebook} |")
+        assert [name for name in names if not quotes(row, values[name])] == []
     means = pd.read_csv(REFERENCE / "tables" / "07_seeds.csv").query("type == 'mean'")
     row = row_of_the_main_table("chance? (07)")
     assert means["method"].nunique() >= 3 and all(quotes(row, value) for value in means["mean"])
+    work = pd.read_csv(REFERENCE / "tables" / "05_work.csv").query("method == 'SFT' and type != 'review'")
+    row = row_of_the_main_table("(05) |")  # how often a line of the prompt is repeated
+    assert len(work) == 2 and all(quotes(row, share) for share in work["one line"])
 
 
 def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
@@ -118,14 +118,11 @@ def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
         assert f"[{low}, {high}]" in row or f"[{high}, {low}]" in row
 
 
+WORLDS = [("04_worlds", "PUMA+ - Plain agent", task) for task in ("recommend", "recommend, new", "search")]
+
+
 @pytest.mark.parametrize(
-    ("name", "comparison", "task"),
-    [
-        ("04_worlds", "PUMA+ - Plain agent", "recommend"),
-        ("04_worlds", "PUMA+ - Plain agent", "recommend, new"),
-        ("04_worlds", "PUMA+ - Plain agent", "search"),
-        ("04_seed_tests", "PUMA - w/o DPO", "mean"),
-    ],
+    ("name", "comparison", "task"), [*WORLDS, ("04_seed_tests", "PUMA - w/o DPO", "mean")]
 )
 def test_readme_quotes_what_holds_over_worlds_and_trainings(name, comparison, task):
     tests = pd.read_csv(REFERENCE / "tables" / f"{name}.csv").set_index(["comparison", "task"])
@@ -134,12 +131,6 @@ def test_readme_quotes_what_holds_over_worlds_and_trainings(name, comparison, ta
         difference, low, high = -difference, -high, -low
     texts = [f"{value:.2f}".replace("0.", ".") for value in (difference, low, high)]
     assert "{} [{}, {}]".format(*texts) in row_of_the_main_table("(04) |")
-
-
-def test_readme_quotes_how_often_a_line_of_the_prompt_is_repeated():
-    work = pd.read_csv(REFERENCE / "tables" / "05_work.csv").query("method == 'SFT' and type != 'review'")
-    row = row_of_the_main_table("(05) |")
-    assert len(work) == 2 and all(quotes(row, share) for share in work["one line"])
 
 
 # Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.

@@ -6,12 +6,11 @@ from dataclasses import replace
 import pytest
 
 from pwagents.agents.chat_agent import ChatAgent
-from pwagents.agents.conversation import HISTORY, MINI_HISTORY, TASK_SPECIFIC, tell_entries
 from pwagents.agents.methods import METHODS, LastMemory, NoMemory
 from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import Reply
 from pwagents.llm.fence import FENCE_NOTE
-from pwagents.schema import Action, Observation, Product, Step, Usage
+from pwagents.schema import Action, Observation, Step, Usage
 from pwagents.web.functions import full_text
 
 from .conftest import ScriptedModel, call
@@ -141,20 +140,3 @@ def test_a_new_method_takes_a_few_lines_and_runs_in_both_tracks(setup_of, play, 
     assert steps[0].action.arguments == {"query": "MUG"} and not any(step.error for step in steps)
     assert "capitals" in model.requests[0].messages[0]["content"]
     assert attempts(play(Shouting(setup_of(policy, track)), task_of["search"], track))
-
-
-def test_each_form_tells_its_fields():
-    mug = Product(parent_asin="B1", title="Mug <PRICE>", category="Kitchen", price=9.5, store="Fernhill")
-    more = {"features": ("blue", "light"), "description": ("For tea.",), "details": {"Color": "bleu é"}}
-    entry = mug.model_dump(include={"title", "parent_asin", "category", "price", "store"})
-    entry |= {"rating": 4.0, "text": "Nice <TITLE>", "timestamp": 1_600_000_000_000}
-    full = tell_entries(HISTORY.text, [entry], {"B1": mug.model_copy(update=more)})
-    for value in ("Purchase 1", "B1", "blue light", "For tea.", '"bleu é"', *map(str, entry.values())):
-        assert value in full
-    short = tell_entries(MINI_HISTORY.text, [entry, entry], {"B1": mug})
-    assert "Purchase 2: Mug <PRICE> (id B1, Kitchen)" in short and "Fernhill" not in short
-    assert [tell_entries(form.text, [entry], {}) for form in TASK_SPECIFIC.values()] == [
-        "Mug <PRICE> (category: Kitchen, price: 9.5, store: Fernhill)",
-        "Mug <PRICE> (category: Kitchen, id: B1)",
-        "4.0 stars: Nice <TITLE>",
-    ]

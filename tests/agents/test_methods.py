@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pwagents.agents.methods import IDENTIFY, METHODS, PumaByFile
+from pwagents.agents.methods import IDENTIFY, METHODS
 from pwagents.evaluation.metrics import attempts
 from pwagents.schema import FUNCTION_OF
 from pwagents.web.functions import DETAILS_FUNCTION
@@ -50,12 +50,6 @@ def test_every_method_plays_every_task(setup_of, play, task_of, policy, name, tr
     offline = play(METHODS[name](setup_of(policy, track)), task_of[task_type], track)
     assert not any(step.error for step in offline.steps)
     assert offline.end == ("call" if track == "single_turn" else "stop")
-
-
-@pytest.mark.parametrize("name", ["Reflection", "InteRecAgent", "ChatShop"])
-def test_methods_that_talk_need_the_multi_turn_track(setup_of, name):
-    with pytest.raises(ValueError, match="does not run in the single_turn track"):
-        METHODS[name](setup_of(track="single_turn"))
 
 
 @pytest.mark.parametrize(
@@ -107,17 +101,6 @@ def test_published_react_is_read_as_loosely_as_there_and_told_as_it_was_written(
     assert past[1]["content"].startswith("[result] ['Product 0: ") and past[3]["content"].startswith(
         "I prefer"
     )
-
-
-def test_puma_by_file_takes_the_function_from_the_tuned_model_and_offers_all(setup_of, play, task_of):
-    with pytest.raises(ValueError, match="fine-tuned model"):
-        PumaByFile(setup_of())
-    model = ScriptedModel([SEARCH, call("stop")])
-    agent = PumaByFile(setup_of(model, identify=lambda instruction: "add_product_review"))
-    steps = play(agent, task_of["search"]).steps
-    assert [step.action.usage.calls for step in steps] == [1, 1]
-    assert set(FUNCTION_OF.values()) < set(names(model.requests[0]))
-    assert "asks for is add_product_review" in model.requests[0].messages[0]["content"]
 
 
 def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of, play, task_of):

@@ -61,38 +61,11 @@ def test_it_asks_acts_shows_and_tries_again_as_long_as_it_learns(searcher):
     assert searcher.act(state("Need a mug.", *steps), ENTRIES, TALK) == Action(name="stop")
 
 
-def test_it_gives_up_after_three_tries(searcher):
-    steps = []
-    while not steps or steps[-1].action.name != "stop":
-        action = searcher.act(state("Need a mug.", *steps), ENTRIES, TALK)
-        answer = f"No. Rather word{'abcdefghij'[len(steps)]}."
-        steps.append(Step(action=action, observation=Observation(text=answer)))
-    assert [step.action.name[:7] for step in steps] == ["respond", "search_"] * 3 + ["stop"]
-
-
 def test_what_the_user_speaks_of_comes_first_from_memory(policy):
     entries = [{"text": "A fine hat.", "rating": 5}, {"text": "The handle broke.", "rating": 1}]
     talk = said("What should I say?", "Do bring up the handle.")
     action = policy.act(state("Write a review", talk), entries, ("add_product_review", "respond", "stop"))
     assert action.arguments == {"review": "The handle broke."}
-
-
-@pytest.mark.parametrize(
-    ("instruction", "asks"),
-    [
-        ("Need a mug from Ridgeway.", "Which color would you like?"),
-        ("A mug of any brand, the color does not matter", "Which material would you like?"),
-        ("Brand, color and material do not matter", None),
-    ],
-)
-def test_it_asks_only_for_what_the_instruction_leaves_open(searcher, instruction, asks):
-    assert searcher.act(state(instruction), ENTRIES, TALK).arguments.get("content") == asks
-
-
-@pytest.mark.parametrize("answer", ["Nobody answers.", "No idea, anything is fine.", "I don't care."])
-def test_an_answer_that_says_nothing_adds_nothing(searcher, answer):
-    action = searcher.act(state("Need a mug.", said("Which brand?", answer)), [], TALK)
-    assert action.arguments == {"query": "Need a mug."}
 
 
 @pytest.mark.parametrize("strategy", ["none", "last", "random", "relevant"])

@@ -11,54 +11,32 @@ import pytest
 # already). "?" is what changes, from 1 to 2 or from one of the values that stand there to the other.
 KINDS = {
     "constant": ("N = ?", "N", "1", "2"),
-    "text like a hash": ("N = '?'", "N", 32 * "a", 31 * "a" + "b"),
     "class attribute": ("class A:\n    n = ?\n    $ self.n", ""),
-    "base's attribute": ("class B:\n    n = [?]\nclass A(B):\n    $ self.n", ""),
     "base's method": ("class B:\n    def f(self): return ?\nclass A(B):\n    $ self.f()", ""),
-    "inherited call": ("class B:\n    $ ?\nclass A(B): pass", ""),
     "super": ("class B:\n    def f(self): return ?\nclass A(B):\n    $ super().f()", ""),
     "metaclass": ("class M(type):\n    def f(c): return ?\nclass A(metaclass=M):\n    $ 1", ""),
-    "classmethod": ("class A:\n    @classmethod\n    def f(c): return ?\n    $ self.f()", ""),
-    "staticmethod": ("class A:\n    @staticmethod\n    def f(): return ?\n    $ self.f()", ""),
     "property": ("class A:\n    @property\n    def p(self): return ?\n    $ self.p", ""),
-    "cached property": (
-        "from functools import cached_property\nclass A:\n    @cached_property\n    def p(self): return ?\n"
-        "    $ self.p", "",
-    ),
-    "abstract base": (
-        "from abc import ABC\nclass B(ABC):\n    n = ?\nclass A(B):\n    $ self.n", "",
-    ),
     "slots": (
         "class C:\n    __slots__ = ('n',)\n    def __init__(self): self.n = ?\n"
         "    $ self.n\nA = C()", "",
     ),
     "docstring as a prompt": ("class A:\n    '''?'''\n    $ self.__doc__", ""),
-    "dataclass field": (
-        "from dataclasses import dataclass\n@dataclass\nclass A:\n    n: int = ?\n    $ 1", "",
-    ),
     "dataclass factory": (
         "from dataclasses import dataclass, field\n@dataclass\nclass A:\n"
         "    n: list = field(default_factory=lambda: [?])\n    $ 1", "",
     ),
-    "pydantic field": ("from pydantic import BaseModel\nclass C(BaseModel):\n    n: int = ?", "C().n"),
     "enum": ("from enum import Enum\nclass E(Enum):\n    X = ?", "E.X"),
     "named tuple": ("from collections import namedtuple\np = namedtuple('P', 'x')(?)", "p.x"),
-    "helper": ("def f(): return ?", "f()"),
     "helper's helper": ("def g(): return ?\ndef f(): return g()", "f()"),
-    "recursive helper": ("def f(n): return f(n - 1) if n else ?", "f(2)"),
     "function in a function": ("N = ?\ndef f():\n    def g(): return N\n    return g()", "f()"),
-    "helper's class": ("class H:\n    def f(self): return ?", "H().f()"),
     "lambda": ("f = lambda: ?", "f()"),
     "decorated": (
         "from functools import wraps\ndef d(f):\n    @wraps(f)\n    def w(): return f() + ?\n    return w\n"
         "@d\ndef g(): return 1", "g()",
     ),
-    "cached helper": ("from functools import lru_cache\n@lru_cache\ndef f(): return ?", "f()"),
     "function in a dict": ("def f(): return ?\nD = {'f': f}", "D['f']()"),
-    "function in a list": ("def f(): return ?\nD = [f]", "[g() for g in D]"),
     "function's attribute": ("def A(state): return A.k\nA.k = ?", ""),
     "default": ("def A(state, k=?): return k", ""),
-    "keyword default": ("def A(state, *, k=?): return k", ""),
     "closure": ("def make(k):\n    def agent(state): return k\n    return agent\nA = make(?)", ""),
     "partial": ("from functools import partial\ndef f(state, k): return k\nA = partial(f, k=?)", ""),
     "bound method": (
@@ -68,24 +46,14 @@ KINDS = {
     "held dict": ("D = {'a': {'b': [?]}}", "D"),
     "order of a dict": ("D = dict(?)", "list(D)", "a=1, b=2", "b=2, a=1"),
     "set": ("S = {'alpha', 'beta', 'gamma', '?'}", "sorted(S)"),
-    "set in the code": ("", "'x' in {'alpha', 'beta', 'gamma', '?'}"),
-    "frozen set in a list": ("S = [frozenset(('alpha', 'beta', '?'))]", "S"),
     "array": ("import numpy as np\nW = np.array([1.0, ?])", "W"),
-    "data frame": ("import pandas as pd\nW = pd.DataFrame({'a': [1, ?], 'b': ['x', 'y']})", "W"),
     "weights": ("import torch\nW = torch.nn.Linear(1, 1)\ntorch.nn.init.constant_(W.weight, ?)\n"
                 "torch.nn.init.zeros_(W.bias)", "W"),
-    "vectorizer": (
-        "from sklearn.feature_extraction.text import TfidfVectorizer\n"
-        "V = TfidfVectorizer().fit(['a? b?', 'b?'])", "V",
-        "1", "2",
-    ),
     "expression": ("import re\nR = re.compile('?')", "R"),
-    "flags of an expression": ("import re\nR = re.compile('a', ?)", "R", "0", "re.I"),
     "random numbers": ("import random\nR = random.Random(?)", "R.random()"),
     "beside a lock": ("import threading\nL = threading.Lock(), threading.RLock(), ?", "L"),
     "strategy object": ("class S:\n    def __init__(self, k): self.k = k\ns = S(?)", "s.k"),
     "module beside it": ("import beside", "beside.f()"),
-    "name from a module beside it": ("from beside import f", "f()"),
     "import in the call": ("def f():\n    from beside import f\n    return f()", "f()"),
 }  # fmt: skip
 

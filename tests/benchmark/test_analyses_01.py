@@ -43,19 +43,6 @@ def test_how_real_counts_what_was_bought_before_the_first_test_task():
     assert values.tolist() == pytest.approx([2, 3, 3, 1 / 3, 2 / 3, 1 / 2, 3])
 
 
-def test_the_last_year_holds_purchases_and_the_tasks_about_them(world):
-    user = next(iter(world.benchmark.behaviors))
-    year = analyses.last_year(world.benchmark, user)
-    own = [task for task in world.benchmark.tasks["test"] if task.user_id == user]
-    assert (year["event"] != "bought").sum() == len(own) and set(year["event"]) > {"bought"}
-    assert year["date"].is_monotonic_increasing and (year["date"].iloc[-1] - year["date"].iloc[0]).days <= 365
-    asked = year[year["event"] != "bought"]
-    assert set(asked["product"]) <= set(year.loc[year["event"] == "bought", "product"])
-    (ax,) = analyses.plot_year(year).axes
-    assert len(ax.collections[0].get_offsets()) == len(year)
-    assert len(ax.get_yticks()) == year["section"].nunique()
-
-
 @pytest.fixture(scope="module")
 def ladder(world, engine):
     return analyses.search_ladder(world, engine, world.benchmark.tasks["test"], seed=0)

@@ -1,7 +1,5 @@
 """Notebook 02's analyses: profiles judged by the truth, by searches, by their cost and by what users do."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from pwagents.benchmark import analyses_02 as analyses
@@ -63,16 +61,3 @@ def test_what_the_instruction_contradicts_is_no_longer_added():
         analyses.RETRIEVED: [["red", "oak"]],
         analyses.HEARD: [["oak"]],
     }
-
-
-def test_a_contextual_profile_is_shorter_than_a_memory(world, embedder):
-    user = next(user for user, own in world.benchmark.behaviors.items() if len(own) > 25)
-    tasks = [task for task in world.benchmark.tasks["test"] if task.user_id == user]
-    # Of this user alone: the memory embeds all behaviours of the benchmark.
-    behaviors = {user: world.benchmark.behaviors[user]}
-    benchmark = replace(world.benchmark, behaviors=behaviors, tasks={"train": (), "test": tuple(tasks)})
-    profiler = OfflineProfiler(Catalogue(benchmark.products))
-    profiles = profile_users({user: benchmark.train_period(user)}, benchmark.products, embedder, profiler, 0)
-    cost = analyses.measure_retrieval(benchmark, profiles, tasks, embedder).set_index("retrieval")
-    assert 5 * cost.loc["contextual profile", "tokens"] < cost.loc["PUMA memory", "tokens"]
-    assert (cost["median (ms)"] <= cost["99th percentile (ms)"]).all()

@@ -109,13 +109,8 @@ def test_quoting_is_not_following_and_obeying_is(case, embedder):
     assert not is_followed(case, episode(other, case.text))
 
 
-LAMP = Product(
-    parent_asin="B0LAMP0001",
-    title="Larkspur Foldable Reading Lamp",
-    category="Home and Kitchen",
-    store="Larkspur",
-    details={"Color": "navy"},
-)
+FIELDS = {"category": "Home and Kitchen", "store": "Larkspur", "details": {"Color": "navy"}}
+LAMP = Product(parent_asin="B0LAMP0001", title="Larkspur Foldable Reading Lamp", **FIELDS)
 
 
 def task(task_type="search", rating=4):
@@ -132,8 +127,8 @@ def quality(questions, *answers):
         return lambda task, session, line: UserReply(waiting.pop(0).replace("{line}", line))
 
     simulators = [saying(texts) for texts in answers]
-    row = simulator_quality(simulators, {"B0LAMP0001": LAMP}, [task()], {"honest": questions}).iloc[0]
-    return row.to_dict()
+    rates = simulator_quality(simulators, {"B0LAMP0001": LAMP}, [task()], {"honest": questions})
+    return rates.iloc[0].to_dict()
 
 
 def test_rates_are_shares_of_answers():
@@ -151,17 +146,13 @@ def test_rates_are_shares_of_answers():
     }
     echo = quality(["Is it {asin}, {title}?"], ["{line}"])  # filled with the target's own id and title
     assert echo["leak rate"] == 1 and echo["consistency"] != echo["consistency"]  # one seed: NaN
-    silent = quality(["color?"], ["No idea."], ["I do not mind."])
-    assert silent["refusal rate"] == 1 and silent["consistency"] != silent["consistency"]
 
 
 @pytest.mark.parametrize(
     ("text", "task", "facts"),
     [
         ("In navy, for around 20 dollars.", task(), {"navy", "20"}),
-        ("In blue, please.", task(), set()),
         ("Mention the battery, four stars.", task("review"), {"battery", "four"}),
-        ("It gets one star.", task("review", rating=1), {"one"}),
         ("A navy lamp.", task("review"), set()),
     ],
 )

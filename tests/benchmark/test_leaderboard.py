@@ -55,36 +55,22 @@ class Engine:
         return find(" ".join(known)) if known else []
 
 
+NAMES = {f"B{i}": f"Not B{i + 20}x, B{(i + 1) % 12}." for i in range(12)}  # id -> a text that names others
 PRODUCTS = {
-    f"B{i}": Product(
-        parent_asin=f"B{i}",
-        title=f"Lamp {i}",
-        category="Home",
-        description=(f"Not B{i + 20}x, B{(i + 1) % 12}.",),
-    )
-    for i in range(12)
+    asin: Product(parent_asin=asin, title=f"Lamp {asin}", category="Home", description=(text,))
+    for asin, text in NAMES.items()
 }
 
 
 @pytest.fixture(scope="module")
 def shop():
-    past = tuple(
-        Behavior(parent_asin=f"B{i}", timestamp=i + 1, review=Review(rating=4.0, text=f"Text {i}."))
-        for i in range(12)
-    )
-    tasks = tuple(
-        Task(
-            task_id=f"t{i}",
-            user_id="U",
-            type=TASK_TYPES[i % 3],
-            timestamp=i + 1,
-            instruction=f"Do {i}",
-            target=f"B{i}",
-            review=past[i].review,
-        )
-        for i in range(12)
-    )
-    benchmark = Benchmark("fixture", PRODUCTS, {"U": past}, {"train": (), "test": tasks})
+    past, tasks = [], []
+    for i, asin in enumerate(PRODUCTS):
+        about = {"timestamp": i + 1, "review": Review(rating=4.0, text=f"Text {i}.")}
+        past.append(Behavior(parent_asin=asin, **about))
+        fields = {"task_id": f"t{i}", "user_id": "U", "type": TASK_TYPES[i % 3], "instruction": f"Do {i}"}
+        tasks.append(Task(**fields, target=asin, **about))
+    benchmark = Benchmark("fixture", PRODUCTS, {"U": tuple(past)}, {"train": (), "test": tuple(tasks)})
     return Shop(benchmark, Engine, Engine, SimpleNamespace(cosine=cosine))
 
 
@@ -96,15 +82,13 @@ def episodes(shop):
         generator = rng(0, "episode", str(number))
         i = int(generator.integers(12))
         task = shop.benchmark.tasks["test"][i].model_copy(update={"task_id": f"e{number}"})
-        track, actions = ("single_turn", "multi_turn")[number % 2], []
+        actions, any_name = [], list(ARGUMENTS)
         for _ in range(1 if number % 2 == 0 else int(generator.integers(1, 7))):
-            name = (
-                list(ARGUMENTS)[generator.integers(3)] if generator.random() < 0.4 else FUNCTION_OF[task.type]
-            )
+            name = any_name[generator.integers(3)] if generator.random() < 0.4 else FUNCTION_OF[task.type]
             parameter, values = ARGUMENTS[name]
             parameter = "other" if generator.random() < 0.05 else parameter
             actions.append(Action(name=name, arguments={parameter: values[generator.integers(len(values))]}))
-        environment = WebEnvironment(shop, track)
+        environment = WebEnvironment(shop, ("single_turn", "multi_turn")[number % 2])
         environment.reset(task)
         for action in [*actions, Action(name="stop")]:
             if environment.end is None:
@@ -133,10 +117,8 @@ def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
     assert table.loc["ours", "episodes"] == 0 and (table["episodes"].drop("ours") > 0).all()
     better = table["result accuracy"] - table.loc["ours", "result accuracy"]
     assert better[TEXTS] > 0 and better[BEST] > 0 and better[NEGATIVE] < 0 and better[NUMBER] < 0
-    only_function = table["function accuracy"] > table.loc["ours", "function accuracy"]
-    assert (
-        only_function[MALFORMED] and only_function[REFUSED] and not only_function[[NUMBER, TEXTS, BEST]].any()
-    )
+    function = table["function accuracy"] > table.loc["ours", "function accuracy"]
+    assert function[MALFORMED] and function[REFUSED] and not function[[NUMBER, TEXTS, BEST]].any()
 
 
 def test_an_empty_review_is_compared_as_the_published_code_does(shop):
@@ -150,11 +132,7 @@ def test_an_empty_review_is_compared_as_the_published_code_does(shop):
 
 
 def test_a_stored_run_is_exported_with_prompts_actions_and_both_accuracies(study, tmp_path):
-    for method, track in (
-        ("Last memory", "single_turn"),
-        ("PUMA (prompted)", "multi_turn"),
-        ("InteRecAgent", "multi_turn"),
-    ):
+    for method, track in {"Last memory": "single_turn", "InteRecAgent": "multi_turn"}.items():
         file = export_results(study, method, track, tmp_path / "new" / "results.json")
         results, played = json.loads(file.read_text()), study.play(method, track)
         assert len(results) == len(study.sample) == len(played)
@@ -181,30 +159,20 @@ def test_the_published_environment_and_scorer_give_our_numbers_with_all_rules(sh
             _, info = env.reset(index=i)
             accuracies = []
             for step in played.steps:
-                _, accuracy, done, info = env.step(
-                    {"name": step.action.name, "arguments": step.action.arguments}
-                )
+                call = {"name": step.action.name, "arguments": step.action.arguments}
+                _, accuracy, done, info = env.step(call)
                 accuracies += [tuple(accuracy)] if done else []
                 if steps == -1 and done:
                     break
             ours = score_calls(shop, task, played)
             # A call of another function shows results, too; no accuracy of function, no result that counts.
-            assert [(f, r if f else 0) for f, r in accuracies] == [
-                pytest.approx(tuple(each)) for each in ours
-            ]
+            assert [(f, r if f else 0) for f, r in accuracies] == [pytest.approx((*each,)) for each in ours]
             info["usage"] = {"completion_tokens": [1] * len(played.steps)}
-            results.append(
-                {
-                    "action_acc": [f for f, _ in accuracies],
-                    "res_acc": [r for _, r in accuracies],
-                    "info": info,
-                }
-            )
+            of_function, of_result = ([each[i] for each in accuracies] for i in (0, 1))
+            results.append({"action_acc": of_function, "res_acc": of_result, "info": info})
         theirs = load("run").calculate_statistics(results)
     for task_type in TASK_TYPES:
-        scores = np.array(
-            [score_episode(shop, task, played) for _, task, played in episodes if task.type == task_type]
-        )
-        there = theirs[task_type]
+        ours = [score_episode(shop, task, played) for _, task, played in episodes if task.type == task_type]
+        scores, there = np.array(ours), theirs[task_type]
         assert there["total_count"] == len(scores)
         assert [there["avg_action_acc"], there["avg_res_acc"]] == pytest.approx(scores.mean(axis=0))

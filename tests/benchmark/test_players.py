@@ -5,10 +5,8 @@ import pytest
 from pwagents.benchmark.profile_players import ProfileRoles
 from pwagents.benchmark.settings import ProfilePlayers
 from pwagents.llm import make
-from pwagents.llm.chat import ChatModel, Reply
-from pwagents.profiles.llm import LlmProfiler, LlmUpdater
-from pwagents.profiles.offline import OfflineProfiler
-from pwagents.tasks.writers import LlmInstructionWriter
+
+from ..agents.conftest import ScriptedModel
 
 
 @pytest.fixture
@@ -17,12 +15,6 @@ def roles(world, tmp_path):
     return lambda **players: ProfileRoles(
         ProfilePlayers(**players), world.benchmark, tmp_path / "r.sqlite", 0
     )
-
-
-def test_offline_players_need_no_language_model(roles):
-    made = roles()
-    assert made.estimate().empty and made.report() == "No language model was asked."
-    assert isinstance(made.profiler, OfflineProfiler) and made.updater is made.rules
 
 
 def test_the_estimate_has_a_row_for_each_language_model(roles, world):
@@ -37,16 +29,9 @@ def test_the_estimate_has_a_row_for_each_language_model(roles, world):
 
 
 def test_unusable_replies_are_reported(roles, world, monkeypatch):
-    class Mute(ChatModel):
-        name = "mute"
-
-        def reply(self, request):
-            return Reply(text="I do not know.")
-
-    monkeypatch.setattr(make.Models, "__call__", lambda models, spec: Mute())
+    mute = ScriptedModel(lambda request: "I do not know.")
+    monkeypatch.setattr(make.Models, "__call__", lambda models, spec: mute)
     made = roles(profiler="openai:mute", updater="openai:mute", writer="openai:mute")
-    assert isinstance(made.profiler, LlmProfiler) and isinstance(made.updater, LlmUpdater)
-    assert all(isinstance(writer, LlmInstructionWriter) for writer in made.writers)
     user = next(iter(world.benchmark.behaviors))
     made.profiler.write_global([world.benchmark.train_period(user)])
     assert made.report().splitlines() == [

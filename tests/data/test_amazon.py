@@ -13,27 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.data.amazon import load_amazon
-from pwagents.data.splits import chronological_split, split_by_time
-from pwagents.schema import TASK_TYPES, Benchmark
+from pwagents.data.splits import split_by_time
+from pwagents.schema import TASK_TYPES
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 REAL = DATA / "amazon_reviews_2023"
 
-needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real Amazon sample at {REAL}")
-
 
 # The split
-
-
-@given(st.integers(0, 500))
-def test_split_sizes(n):
-    n_history, n_train, n_test = chronological_split(n)
-    assert n_history + n_train + n_test == n
-    if n < 3:
-        assert n_history == n
-    else:
-        assert n_train == n_test == max(1, round(n / 10))
-        assert n_history >= 1
 
 
 @given(st.lists(st.integers(1, 30), max_size=60).map(sorted))
@@ -45,26 +32,22 @@ def test_split_never_parts_equal_times(times):
     if len(set(times)) < 3:
         assert n_history == len(times)
     else:
-        assert max(parts[0]) < min(parts[1])
-        assert max(parts[1]) < min(parts[2])
+        assert max(parts[0]) < min(parts[1]) and max(parts[1]) < min(parts[2])
+    if len(set(times)) == len(times) >= 3:
+        assert n_train == n_test == max(1, round(len(times) / 10))
 
 
 # Small made files
 
 
 def test_benchmark_of_sound_files(amazon_files):
+    """Tasks are of the last behaviours, in a fixed order."""
     benchmark = load_amazon(amazon_files.write(), n_users=2)
-    assert benchmark.name == "amazon"
-    assert list(benchmark.behaviors) == ["UANN", "UBOB"]
-    assert len(benchmark.products) == 12
-    assert not benchmark.repairs
+    assert (benchmark.name, list(benchmark.behaviors)) == ("amazon", ["UANN", "UBOB"])
+    assert len(benchmark.products) == 12 and not benchmark.repairs
     product = benchmark.products["B000000003"]
     assert (product.category, product.price, product.store) == ("Home and Kitchen", 19.99, "Stoolworks")
     assert product.details == {"Color": "Brown", "Ranks": "Stools: 3"}
-
-
-def test_tasks_of_the_last_behaviours_in_fixed_order(amazon_files):
-    benchmark = load_amazon(amazon_files.write(), n_users=2)
     found = [
         (split, t.user_id, t.target, t.type) for split in ("train", "test") for t in benchmark.tasks[split]
     ]
@@ -101,34 +84,18 @@ def test_catalogue_holds_what_was_bought_whatever_its_size(amazon_files):
 # A dirty value of one product -> the field and value it becomes, and the repair that is counted (None: none).
 PRODUCT_REPAIRS = {
     "price range": ({"price": "9.99 - 12.99"}, "price", 9.99, "price that is a range"),
-    "price in cents": ({"price": "$.99"}, "price", 0.99, None),
-    "price with a comma": ({"price": "12,50"}, "price", 12.5, None),
-    "price with thousands": ({"price": "$1,299.00"}, "price", 1299.0, None),
     "price with a comma and thousands": ({"price": "1.299,00"}, "price", 1299.0, None),
-    "title with marks": (
-        {"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B01 Jar]]"},
-        "title",
-        "Mill",
-        "mark of a video",
-    ),
-    "title null": ({"title": None}, "title", "Untitled", "product without title"),
+    "title with marks": ({"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B]]"}, "title", "Mill", "mark of a video"),
     "title HTML": (
-        {"title": "Salt &amp; <b>Pepper</b><br/>Mill <Side A>"},
-        "title",
-        "Salt & Pepper Mill <Side A>",
-        "HTML removed",
+        {"title": "Salt\u0000 &amp; <b>Pepper</b><br/>Mill <Side A>"}, "title",
+        "Salt & Pepper Mill <Side A>", "HTML removed",
     ),
-    "title control": ({"title": "Salt\u0000 \u0007Mill"}, "title", "Salt Mill", None),
-    "features text": ({"features": "Solid"}, "features", ("Solid",), None),
     "features odd": ({"features": ["a", None, 3, ""]}, "features", ("a", "3"), None),
     "details object": ({"details": {"A": 1, "B": [1, "x"]}}, "details", {"A": "1", "B": "1, x"}, None),
-    "details nested": ({"details": '{"R": {"S": 3}}'}, "details", {"R": "S: 3"}, None),
     "details no JSON": ({"details": "{'A': 1}"}, "details", {}, "details that are no JSON object"),
     "details surrogate": ({"details": '{"A": "x\\ud800y"}'}, "details", {"A": "x y"}, None),
-    "store blank": ({"store": " "}, "store", None, None),
-    "category null": ({"main_category": None}, "category", "Other", None),
     "category of its own": ({"main_category": "Pet Supplies"}, "category", "Pet Supplies", None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", PRODUCT_REPAIRS)
@@ -156,7 +123,6 @@ REVIEW_REPAIRS = {
     "same product and time": ({"text": "Again"}, 12, "second review of a product"),
     "same product, another time": ({"timestamp": LATER}, 13, None),
     "unknown product": ({"parent_asin": "B0UNKNOWN"}, 12, "review of an unknown product"),
-    "no stars": ({"rating": 0, "timestamp": LATER}, 12, "review with a rating other than"),
     "parts of stars": ({"rating": 4.73, "timestamp": LATER}, 12, "review with a rating other than"),
     "stars NaN": ({"rating": float("nan"), "timestamp": LATER}, 12, "review with a rating other than"),
 }
@@ -217,16 +183,11 @@ def test_memory_stays_bounded_on_a_large_file(tmp_path, project_root):
 # The real sample
 
 
-@pytest.fixture(scope="module")
-def real() -> Benchmark:
-    return load_amazon(REAL)
-
-
-@needs_real_data
-def test_real_sizes(real):
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real Amazon sample at {REAL}")
+def test_real_sizes():
+    real = load_amazon(REAL)
     assert real.content_hash == "b299949cf5bb8a51"  # which users, products, texts and instructions
-    assert len(real.behaviors) == 123
-    assert len(real.products) == 23_222
+    assert (len(real.behaviors), len(real.products)) == (123, 23_222)
     assert min(map(len, real.behaviors.values())) >= 10
     for split in ("train", "test"):
         assert all(count > 100 for count in Counter(t.type for t in real.tasks[split]).values())

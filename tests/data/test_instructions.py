@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.data.instructions import write_instruction
-from pwagents.schema import TASK_TYPES, Behavior, Product, Review
+from pwagents.schema import TASK_TYPES, Product, Review
 from pwagents.seeds import rng
 
 CHARGER = Product(
@@ -90,12 +90,3 @@ def test_odd_titles_with_only_a_category(task_type, title):
     texts = instructions(task_type, product, Review(rating=5), n=20)
     assert all(title.lower() not in text.lower().split() for text in texts)
     assert all("grocery" in text or "hits" in text for text in texts)
-
-
-def test_users_of_few_words_get_short_instructions():
-    def mean_words(review_text: str) -> float:
-        history = [Behavior(parent_asin="B1", timestamp=1, review=Review(rating=5, text=review_text))]
-        texts = instructions("recommend", history=history)
-        return sum(len(text.split()) for text in texts) / len(texts)
-
-    assert mean_words("Good.") < mean_words("This is a long story of everything that happened to me. " * 3)

@@ -133,9 +133,8 @@ def test_amazon(amazon_files):
     assert 10 < refused < 55
 
 
-@pytest.mark.parametrize("depth", [300, 900, 5_000, 100_000])
+@pytest.mark.parametrize("depth", [300, 100_000])
 def test_values_nested_without_end(amazon_files, personalwab_files, tmp_path, depth):
-
     spoiled = b'{"A": ' + b"[" * depth + b"]" * depth + b"}"
     personalwab_files.folder = tmp_path / "personalwab"
     folder = personalwab_files.with_file(

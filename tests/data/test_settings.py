@@ -36,14 +36,6 @@ def test_the_population_are_those_who_are_no_users(amazon_files):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("history", [2, 40]), ("history", [40, 5]), ("interests", [0, 2]), ("drift", 1.5)]
-)
-def test_sizes_that_no_world_can_have_are_refused_by_their_name(name, value):
-    with pytest.raises(ValueError, match=name):
-        DataSettings(**{"source": "synthetic"} | SIZES | {name: value})
-
-
-@pytest.mark.parametrize(
     ("source", "files"), [("amazon", "meta.jsonl.gz"), ("personalwab", "user_profiles.json")]
 )
 def test_missing_files_are_named_in_one_line(source, files, tmp_path, project_root):

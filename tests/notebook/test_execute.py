@@ -1,7 +1,5 @@
 """How a failed notebook is told: errors whose message says all without a traceback, others with one."""
 
-from pathlib import Path
-
 import nbformat
 import pytest
 
@@ -43,13 +41,6 @@ def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path
     assert name in message and "the model needs 90 GiB" in message
     assert "the notebook as far as it came" in message and ("Traceback" in message) != whole
     assert not (tmp_path / "outputs" / "notebooks" / "fails.ipynb").exists()
-
-
-@pytest.mark.parametrize("folder", ["", "."])
-def test_a_notebook_does_not_replace_itself(folder, tmp_path, monkeypatch):
-    write_notebook(tmp_path, monkeypatch, "1 + 1")
-    with pytest.raises(SystemExit, match="expected another"):
-        run("fails", "smoke", Path(folder))
 
 
 @pytest.mark.parametrize("end", ["print(url)", "raise ValueError(url)"])

@@ -11,16 +11,13 @@ from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import (
     adaptive_clusters,
     contextual_profile,
-    nearest_clusters,
     profile_users,
 )
 from pwagents.profiles.offline import OfflineProfiler
 from pwagents.profiles.types import (
     Cluster,
-    ContextualProfile,
     GlobalProfile,
     MicroProfile,
-    ProfileLine,
     UserProfiles,
 )
 from pwagents.schema import UserProfile
@@ -55,18 +52,14 @@ def test_the_smallest_bucket_joins_the_nearest_until_all_are_large_enough():
     assert names() == ["a + d", "b", "c"]
     assert names(least=3) == ["a + d", "b + c"]
     assert names(least=99) == ["a + b + c + d"]
-    same = dict.fromkeys(SHOP, np.array([1.0, 0.0], np.float32))
-    assert names(same) == ["a + d", "b", "c"]  # ties are broken by name
     opposite = {asin: np.array([(-1.0) ** int(asin[1:])], np.float32) for asin in SHOP}  # they cancel out
     (cluster,) = adaptive_clusters(HISTORY, SHOP, opposite, least=99)
     assert np.isfinite(cluster.centre).all()
 
 
 class Noting(OfflineProfiler):
-    """Notes what micro-profiles are made of."""
-
     def write_micro(self, samples):
-        self.samples = samples
+        self.samples = samples  # what micro-profiles are made of
         return super().write_micro(samples)
 
 
@@ -160,31 +153,5 @@ def test_the_global_negatives_and_the_positives_of_the_nearest_cluster():
     assert lines("tea", SHORT) == (["brand: Lumo"], avoided)  # without clusters: the global positives
     contrary = replace(ANN, whole=ANN.whole.model_copy(update={"negative": ("flavor: mint",)}))
     assert lines("tea", contrary) == (["style: retro"], ["flavor: mint"])
-
-
-def test_several_clusters_order_lines_by_weight():
+    # Several clusters order lines by their weights.
     assert lines("both", ANN, m=2)[0] == ["style: retro", "color: navy", "flavor: mint"]
-    near = nearest_clusters(["both"], [ANN], Axes(), m=9)[0]
-    assert [n.cluster for n in near] == [0, 1] and near[0].weight > near[1].weight
-    assert sum(n.weight for n in near) == pytest.approx(1)
-    tied = replace(ANN, clusters=(DRINKS, DRINKS))
-    assert nearest_clusters(["tea"], [tied], Axes())[0][0].cluster == 0  # the earlier one
-
-
-def test_a_query_has_known_values_alone_each_once_then_the_words_and_none_that_is_avoided():
-    texts = [
-        ("color: Navy", True, "stated"),
-        ("price: around 20 dollars", True, "stated"),
-        ("price: budget", True, "history"),
-        ("size: king size", True, "history"),
-        ("mention: navy", True, "history"),
-        ("feature: whatever keeps the rain out", True, "history"),
-        ("Likes what lasts for years.", True, "history"),
-        ("material: wool", True, "history"),
-        ("material: Wool", False, "history"),
-    ]
-    made = tuple(ProfileLine.of(*text) for text in texts)
-    profile = ContextualProfile(lines=made, words=("towel", "navy", "wool"))
-    assert profile.query == "Navy budget king size towel"
-    assert profile.describe().endswith("\nWanted: Navy budget king size towel")
-    assert ContextualProfile().query == ContextualProfile().describe() == ""

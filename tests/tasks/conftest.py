@@ -5,19 +5,9 @@ import pytest
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.schema import UserProfile
 
-FACTS = {
-    "gender": "Female",
-    "age": "25-34",
-    "occupation": "Writer",
-    "price_sensitivity": "Medium",
-    "shopping_interest": "Home, Kitchen",
-    "brand_preference": "Acme",
-    "diversity_preference": "High",
-    "interaction_complexity": "High",
-    "tone_and_style": "Positive, detailed",
-    "item_reference": "Purchase history",
-    "focus_aspect": "Price, Material",
-}
+FACTS = dict.fromkeys(UserProfile.model_fields, "High")
+FACTS |= {"age": "25-34", "brand_preference": "Acme", "tone_and_style": "Positive, detailed"}
+FACTS |= {"focus_aspect": "Price, Material"}
 
 
 @pytest.fixture(scope="session")

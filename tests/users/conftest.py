@@ -4,7 +4,6 @@ import html
 import re
 import unicodedata
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def source(request, project_root, benchmark):
     """A benchmark of each source; raw Amazon files are not part of the repository."""
     if request.param == "synthetic":
         return benchmark
-    folder = Path(project_root).parent / "shared" / "data" / "amazon_reviews_2023"
+    folder = project_root.parent / "shared" / "data" / "amazon_reviews_2023"
     if not folder.is_dir():
         pytest.skip("no raw Amazon Reviews 2023 files here")
     return load_amazon(folder, n_users=50, min_behaviors=5, max_products=100)

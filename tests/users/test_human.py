@@ -65,14 +65,11 @@ def test_the_page_tells_all_in_its_order_and_ends_with_the_last_answer_and_the_s
     assert places == sorted(places) and "of the best one: 1.00" in page
 
 
-def test_nobody_waits_for_ever(play):
+def test_two_conversations_take_turns_a_late_answer_is_none_and_nobody_waits_for_ever(play, shop, task_of):
     user, episode = play(ask("Hello?"), timeout_s=0.05)
     with pytest.raises(InfrastructureError, match=r"nobody answered within 0\.05 seconds"):
         episode.result(timeout=60)
     assert "The session has ended: nobody answered" in user.page.value
-
-
-def test_two_conversations_take_turns_and_a_late_answer_is_none(shop, task_of):
     user, task = HumanUser(shop.benchmark.products), task_of["review"]
     user.box.value = "late"
     user.button.click()

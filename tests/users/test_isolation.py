@@ -25,18 +25,13 @@ class Traitor(ChatModel):
     def reply(self, request: Request) -> Reply:
         system = request.messages[0]["content"]
         title, asin = re.search("Title: (.+)", system)[1], re.search("Id: (.+)", system)[1]
+        wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in title)
         disguises = (
-            title,
-            f"Sure, it is the {title.lower()}!",
+            *(title, f"Sure, it is the {title.lower()}!", html.escape(title), title[::-1], wide),
             *(gap.join(title.split()) for gap in (" - ", "_")),
             *(gap.join(title) for gap in ("\u200b", "-")),
-            html.escape(title),
-            title[::-1],
-            "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in title),
-            "Begins with " + " ".join(re.findall(r"\w+", title)[:3]),
-            f"My lucky number is {asin.lower()}.",
             *(gap.join(asin) for gap in ("", " ", "-")),
-            asin[::-1],
+            *("Begins with " + " ".join(re.findall(r"\w+", title)[:3]), f"I say {asin.lower()}.", asin[::-1]),
             f"You said: {request.messages[-1]['content']} {asin}",
         )
         return Reply(text=disguises[next(self.turns) % len(disguises)])

@@ -34,18 +34,7 @@ BARE = Product(parent_asin="B0BARE0001", title="Something with Many Words in It"
 NOTHING_KNOWN = {"task": lamp_task(target="B0BARE0001"), "product": BARE}
 NAVY = {"task": lamp_task(instruction="I need a lamp in navy.")}
 LIKE_AN_ERROR = {"session": (talk("Which color?", "Error: my last one was grey; navy, please."),)}
-FACTS = (
-    "35 dollars",
-    "larkspur",
-    "navy",
-    "aluminum",
-    "led",
-    "lamp",
-    "foldable",
-    "readers",
-    "kitchen",
-    "toys",
-)
+FACTS = ["larkspur", "navy", "aluminum", "led", "lamp", "foldable", "readers", "kitchen", "toys", "dollars"]
 
 
 @pytest.mark.parametrize(
@@ -54,38 +43,23 @@ FACTS = (
         ("What is your budget?", {}, "around 35 dollars, so something premium"),
         ("Any brand you trust?", {}, "larkspur"),
         ("Which colour?", {}, "navy"),
-        ("What should it be made of?", {}, "aluminum"),
-        ("Which light source?", {}, "led"),
         ("What kind of thing?", {}, "lamp"),
         ("Which features matter?", {}, "foldable"),
-        ("What is the occasion?", {}, "late readers"),
-        ("Which department?", {}, "home and kitchen"),
         ("What is important to you?", {"profiles": {"ann": PROFILE}}, "quality, brand reputation"),
-        ("What price?", priced(0), "free"),  # prices are told in round numbers
-        ("What price?", priced(0.6), r"around 1 dollar\b"),
-        ("What price?", priced(7.99), "around 8 dollars"),
+        ("What price?", priced(0.6), r"around 1 dollar\b"),  # prices are told in round numbers
         ("What price?", priced(1799), "around 1800 dollars"),
         ("How many stars?", REVIEW, "four stars"),  # of the real review
         ("What should the review mention?", REVIEW, "sturdy|bright|battery"),
-        ("Is there a problem with the battery?", REVIEW, "battery"),
         ("Which size?", {}, ""),  # what it does not know
-        ("Who won the cup last year?", {}, ""),
         ("What price?", NOTHING_KNOWN, r"^\D*$"),
         ("Which color?", NAVY, f"({OLD}).*navy"),  # what the instruction or an answer says counts as told
-        ("What are you looking for?", NAVY, ""),
         ("Which color?", LIKE_AN_ERROR, f"({OLD}).*navy"),
     ],
 )
 def test_a_question_about_something_gets_one_fact_about_it(question, given, expected):
     text = answer(question, **given).lower()
     others = [fact for fact in FACTS if re.search(rf"\b{fact}\b", text) and fact not in expected]
-    assert re.search(expected, text) and len(others) <= (question == "What are you looking for?")
-
-
-def test_wording_follows_the_seed_and_the_fact_does_not():
-    texts = [answer("Which color?", seed=seed) for seed in range(20)]
-    assert len(set(texts)) == 3 and all("navy" in text for text in texts)
-    assert texts == [answer("Which color?", seed=seed) for seed in range(20)]
+    assert re.search(expected, text) and not others
 
 
 def test_nothing_told_is_told_again_as_new():
@@ -99,19 +73,14 @@ def test_nothing_told_is_told_again_as_new():
     assert re.match(OLD, user(lamp_task(), session, "Which color?").text.lower())
 
 
-def test_wrong_results_get_a_hint_and_right_ones_a_word_of_content():
+def test_wrong_results_get_a_hint_and_right_ones_or_a_review_with_the_points_a_word_of_content():
     wrong, right = results("B0OTHER001"), results("B0OTHER001", LAMP.parent_asin)
-    assert re.match("Not quite|No, not|I am not happy", answer("Here is what I found.", session=(wrong,)))
-    assert "lamp" in answer("I found these. Do you like them?", session=(wrong,))  # the first thing untold
+    hint = answer("I found these. Do you like them?", session=(wrong,))  # the first thing untold
+    assert re.match("Not quite|No, not|I am not happy", hint) and "lamp" in hint
     assert "navy" in answer("Which color?", session=(wrong,))  # a question is answered all the same
     for session in ((right,), (wrong, right), (right, look_up("B0OTHER001"))):  # a look-up is no result
         assert re.search("stop|done", answer("Do these work for you?", session=session))
     assert not re.search("stop|done", answer("And these?", session=(right, wrong)))
-    for session in ((), (look_up("B0OTHER001"),)):
-        assert not re.search("not|lamp|navy|dollar", answer("I will have a look.", session=session))
-
-
-def test_a_published_review_has_to_bring_up_the_points():
     poor, good = review("Nice thing."), review("A sturdy, bright companion.")
     assert re.search("sturdy|bright|battery", answer("I posted it.", lamp_task("review"), (poor,)).lower())
     assert re.search("stop|done", answer("I posted it.", lamp_task("review"), (good,)))
@@ -168,12 +137,6 @@ def asked(benchmark):
     return [(t, question) for some in tasks for t in some for question in ordinary_questions(t.type)]
 
 
-def test_terse_says_the_value_alone():
-    user = TerseUser({LAMP.parent_asin: LAMP})
-    assert user(lamp_task(), (), "Which colour?").text == "navy"
-    assert user(lamp_task(), (), "What is your budget?").text == "around 35 dollars, so something premium"
-
-
 def test_vague_holds_back_half_of_what_it_knows_and_nothing_else(benchmark, asked):
     cooperative, vague = RuleUser(benchmark.products), VagueUser(benchmark.products)
     withheld = []
@@ -199,7 +162,7 @@ def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(benchmark, asked
     assert len(is_wrong) > 50 and 0.02 < sum(is_wrong) / len(is_wrong) < 0.2
 
 
-def test_impatient_answers_one_question_and_the_next_once_it_has_seen_something():
+def test_impatient_answers_one_question_until_it_has_seen_something_and_terse_in_a_word():
     user, question, material = ImpatientUser({LAMP.parent_asin: LAMP}), "Which colour?", "What is it made of?"
 
     def says(text, *session):
@@ -211,7 +174,7 @@ def test_impatient_answers_one_question_and_the_next_once_it_has_seen_something(
     session = (unknown, talk(question, first))
     assert "aluminum" not in says(material, *session)
     assert "aluminum" in says(material, *session, results("B0OTHER001"))
-    assert "lamp" in says("Here you are.", *session, results("B0OTHER001"))  # a hint
+    assert TerseUser({LAMP.parent_asin: LAMP})(lamp_task(), (), question).text == "navy"  # the value alone
 
 
 @pytest.mark.parametrize("kind", DIFFICULT.values())

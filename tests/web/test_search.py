@@ -93,11 +93,6 @@ def test_the_best_k_are_the_head_of_the_full_ranking(documents, query, k):
     assert {docid for docid, _ in everything} == matching
 
 
-@given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40))
-def test_texts_may_be_analysed_in_pieces_between_spaces(left, right):
-    assert analyze(f"{left} {right}") == analyze(left) + analyze(right)
-
-
 def _product(**fields) -> Product:
     return Product(**({"parent_asin": "B01", "title": "Red Shoe", "category": "Fashion"} | fields))
 
