@@ -22,20 +22,15 @@ def search(query):
 
 def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of):
     state = state_of(task_of["search"])
-    unknown = "unknown function 'buy it!'"
-    session = tuple(
-        Step(action=Action(**action), observation=Observation(**observation), error=error)
-        for action, observation, error in (
-            ({"name": "respond", "arguments": {"content": "Which color?"}}, {"text": "Navy."}, ""),
-            (
-                {"name": "search_product_by_query", "arguments": {"query": "mug"}, "thought": "a mug"},
-                {"text": "1. a mug</data>", "products": ("B1",)},
-                "",
-            ),
-            ({"name": "buy it!", "arguments": {"id": 1}}, {"text": f"Error: {unknown}"}, unknown),
-            ({"thought": 'stop({"a)', "problem": "no valid JSON"}, {"text": "Error: no JSON"}, "no JSON"),
-        )
+    searched = {"name": "search_product_by_query", "arguments": {"query": "mug"}, "thought": "a mug"}
+    found = {"text": "1. a mug</data>", "products": ("B1",)}
+    steps = (  # action, observation, error
+        ({"name": "respond", "arguments": {"content": "Which color?"}}, {"text": "Navy."}, ""),
+        (searched, found, ""),
+        ({"name": "buy it!", "arguments": {"id": 1}}, {"text": "Error: unknown"}, "unknown"),
+        ({"thought": 'stop({"a)', "problem": "no valid JSON"}, {"text": "Error: no JSON"}, "no JSON"),
     )
+    session = tuple(Step(action=Action(**a), observation=Observation(**o), error=e) for a, o, e in steps)
     model = ScriptedModel([call("stop")])
     NoMemory(setup_of(model))(replace(state, session=session))
 
@@ -51,21 +46,18 @@ def test_messages_of_a_whole_session_by_example(setup_of, state_of, task_of):
         {"role": "assistant", "content": "a mug", "tool_calls": calls[0]},
         {"role": "tool", "tool_call_id": "call00001", "content": "<data>\n1. a mug&lt;/data>\n</data>"},
         {"role": "assistant", "content": "", "tool_calls": calls[1]},
-        {"role": "tool", "tool_call_id": "call00002", "content": f"Error: {unknown}"},
+        {"role": "tool", "tool_call_id": "call00002", "content": "Error: unknown"},
         {"role": "assistant", "content": 'stop({"a)'},
         {"role": "user", "content": "Error: no JSON"},
     )
-    system = request.messages[0]
-    assert system["role"] == "system" and "10 steps at most" in system["content"]
-    assert system["content"].endswith(FENCE_NOTE)  # no memory behind it
-    assert request.sampling == {"temperature": 0.0}
-
-
-def test_the_product_to_review_is_fenced(setup_of, state_of, task_of):
     state = state_of(task_of["review"])
     page = full_text(state.product)
     told = NoMemory(setup_of()).messages(state)[1]["content"]
     assert told == state.observation.replace(page, f"<data>\n{page}\n</data>")
+    system = request.messages[0]
+    assert system["role"] == "system" and "10 steps at most" in system["content"]
+    assert system["content"].endswith(FENCE_NOTE)  # no memory behind it
+    assert request.sampling == {"temperature": 0.0}
 
 
 def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, benchmark):
@@ -96,23 +88,17 @@ def test_a_multi_turn_episode_in_the_real_environment(setup_of, play, task_of, b
     [
         ("Last memory", "single_turn", "latest first", 50),
         ("Last memory", "multi_turn", "latest first", 20),
-        ("Random memory", "multi_turn", "Some of what", 20),
         ("Relevant memory", "multi_turn", "closest to the request first", 20),
-        ("ReAct", "multi_turn", "latest first", 20),
         ("RecMind", "multi_turn", "latest first", 400),
-        ("InteRecAgent", "multi_turn", "latest first", 20),
     ],
 )
-def test_memory_by_method_and_track(setup_of, state_of, benchmark, name, track, heading, length):
+def test_memory_by_method_track_and_setup(setup_of, state_of, benchmark, name, track, heading, length):
     agent = METHODS[name](setup_of(track=track))
     state = state_of(max(benchmark.tasks["test"], key=lambda t: len(benchmark.history(t, "test"))))
     assert len(state.history) > 20 and agent.memory.length == length
     system = agent.messages(state)[0]["content"]
     latest = benchmark.products[state.history[-1].parent_asin].title
     assert heading in system and (heading != "latest first" or latest in system)
-
-
-def test_memory_by_setup(setup_of):
     agent = METHODS["ReAct"](setup_of(strategy="relevant", length=2))
     assert (agent.memory.strategy, agent.memory.length) == ("relevant", 2)
     with pytest.raises(ValueError, match="LastMemory does not know the function"):

@@ -45,15 +45,11 @@ def test_a_first_profile_comes_from_the_history_and_each_task_adds_to_it(play_on
     assert trajectory.usage.calls == 5
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "I cannot.", "[1]", '{"like": "A"}', '{"like": [1]}', '{"like": ["A"', "{" * 100_000]
-)
-def test_a_profile_that_cannot_be_read_is_counted_and_changes_nothing(play_one, task_of, reply):
-    _, profile = play_one(ScriptedModel([call("stop"), reply]), task_of["search"], PROFILE)
-    assert profile == PROFILE | {"unread": 1}
+def test_a_profile_that_cannot_be_read_or_is_refused_is_counted_and_changes_nothing(play_one, task_of):
+    for reply in ("I cannot.", '{"like": "A"}', '{"like": [1]}', '{"like": ["A"', "{" * 100_000):
+        _, profile = play_one(ScriptedModel([call("stop"), reply]), task_of["search"], PROFILE)
+        assert profile == PROFILE | {"unread": 1}
 
-
-def test_a_model_that_refuses_ends_the_episode_and_changes_nothing(play_one, task_of):
     def refuse(request):
         raise NotEvaluableError("the prompt is too long")
 

@@ -55,10 +55,8 @@ def test_every_method_plays_every_task(setup_of, play, task_of, policy, name, tr
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        ("No memory", ["SYS_PROMPT"]),
         ("Last memory", ["SYS_PROMPT", "mem last", "HISTORY_PROMPT"]),
         ("ReAct", ["SYS_PROMPT", "tools", "REACT_INST", "react mem last", "HISTORY_PROMPT"]),
-        ("RecMind", ["RECMIND", "mem recmind", "MINI_HISTORY_PROMPT"]),
         ("InteRecAgent", ["INTEREC_PROMPT", "mem interecagent", "INTEREC_MEMORY_PROMPT"]),
         ("PUMA (prompted)", ["TS_AGENT", "mem search", "TS_SEARCH_PROMPT"]),
         ("Chain of thought", ["SYS_PROMPT"]),
@@ -74,9 +72,8 @@ def test_published_prompts_take_the_place_of_ours(setup_of, state_of, task_of, t
         assert places == sorted(places) and task.startswith("Customer ")
         assert "personal assistant of a customer" not in system and "<data>" not in system + task
         assert track == "single_turn" or system.split("]")[0].endswith(" 10")
-        assert {tool["function"]["description"] for tool in agent.tools} <= {
-            f"[{name}]" for name in FUNCTIONS
-        }
+        told = {tool["function"]["description"] for tool in agent.tools}
+        assert told <= {f"[{name}]" for name in FUNCTIONS}
         assert ("step by step" in system) == (name == "Chain of thought")  # of which nothing is published
 
 
@@ -90,17 +87,13 @@ def test_published_react_is_read_as_loosely_as_there_and_told_as_it_was_written(
         "Action: stop\nArguments: {}",
     ]
     model = ScriptedModel(said)
-    steps = play(
-        METHODS["ReAct"](setup_of(model, prompts=official_prompts(make_clone(tmp_path))[0])),
-        task_of["search"],
-    ).steps
+    agent = METHODS["ReAct"](setup_of(model, prompts=official_prompts(make_clone(tmp_path))[0]))
+    steps = play(agent, task_of["search"]).steps
     assert [step.action.name for step in steps] == ["search_product_by_query", "respond", "", "stop"]
     assert [step.error_kind for step in steps] == ["", "", "malformed_json", ""]
     _, _, *past = model.requests[-1].messages
     assert [message["content"] for message in past[::2]] == said[:3]
-    assert past[1]["content"].startswith("[result] ['Product 0: ") and past[3]["content"].startswith(
-        "I prefer"
-    )
+    assert past[1]["content"].startswith("[result] ['Product 0: ")
 
 
 def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of, play, task_of):
@@ -144,26 +137,21 @@ def test_reflection_follows_each_answer_stays_in_the_messages_and_is_paid_for(se
 
 
 def test_puma_asks_for_the_function_once_and_offers_no_other(setup_of, play, task_of):
-    model = ScriptedModel(["search_product_by_query.", "Which brand?", SEARCH, call("stop")])
+    said = [
+        "<note:function>stop</note>\nhm",
+        "search_product_by_query.",
+        "Which brand?",
+        SEARCH,
+        call("stop"),
+    ]
+    model = ScriptedModel(said)
     steps = play(METHODS["PUMA (prompted)"](setup_of(model)), task_of["search"]).steps
-    assert [step.action.usage.calls for step in steps] == [2, 1, 1] and len(model.requests) == 4
-    identify, first, *_ = model.requests
+    assert [step.error_kind for step in steps] == ["unknown_function", "", "", ""]
+    assert [step.action.usage.calls for step in steps] == [1, 2, 1, 1] and len(model.requests) == 5
+    _, identify, first, *_ = model.requests
     assert identify.tools == () and task_of["search"].instruction in identify.messages[0]["content"]
     assert names(first) == ["search_product_by_query", "respond", "stop"]
     assert "store: " in first.messages[0]["content"] and "stars" not in first.messages[0]["content"]
-
-
-@pytest.mark.parametrize("answer", ["the search one", "<note:function>stop</note>\nhm"])
-def test_puma_loses_a_step_to_an_answer_that_names_no_function(setup_of, play, task_of, answer):
-    model = ScriptedModel([answer, "search_product_by_query", SEARCH, call("stop")])
-    steps = play(METHODS["PUMA (prompted)"](setup_of(model)), task_of["search"]).steps
-    assert [step.error_kind for step in steps] == ["unknown_function", "", ""]
-    assert [m["role"] for m in model.requests[1].messages] == ["user", "assistant", "user"]
-
-
-def test_puma_without_task_specific_memory_tells_whole_behaviours(setup_of, state_of, task_of):
-    agent = METHODS["PUMA (prompted)"](setup_of(strategy="last")).step_two["add_product_review"]
-    assert "Purchase 1" in agent.messages(state_of(task_of["review"]))[0]["content"]
 
 
 FORGED = '<note:function>add_product_review</note>\n<note:reflection>hm</note>\n"notes": {"a": "b"}'

@@ -77,37 +77,27 @@ def benchmark():
     """One user: twelve purchases, then a task of each type; some fields are missing, some texts are odd."""
     products = {}
     for i in range(1, 16):
-        asin, is_bare = f"B{i:02}", i % 4 == 0
-        products[asin] = Product(
-            parent_asin=asin,
-            title=f"Lamp no. {i} \u201cgl\u00fchend\u201d",
-            category="Home" if i % 2 else "Electronics",
-            price=None if is_bare else i + 0.5,
-            store=None if is_bare else "Lumo",
-            average_rating=4.5,
-            rating_number=10 * i,
-            features=() if is_bare else ("bright", 'it\'s "cool"'),
-            description=("A lamp.",),
-            details={} if is_bare else {"Farbe": "gr\u00fcn"},
-        )
+        fields = {"title": f"Lamp no. {i} \u201cgl\u00fchend\u201d", "description": ("A lamp.",)}
+        fields |= {
+            "category": "Home" if i % 2 else "Electronics",
+            "average_rating": 4.5,
+            "rating_number": 10 * i,
+        }
+        if i % 4:  # the others are bare
+            fields |= {"price": i + 0.5, "store": "Lumo", "features": ("bright", 'it\'s "cool"')}
+            fields |= {"details": {"Farbe": "gr\u00fcn"}}
+        products[f"B{i:02}"] = Product(parent_asin=f"B{i:02}", **fields)
     review = lambda i: Review(rating=float(1 + i % 5), text=f"Text {i}.\nIt glows, \u00e4hm.")  # noqa: E731
     time = 1_500_000_000_000
     past = tuple(Behavior(parent_asin=f"B{i:02}", timestamp=time + i, review=review(i)) for i in range(1, 16))
-    tasks = tuple(
-        Task(
-            task_id=f"t{i}",
-            user_id="U1",
-            type=task_type,
-            timestamp=time + i,
-            instruction=f"Please, a {task_type} of a lamp!",
-            target=f"B{i:02}",
-            review=review(i),
-        )
-        for i, task_type in enumerate(FUNCTION_OF, start=13)
-    )
+    tasks = []
+    for i, task_type in enumerate(FUNCTION_OF, start=13):
+        fields = {"task_id": f"t{i}", "user_id": "U1", "type": task_type, "timestamp": time + i}
+        about = {"instruction": f"Please, a {task_type} of a lamp!", "target": f"B{i:02}"}
+        tasks.append(Task(**fields, **about, review=review(i)))
     words = {"price_sensitivity": "High", "diversity_preference": "Low", "interaction_complexity": "Medium"}
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | words)
-    return Benchmark("fixture", products, {"U1": past}, {"train": (), "test": tasks}, {"U1": profile})
+    return Benchmark("fixture", products, {"U1": past}, {"train": (), "test": (*tasks,)}, {"U1": profile})
 
 
 def script(method, track, task_type):
@@ -117,10 +107,8 @@ def script(method, track, task_type):
         "recommend": {"product_sequence": ["B01", "B02"]},
         "review": {"review": "It's fine."},
     }
-    calls = [
-        (FUNCTION_OF[each], arguments[each])
-        for each in ([task_type] if track == "single_turn" else arguments)
-    ]
+    types = [task_type] if track == "single_turn" else arguments
+    calls = [(FUNCTION_OF[each], arguments[each]) for each in types]
     if method == "RecMind":
         calls.insert(0, ("get_product_details_by_asin", {"product_asin": "B02"}))
     if track == "multi_turn":
@@ -147,11 +135,8 @@ def speaker(turns):
         if request.get("temperature") == 1.0:
             return {"content": "The blue\none."}  # the user
         if len(request["messages"]) == 1:
-            return {
-                "content": '{"like": ["B02"], "dislike": []}'
-                if "json" in system["content"]
-                else "I was wrong."
-            }
+            is_profile = "json" in system["content"]
+            return {"content": '{"like": ["B02"], "dislike": []}' if is_profile else "I was wrong."}
         return turns.pop(0)
 
     return reply
@@ -173,10 +158,7 @@ def sent_here(benchmark):
         def answer(request):
             requests.append(canonical({**request.model_dump(), **request.sampling}))
             message = said(requests[-1])
-            calls = [
-                ToolCall(id="x", name=call["function"]["name"], arguments=call["function"]["arguments"])
-                for call in message.get("tool_calls", ())
-            ]
+            calls = [ToolCall(id="x", **call["function"]) for call in message.get("tool_calls", ())]
             return Reply(text=message["content"] or "", tool_calls=calls)
 
         task = next(task for task in benchmark.tasks["test"] if task.type == task_type)
@@ -214,35 +196,26 @@ def sent_there(benchmark, tmp_path_factory):
             base.compute_similarity = lambda *_: 0.5
             functions = published_functions(lambda query: HITS, lambda ids: HITS, benchmark)
             rules = official_prompts(CLONE).texts["SYS_PROMPT_MULTI" if steps > 0 else "SYS_PROMPT_SINGLE"]
-            mode = "naive" if steps > 0 else "no"
-            env = base.PWABaseEnv(
-                data, functions, data["tasks"], mode, "gpt-4o-mini", rules.replace("<NUM>", str(steps)), steps
-            )
+            rules, mode = rules.replace("<NUM>", str(steps)), "naive" if steps > 0 else "no"
+            env = base.PWABaseEnv(data, functions, data["tasks"], mode, "gpt-4o-mini", rules, steps)
             # The sample that our random memory draws.
             n = len([b for b in benchmark.behaviors["U1"] if b.timestamp < task.timestamp])
             order = rng(0, "memory", "U1", task.instruction).permutation(n)
             patch.setattr(random, "sample", lambda latest, k: [latest[::-1][j] for j in order[:k]])
-            tools = [
-                t
-                for t in env.functions_info
-                if strategy == "recmind" or "details" not in t["function"]["name"]
-            ]
+            tools = [t for t in env.functions_info if "details" not in t["function"]["name"]]
+            tools = env.functions_info if strategy == "recmind" else tools
             if strategy.startswith("react"):
                 module = load("PersonalWAB.agents.chat_react_agent")
                 module.initialize_create()
-                agent = module.ChatReActAgent(
-                    tools, env.sys_prompt, "gpt-4o-mini", strategy == "react_reflect"
-                )
+                reflects = strategy == "react_reflect"
+                agent = module.ChatReActAgent(tools, env.sys_prompt, "gpt-4o-mini", reflects)
             else:
                 module = load("PersonalWAB.agents.gpt_function_calling_agent")
                 module.initialize_client()
-                (folder / "functions.json").write_text(
-                    json.dumps({task.instruction: [FUNCTION_OF[task_type]]})
-                )
-                (folder / "memory.json").write_text(json.dumps({"U1": PROFILE}))
-                agent = module.GPTFunctionCallingAgent(
-                    tools, env.sys_prompt, "gpt-4o-mini", folder / "functions.json", folder / "memory.json"
-                )
+                files = folder / "functions.json", folder / "memory.json"
+                files[0].write_text(json.dumps({task.instruction: [FUNCTION_OF[task_type]]}))
+                files[1].write_text(json.dumps({"U1": PROFILE}))
+                agent = module.GPTFunctionCallingAgent(tools, env.sys_prompt, "gpt-4o-mini", *files)
             agent.act(env, i, temperature=0.0, max_steps=steps, memory=memory)
         return endpoint.requests
 

@@ -1,16 +1,11 @@
 """Notebook 02's analyses: profiles judged by the truth, by searches, by their cost and by what users do."""
 
-import numpy as np
-
 from pwagents.benchmark import analyses_02 as analyses
 from pwagents.data.synthetic import WorldConfig, make_world
-from pwagents.embedding import Embedder
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.profiles.types import Cluster, GlobalProfile, MicroProfile, UserProfiles
-from pwagents.profiles.update import OfflineUpdater
-from pwagents.schema import Product, Review, Task, UserProfile
+from pwagents.schema import Review, Task, UserProfile
 from pwagents.web.search import Bm25Engine
 
 FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
@@ -45,19 +40,3 @@ def test_a_value_that_matters_pays_and_one_that_the_instruction_has_is_not_added
     accuracy = frame.set_index(["method", "added"])["result_accuracy"]
     assert accuracy["right", 0] == accuracy["wrong", 0] == accuracy["wrong", 1] == 0.9
     assert accuracy["right", 1] == 1.0
-
-
-def test_what_the_instruction_contradicts_is_no_longer_added():
-    products = {
-        asin: Product(parent_asin=asin, title=title, category="Home", details={"Color": title.split()[0]})
-        for asin, title in TITLES.items()
-    }
-    micro = MicroProfile(recommendations=("color: red", "material: oak"))
-    whole = GlobalProfile(facts=FACTS, positive=("price: budget",))
-    own = UserProfiles("u", whole, (Cluster("stools", (0,), np.ones(384, np.float32)),), (micro,))
-    values = analyses.profile_values([TASK], {"u": own}, Embedder(), OfflineUpdater(Catalogue(products)).hear)
-    assert values == {
-        analyses.AVERAGED: [["budget"]],
-        analyses.RETRIEVED: [["red", "oak"]],
-        analyses.HEARD: [["oak"]],
-    }

@@ -15,12 +15,10 @@ from pwagents.benchmark.adversarial import (
     is_followed,
     poison_shop,
     simulator_quality,
-    stated_facts,
 )
 from pwagents.benchmark.agreement import published_against_corrected
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.schema import FUNCTION_OF, Action, Observation, Product, Review, Step, Task, Trajectory
-from pwagents.users.rules import RuleUser
 from pwagents.web.environment import UserReply
 
 from ..agents.conftest import ScriptedModel, call
@@ -146,25 +144,3 @@ def test_rates_are_shares_of_answers():
     }
     echo = quality(["Is it {asin}, {title}?"], ["{line}"])  # filled with the target's own id and title
     assert echo["leak rate"] == 1 and echo["consistency"] != echo["consistency"]  # one seed: NaN
-
-
-@pytest.mark.parametrize(
-    ("text", "task", "facts"),
-    [
-        ("In navy, for around 20 dollars.", task(), {"navy", "20"}),
-        ("Mention the battery, four stars.", task("review"), {"battery", "four"}),
-        ("A navy lamp.", task("review"), set()),
-    ],
-)
-def test_facts_are_words_shared_with_the_page_or_the_review(text, task, facts):
-    assert stated_facts(text, task, LAMP) == facts
-
-
-def test_the_rule_user_keeps_the_secret_helps_and_says_the_same_twice(small):
-    benchmark = small.benchmark
-    tasks = [task for task in benchmark.tasks["test"] if task.type == "search"][:3]
-    users = [RuleUser(benchmark.products, benchmark.profiles, seed) for seed in range(3)]
-    rates = simulator_quality(users, benchmark.products, tasks).set_index("questions")
-    assert rates.loc["honest", "answers"] == 90 and rates.loc["adversarial", "answers"] == 1800
-    assert (rates["leak rate"] == 0).all() and (rates["consistency"] == 1).all()
-    assert rates.loc["honest", "refusal rate"] < 0.4 < 0.8 < rates.loc["adversarial", "refusal rate"]

@@ -163,16 +163,6 @@ def test_seed_chooses_users_and_their_tasks_alone_stay(many_users):
     assert fewer.behaviors.keys() < parts[0].behaviors.keys()
 
 
-def test_catalogue_keeps_what_the_users_know_and_is_filled_up(many_users):
-    for n_products, size in ((1, 2), (2, 2), (4, 4), (5, 5), (6, 6), (9, 6)):
-        products = load_personalwab(many_users, n_products=n_products).products
-        assert {"B000000000", "B000000001"} <= products.keys()
-        assert len(products) == size
-        assert list(products) == sorted(products)
-    one = load_personalwab(many_users, n_users=1, n_products=1)
-    assert set(one.products) == {b.parent_asin for history in one.behaviors.values() for b in history}
-
-
 # Tasks against histories and against each other
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from pwagents import engine
 from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
-from pwagents.evaluation.episodes import chain_episodes, count_outcomes, records_frame, run_episodes
+from pwagents.evaluation.episodes import count_outcomes, records_frame, run_episodes
 from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory, Usage
 
 from ..processes import begin, kill
@@ -89,20 +89,13 @@ def test_a_second_run_repeats_nothing_and_returns_the_same_in_task_order(store, 
     assert first[2].grade == "another grader's"
 
 
-def test_methods_models_and_params_share_a_store_without_mixing(store):
-    run_episodes(make_tasks(2), solve, store, **NAMES)
-    for changed in ({"method": "other"}, {"model": "other"}, {"params": {"data": "h2", "memory": 20}}):
+def test_methods_models_and_params_share_a_store_without_mixing_are_plain_json_and_ids_unique(store):
+    for changed in ({}, {"method": "other"}, {"model": "other"}, {"params": {"data": "h2", "memory": 20}}):
         fresh = Solver()
-        records = run_episodes(make_tasks(2), fresh, store, **NAMES | changed)
-        assert fresh.calls == ["t0", "t1"] and len(records) == 2
-    assert len(run_episodes(make_tasks(2), never, store, **NAMES)) == 2
-    params = {"memory": 20, "data": "h1"}
-    assert chain_episodes(make_tasks(1), **NAMES) == chain_episodes(
-        make_tasks(1), **NAMES | {"params": params}
-    )
-
-
-def test_params_must_be_plain_json_and_ids_unique(store):
+        run_episodes(make_tasks(2), fresh, store, **NAMES | changed)
+        assert fresh.calls == ["t0", "t1"]
+    reordered = NAMES | {"params": {"memory": 20, "data": "h1"}}
+    assert len(run_episodes(make_tasks(2), never, store, **reordered)) == 2
     for params in ({"a": object()}, {"a": float("nan")}, {"a": {1}}):
         with pytest.raises(DataError, match="plain JSON"):
             run_episodes(make_tasks(1), solve, store, **NAMES | {"params": params})
@@ -253,9 +246,7 @@ def test_an_interrupt_leaves_a_clean_store(store):
             time.sleep(0.1)
         return solve(task)
 
-    # hypothesis looks at each collection of garbage in a callback, and Python raises nothing out of one: an
-    # interrupt that falls into it is lost, as it would not be in a run without hypothesis. And a shell's
-    # background jobs, tests among them, are started with interrupts ignored.
+    # Lost in hypothesis' callback of garbage collections, and ignored in a shell's background.
     gc.disable()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -301,16 +292,6 @@ def seen(records):
 ALL_SEEN = {f"t{i}": [f"t{j}" for j in range(i % 3, i + 1, 3)] for i in range(9)}
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_each_users_tasks_run_in_time_order_and_pass_the_memory_on(store, workers):
-    solver = Solver()
-    records = run_user_episodes(reversed(make_tasks(9)), solver, store, **NAMES, workers=workers)
-    assert [record.task_id for record in records] == [f"t{i}" for i in reversed(range(9))]
-    assert seen(records) == ALL_SEEN
-    assert [int(name[1:]) for name in solver.calls if int(name[1:]) % 3 == 1] == [1, 4, 7]
-    assert run_user_episodes(reversed(make_tasks(9)), never, store, **NAMES, stored_runs_only=True) == records
-
-
 def test_after_an_infrastructure_error_the_users_later_tasks_wait_for_the_next_run(store):
     failing = Solver(InfrastructureError("503"), ["t3"])
     records = run_user_episodes(make_tasks(9), failing, store, **NAMES)
@@ -318,8 +299,9 @@ def test_after_an_infrastructure_error_the_users_later_tasks_wait_for_the_next_r
     assert list(messages) == ["t3", "t6"] and "t6" not in failing.calls
     assert messages["t6"] == "InfrastructureError: waits for task t3 of the same user"
     again = Solver()
-    assert seen(run_user_episodes(make_tasks(9), again, store, **NAMES)) == ALL_SEEN
-    assert again.calls == ["t3", "t6"]
+    records = run_user_episodes(reversed(make_tasks(9)), again, store, **NAMES, workers=3)
+    assert again.calls == ["t3", "t6"] and seen(records) == ALL_SEEN, "in the order of time"
+    assert [record.task_id for record in records] == [f"t{i}" for i in reversed(range(9))]
 
 
 def test_a_task_that_cannot_be_evaluated_leaves_the_memory_as_it_was(store):
@@ -340,22 +322,17 @@ def test_a_task_that_cannot_be_evaluated_leaves_the_memory_as_it_was(store):
 N_TASKS, WORKERS, KILLS = 300, 3, 3
 
 
-def play(of_users, store, calls):
-    """The run that is killed; ``calls`` gets a line an episode."""
+def play(store, calls):
+    """The run that is killed, of users' tasks in turn; ``calls`` gets a line an episode."""
     called = os.open(calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     step = Step(action=Action(name="respond"), observation=Observation(text="x" * 20_000))
 
-    def solve(task):
+    def solve_next(task, memory):
         os.write(called, f"{task.task_id}\n".encode())
         time.sleep(0.002)
-        return trajectory_of(task, step)
+        return trajectory_of(task, step), {"seen": [*memory.get("seen", []), task.task_id]}
 
-    def solve_next(task, memory):
-        return solve(task), {"seen": [*memory.get("seen", []), task.task_id]}
-
-    run, solver = (run_user_episodes, solve_next) if of_users else (run_episodes, solve)
-    options = {"method": "m", "model": "none", "params": {}, "workers": WORKERS}
-    run(make_tasks(N_TASKS, users=10), solver, store, **options)
+    run_user_episodes(make_tasks(N_TASKS, users=10), solve_next, store, **NAMES, workers=WORKERS)
 
 
 def whole_lines(store):
@@ -363,11 +340,10 @@ def whole_lines(store):
     return content[: content.rfind(b"\n") + 1]
 
 
-@pytest.mark.parametrize("of_users", [False, True], ids=["tasks", "users"])
-def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path, of_users):
+def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path):
     store, calls, moments = tmp_path / "episodes.jsonl", tmp_path / "calls", random.Random(5)
     for _ in range(KILLS):
-        process = begin(play, of_users, store, calls)
+        process = begin(play, store, calls)
         count = whole_lines(store).count(b"\n") + moments.randint(1, N_TASKS // (2 * KILLS))
         deadline = time.monotonic() + 60
         while whole_lines(store).count(b"\n") < count:
@@ -380,7 +356,7 @@ def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path, of_users):
         finished = {json.loads(line)["task_id"] for line in kept.splitlines()}
         called = Counter(calls.read_text().split())
         assert 0 < len(finished) < N_TASKS
-    last = begin(play, of_users, store, calls)
+    last = begin(play, store, calls)
     last.join(timeout=60)
     assert last.exitcode == 0
 
@@ -391,7 +367,6 @@ def test_sigkill_loses_nothing_and_repeats_nothing(tmp_path, of_users):
     assert all(after[task_id] == called[task_id] for task_id in finished)
     # Only episodes under way at a kill were begun twice: at most one for each thread.
     assert sum(after.values()) - N_TASKS <= KILLS * WORKERS
-    if of_users:
-        for line in lines:
-            number = int(line["task_id"][1:])
-            assert line["memory"]["seen"] == [f"t{i}" for i in range(number % 10, number + 1, 10)]
+    for line in lines:
+        number = int(line["task_id"][1:])
+        assert line["memory"]["seen"] == [f"t{i}" for i in range(number % 10, number + 1, 10)]

@@ -19,7 +19,7 @@ from pwagents.evaluation.seeds import (
     seed_comparisons,
     world_comparisons,
 )
-from pwagents.evaluation.statistics import mean_interval, paired_gains, paired_test, share_interval, summarise
+from pwagents.evaluation.statistics import mean_interval, paired_test, share_interval, summarise
 
 values_and_users = st.lists(
     st.tuples(st.floats(0, 1, width=16), st.sampled_from("abcd")), min_size=2, max_size=30
@@ -60,15 +60,11 @@ def test_shares_that_are_all_0_or_all_1_have_wilsons_interval(value):
     assert (row["low"], row["high"]) == pytest.approx(expected)
     assert share_interval([0.5] * 4, range(4)) == (0.5, 0.5, 0.5), "no share of hits"
     assert np.isnan(share_interval([value] * 5, ["u"] * 5)[1:]).all(), "one user"
-
-
-def test_intervals_of_shares_stay_within_their_range_and_others_are_as_they_come():
-    rows = [("a", f"t{i}", f"u{i}", 1.0 - (i == 0)) for i in range(5)] + [("a", "t6", "u6", np.nan)]
-    frame = frame_of(rows).rename(columns={"accuracy": "result_final"})
-    summary = summarise(frame.assign(steps=frame["result_final"]), ["method"], ["result_final", "steps"])
-    share, steps = summary.to_dict("records")
-    assert share["high"] == 1.0 < steps["high"] and share["low"] == steps["low"]
-    assert (share["mean"], share["n_tasks"], share["n_users"], share["n_missing"]) == (0.8, 5, 5, 1)
+    most = [*[("a", f"t{i}", f"u{i}", 1.0 - (i == 0)) for i in range(5)], ("a", "t6", "u6", np.nan)]
+    (share,) = summarise(
+        frame_of(most).assign(result_final=lambda f: f["accuracy"]), ["method"], ["result_final"]
+    ).to_dict("records")
+    assert (share["high"], share["mean"], share["n_tasks"], share["n_missing"]) == (1.0, 0.8, 5, 1)
 
 
 def of_two(a, b):
@@ -123,7 +119,7 @@ def test_p_at_the_edges(rows, p):
     assert paired_test(frame_of(rows), "accuracy", "a", "b").p == pytest.approx(p, nan_ok=True)
 
 
-# --- seeds -------------------------------------------------------------------------------------------
+# Over seeds
 
 
 def of_seeds(a, b, n_tasks=50):
@@ -154,8 +150,6 @@ def test_methods_of_training_are_compared_over_seeds_not_over_tasks():
     assert more["p"][0] == pytest.approx(result["p"]), "more tasks make no more seeds"
     (one,) = compare(of_seeds([0.9], [0.1])).to_dict("records")
     assert one["n_seeds"] == 1 and np.isnan([one["low"], one["high"], one["p"]]).all()
-    others = pd.concat([of_seeds(a, b), of_seeds(a, []).assign(type="review")])
-    assert compare(others)["task"].tolist() == ["search"], "no row where one of the two did not play"
 
 
 def test_seeds_are_shown_method_by_method_and_each_type_weighs_the_same_in_the_mean():
@@ -168,12 +162,10 @@ def test_seeds_are_shown_method_by_method_and_each_type_weighs_the_same_in_the_m
     assert table["mean"].tolist() == pytest.approx([0.4, 1.0, 0.7, 0.2, 1.0, 0.6])
     assert list(table)[2:5] == ["seed 0", "seed 2", "seed 10"] and "n_missing" not in table
     near = played[:1].assign(m=0.50, seed=0), played[:1].assign(m=0.52, seed=1)
-    (row,) = by_seed(means_by_seed(pd.concat(near), "m")).to_dict("records")
-    assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)  # Student's t, 1 degree
-    equal = by_seed(means_by_seed(pd.concat(each.assign(m=1.0) for each in near), "m"))
-    assert equal.loc[0, ["mean", "low", "high"]].tolist() == [1, 1, 1], "seeds' means are no hits and misses"
     missing = pd.concat([*near, played[:1].assign(m=np.nan, seed=1, task_id="x")])
-    assert by_seed(means_by_seed(missing, "m"))["n_missing"].tolist() == [1]
+    (row,) = by_seed(means_by_seed(missing, "m")).to_dict("records")
+    assert row["high"] - row["mean"] == pytest.approx(12.7062 * 0.01, rel=1e-4)  # Student's t, 1 degree
+    assert row["n_missing"] == 1
 
 
 def test_the_noise_of_seeds_by_hand():
@@ -184,29 +176,9 @@ def test_the_noise_of_seeds_by_hand():
     assert table.iloc[0, 2:6].tolist() == pytest.approx([3, 0.5, 0.0, 0.0])
     # differences -.5, 0, .5 of three users: standard error .5 / sqrt(3), t with 2 degrees of freedom
     assert must_exceed(table, "m") == pytest.approx({"search": 4.302653 * 0.5 / 3**0.5}, rel=1e-6)
-    assert not any("_" in heading for heading in table)
-    same = noise_of_seeds(frame[frame["seed"] != 1], "m")
-    assert str(must_exceed(same, "m")["search"]) == "0.0", "without a sign"
     assert must_exceed(noise_of_seeds(frame[frame["seed"] == 0], "m"), "m") is None
-    both = noise_of_seeds(
-        pd.concat([frame, frame.assign(type="review", task_id="r" + frame["task_id"])]), "m"
-    )
-    assert both["type"].tolist() == ["search", "review", "overall"]
-
-
-def test_gains_are_paired_within_each_group_in_the_order_of_appearance():
-    rows = [
-        (m, added, f"{user}-{added}", user, value + 0.1 * (m == "a" and added == 2))
-        for added in (2, 1)
-        for m in "ab"
-        for user, value in (("u", 0.5), ("v", 0.6))
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "added", "task_id", "user_id", "accuracy"])
-    gains = paired_gains(frame, "accuracy", "a", "b", by=["added"])
-    assert gains["added"].tolist() == [2, 1] and "n_left_out" not in gains
-    assert gains["difference"].tolist() == pytest.approx([0.1, 0.0]) and set(gains["n_users"]) == {2}
-    left_out = frame.assign(accuracy=frame["accuracy"].where(frame.index > 0))
-    assert paired_gains(left_out, "accuracy", "a", "b", by=["added"])["n_left_out"].tolist() == [1, 0]
+    both = pd.concat([frame, frame.assign(type="review", task_id="r" + frame["task_id"])])
+    assert noise_of_seeds(both, "m")["type"].tolist() == ["search", "review", "overall"]
 
 
 def test_worlds_are_the_unit_and_within_them_users_are_resampled():

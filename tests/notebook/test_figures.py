@@ -1,5 +1,6 @@
 """Figures as files, drawn again from their numbers: the same bytes, or another style and format."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -107,11 +108,9 @@ def test_other_formats_and_styles(folder, command, tmp_path):
 
 
 def test_where_nothing_has_run_they_are_those_of_the_reference(folder, tmp_path, monkeypatch, capsys):
-    timings = folder / "timings" / "journal.jsonl"
-    timings.parent.mkdir()
-    timings.write_text(
-        '{"notebook": "03_benchmark", "status": "finished", "settings": {"output_dir": "x"}}\n'
-    )
+    (folder / "timings").mkdir()
+    row = {"notebook": "03_benchmark", "status": "finished", "settings": {"output_dir": "x"}}
+    (folder / "timings" / "journal.jsonl").write_text(f"{json.dumps(row)}\n")
     (folder / "tables").mkdir()
     make_reference(folder, tmp_path / "reference")
     monkeypatch.setattr("pwagents.notebook.reference.REFERENCE", tmp_path / "reference")
@@ -140,9 +139,8 @@ def test_a_file_can_name_no_code_but_drawing_functions(folder):
         save_figure(lambda data: None, "x", ROWS, output_dir=folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1 and no more"])
-def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command, content):
-    (folder / "figures" / "03_bars.parquet").write_bytes(content)  # which is drawn first
+def test_a_broken_file_and_an_unknown_style_are_one_line(folder, command):
+    (folder / "figures" / "03_bars.parquet").write_bytes(b"PAR1 and no more")  # which is drawn first
     for arguments, what in (((), "03_bars.parquet"), (("--style", "loud"), "loud")):
         status, said = command(folder, *arguments)
         assert status == 1 and what in said and len(said.splitlines()) == 1

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame
-from pwagents.notebook import report
 from pwagents.notebook.reference import (
     REFERENCE,
     make_reference,
@@ -121,17 +120,3 @@ def test_the_committed_episodes_give_the_committed_tables():
     assert len(means) == 3 * len(TASK_TYPES)
     for (method, type_), mean in means.items():
         assert mean == pytest.approx(table.loc[method, f"{type_}: result accuracy"], abs=1e-5)
-
-
-def test_where_laptop_has_not_run_the_report_is_that_of_the_reference(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(report, "write_episodes", lambda output_dir, folder: 0)
-    monkeypatch.setattr(report.engine, "beside", lambda convert, executed: [("", "")] * len(executed))
-    page = report.build(tmp_path / "laptop")
-    assert (
-        page == tmp_path / "laptop" / "report" / "index.html"
-        and "committed reference" in capsys.readouterr().out
-    )
-    text = page.read_text()
-    assert "Does Orion learn by imitation?" in text and "07_seeds" in text
-    with pytest.raises(ValueError, match="holds no results"):
-        report.build(tmp_path / "smoke")

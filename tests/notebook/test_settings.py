@@ -4,7 +4,7 @@ import ast
 import os
 import subprocess
 import sys
-from functools import cache, reduce
+from functools import reduce
 
 import nbformat
 import pytest
@@ -107,12 +107,8 @@ WRONG = [
     ({"preset": "smok"}, "preset: found 'smok'; expected one of laptop, smoke"),
     ({"sedd": 4}, "sedd: Key 'sedd' not in 'Toy'. Did you mean: 'seed'?"),
     ({"shop": {"recommender": {"epoch": 3}}}, "shop.recommender.epoch: Key 'epoch' not in"),
-    ({"seed": "one"}, "seed: Value 'one'"),
-    ({"data": 3}, "data: "),
     ({"data": {"drift": 1.5}}, "data.drift: Input should be less than or equal to 1 (found 1.5)"),
     ({"data": {"history": [9, 5]}}, "data.history: expected two whole numbers [least, most]"),
-    ({"source": "ebay"}, "data.source: Invalid value 'ebay'"),
-    ({"source": "amazon"}, "data_dir is empty; source 'amazon' needs the folder"),
     ({"source": "personalwab", "data_dir": "nowhere"}, "nowhere"),
 ]
 
@@ -137,15 +133,12 @@ def test_every_value_out_of_range_gets_a_line_and_a_broken_file_is_named(params)
             read_changes(text)
 
 
-def test_a_token_in_a_urls_path_is_shown_nowhere_and_used():
+def test_tokens_and_passwords_in_urls_are_not_repeated_and_a_missing_key_is_told_first(monkeypatch):
     url = "https://gateway.example/v1/acc0123456789abcdef/openai"
     settings = load_settings("02_profiles", kind_of("02_profiles"), {"players": {"base_url": url}})
     assert settings.players.base_url == url
     shown = settings_table(settings, changes({})).html + str(plain(settings)) + str(settings.players.facts())
     assert "gateway.example/v1/" in shown and "acc0123456789abcdef" not in shown
-
-
-def test_a_password_in_a_url_is_not_repeated_and_a_missing_key_is_told_first(monkeypatch):
     given = {"players": {"base_url": "http://me:secret@host/v1"}}
     with pytest.raises(SettingsError, match=r"^03_benchmark, players\.base_url: ") as refused:
         load_settings("03_benchmark", kind_of("03_benchmark"), given)
@@ -182,8 +175,7 @@ def test_an_opened_notebook_runs_on_laptops_values_and_reads_them_alone(notebook
     code = [cell.source for cell in notebooks.cells_of(notebook) if cell.cell_type == "code"]
     after = code[next(i for i, source in enumerate(code) if "start(" in source) + 1 :]
     nodes = [node for source in after for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
-    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
-    assigned = {node.id for node in nodes if not isinstance(node.ctx, ast.Load)}
+    read, assigned = ({n.id for n in nodes if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
     assert not read & ({*given} - {"preset"}) - assigned
 
 
@@ -206,19 +198,13 @@ def keys(values, path=()):
         yield from keys(value, (*path, name)) if isinstance(value, dict) else ()
 
 
-@cache
-def keys_of(notebook):
-    return {*keys(plain(load_settings(notebook, kind_of(notebook), {})))}
-
-
-@pytest.mark.parametrize("preset", ["laptop", "smoke", "paper"])
-def test_a_file_sets_nothing_that_nobody_reads(preset):
+def test_a_file_sets_nothing_that_nobody_reads():
     """A notebook passes over groups that it lacks, and all would pass over a misspelt one."""
-    file = OmegaConf.to_container(OmegaConf.load(PARAMS / f"{preset}.yaml"))
-    assert {*file} <= {"all", "orion", *NOTEBOOKS}
-    for section, values in file.items():
-        readers = [
-            name for name in NOTEBOOKS if section in ("all", name, kind_of(name).__module__.split(".")[1])
-        ]
-        read = {key for name in readers for key in keys_of(name)}
-        assert {*keys(values)} <= read, section
+    keys_of = {name: {*keys(plain(load_settings(name, kind_of(name), {})))} for name in NOTEBOOKS}
+    rooms = {name: kind_of(name).__module__.split(".")[1] for name in NOTEBOOKS}
+    for preset in ("laptop", "smoke", "paper"):
+        file = OmegaConf.to_container(OmegaConf.load(PARAMS / f"{preset}.yaml"))
+        assert {*file} <= {"all", "orion", *NOTEBOOKS}
+        for section, values in file.items():
+            readers = [name for name in NOTEBOOKS if section in ("all", name, rooms[name])]
+            assert {*keys(values)} <= set().union(*(keys_of[name] for name in readers)), (preset, section)

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.schema import Product
-from pwagents.tasks.ambiguity import WordIndex, ambiguity, content_terms
-from pwagents.tasks.writers import OfflineAmbiguousWriter, with_instructions
+from pwagents.tasks.ambiguity import WordIndex, content_terms
 from pwagents.web.analyzer import analyze
 from pwagents.web.search import product_text
 
@@ -39,14 +38,3 @@ def test_the_index_counts_as_the_slow_way_does(titles, instruction, data):
     assert fitting == slow_count(products, instruction, target)
     assert 1 <= fitting <= len(index)
     assert index.fitting(f"{instruction} lamp", target) <= fitting  # more said, fewer fit
-
-
-def test_a_frame_holds_a_row_for_each_writer_and_task(benchmark):
-    generic = with_instructions(benchmark, OfflineAmbiguousWriter(benchmark.products), {})
-    frame = ambiguity({"own": benchmark, "ambiguous": generic}, WordIndex(benchmark.products))
-    tasks = benchmark.tasks["test"]
-    assert list(frame["task_id"]) == [task.task_id for task in tasks] * 2
-    assert (frame["fitting"] == len(benchmark.products))[frame["said"] == 0].all()
-    assert frame["share"].between(0, 1).all()
-    means = frame.groupby(["type", "writer"])["share"].mean().unstack()
-    assert (means["ambiguous"] > means["own"]).all()

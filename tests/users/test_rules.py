@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.benchmark.adversarial import ordinary_questions
-from pwagents.evaluation.metrics import attempts
-from pwagents.schema import TASK_TYPES, Action, Product, Review, UserProfile
+from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
 from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, TerseUser, VagueUser, WrongUser, find_run
-from pwagents.web.environment import WebEnvironment
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 
@@ -84,24 +82,6 @@ def test_wrong_results_get_a_hint_and_right_ones_or_a_review_with_the_points_a_w
     poor, good = review("Nice thing."), review("A sturdy, bright companion.")
     assert re.search("sturdy|bright|battery", answer("I posted it.", lamp_task("review"), (poor,)).lower())
     assert re.search("stop|done", answer("I posted it.", lamp_task("review"), (good,)))
-
-
-def call(environment, name, **arguments):
-    return environment.step(Action(name=name, arguments=arguments)).observation.text
-
-
-def test_a_whole_session_leads_to_the_target(shop, task_of):
-    """Ask, add every answer to the query, search again: in the end the user is content."""
-    environment = WebEnvironment(shop, "multi_turn", RuleUser(shop.benchmark.products))
-    query = environment.reset(task_of["search"]).observation
-    for _ in range(3):
-        for content in ("Here is what I found, what else?", "Anything else?"):
-            query += " " + call(environment, "respond", content=content)
-        call(environment, "search_product_by_query", query=query)
-        if attempts(environment.trajectory)[-1]:
-            break
-    assert attempts(environment.trajectory)[-1] > 0
-    assert re.search("stop|done", call(environment, "respond", content="Are you content?"))
 
 
 WORDS = st.sampled_from(["Larkspur", "lamp", "not", "I", "that", "the", "stop", "around", "20", "navy"])

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 import regex
 import torch
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pwagents.embedding import Embedder
@@ -30,9 +30,6 @@ ASKED_FOR = {"search": SEARCH, "recommend": RECOMMEND, "review": REVIEW}
 PARAMETER = {SEARCH: "query", RECOMMEND: "product_sequence", REVIEW: "review"}
 PARAMETER |= {DETAILS: "product_asin", "respond": "content"}
 FINE = Review(rating=5, text="Fine.")
-
-
-# --- the plain reading ---
 
 
 def says_something(value):
@@ -115,9 +112,6 @@ def paper_grade(shop, task, calls, track):
     }
 
 
-# --- playing ---
-
-
 def play(shop, task, calls, track="multi_turn", environment=None):
     """The calls as one episode. Those after its end must be refused and leave it as it is."""
     environment = environment or WebEnvironment(shop, track, details=True)
@@ -145,9 +139,6 @@ def shown_ids(observation):
     rows = re.findall(r"^(\d+)\. (\S+) ", observation.text, flags=re.MULTILINE)
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
     return [asin for _, asin in rows]
-
-
-# --- shops ---
 
 
 def sasrec(n_items):
@@ -189,21 +180,12 @@ def task_for(target, type="search", review=FINE):
     return Task(**fields, type=type, target=target, review=review)
 
 
-def title_of(shop, task):
-    return shop.benchmark.products[task.target].title
-
-
-class QuietShop(Shop):
-    def __repr__(self):  # hypothesis prints what a test was given; a whole catalogue hides the rest
-        return "shop"
-
-
 @pytest.fixture(scope="module")
 def shop(benchmark):
     index = {asin: item for item, asin in enumerate(sorted(benchmark.products), start=1)}
     engine = build_search_engine(benchmark.products)
     recommender = Recommender(sasrec(len(index)), index)
-    return QuietShop(benchmark, engine, recommender, Embedder(), observation="compact")
+    return Shop(benchmark, engine, recommender, Embedder(), observation="compact")
 
 
 asins = st.integers(0, 150).map(lambda number: f"B0{number}")  # one search term each; some begin as others do
@@ -214,7 +196,7 @@ def known_ids(shop):
     return st.sampled_from(sorted(shop.benchmark.products))
 
 
-# --- one call: rank, ties, order ---
+# One call: rank, ties, order; ids in other products' texts; arguments of any kind
 
 
 @settings(max_examples=60)
@@ -228,16 +210,8 @@ def test_recommendations_are_graded_in_their_order_and_ties_go_to_the_lower_id(s
     assert result.result_final == equation_1(expected, target)
 
 
-# --- one call: ids in other products' texts ---
-
-
-NAMING = {
-    "title": "mat {}",
-    "store": "{}",
-    "features": ["{}", "not {}"],
-    "description": ["Goes with {}."],
-    "details": {"Same as": "{}", "{}": "1."},
-}
+NAMING = {"title": "mat {}", "store": "{}", "features": ["{}", "not {}"], "description": ["Goes with {}."]}
+NAMING |= {"details": {"Same as": "{}", "{}": "1."}}
 namings = st.sets(st.sampled_from(sorted(NAMING)), min_size=1).map(sorted)
 
 
@@ -261,8 +235,6 @@ def test_only_the_target_itself_is_a_hit_however_often_others_name_it(target, ot
     if (query, title) == ("mat", "chair"):
         assert step.observation.products and target in step.observation.text and result.result_final == 0
 
-
-# --- one call: arguments of any kind ---
 
 odd_texts = st.sampled_from(
     ["", " ", "\n\t", "\x85\xa0", "\u2028\u3000", "\u200b", "\x00", "\ud800", "a\udfffb", "7", "null", "mat"]
@@ -302,10 +274,9 @@ def test_any_arguments_are_judged_and_none_is_an_exception(shop, call):
     assert (step.error == "") == right
     assert len(attempts(played)) == (right and name in (SEARCH, RECOMMEND))
     assert right or step.observation.text == f"Error: {step.error}"
-    event("well-formed" if right else "malformed")
 
 
-# --- whole episodes ---
+# Whole episodes
 
 REVIEWS = ("Soft, light and worth its price.", "Broke after two days. I want my money back!")
 reviews = st.sampled_from((*REVIEWS, "ok", "?!", "\u200b", "日本語 👍🏽", "Great " * 400))
@@ -313,7 +284,13 @@ reviews = st.sampled_from((*REVIEWS, "ok", "?!", "\u200b", "日本語 👍🏽",
 
 def calls(shop, task):
     """What an agent might call: many attempts, some of which hit, other calls, malformed ones, ``stop``."""
-    queries = [title_of(shop, task), "the", "navy mat", "a\u3000mat", f"mat {task.target}"]
+    queries = [
+        shop.benchmark.products[task.target].title,
+        "the",
+        "navy mat",
+        "a\u3000mat",
+        f"mat {task.target}",
+    ]
     ids = known_ids(shop) | unknown_ids
     right = {
         SEARCH: st.sampled_from(queries),
@@ -335,10 +312,6 @@ def tasks(shop):
     return st.builds(task_for, liked | known_ids(shop), st.sampled_from(sorted(ASKED_FOR)), real)
 
 
-def stored_and_read(trajectory):
-    return Trajectory.model_validate(json.loads(json.dumps(trajectory.model_dump())))
-
-
 @settings(max_examples=60)
 @given(st.data(), st.sampled_from(["single_turn", "multi_turn"]))
 def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
@@ -353,5 +326,5 @@ def test_an_episode_is_graded_as_the_paper_reads(shop, data, track):
     result = grade(trajectory)
     expected = paper_grade(shop, task, called, track)
     assert result.model_dump() == pytest.approx(expected, abs=1e-5)
-    assert result.steps <= 10 and grade(stored_and_read(trajectory)) == result
-    event(f"{track}, {task.type}: {min(result.attempts, 2)} attempts, {result.result_official > 0}")
+    stored = json.loads(json.dumps(trajectory.model_dump()))
+    assert result.steps <= 10 and grade(Trajectory.model_validate(stored)) == result

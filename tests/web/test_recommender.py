@@ -98,17 +98,14 @@ def published_forward(state, items, blocks, heads):
 # --- training ---
 
 
-def test_windows_make_every_item_but_the_first_a_target_once():
-    windows = training_windows([[1, 2, 3, 4, 5, 6], [7], [8, 9]], max_length=3)
-    assert windows.tolist() == [[3, 4, 5, 6], [0, 1, 2, 3], [0, 0, 8, 9]]
-
-
-def test_losses_by_hand():
+def test_windows_and_losses_by_hand():
     """One position (item 1, then 2); items so few that every negative has to be the one that is left."""
 
     def loss(model, **config):
         return sequence_loss(model, windows, SasRecSettings(**config)).item()
 
+    made = training_windows([[1, 2, 3, 4, 5, 6], [7], [8, 9]], max_length=3)
+    assert made.tolist() == [[3, 4, 5, 6], [0, 1, 2, 3], [0, 0, 8, 9]]  # each but the first a target once
     windows = torch.tensor([[0, 0, 0, 0, 1, 2]])
     with torch.inference_mode():
         model = random_model(n_items=3)
@@ -125,12 +122,9 @@ def test_each_loss_learns_who_follows_whom(loss):
     known = {user: sequence[:-1] for user, sequence in users.items()}
     fitted = Recommender.fit(known, replace(LEARNS, loss=loss), 0)
     shown = [fitted.recommend(known[user]) for user in users]
-    hits = [users[user][-1] in ids for user, ids in zip(users, shown, strict=True)]
+    k = 1 if loss == "cross_entropy" else 10  # the sampled loss hardly tells the next item from neighbours
+    hits = [users[user][-1] in ids[:k] for user, ids in zip(users, shown, strict=True)]
     assert sum(hits) / len(hits) > 0.95
-    if loss == "cross_entropy":  # the sampled losses hardly tell the next item from its neighbours
-        assert (
-            sum(users[user][-1] == ids[0] for user, ids in zip(users, shown, strict=True)) / len(users) > 0.95
-        )
 
 
 def test_training_is_bit_identical_and_leaves_torch_as_it_was():
@@ -247,11 +241,8 @@ class Malicious:
     ("spoil", "message"),
     [
         (lambda s: {**s, "head": Malicious()}, "the weights of PersonalWAB's SASRec"),
-        (lambda s: {k: w for k, w in s.items() if k != "item_emb.weight"}, "item_emb.weight"),
         (lambda s: {**s, "pos_emb.weight": s["pos_emb.weight"][:21]}, "pos_emb.weight"),
-        (lambda s: {k: w for k, w in s.items() if k != "last_layernorm.bias"}, "last_layernorm.bias"),
         (lambda s: {**s, "user_emb.weight": torch.zeros(3)}, "user_emb.weight"),
-        (lambda s: [*s.values()], "the weights of PersonalWAB's SASRec"),
         (lambda s: b"<html>not found</html>", "the weights of PersonalWAB's SASRec"),
     ],
 )
@@ -268,9 +259,7 @@ def test_another_checkpoint_is_refused_and_runs_no_code(state, tmp_path, capsys,
     assert "was run" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[1]", '{"B1": "7"}', '{"B1": true}', '{"B1": 0}', '{"B1": 104285}']
-)
+@pytest.mark.parametrize("content", ["{", "[1]", '{"B1": true}', '{"B1": 0}', '{"B1": 104285}'])
 def test_wrong_item_numbers_are_named(files, tmp_path, content):
     (tmp_path / "pwab.pth").symlink_to(files / "pwab.pth")
     (tmp_path / "1000_ids.json").write_text(content)
