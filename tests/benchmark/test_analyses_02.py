@@ -5,10 +5,9 @@ from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.offline import OfflineProfiler
-from pwagents.schema import Review, Task, UserProfile
+from pwagents.schema import Review, Task
 from pwagents.web.search import Bm25Engine
 
-FACTS = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
 TITLES = {"B1": "red oak stool", "B2": "blue oak stool", "B3": "steel kettle"}
 TITLES |= {f"C{i}": f"{color} chair" for i, color in enumerate(("red", "blue") * 3)}
 TASK = Task(
