@@ -3,12 +3,13 @@
     .venv/bin/python benchmarks/llm_client.py
 
 About two minutes. A local server in a process of its own answers every call after 200 ms. Expect a wall-time
-ratio of at most 1.15 and at most 2 ms more CPU time a call; and of conversations killed ten times and taken
-up again, no more replies paid twice than calls were under way.
+ratio of at most 1.15 and at most 2 ms more CPU time a call; and of a run killed ten times and taken up again,
+no more calls asked twice than were under way.
 """
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from pwagents.llm.settings import Players
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from tests.llm.test_killed_run import kill_and_resume  # noqa: E402
+from tests.processes import begin, kill  # noqa: E402
 
 MODEL, LATENCY = "gpt-4o-mini", 0.2
 EPISODES, STEPS, ROUNDS = 200, 5, 2
@@ -125,16 +126,34 @@ def _timed(ask: Ask, concurrency: int) -> tuple[float, float]:
     return time.perf_counter() - wall, (time.process_time() - cpu) / (EPISODES * STEPS)
 
 
-def measure_kills(kills: int = 10) -> dict[str, int]:
-    """EPISODES conversations of STEPS calls, 16 at once, killed ``kills`` times: what was paid twice."""
+def measure_kills(kills: int = 10, workers: int = 16) -> dict[str, int]:
+    """All episodes, killed (SIGKILL) ``kills`` times at random moments and taken up again.
+
+    Returns:
+        "requests" (different ones); "asked_twice" (calls whose request was asked before); "most_allowed" of
+        these: the calls under way at each kill, which are lost, and a trial before each run.
+    """
+    moments = random.Random(0)
     with chat_server() as url, tempfile.TemporaryDirectory() as folder:
 
-        def paid() -> dict[str, int]:
+        def asked() -> dict[str, int]:
             with urllib.request.urlopen(url) as answer:
                 return json.load(answer)
 
-        store = Path(folder) / "replies.sqlite"
-        return kill_and_resume(url, store, paid, EPISODES, STEPS, workers=16, kills=kills)
+        for times in range(kills):
+            process = begin(_play_all, url, Path(folder), workers)
+            enough = EPISODES * STEPS * (times + moments.random()) / (kills + 1)
+            while sum(asked().values()) < enough:
+                time.sleep(0.005)
+            kill(process)
+        _play_all(url, Path(folder), workers)
+        counts = asked()
+    twice = sum(counts.values()) - len(counts)
+    return {"requests": len(counts), "asked_twice": twice, "most_allowed": kills * (workers + 1)}
+
+
+def _play_all(url: str, folder: Path, concurrency: int) -> None:
+    _timed(_our_path(url, folder, concurrency), concurrency)
 
 
 def main() -> None:
@@ -143,7 +162,7 @@ def main() -> None:
         rows = [measure_client(url, concurrency) for concurrency in (16, 64)]
     print(f"{EPISODES * STEPS:,} calls of {1000 * LATENCY:.0f} ms")
     print(pd.DataFrame(rows).round(3).to_string(index=False), "\n")
-    print(f"{EPISODES} conversations of {STEPS} calls, 16 at once, killed ten times")
+    print(f"{EPISODES} episodes of {STEPS} calls, 16 at once, killed ten times")
     print(pd.Series(measure_kills()).to_string())
 
 

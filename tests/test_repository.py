@@ -79,3 +79,9 @@ def test_importing_the_library_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_models_and_tokenizers_are_read_in_one_place_alone():
+    files = [*ROOT.glob("lib/**/*.py"), *ROOT.glob("notebooks/*.ipynb")]
+    reads = re.compile(r"^(?!.*``).*\bAuto\w+\.from_pretrained\(", re.MULTILINE)
+    assert [file.name for file in files if reads.search(file.read_text("utf-8"))] == ["folder.py"]

@@ -1,16 +1,11 @@
-"""A local server of OpenAI's chat protocol that fails on purpose, for tests and benchmarks.
+"""A local server of OpenAI's chat protocol that answers as a test says, for tests and benchmarks.
 
-In a thread: ``with ChatServer(faults=0.2) as server: ... server.url ... server.calls``. As a process of its
-own: ``python tests/llm/server.py 0.2`` (seconds of latency); the first line it prints is its URL, and ``GET``
-tells how often each request was answered in full.
-
-A reply depends on the request alone, a fault on the request and how often it was asked: both are the same in
-every run, whatever the threads do.
+As a process of its own (``python tests/llm/server.py 0.2``: seconds of latency) it prints its URL first, and
+answers GET with how often each request was asked.
 """
 
 import hashlib
 import json
-import random
 import sys
 import threading
 import time
@@ -44,8 +39,7 @@ def completion(message: dict, prompt: str = "", reason: str | None = "stop") -> 
     """A whole answer in OpenAI's form; a token is four characters here."""
     usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(json.dumps(message)) // 4}
     choices = [{"index": 0, "message": message, "finish_reason": reason}]
-    fields = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
-    return fields | {"choices": choices, "usage": usage}
+    return {"id": "c", "object": "chat.completion", "created": 1, "choices": choices, "usage": usage}
 
 
 class ChatServer(ThreadingHTTPServer):
@@ -53,30 +47,19 @@ class ChatServer(ThreadingHTTPServer):
 
     Args:
         latency: seconds that every answer takes.
-        faults: share of calls that fail, 0 to 1: by a status, half an answer, or one that hangs.
-        hang: seconds before each byte of an answer that hangs; make the client's time-out shorter.
         reply: request body -> the assistant's message, or an answer that is none.
 
     Attributes:
-        calls: request key (hex) -> how often it was asked. paid: the same for calls answered in full.
-        bodies: every request body, in order of arrival.
-        headers: header fields of the last call, names in lower case.
+        calls: request (a hash) -> how often it was asked.
+        bodies: every request body, in order of arrival. headers: of the last, names in lower case.
         script: answers to give before anything else, first in first out.
     """
 
     daemon_threads, request_queue_size = True, 1024
 
-    def __init__(
-        self,
-        *,
-        latency: float = 0.0,
-        faults: float = 0.0,
-        hang: float = 3.0,
-        reply: Callable[[dict], dict | Answer] = default_reply,
-    ):
+    def __init__(self, *, latency: float = 0.0, reply: Callable[[dict], dict | Answer] = default_reply):
         super().__init__(("127.0.0.1", 0), _Connection)
-        self.latency, self.faults, self.hang, self.reply = latency, faults, hang, reply
-        self.calls, self.paid = Counter(), Counter()
+        self.latency, self.reply, self.calls = latency, reply, Counter()
         self.bodies, self.headers, self.script = [], {}, deque[Answer]()
         self.lock, self.url = threading.Lock(), f"http://127.0.0.1:{self.server_port}/v1"
 
@@ -98,35 +81,24 @@ class ChatServer(ThreadingHTTPServer):
 
 
 class _Connection(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    protocol_version, log_message = "HTTP/1.1", lambda *_: None
     server: ChatServer
 
-    def log_message(self, *_) -> None:
-        """Nothing."""
-
     def do_GET(self) -> None:
-        self._send(Answer(self.server.paid))
+        self._send(Answer(self.server.calls))
 
     def do_POST(self) -> None:
         server, written = self.server, self.rfile.read(int(self.headers["Content-Length"]))
-        key, body = hashlib.sha256(written).hexdigest(), json.loads(written)
+        body = json.loads(written)
         with server.lock:
-            server.calls[key] += 1
-            draw = random.Random(f"{key} {server.calls[key]}")
+            server.calls[hashlib.sha256(written).hexdigest()] += 1
             server.headers = {name.lower(): value for name, value in self.headers.items()}
             server.bodies.append(body)
             answer = server.script.popleft() if server.script else None
         time.sleep(server.latency)
-        if isinstance(answer := answer or server.reply(body), Answer):
-            return self._send(answer)
-        whole = json.dumps(completion(answer, json.dumps(body["messages"])))
-        half, later = whole[: len(whole) // 2], {"error": {"message": "later"}}
-        faults = [Answer(later, status, {"Retry-After": "0.05"}) for status in (429, 500, 503)]
-        faults += [Answer(half), Answer(half, headers={"Content-Length": str(len(whole))})]
-        faults.append(Answer(whole, drip=server.hang))
-        answer = draw.choice(faults) if draw.random() < server.faults else Answer(whole)
-        with server.lock:
-            server.paid[key] += answer.body == whole
+        answer = answer or server.reply(body)
+        if not isinstance(answer, Answer):
+            answer = Answer(completion(answer, json.dumps(body["messages"])))
         self._send(answer)
 
     def _send(self, answer: Answer) -> None:

@@ -1,7 +1,6 @@
 """Our client against a real server, ``transformers serve``, with a tiny model that thinks and calls."""
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,38 +10,33 @@ import pytest
 from pwagents.llm.local_model import LocalModel
 from pwagents.llm.openai_model import OpenAIModel
 
-from .conftest import HI, TOOL
-from .tiny import CALL, save_model
+from .conftest import CALL, HI, TOOL, save_model
+from .server import ChatServer
 
 
 @pytest.mark.slow
 def test_a_conversation_with_tools_is_the_same_as_with_the_model_in_this_process(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     folder = save_model(tmp_path, ["<think>", "Navy again.", "</think>", *CALL])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with ChatServer() as gone:
+        port = str(gone.server_port)
     command = [Path(sys.executable).with_name("transformers"), "serve", "--device", "cpu"]
-    server = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)])
+    server = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", port])
     try:
         served = OpenAIModel(str(folder), f"http://127.0.0.1:{port}/v1", attempts=15)  # until it is there
-        local, talk, before = LocalModel(folder), HI, 0
+        talk, local, before = [*HI], LocalModel(folder), 0
         for _ in range(2):
             reply, own = (m.complete(talk, [TOOL], temperature=0, max_tokens=30) for m in (served, local))
             (call,) = reply.tool_calls
-            assert (call.name, json.loads(call.arguments)) == ("search", {"query": "coat"})
-            assert [(call.name, call.arguments)] == [(c.name, c.arguments) for c in own.tool_calls]
+            assert json.loads(call.arguments) == json.loads(own.tool_calls[0].arguments) == {"query": "coat"}
+            assert call.name == own.tool_calls[0].name == "search"
             assert (reply.text, reply.finish_reason) == (own.text, own.finish_reason) == ("", "tool_calls")
             assert reply.usage.completion_tokens == own.usage.completion_tokens == 3 + len(CALL) + 1
             assert reply.usage.prompt_tokens == own.usage.prompt_tokens > before
-            function = {"name": call.name, "arguments": call.arguments}
-            calls = [{"id": call.id, "type": "function", "function": function}]
-            talk = [
-                *talk,
-                {"role": "assistant", "content": reply.text, "tool_calls": calls},
-                {"role": "tool", "tool_call_id": call.id, "content": "1. A coat"},
-            ]
             before = reply.usage.prompt_tokens
+            called = {"id": call.id, "type": "function", "function": call.model_dump(exclude={"id"})}
+            talk.append({"role": "assistant", "content": reply.text, "tool_calls": [called]})
+            talk.append({"role": "tool", "tool_call_id": call.id, "content": "1. A coat"})
     finally:
         server.terminate()
         server.wait()

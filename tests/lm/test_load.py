@@ -1,5 +1,6 @@
 """Models from folders: whole or refused; an adapter finds its base wherever both are moved."""
 
+import json
 import shutil
 
 import pytest
@@ -93,6 +94,14 @@ def test_a_moved_adapter_finds_its_base_beside_it_and_a_lonely_one_names_it(mode
     moved = shutil.copytree(models, tmp_path / "elsewhere")
     assert adapter_base(moved / "tuned") == moved / "base"
     assert LocalModel(moved / "tuned").complete(ask, max_tokens=5, temperature=0.0).text == before
+    # Its name, by which stored replies are found, does not tell where the base lies.
+    config = json.loads((moved / "tuned" / ADAPTER).read_text())
+    config |= {"base_model_name_or_path": "/else/base", "target_modules": config["target_modules"][::-1]}
+    (moved / "tuned" / ADAPTER).write_text(json.dumps(config))
+    assert LocalModel(moved / "tuned").name == LocalModel(models / "tuned").name
+    (moved / "tuned" / ADAPTER).write_text(json.dumps(config | {"base_model_name_or_path": "/else/other"}))
+    assert LocalModel(moved / "tuned").name != LocalModel(models / "tuned").name
+    shutil.copy(models / "tuned" / ADAPTER, moved / "tuned")
     (moved / "base").rename(moved / "other")
     with pytest.raises(DataError, match=r"base_model_name_or_path': found \.\./base; expected the folder"):
         read_model(moved / "tuned", torch.float32)

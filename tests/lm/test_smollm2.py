@@ -20,7 +20,7 @@ from pwagents.notebook.settings import load_settings
 from pwagents.orion.agent import orion_tools
 from pwagents.orion.settings import SftNotebook
 
-from ..llm.tiny import save_model
+from ..llm.conftest import save_model
 
 CALL = {"name": "search_product_by_query", "arguments": '{"query": "red \\"mug\\"", "n": 2}'}
 TALK = [

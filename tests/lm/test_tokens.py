@@ -8,7 +8,7 @@ from pwagents.errors import DataError
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
 from pwagents.orion.agent import RULES, orion_tools
 
-from ..llm.tiny import save_model
+from ..llm.conftest import save_model
 
 ASK = "<think>open: material</think>"
 PROFILE = "The cotton one.\n\nProfile:\n<data>\nWants:\n- material: cotton (stated)\n</data>"

@@ -127,7 +127,11 @@ def test_what_a_model_wrote_is_fenced_in_later_prompts():
     assert records and all("<data>\ntrip 0\n</data>" in said for said in records)
 
 
-@pytest.mark.parametrize("bad", ["", "no JSON", "[1]", "{}", '{"records": 3}', "```json\n{"])
+BAD = ["", "no JSON", "}{", "[1]", "{}", '{"records": 3}', "```json\n{"]
+BAD.append(pytest.param('{"records": ' + "[" * 100_000 + "}", id="deep"))
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_a_reply_that_cannot_be_used_is_sent_back_once(bad):
     historian = LlmHistorian(Writer(lambda text, repaired: text if repaired else bad), SETTINGS, seed=1)
     assert len(historian.histories()) == 2

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pwagents.errors import NotEvaluableError
+from pwagents.errors import InfrastructureError, NotEvaluableError
 from pwagents.llm.chat import Reply
 from pwagents.schema import TASK_TYPES, Product, Review, Task
 from pwagents.tasks.writers import (
@@ -152,15 +152,30 @@ def test_a_bad_reply_is_sent_back_once_with_what_is_wrong_then_the_fallback_writ
     assert +writer.failures == {"unreadable": 1}
 
 
-def test_a_refusal_costs_the_others_nothing(facts):
-    def answer(request):
-        told = request.messages[1]["content"]
-        if "Age: 3" in told:
-            raise NotEvaluableError("refused")
-        reason = "content_filter" if "Age: 5" in told else "stop"
-        return Reply(text="Any light.", finish_reason=reason)
+@pytest.mark.parametrize(("workers", "batch_size"), [(1, 1), (2, 1), (1, 4)])
+def test_a_refusal_costs_the_others_nothing_and_a_model_out_of_reach_stops_the_run(
+    facts, workers, batch_size
+):
+    def model_of(script):
+        model = ScriptedModel(script)
+        model.workers, model.batch_size = workers, batch_size
+        return model
 
-    briefs = [brief(profile=facts(age=str(n)), n=n) for n in range(8)]
-    writer = LlmInstructionWriter(ScriptedModel(answer), offline)
-    assert writer(briefs) == [f"offline t{n}" if n in (3, 5) else "Any light." for n in range(8)]
+    def answer(request):
+        age = re.search(r"Age: (\d+)", request.messages[1]["content"])[1]
+        if age == "3":
+            raise NotEvaluableError("refused")
+        return Reply(text=f"Any light, {age}.", finish_reason="content_filter" if age == "5" else "stop")
+
+    briefs = [brief(profile=facts(age=str(n)), n=n) for n in range(20)]
+    writer = LlmInstructionWriter(model_of(answer), offline)
+    assert writer(briefs) == [f"offline t{n}" if n in (3, 5) else f"Any light, {n}." for n in range(20)]
     assert +writer.failures == {"refused": 1, "unreadable": 1}
+
+    def out_of_reach(request):
+        raise InfrastructureError("no route")
+
+    model = model_of(out_of_reach)
+    with pytest.raises(InfrastructureError, match="no route"):
+        LlmInstructionWriter(model, offline)(briefs)
+    assert len(model.requests) < 20  # what is under way ends, and no more begins

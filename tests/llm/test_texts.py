@@ -1,11 +1,28 @@
-"""The fence around foreign text: nothing within it passes for its end."""
+"""Texts of others: what a model wrote is parted, and nothing that a shop wrote ends its fence."""
 
+import re
 import unicodedata
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
+from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN, fence
+
+from .conftest import CIRCUMSTANCES
+
+TEXTS = [(text, "Red?", "Size?", []) for text in CIRCUMSTANCES["thoughts"].values()]
+TEXTS += [(text, "", "", ['search({"query": "a coat"})']) for text in CIRCUMSTANCES["calls"].values()]
+
+
+@pytest.mark.parametrize(("written", "thought", "text", "calls"), TEXTS + CIRCUMSTANCES["marks"])
+def test_a_text_is_parted_into_thought_text_and_calls(written, thought, text, calls):
+    reply = Reply(text=written)
+    assert (reply.thought, reply.text, reply.whole) == (thought, text, written)
+    assert [f"{call.name}({call.arguments})" for call in reply.tool_calls] == calls
+    assert reply.finish_reason == ("tool_calls" if calls else "stop")
+    ids = {call.id for call in reply.tool_calls}
+    assert len(ids) == len(calls) and all(re.fullmatch("[a-z0-9]{9}", each) for each in ids)
+
 
 # Characters that nobody sees: of no width, soft hyphen, controls, directions, fillers, tags, half a pair.
 INVISIBLE = "\u200b\u200d\u2060\u00ad\x00\ufeff\x1b\x7f\u202e\u034f\u3164\u180e\ufe0f\U000e0064\udc00"
@@ -35,9 +52,3 @@ def test_other_text_stays_as_it_is_but_for_line_ends():
     text = "a < b <database> <b>bold</b> 5 < 6 data \u00e9\u4e2d\U0001f600"
     assert within(fence(text))[0] == text
     assert within(fence("a\r\nb\rc\u2028d\x85e\tf\n"))[0] == "a\nb\nc\nd\ne\tf\n"
-
-
-@given(st.lists(st.sampled_from(["<", "/", "data", ">", "d", "ata", "\u200b", "\x00", " ", "\ufeff", "x"])))
-def test_no_text_closes_the_fence(parts):
-    _, seen = within(fence("".join(parts)))
-    assert "</data>" not in seen and "<data>" not in seen
