@@ -63,7 +63,7 @@ def test_what_a_notebook_or_a_benchmark_imports_is_there(path):
                 assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
 
 
-def test_importing_the_library_loads_nothing_heavy():
+def test_importing_the_library_and_making_its_models_loads_nothing_heavy(tmp_path):
     library = ROOT / "lib"
     modules = {
         ".".join(path.relative_to(library).with_suffix("").parts).removesuffix(".__init__")
@@ -75,7 +75,13 @@ def test_importing_the_library_loads_nothing_heavy():
         f"for module in {sorted(modules - ASIDE)}:\n"
         "    importlib.import_module(module)\n"
         f"    heavy = [name for name in {HEAVY} if name in sys.modules]\n"
-        "    if heavy: sys.exit(f'importing {module} loads {heavy}')"
+        "    if heavy: sys.exit(f'importing {module} loads {heavy}')\n"
+        "from pathlib import Path\nfrom pwagents.llm.make import Models, Players\n"
+        f"folder = Path({str(tmp_path)!r})\n(folder / 'config.json').touch()\n"
+        "models = Models(Players(), folder / 'replies')\n"
+        "models('openai:m'), models(f'local:{folder}')\n"
+        f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
+        "if heavy: sys.exit(f'making models loads {heavy}')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

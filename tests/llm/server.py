@@ -76,8 +76,8 @@ class ChatServer(ThreadingHTTPServer):
 
     def then(self, body: dict | str | bytes, status: int = 200, drip: float = 0.0, **headers: str) -> None:
         """Answer the next call with this; header names are written with underscores."""
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.script.append(Answer(body, status, headers, drip))
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.script.append(Answer(body, status, fields, drip))
 
 
 class _Connection(BaseHTTPRequestHandler):

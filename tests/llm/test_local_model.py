@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pwagents.errors import DataError
 from pwagents.llm.chat import Request
@@ -60,18 +61,16 @@ def test_a_template_without_a_system_message_gets_it_in_the_users_first_and_no_d
     assert told == "26 Jul 2024 user: Be brief.\n\nhi"
 
 
-BROKEN = [
-    *(("config.json", content) for content in (None, b"[]", b"{", b"\xff\x00", b'{"model_type": "nothing"}')),
-    *(("tokenizer.json", content) for content in (None, b"{}")),
-    *(("chat_template.jinja", None), ("chat_template.jinja", b"\xff\xfe\xfa"), ("model.safetensors", None)),
-]
+BROKEN = [("config.json", each) for each in (None, b"[]", b"{", b"\xff\x00", b'{"model_type": "nothing"}')]
+BROKEN += [("tokenizer.json", None), ("tokenizer.json", b"{}"), ("model.safetensors", None)]
+BROKEN += [("chat_template.jinja", None), ("chat_template.jinja", b"\xff\xfe\xfa")]
 
 
 @pytest.mark.parametrize(("name", "content"), BROKEN)
 def test_a_broken_model_is_one_line(folder, name, content):
     if content is None:
-        (folder / name).unlink()
-        torch.save({}, folder / "pytorch_model.bin")  # a pickle is not read in its place
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / name).unlink()  # a pickle is not read in its place
     else:
         (folder / name).write_bytes(content)
     with pytest.raises(RefusedError, match=rf"\A[^\n]*{folder}[^\n]*\Z"):
@@ -136,9 +135,9 @@ def test_what_cannot_be_asked_says_so(model):
             model.complete(HI, **sampling)
 
 
-def test_the_name_changes_with_the_weights_and_roles_share_what_is_loaded(random_model, telling_model):
-    models = [LocalModel(random_model), LocalModel(telling_model)]
-    assert models[0].name.split("@")[0] == random_model.name
-    assert models[0].name.split("@")[1] != models[1].name.split("@")[1]
-    loaded = [model.loaded for model in models]
-    assert [LocalModel(model.folder).loaded for model in models] == loaded
+def test_other_weights_have_another_name_and_roles_share_a_model(folder, random_model, telling_model):
+    before = LocalModel(folder).name
+    (folder / "model.safetensors").write_bytes(b"other")
+    assert before.startswith("model@") and LocalModel(folder).name != before
+    loaded = [LocalModel(each).loaded for each in (random_model, telling_model)]
+    assert [LocalModel(each).loaded for each in (random_model, telling_model)] == loaded

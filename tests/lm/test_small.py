@@ -3,6 +3,7 @@
 import torch
 from transformers import Qwen2ForCausalLM
 
+from pwagents.llm.folder import dropped_by_template
 from pwagents.lm.small import CONTEXT, make_small_model, make_tokenizer
 
 
@@ -26,6 +27,10 @@ def test_it_knows_where_its_turn_ends(tokenizer, small_model, tmp_path):
     for config in (loaded.config, loaded.generation_config):
         assert (config.eos_token_id, config.pad_token_id) == ends
     assert loaded.config.max_position_embeddings == CONTEXT
+
+
+def test_its_template_drops_nothing_for_functions_are_known_by_heart():
+    assert dropped_by_template(make_tokenizer()) == []
 
 
 def test_given_words_and_fixed_texts_are_a_token_each_and_other_words_are_spelled():
