@@ -13,6 +13,7 @@ import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 from pwagents import engine
 from pwagents.data.synthetic import WorldConfig, make_world
@@ -93,23 +94,14 @@ def play(folder, notes):
     return alone, run_episodes(make_tasks(), chained, folder / "chained.jsonl", **OPTIONS, memory={})
 
 
-class Words(worlds.Words):
-    """As it is asked for items."""
-
-    def encode(self, texts, show_progress=False):
-        return super().encode(texts)
-
-
 def profile():
     """Profiles of a small shop's users, as JSON."""
     benchmark = make_world(WorldConfig(n_users=8, n_products=120), seed=0).benchmark
     histories = {user: benchmark.train_period(user) for user in benchmark.behaviors}
     profiler = OfflineProfiler(Catalogue(benchmark.products))
-    made = profile_users(histories, benchmark.products, Words(), profiler, seed=0)
-    return [
-        [user, own.whole.model_dump_json(), [each.model_dump_json() for each in own.micro]]
-        for user, own in made.items()
-    ]
+    words = SimpleNamespace(encode=lambda texts, **_: worlds.Words().encode(texts))
+    made = profile_users(histories, benchmark.products, words, profiler, seed=0)
+    return [[each.model_dump_json() for each in (own.whole, *own.micro)] for own in made.values()]
 
 
 def work(folder):

@@ -20,7 +20,7 @@ def writes(text, made):
     return make
 
 
-def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
+def test_the_same_key_is_made_once_and_another_beside_it(tmp_path, monkeypatch):
     made = []
     first = cached(tmp_path, "sft", {"data": "a", "seed": 0}, writes("one", made))
     again = cached(tmp_path, "sft", {"seed": 0, "data": "a"}, writes("two", made))
@@ -30,13 +30,8 @@ def test_the_same_key_is_made_once_and_another_beside_it(tmp_path):
     facts = json.loads((first / "made_from.json").read_text())
     assert facts["data"] == "a" and facts["versions"]["torch"]
     assert sorted(p for p in tmp_path.iterdir() if p.is_dir()) == sorted([first, other])
-
-
-def test_another_version_of_a_library_makes_it_anew(tmp_path, monkeypatch):
-    made = []
-    first = cached(tmp_path, "sft", {}, writes("one", made))
-    monkeypatch.setattr("pwagents.cache.version", lambda library: "0.0")
-    assert cached(tmp_path, "sft", {}, writes("two", made)) != first and len(made) == 2
+    monkeypatch.setattr("pwagents.cache.version", lambda library: "0.0")  # another version: made anew
+    assert cached(tmp_path, "sft", {"data": "a", "seed": 0}, writes("two", made)) != first and len(made) == 3
     with pytest.raises(TypeError):
         cached(tmp_path, "sft", {"settings": object()}, writes("three", made))
 

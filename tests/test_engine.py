@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,41 +71,13 @@ def test_an_engine_that_is_not_installed_says_what_to_install(monkeypatch, name)
         engine.use(name)
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 100])
-def test_results_come_in_rounds_and_in_order(shipping, n):
-    rounds = list(engine.remote(lambda unit: unit**2)(range(n)))
-    assert flat(rounds) == [i**2 for i in range(n)]
-    assert len(rounds) <= engine.ROUNDS
-
-
-def test_what_a_function_holds_is_made_again_once(shipping):
-    made = []
-    lock, squares = threading.Lock(), cache(lambda unit: unit**2)
-
-    class Held:
-        def __setstate__(self, _):
-            made.append(1)
-
-    held = Held()
-    held.value = 1
-
-    def function(unit):
-        with lock:
-            return squares(unit), held is not None
-
-    assert flat(engine.remote(function)([1, 2, 3])) == [(1, True), (4, True), (9, True)]
-
-
-def test_an_embedder_goes_with_what_it_remembers_and_writes_no_file_elsewhere(shipping, tmp_path):
-    class Random:
-        def encode(self, texts):
-            return np.random.default_rng().normal(size=(len(texts), 384)).astype(np.float32)
-
-    class RandomEmbedder(Embedder):
-        def _load_model(self):
-            return Random()
-
-    embedder = RandomEmbedder(tmp_path)
+def test_results_keep_order_and_an_embedder_goes_without_its_file(shipping, tmp_path, monkeypatch):
+    random = np.random.default_rng()
+    model = SimpleNamespace(encode=lambda texts: random.normal(size=(len(texts), 384)).astype(np.float32))
+    monkeypatch.setattr(Embedder, "_load_model", lambda self: model)
+    rounds = list(engine.remote(lambda unit: unit**2)(range(100)))
+    assert flat(rounds) == [i**2 for i in range(100)] and len(rounds) <= engine.ROUNDS
+    embedder = Embedder(tmp_path)
     first = embedder.encode(["a coat"])
     before = (tmp_path / "embeddings.sqlite").read_bytes()
     (there,) = flat(engine.remote(lambda texts: embedder.encode(texts))([["a coat", "a shoe"]]))

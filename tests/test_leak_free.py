@@ -19,7 +19,6 @@ from pwagents.agents.plain import FunctionClassifier, PlainAgent
 from pwagents.benchmark import references
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.embedding import Embedder
-from pwagents.llm.chat import ChatModel, Reply, ToolCall
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import contextual_profile, profile_users
 from pwagents.profiles.offline import OfflineProfiler
@@ -29,6 +28,8 @@ from pwagents.web.functions import Shop
 from pwagents.web.recommender import RecommendersByTime, training_sequences
 from pwagents.web.search import build_search_engine
 from pwagents.web.settings import SasRecSettings
+
+from .agents.conftest import ScriptedModel, call
 
 STRATEGIES = ("none", "random", "last", "relevant", "task_specific")
 MONTH = 30 * 86_400_000
@@ -93,16 +94,10 @@ def test_a_user_gets_the_latest_recommender_that_knows_no_future(recommenders):
     assert recommenders.at(last + 1) is recommenders.at(last) is recommenders.recommenders[-1]
     assert recommenders.at(last - 1) is recommenders.recommenders[-2]
     assert recommenders.at(first - 1).recommend(["anything"]) == []
-
-
-def test_where_nobodys_past_is_anothers_future_one_recommender_serves_all():
     world = make_world(WorldConfig(n_users=12, n_products=150), seed=0).benchmark
-    fitted = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4)
-    assert len(fitted.recommenders) == 1
-    (date,) = fitted.dates
-    assert training_sequences(world, date) == {
-        user: [b.parent_asin for b in world.train_period(user)] for user in world.behaviors
-    }
+    (date,) = RecommendersByTime.fit(world, CONFIG, seed=0, n_dates=4).dates  # one serves all
+    expected = {user: [b.parent_asin for b in world.train_period(user)] for user in world.behaviors}
+    assert training_sequences(world, date) == expected
 
 
 def test_what_strangers_buy_later_is_not_known_either(benchmark):
@@ -146,22 +141,18 @@ def test_nothing_an_agent_sees_comes_from_its_future(benchmark, recommenders, em
     assert seen > 0
 
 
-class Recorder(ChatModel):
-    """Keeps what it is sent; asks for recommendations on what it read of, looks at them, and stops."""
+def curious():
+    """A model that asks for recommendations on what it read of, looks at them, and stops."""
 
-    name = "recorder"
-
-    def __init__(self):
-        self.sent = []
-
-    def reply(self, request):
-        self.sent.append(json.dumps(request.messages))
-        read = re.findall(r"B0\w+-MARKER\d+", self.sent[0])[:3]
+    def reply(request):
+        read = re.findall(r"B0\w+-MARKER\d+", json.dumps(model.requests[0].messages))[:3]
         recommend = ("get_recommendations_by_history", json.dumps({"product_sequence": read}))
-        name, arguments = ("stop", "{}") if len(self.sent) > 2 else recommend
-        if request.tools:
-            return Reply(tool_calls=(ToolCall(id="1", name=name, arguments=arguments),))
-        return Reply(text=f"get_recommendations_by_history\nAction:\n{name}\nArguments:\n{arguments}")
+        name, arguments = ("stop", "{}") if len(model.requests) > 2 else recommend
+        told = f"get_recommendations_by_history\nAction:\n{name}\nArguments:\n{arguments}"
+        return call(name, arguments) if request.tools else told
+
+    model = ScriptedModel(reply)
+    return model
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -171,7 +162,7 @@ def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recomme
     shop = Shop(benchmark, engine, recommenders.at(0), embedder, "compact")
     seen = 0
     for task in benchmark.tasks["test"][:24]:
-        start, model = benchmark.first_task(task.user_id), Recorder()
+        start, model = benchmark.first_task(task.user_id), curious()
         setup = Setup(model, benchmark.products, "multi_turn", embedder)
         environment = WebEnvironment(
             replace(shop, recommender=recommenders.at(start)), "multi_turn", details=name == "RecMind"
@@ -181,8 +172,8 @@ def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recomme
             play_task(setup, environment, task, history, {})
         else:
             run_episode(environment, task, history, METHODS[name](setup))
-        assert len(model.sent) > 2
-        times = times_of_markers(" ".join(model.sent))
+        assert len(model.requests) > 2
+        times = times_of_markers(repr([request.messages for request in model.requests]))
         if task.type == "review":
             times.discard(task.timestamp)
         assert all(time < start for time in times), (task.task_id, name)
@@ -192,15 +183,10 @@ def test_no_prompt_of_any_method_holds_anything_of_its_future(benchmark, recomme
 
 def test_the_published_protocol_does_show_earlier_answers(benchmark):
     """The test above could fail: under the published reading there is something to find."""
-    leaks = [
-        task
-        for task in benchmark.tasks["test"]
-        if any(
-            time >= benchmark.first_task(task.user_id)
-            for time in times_of_markers(repr(benchmark.history(task, "test", "published")))
-        )
-    ]
-    assert leaks
+    tests = benchmark.tasks["test"]
+    seen = [times_of_markers(repr(benchmark.history(task, "test", "published"))) for task in tests]
+    firsts = [benchmark.first_task(task.user_id) for task in tests]
+    assert any(time >= first for times, first in zip(seen, firsts, strict=True) for time in times)
 
 
 def test_floors_know_no_future(benchmark, embedder):

@@ -35,10 +35,7 @@ def benchmark():
     ("changes", "message"),
     [
         ({"behaviors": {"u": (behavior("x", 1),)}}, "behaviour 0, field 'parent_asin': found x"),
-        (
-            {"behaviors": {"u": (behavior("a", 2), behavior("b", 1))}},
-            "behaviour 1, field 'timestamp': found 1",
-        ),
+        ({"behaviors": {"u": (behavior("a", 2), behavior("b", 1))}}, "1, field 'timestamp': found 1"),
         ({"tasks": {"test": (task(1, 1, user_id="v"),)}}, "task t1, field 'user_id': found v"),
         ({"tasks": {"test": (task(1, 1, target="x"),)}}, "task t1, field 'target': found x"),
         ({"tasks": {"train": (task(1, 1),), "test": (task(1, 2),)}}, "task t1, field 'task_id'"),

@@ -113,29 +113,6 @@ def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of,
     assert past[3]["content"].startswith("Result:\n<data>\n1. Title:")
 
 
-def test_reflection_follows_each_answer_stays_in_the_messages_and_is_paid_for(setup_of, play, task_of):
-    script = [
-        react("respond", {"content": "Which brand?"}),
-        "The brand was what I lacked.",
-        react("respond", {"content": "Which color?"}),
-        "Colors are of no use.",
-        react("search_product_by_query", {"query": "mug"}),
-        react("stop", {}),
-    ]
-    model = ScriptedModel(script)
-    steps = play(METHODS["Reflection"](setup_of(model)), task_of["search"]).steps
-    assert [step.action.usage.calls for step in steps] == [1, 2, 2, 1]
-    (reflecting,) = model.requests[1].messages
-    for part in (task_of["search"].instruction, "Which brand?", steps[0].observation.text):
-        assert part in reflecting["content"]
-    answers = [message["content"] for message in model.requests[-1].messages[3::2]]
-    assert answers[0].endswith("\nThe brand was what I lacked.")
-    assert answers[1].endswith("\nColors are of no use.") and "eflection" not in answers[2]
-    for earlier, later in ((2, 4), (4, 5)):  # the conversation only grows
-        grown = model.requests[later].messages
-        assert grown[: len(model.requests[earlier].messages)] == model.requests[earlier].messages
-
-
 def test_puma_asks_for_the_function_once_and_offers_no_other(setup_of, play, task_of):
     said = [
         "<note:function>stop</note>\nhm",

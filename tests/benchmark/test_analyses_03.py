@@ -32,19 +32,6 @@ def record(task_id, *steps, task_type="search", method="m", outcome="scored", se
     )  # fmt: skip
 
 
-def test_methods_with_the_same_episodes_are_one_row_and_the_note_names_them():
-    mug, cup = step(), step(query="cup")
-    runs = {"A": [record("1", mug), record("2", mug)], "B": [record("1", mug), record("2", cup)]}
-    runs |= {
-        "C": [record("1", mug, seconds=9.0), record("2", mug)],
-        "D": [record("1", cup), record("2", mug)],
-    }
-    rows, line = analyses.merge_equal(runs)
-    assert list(rows) == ["A", "B", "D"] and rows["A"] is runs["A"]
-    assert "A = C." in line and "B" not in line
-    assert analyses.merge_equal(rows) == (rows, "")
-
-
 def test_gains_are_paired_by_task():
     reached = {"without": (0.25, 0.25), "with": (0.5, 0.75)}  # only "with" gains by hindsight
     rows = [

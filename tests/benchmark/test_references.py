@@ -23,19 +23,6 @@ def test_references_go_from_chance_to_knowing_the_answer(frame):
     assert by_type["recommend", "repeat"] > by_type["recommend", "popularity"]
 
 
-def test_the_oracle_of_recommendations_counts_targets_bought_in_the_train_period(world, engine, frame):
-    benchmark = world.benchmark
-    bought = {b.parent_asin for user in benchmark.behaviors for b in benchmark.train_period(user)}
-    targets = {task.task_id: task.target for task in benchmark.tasks["test"]}
-    oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
-    assert list(oracle["result_accuracy"]) == [float(targets[t] in bought) for t in oracle["task_id"]]
-    known = {"P1": tuple((1, asin) for asin in sorted(benchmark.products))}
-    among_strangers = replace(benchmark, population=known)
-    frame = references.product_references(among_strangers, engine, benchmark.tasks["test"], seed=0)
-    oracle = frame[(frame["method"] == "oracle") & (frame["type"] == "recommend")]
-    assert (oracle["result_accuracy"] == 1).all()
-
-
 def test_popular_is_what_was_bought_most_by_strangers_too(world):
     asins = sorted(world.benchmark.products)[:12]
     bought = tuple((1, asin) for asin in asins for _ in range(1000 * (asin in asins[2:]) + 1))

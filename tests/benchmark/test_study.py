@@ -10,8 +10,6 @@ from pwagents.benchmark.settings import MethodPlayers
 from pwagents.benchmark.study import Study
 from pwagents.notebook.run import Run
 from pwagents.schema import FUNCTION_OF, Behavior, Product, Review
-from pwagents.users.llm import LlmUser
-from pwagents.users.rules import RuleUser
 from pwagents.web.shops import CHECKPOINT
 
 from ..agents.conftest import ScriptedModel, call
@@ -136,26 +134,3 @@ def test_seeds_are_runs_of_their_own(study, settings):
     frame = analyses.over_seeds(study, ["Random memory"])
     assert sorted(set(frame["seed"])) == [0, 1] and set(frame["method"]) == {"Random memory"}
     assert {r["params"]["run_seed"] for r in stored(settings, "03_methods_multi_turn")} == {0, 1}
-
-
-def test_users_answer_the_multi_turn_track_alone(study, study_of, settings):
-    task = study.sample[0]
-    assert study.environment(task).user is None
-    assert isinstance(study.environment(task, "multi_turn").user, RuleUser)
-    assert study.roles.user() is study.roles.user(0) is not study.roles.user(1)
-
-    def user(spec):
-        return study_of(replace(settings, players=MethodPlayers(policy="replay:m", user=spec))).roles.user()
-
-    assert user("none") is None and isinstance(user("replay:m"), LlmUser)
-
-
-def test_our_rows_stand_below_the_papers_once_a_cell(study_of, settings):
-    players = MethodPlayers(policy="offline", more_policies=("replay:b",))
-    study = study_of(replace(settings, players=players))
-    runs = {cell: {"No memory": study.play("No memory", "multi_turn")} for cell in study.roles.cells}
-    for table in analyses.prompting_tables(study, runs, runs):
-        rows = table["data"]
-        ours = rows[rows["source", ""] == "here"]
-        assert list(ours["backbone", ""]) == ["offline policy", "b"] and rows["row", ""].is_unique
-        assert len(rows) > len(ours) == 2

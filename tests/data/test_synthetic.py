@@ -57,15 +57,6 @@ def test_history_lies_strictly_before_tasks_and_nobodys_future_is_used(world):
         assert benchmark.train_period(task.user_id) == history
 
 
-def test_each_wanted_slot_is_stated_or_in_history_or_in_the_head(world):
-    for task_id, truth in world.truth.tasks.items():
-        places = (*truth.stated, *truth.in_history, *truth.in_head)
-        assert sorted(places) == sorted(truth.wants), task_id
-        person = world.truth.people[task_id.split("-")[0]]
-        interest = next(i for i in person.interests if i.domain.name == truth.interest)
-        assert all(truth.wants[slot] == interest.current[slot] for slot in truth.in_history)
-
-
 def test_stated_values_occur_in_the_instruction_and_others_are_not_given_away(world):
     brands = {brand for domain in domains() for brand in domain.values["brand"]}
     for task in world.benchmark.all_tasks():

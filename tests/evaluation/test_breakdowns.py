@@ -1,7 +1,5 @@
 """Results by task type and by what tasks are like, whole or in part, and methods compared."""
 
-from types import SimpleNamespace
-
 import pandas as pd
 import pytest
 
@@ -10,12 +8,10 @@ from pwagents.evaluation.breakdowns import (
     by_task,
     by_type_and_mean,
     sample_tasks,
-    target_ranks,
     trained_differences,
-    with_breakdowns,
 )
 from pwagents.evaluation.tables import save_table
-from pwagents.schema import TASK_TYPES, Action, Observation, Step, Trajectory
+from pwagents.schema import TASK_TYPES
 
 
 def frame_of(rows):
@@ -105,25 +101,3 @@ def test_sample_tasks_is_seeded_and_keeps_order(benchmark):
     assert sample == sample_tasks(tasks, 20, seed=1) == [t for t in tasks if t in sample]
     assert sample != sample_tasks(tasks, 20, seed=2)
     assert sample_tasks(tasks, 0, seed=1) == sample_tasks(tasks, 10**6, seed=1) == list(tasks)
-
-
-def record(task, name, products):
-    """What :func:`target_ranks` reads of a stored episode."""
-    step = Step(action=Action(name=name), observation=Observation(text="", products=products))
-    played = Trajectory(**task.model_dump(include={"task_id", "user_id", "type", "target"}), steps=(step,))
-    return SimpleNamespace(method="m", outcome="scored", type=task.type, trajectory=played)
-
-
-def test_breakdowns_and_ranks(benchmark):
-    tasks = {task.type: task for task in benchmark.tasks["test"]}
-    found = record(tasks["search"], "search_product_by_query", ("x", tasks["search"].target))
-    missed = record(tasks["recommend"], "get_recommendations_by_history", ("x",))
-    ranks = target_ranks([found, missed]).set_index(["type", "rank"])["share"]
-    assert ranks["search", "2"] == 1 and ranks["recommend", "not shown"] == 1 and ranks.sum() == 2
-
-    frame = frame_of([("m", t, tasks[t].user_id, tasks[t].task_id, 1.0) for t in TASK_TYPES])
-    detailed = with_breakdowns(frame, benchmark).set_index("type")
-    task = tasks["search"]
-    assert detailed.loc["search", "category"] == benchmark.products[task.target].category
-    low, *high = detailed.loc["search", "history"].replace(" and more", "-9999").split("-")
-    assert int(low) <= len(benchmark.history(task, "test")) <= int(high[0])

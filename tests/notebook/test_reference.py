@@ -50,10 +50,8 @@ def finished(tmp_path):
         nbformat.v4.new_output("stream", text=f"in {PLACE}"),
     ]
     cells = [nbformat.v4.new_code_cell("x", outputs=outputs)]
-    journal = [
-        {"notebook": "03_benchmark", "status": s, "settings": {"output_dir": PLACE}}
-        for s in ("unfinished", "finished")
-    ]
+    row = {"notebook": "03_benchmark", "settings": {"output_dir": PLACE}}
+    journal = [row | {"status": status} for status in ("unfinished", "finished")]
     for name, content in {
         **{f"tables/03_x.{kind}": "x" for kind in ("csv", "html", "tex")},
         **{"figures/03_x.png": photograph(), "figures/03_x.svg": "x", "figures/03_x.parquet": "x"},

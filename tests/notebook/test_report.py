@@ -24,19 +24,14 @@ N_EPISODES = 450  # three chunks
 def site(tmp_path_factory):
     """A preset's folder with its report."""
     folder = tmp_path_factory.mktemp("outputs") / "smoke"
-    ours = pd.DataFrame(
-        {
-            "source": ["PersonalWAB, Table 5", "here"],
-            "row": ["PUMA", f"small model {PRINTABLE}"],
-            **{f"a column with a long name {i}": [0.5, 0.25] for i in range(12)},
-        }
-    )
+    ours = {"source": ["PersonalWAB, Table 5", "here"], "row": ["PUMA", f"small model {PRINTABLE}"]}
+    ours = pd.DataFrame(ours | {f"a column with a long name {i}": [0.5, 0.25] for i in range(12)})
     tables.save_table(ours, "04_table_5", title="PersonalWAB, Table 5: ablations", output_dir=folder)
     tables.save_table(ours, "04_single_turn", title=PRINTABLE, note=PRINTABLE * 3, output_dir=folder)
     (folder / "figures").mkdir()
     figure = Figure()
     figure.subplots().plot([1, 2])
-    figure.savefig(folder / "figures" / "04_variants.png", metadata={"Software": None})
+    figure.savefig(folder / "figures" / "04_variants.png")
     write_notebook(folder / "notebooks" / "04_puma.ipynb")
     rows = [journal_row("04_puma", "hash"), journal_row("09_persona2web", "hash")]
     write_lines(folder / "timings" / "journal.jsonl", rows)
@@ -97,16 +92,9 @@ def episode(i):
 
 
 # An episode of the local web.
-WEB_STEPS = [
-    {
-        "kind": "web",
-        "observation": f"[1] {HOSTILE}",
-        "reason": "it flies",
-        "action": "click [1]",
-        "error": "no",
-    },
-    {"kind": "memory", "query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"},
-]
+CLICK = {"observation": f"[1] {HOSTILE}", "reason": "it flies", "action": "click [1]", "error": "no"}
+RECALL = {"query": f"seat {HOSTILE}", "retrieved": ["e1", "e2"], "answer": "window"}
+WEB_STEPS = [{"kind": "web", **CLICK}, {"kind": "memory", **RECALL}]
 WEB = {
     "key": "k", "task_id": "w", "user_id": "u", "method": "offline agent", "model": "none", "params": {},
     "outcome": "scored", "query": "Book a flight", "trajectory": {"task_id": "w", "steps": WEB_STEPS},

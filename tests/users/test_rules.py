@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pwagents.benchmark.adversarial import ordinary_questions
 from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
-from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, TerseUser, VagueUser, WrongUser, find_run
+from pwagents.users.rules import DIFFICULT, RuleUser, VagueUser, WrongUser, find_run
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 
@@ -140,21 +140,6 @@ def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(benchmark, asked
         else:
             is_wrong.append(find_run(fact.value, text) is None)
     assert len(is_wrong) > 50 and 0.02 < sum(is_wrong) / len(is_wrong) < 0.2
-
-
-def test_impatient_answers_one_question_until_it_has_seen_something_and_terse_in_a_word():
-    user, question, material = ImpatientUser({LAMP.parent_asin: LAMP}), "Which colour?", "What is it made of?"
-
-    def says(text, *session):
-        return user(lamp_task(), session, text).text
-
-    unknown = talk("What is its title?", says("What is its title?"))
-    first = says(question, unknown)
-    assert "navy" in first
-    session = (unknown, talk(question, first))
-    assert "aluminum" not in says(material, *session)
-    assert "aluminum" in says(material, *session, results("B0OTHER001"))
-    assert TerseUser({LAMP.parent_asin: LAMP})(lamp_task(), (), question).text == "navy"  # the value alone
 
 
 @pytest.mark.parametrize("kind", DIFFICULT.values())

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.metrics import attempts, grade
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update
 from pwagents.schema import FUNCTION_OF, Action, Usage
-from pwagents.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment, run_episode
+from pwagents.web.environment import MAX_STEPS, Context, UserReply, WebEnvironment
 from pwagents.web.functions import DETAILS_FUNCTION, tool_schemas
 
 ASK = Action(name="respond", arguments={"content": "Which color?"})
@@ -86,38 +85,6 @@ def test_respond_reaches_the_user_and_every_end_is_told(begin, task_of):
     environment.reset(task_of["search"])
     ends = [environment.step(search("mat")) and environment.end for _ in range(MAX_STEPS)]
     assert ends == [None] * 9 + ["steps"]
-
-
-def test_run_episode_ends_where_the_policys_model_refuses_and_says_why(shop, task_of):
-    def refuses(state):
-        if state.session:
-            raise NotEvaluableError("content filter")
-        return search("mat")
-
-    trajectory = run_episode(WebEnvironment(shop, "multi_turn"), task_of["search"], (), refuses)
-    assert (trajectory.end, trajectory.message, len(trajectory.steps)) == ("refused", "content filter", 1)
-
-    def user(task, session, says):
-        raise NotEvaluableError("the user's model refuses")
-
-    with pytest.raises(NotEvaluableError, match="the user's"):
-        run_episode(WebEnvironment(shop, "multi_turn", user), task_of["search"], (), lambda state: ASK)
-
-
-def test_a_refused_task_leaves_no_task_open(begin, task_of):
-    environment = begin()
-    empty = task_of["review"].review.model_copy(update={"text": " "})
-    with pytest.raises(NotEvaluableError, match=task_of["review"].task_id):
-        environment.reset(task_of["review"].model_copy(update={"review": empty}))
-    with pytest.raises(RuntimeError, match="no task is under way"):
-        environment.step(search("red"))
-
-
-def test_observation_full_or_compact(begin, shop):
-    forms = ("full", "compact")
-    full, compact = (begin(shop=replace(shop, observation=f)).step(search("navy")).observation for f in forms)
-    assert len(compact.text.splitlines()) == 10 and full.products == compact.products
-    assert "Features:" in full.text and len(full.text) > 3 * len(compact.text)
 
 
 def test_tool_schemas_come_from_the_signatures():
