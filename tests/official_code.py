@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pwagents.schema import Behavior, Benchmark, Task
+from pwagents.schema import Benchmark
 from pwagents.web.search import product_text
 
 CLONE = os.environ.get("PWAB_CLONE", "")
@@ -52,30 +52,6 @@ class Endpoint:
 
 class _Usage(dict):
     __getattr__ = dict.__getitem__
-
-
-def records(benchmark: Benchmark) -> dict[str, Any]:
-    """The benchmark as the published environment holds it."""
-
-    def product(asin: str) -> dict[str, Any]:
-        info = benchmark.products[asin].model_dump(mode="json")
-        return info | {"main_category": info["category"], "categories": info["category"]}
-
-    def purchase(asin: str, behavior: Behavior | Task) -> dict[str, Any]:
-        review = behavior.review.model_dump() | {"timestamp": behavior.timestamp}
-        return {"product_info": product(asin), "review": review, "split": "history"}
-
-    histories, profiles = benchmark.behaviors.items(), benchmark.profiles.items()
-    return {
-        "user_history": {user: [purchase(b.parent_asin, b) for b in past] for user, past in histories},
-        "user_profile": {user: {"user_profile": p.model_dump(by_alias=True)} for user, p in profiles},
-        "all_products": {asin: product(asin) for asin in benchmark.products},
-        "tasks": [
-            {**t.model_dump(include={"user_id", "type", "timestamp"}), "task": t.instruction}
-            | {"target": purchase(t.target, t)}
-            for t in benchmark.tasks["test"]
-        ],
-    }
 
 
 @contextmanager

@@ -168,11 +168,11 @@ def save_clone(folder: Path) -> Path:
     from pwagents.web.settings import SasRecSettings
 
     from .clone import make_clone
-    from .personalwab_files import write_personalwab
+    from .personalwab_files import records, write_records
 
     config = WorldConfig(**SIZES["data"], history=(10, 24))
     benchmark = make_world(config, seed=0).benchmark
-    write_personalwab(benchmark, folder)
+    write_records(records(benchmark), folder)
     torch.save(SasRec(len(benchmark.products), SasRecSettings()).state_dict(), folder / "pwab.pth")
     numbers = {asin: i for i, asin in enumerate(benchmark.products, start=1)}
     (folder / "1000_ids.json").write_text(json.dumps(numbers))

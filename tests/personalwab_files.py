@@ -1,41 +1,43 @@
-"""Any benchmark as files in PersonalWAB's layout, for tests."""
+"""Any benchmark as PersonalWAB's files have it, for tests."""
 
 import json
 from pathlib import Path
+from typing import Any
 
-from pwagents.schema import Benchmark, Review
+from pwagents.schema import Behavior, Benchmark, Task
 
 
-def write_personalwab(benchmark: Benchmark, folder: Path) -> Path:
-    """Write the files, from which ``load_personalwab`` makes an equal benchmark; the folder."""
+def records(benchmark: Benchmark) -> dict[str, Any]:
+    """What the files hold, by table: histories, profiles, products and the tasks of each split."""
 
-    def product(asin: str) -> dict:
-        info = benchmark.products[asin].model_dump()
-        return {"main_category": info.pop("category")} | info
+    def product(asin: str) -> dict[str, Any]:
+        info = benchmark.products[asin].model_dump(mode="json")
+        return info | {"main_category": info["category"], "categories": info["category"]}
 
-    def purchase(asin: str, timestamp: int, review: Review) -> dict:
-        return {"product_info": product(asin), "review": review.model_dump() | {"timestamp": timestamp}}
+    def purchase(asin: str, of: Behavior | Task) -> dict[str, Any]:
+        review = of.review.model_dump() | {"parent_asin": asin, "timestamp": of.timestamp}
+        return {"product_info": product(asin), "review": review, "split": "history"}
 
-    files = {
-        "user_profiles": {
-            user: {"user_profile": profile.model_dump(by_alias=True)}
-            for user, profile in benchmark.profiles.items()
-        },
-        "all_products_part_1": {asin: product(asin) for asin in benchmark.products},
-        "user_history_part_1": {
-            user: [purchase(b.parent_asin, b.timestamp, b.review) for b in history]
-            for user, history in benchmark.behaviors.items()
-        },
-        "user_instructions": {
-            split: [
-                task.model_dump(include={"task_id", "user_id", "type", "timestamp"})
-                | {"task": task.instruction, "target": purchase(task.target, task.timestamp, task.review)}
-                for task in tasks
-            ]
-            for split, tasks in benchmark.tasks.items()
-        },
+    def task(of: Task) -> dict[str, Any]:
+        told = of.model_dump(include={"task_id", "user_id", "type", "timestamp"})
+        return told | {"task": of.instruction, "target": purchase(of.target, of)}
+
+    histories, profiles = benchmark.behaviors.items(), benchmark.profiles.items()
+    return {
+        "user_history": {user: [purchase(b.parent_asin, b) for b in past] for user, past in histories},
+        "user_profile": {user: {"user_profile": p.model_dump(by_alias=True)} for user, p in profiles},
+        "all_products": {asin: product(asin) for asin in benchmark.products},
+        "instructions": {split: [*map(task, tasks)] for split, tasks in benchmark.tasks.items()},
     }
+
+
+def write_records(tables: dict[str, Any], folder: Path) -> Path:
+    """Write the files, from which ``load_personalwab`` makes an equal benchmark; the folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    files = {"user_profiles": tables["user_profile"], "user_instructions": tables["instructions"]}
+    for name, first in (("all_products", 4), ("user_history", 1)):  # in two parts
+        entries = list(tables[name].items())
+        files |= {f"{name}_part_1": dict(entries[:first]), f"{name}_part_2": dict(entries[first:])}
     for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content))
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=2))
     return folder

@@ -43,20 +43,6 @@ def test_how_real_counts_what_was_bought_before_the_first_test_task():
     assert values.tolist() == pytest.approx([2, 3, 3, 1 / 3, 2 / 3, 1 / 2, 3])
 
 
-@pytest.fixture(scope="module")
-def ladder(world, engine):
-    return analyses.search_ladder(world, engine, world.benchmark.tasks["test"], seed=0)
-
-
-def test_each_rung_of_the_ladder_stands_higher(ladder):
-    means = ladder.groupby("method")["result_accuracy"].mean()
-    assert set(means.index) == set(analyses.RUNGS)
-    assert max(means["random"], means["popularity"]) < 0.1 < 0.95 < means["oracle query"]
-    assert means["instruction alone"] + 0.1 < means["+ right interest, up to date"]
-    assert means["+ averaged profile"] + 0.1 < means["+ right interest, up to date"]
-    assert means["+ right interest, up to date"] < means["+ the user's answers"]
-
-
 def test_negative_controls_gain_exactly_nothing(config):
     gains = analyses.knowledge_gains(config, seed=0).set_index(["world", "knowledge"])["gain"]
     assert (gains["as configured"] > 0.05).all()

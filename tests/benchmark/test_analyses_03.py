@@ -79,16 +79,6 @@ def records():
     ]
 
 
-def test_transitions_count_from_start_to_end(records):
-    frame = analyses.action_transitions(records).set_index(["type", "from", "to"])
-    assert frame.loc[("search", "start", "search"), "count"] == 1
-    assert frame.loc[("search", "start", "malformed"), "share"] == pytest.approx(1 / 3)
-    assert frame.loc[("search", "search", "stop"), "share"] == pytest.approx(2 / 3)
-    assert frame.loc[("search", "stop", "end"), "count"] == 3
-    assert frame.loc[("review", "review", "end"), "share"] == 1.0
-    assert frame.groupby(level=["type", "from"])["share"].sum().tolist() == pytest.approx([1.0] * 7)
-
-
 def test_attempts_fare_one_by_one_and_at_best(records):
     frame = analyses.attempts_by_number(records).set_index(["type", "attempt"])
     assert frame.loc[("search", 1)].tolist() == pytest.approx([2, 0.35, 0.7 / 3])

@@ -25,7 +25,8 @@ from pwagents.seeds import rng
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
 
-from ..official_code import Endpoint, needs_clone, published_code, published_functions, records
+from ..official_code import Endpoint, needs_clone, published_code, published_functions
+from ..personalwab_files import records
 
 EPISODES = 500
 ARGUMENTS = {
@@ -145,7 +146,7 @@ def test_the_published_environment_and_scorer_give_our_numbers_with_all_rules(sh
         functions = published_functions(find, lambda ids: find(" ".join(ids)), shop.benchmark)
         for number, (i, task, played) in enumerate(episodes):
             steps = -1 if number % 2 == 0 else 10
-            env = base.PWABaseEnv(data, functions, data["tasks"], "no", "gpt-4o", "", steps)
+            env = base.PWABaseEnv(data, functions, data["instructions"]["test"], "no", "gpt-4o", "", steps)
             _, info = env.reset(index=i)
             accuracies = []
             for step in played.steps:

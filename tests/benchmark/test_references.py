@@ -39,18 +39,6 @@ def test_review_references_go_from_any_review_to_the_real_one(world):
     assert 0 < frame["random"] < frame["same product"] < 1
 
 
-def test_agents_stand_among_references_and_above_the_one_that_knows_the_answer():
-    results = pd.DataFrame({"method": ["PUMA"], "type": ["search"], "result_official": [0.4]})
-    simple = pd.DataFrame(
-        [("oracle", "search", 1.0), ("random", "search", 0.0), ("instruction alone", "search", 0.5)],
-        columns=["method", "type", "result_accuracy"],
-    )
-    table = references.with_references(results, simple)
-    names = [f"Reference: {name}" for name in ("random", "instruction alone", "oracle")]
-    assert list(table["method"]) == [*names[:2], "PUMA", names[2]]
-    assert list(table["result_official"]) == [0.0, 0.5, 0.4, 1.0]
-
-
 class Echo:
     """Recommends what it was given, latest first."""
 

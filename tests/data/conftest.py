@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from pwagents.schema import TASK_TYPES, UserProfile
+
+from ..personalwab_files import write_records
+
 SIZES = {"n_users": 2, "n_products": 200, "history": [5, 40], "interests": [2, 5]}
 SIZES |= {"drift": 0.5, "completeness": 0.2}  # of DataSettings
 FIRST = 1_600_000_000_000  # milliseconds
@@ -106,73 +110,34 @@ def amazon_files(tmp_path) -> AmazonFiles:
 class PersonalWabFiles(SourceFiles):
     """Two users with six behaviours each, six products, and tasks for each user's last two behaviours."""
 
-    PROFILE = {  # noqa: RUF012
-        "Gender": "Female",
-        "Age": "35-44",
-        "Occupation": "Nurse",
-        "Price Sensitivity": "Medium",
-        "Shopping Interest": "Stools",
-        "Brand Preference": "Stoolworks",
-        "Diversity Preference": "Low",
-        "Interaction Complexity": "High",
-        "Tone and Style": "Terse",
-        "Item Reference": "Legs",
-        "Focus Aspect": "Comfort",
-    }
-
     def __init__(self, folder: Path):
-        self.folder = folder
-        users = ("UANN", "UBOB")
+        self.folder, users = folder, ("UANN", "UBOB")
+        profile = dict.fromkeys(UserProfile.model_fields, "Low")
+        profile = UserProfile(**profile | {"occupation": "Nurse", "tone_and_style": "Terse"})
+        of_users = {user: {"user_profile": profile.model_dump(by_alias=True)} for user in users}
         self.records: dict[str, Any] = {
-            "profiles": {user: {"user_profile": dict(self.PROFILE)} for user in users},
-            "histories": {user: [self.purchase(i) for i in range(6)] for user in users},
-            "products": {f"B00000000{i}": self.product(i) for i in range(6)},
+            "user_profile": of_users,
+            "user_history": {user: [self.purchase(i) for i in range(6)] for user in users},
+            "all_products": {f"B00000000{i}": stool(i) for i in range(6)},
             "instructions": {
-                split: [
-                    self.task(user, i, kind) for user in users for kind in ("search", "recommend", "review")
-                ]
+                split: [self.task(user, i, kind) for user in users for kind in TASK_TYPES]
                 for split, i in (("train", 4), ("test", 5))
             },
         }
 
     @staticmethod
-    def product(i: int) -> dict:
-        return stool(i, categories=["Home", "Stools"])
-
-    def purchase(self, i: int) -> dict:
-        review = {
-            "rating": 5.0,
-            "title": "Fine",
-            "text": f"It holds me well.<br />It came on day {i}.",
-            "parent_asin": f"B00000000{i}",
-            "timestamp": FIRST + i * DAY,
-            "helpful_vote": 0,
-        }
-        return {"product_info": self.product(i), "review": review, "split": "history"}
+    def purchase(i: int) -> dict:
+        text = f"It holds me well.<br />It came on day {i}."
+        review = {"rating": 5.0, "title": "Fine", "text": text, "timestamp": FIRST + i * DAY}
+        return {"product_info": stool(i), "review": review, "split": "history"}
 
     def task(self, user: str, i: int, kind: str) -> dict:
-        return {
-            "user_id": user,
-            "task": f"Please {kind} a stool for me.",
-            "type": kind,
-            "timestamp": FIRST + i * DAY,
-            "target": self.purchase(i),
-        }
+        about = {"user_id": user, "type": kind, "timestamp": FIRST + i * DAY}
+        return about | {"task": f"Please {kind} a stool for me.", "target": self.purchase(i)}
 
     def write(self, place: str = ".") -> Path:
-        """Write all files, histories and products in two parts; the folder that ``place`` starts from."""
-        folder = self.folder / place
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {"user_profiles": "profiles", "user_instructions": "instructions"}
-        contents = {name: self.records[table] for name, table in files.items()}
-        for name, table, first in (("all_products", "products", 4), ("user_history", "histories", 1)):
-            entries = list(self.records[table].items())
-            contents[f"{name}_part_1"], contents[f"{name}_part_2"] = (
-                dict(entries[:first]),
-                dict(entries[first:]),
-            )
-        for name, content in contents.items():
-            (folder / f"{name}.json").write_text(json.dumps(content, indent=2))
+        """Write all files; the folder that ``place`` starts from."""
+        write_records(self.records, self.folder / place)
         return self.folder
 
 

@@ -79,14 +79,3 @@ def test_review_names_kind_stars_and_a_cue(rating, expected):
     texts = instructions("review", review=PRAISE.model_copy(update={"rating": rating}))
     assert all(re.search(expected, text) and "charger" in text for text in texts)
     assert all(re.search("fast|sturdy|price", text) for text in texts)
-
-
-@pytest.mark.parametrize("task_type", TASK_TYPES)
-@pytest.mark.parametrize(
-    "title", ["Untitled", "Exiles", "Greatest Hits", "\u65b0\u6b3e\u624b\u673a", "-", "20"]
-)
-def test_odd_titles_with_only_a_category(task_type, title):
-    product = Product(parent_asin="B000000001", title=title, category="Grocery and Gourmet Food")
-    texts = instructions(task_type, product, Review(rating=5), n=20)
-    assert all(title.lower() not in text.lower().split() for text in texts)
-    assert all("grocery" in text or "hits" in text for text in texts)

@@ -58,7 +58,7 @@ AMAZON = {  # what is broken -> how, and what the message must name
         REVIEWS, "UTF-16"),
     "zeros of a full disk": (line(REVIEWS, b"\0" * 9), REVIEWS, "line"),
 }
-A_HISTORY, A_TASK, A_PRODUCT = "histories.UANN.3", "instructions.test.1", "products.B000000003"
+A_HISTORY, A_TASK, A_PRODUCT = "user_history.UANN.3", "instructions.test.1", "all_products.B000000003"
 IN_HISTORY, IN_TASK = (HISTORY_1, "user UANN, history 3"), (TASKS, "test task 1")
 IN_PRODUCT = (PRODUCTS_1, "product B000000003")
 PERSONALWAB = {
@@ -74,7 +74,7 @@ PERSONALWAB = {
         "UANN-1600432000000-B000000005-search", "task_id", "unique ids"),
     "no test tasks": (value("instructions.test", []), TASKS, "test", "no task"),
     "a Git LFS pointer": (content(PROFILES, b"version https://git-lfs.x/spec/v1\n"), PROFILES, "Git LFS"),
-    "no age": (value("profiles.UANN.user_profile.Age", ...), PROFILES, "user UANN", "Age"),
+    "no age": (value("user_profile.UANN.user_profile.Age", ...), PROFILES, "user UANN", "Age"),
     "no files": (content("*", None), f"no {PROFILES}, no user_history_part_*.json", f"no {TASKS}"),
     "no part 2": (content(HISTORY_2, None), "UBOB", "user_id", "a user with a history"),
     "products cut off": (content(PRODUCTS_1, lambda old: old[:-30]), PRODUCTS_1, "line", "a whole file"),

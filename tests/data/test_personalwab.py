@@ -8,7 +8,7 @@ import pytest
 
 from pwagents.data.personalwab import FOLDER_IN_CLONE, load_personalwab, read_profiles
 
-from .conftest import DAY, FIRST
+from .conftest import DAY, FIRST, stool
 
 DATA = Path(os.environ.get("PWAGENTS_DATA", Path(__file__).resolve().parents[2] / "../shared/data"))
 REAL_PROFILES = DATA / "personalwab" / "user_profiles.json"
@@ -58,9 +58,9 @@ def test_clone_of_the_official_repository(personalwab_files):
 
 def test_history_and_tasks_alone_may_know_a_product(personalwab_files):
     for i in (2, 5):
-        personalwab_files.put(f"products.B00000000{i}", ...)
+        personalwab_files.put(f"all_products.B00000000{i}", ...)
     for user in ("UANN", "UBOB"):
-        personalwab_files.records["histories"][user].pop()
+        personalwab_files.records["user_history"][user].pop()
     benchmark = load_personalwab(personalwab_files.write())
     assert list(benchmark.products)[-2:] == ["B000000002", "B000000005"]
     assert benchmark.products["B000000002"].title == "Sturdy Wooden Kitchen Stool Number2, Oak"
@@ -79,7 +79,7 @@ def test_published_profiles():
 
 # Dirty values: what is dirty -> record, field, value, what it becomes, the repair that is counted
 
-PRODUCT, REVIEW = "products.B000000003", "histories.UANN.3.review"
+PRODUCT, REVIEW = "all_products.B000000003", "user_history.UANN.3.review"
 # fmt: off
 REPAIRS = {
     "price in dollars": (PRODUCT, "price", "$1,299.00", 1299.0, None),
@@ -105,7 +105,7 @@ def test_dirty_value_is_mended_and_counted(personalwab_files, case):
 
 
 def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_files):
-    history = personalwab_files.records["histories"]["UANN"]
+    history = personalwab_files.records["user_history"]["UANN"]
     history.reverse()
     history[2]["review"]["timestamp"] = history[3]["review"]["timestamp"]
     benchmark = load_personalwab(personalwab_files.write())
@@ -115,7 +115,7 @@ def test_history_is_put_in_time_order_and_equal_times_keep_theirs(personalwab_fi
 
 def test_product_and_user_listed_twice_count_where_they_are_first(personalwab_files):
     folder = personalwab_files.write()
-    second = personalwab_files.product(1) | {"title": "Second"}
+    second = stool(1) | {"title": "Second"}
     (folder / "all_products_part_3.json").write_text(json.dumps({"B000000001": second}))
     (folder / "user_history_part_3.json").write_text('{"UANN": [], "UNEW": []}')
     (folder / "user_profiles.json").write_text('{"UANN": {"user_profile": {}}}')
@@ -141,12 +141,12 @@ def many_users(personalwab_files):
     Each buys theirs twice; the second time is a test task of five of them.
     """
     records, again = personalwab_files.records, FIRST + 9 * DAY
-    records["histories"] = {f"U{i:02}": [personalwab_files.purchase(i // 6)] for i in reversed(range(12))}
-    for history in records["histories"].values():
+    records["user_history"] = {f"U{i:02}": [personalwab_files.purchase(i // 6)] for i in reversed(range(12))}
+    for history in records["user_history"].values():
         history.append(history[0] | {"review": history[0]["review"] | {"timestamp": again}})
     tasks = [personalwab_files.task(f"U{i:02}", i // 6, "search") for i in reversed(range(12))]
     records["instructions"] = {"train": tasks, "test": [task | {"timestamp": again} for task in tasks[:5]]}
-    records["profiles"] = dict.fromkeys(records["histories"], records["profiles"]["UANN"])
+    records["user_profile"] = dict.fromkeys(records["user_history"], records["user_profile"]["UANN"])
     return personalwab_files.write()
 
 

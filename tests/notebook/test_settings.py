@@ -93,15 +93,6 @@ def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(para
     assert (smoke.sft.lora, smoke.sft.trainer) == ((4, 8), {"num_train_epochs": 3.0})
 
 
-def test_settings_are_shown_with_their_meaning_and_changed_ones_bold(params):
-    given = {"shop": {"recommender": {"epochs": 7}}, "source": "synthetic"}
-    shown = settings_table(load(**given), changes({**CELL, **given})).html
-    assert "Passes over the training sequences." in shown
-    bold = [line for line in shown.split("<tr") if "font-weight: bold" in line and "<td" in line]
-    assert len(bold) == 2 and "epochs" in "".join(bold) and "source" in "".join(bold)
-    assert plain(load())["sft"]["lora"] == [16, 32]
-
-
 # What is wrong, and what the line says after the notebook's name.
 WRONG = [
     ({"preset": "smok"}, "preset: found 'smok'; expected one of laptop, smoke"),

@@ -125,6 +125,8 @@ def test_a_complaint_makes_what_all_results_share_unwanted_and_contradicts_nothi
     assert "-inferred material: steel" not in lines  # the instruction asks for it
     stated, lumo = profile("+stated brand: Lumo"), [p for p in SHOP if p.store == "Lumo"]
     assert after(update, stated, results(lumo), talk(ASK, "No, not that.")) == ["+stated brand: Lumo"]
+    twice = after(update, profile("+stated color: navy"), talk("Which color?", "Sorry, red after all."))
+    assert twice == ["+stated color: red"], "but the user themselves may"
     for session in ((), (talk("Which color?", "Navy.", error="unknown"),)):
         assert update(BEFORE, "A lamp.", session).profile == BEFORE
 

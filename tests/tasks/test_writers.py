@@ -86,23 +86,6 @@ def test_offline_instructions_are_short_keep_the_secret_and_follow_the_seed(benc
     assert texts == writer(0)(briefs[::-1])[::-1] != writer(1)(briefs)
 
 
-@pytest.mark.parametrize(
-    ("traits", "heard", "unheard"),
-    [
-        ({"focus_aspect": "Weight, Brand, Store"}, "weight and brand", "and store"),
-        ({"focus_aspect": "Other"}, "", "(?i)other"),  # what is not known of a user is not spoken
-        ({"tone_and_style": "Enthusiastic"}, "^(Hi|Hello)", "^$"),
-        ({"diversity_preference": "High"}, "new to me|try things out", "close to what I know|too unusual"),
-        ({"diversity_preference": "{}", "focus_aspect": " , {focus}"}, "", "new to me|close to|^$"),
-    ],
-)
-def test_traits_are_heard(benchmark, facts, traits, heard, unheard):
-    briefs = [each for each in briefs_of(benchmark, facts(**traits)) if each.task.type != "review"]
-    texts = OfflineInstructionWriter()(briefs)
-    assert sum(bool(re.search(heard, text)) for text in texts) > 0.6 * len(texts)  # the others have no room
-    assert not any(re.search(unheard, text) for text in texts)
-
-
 def test_the_ambiguous_set_names_the_kind_of_a_search_and_nothing_of_others(benchmark):
     briefs = briefs_of(benchmark)
     for each, text in zip(briefs, OfflineAmbiguousWriter(benchmark.products)(briefs), strict=True):
