@@ -113,6 +113,20 @@ def test_react_tells_the_functions_in_the_prompt_and_steps_in_its_form(setup_of,
     assert past[3]["content"].startswith("Result:\n<data>\n1. Title:")
 
 
+def test_reflection_follows_each_answer_stays_below_it_and_is_paid_for(setup_of, play, task_of):
+    script = [react("respond", {"content": "Which brand?"}), "It was the brand."]
+    script += [react("respond", {"content": "Which color?"}), "Colors are of no use.", react("stop", {})]
+    model = ScriptedModel(script)
+    steps = play(METHODS["Reflection"](setup_of(model)), task_of["search"]).steps
+    assert [step.action.usage.calls for step in steps] == [1, 2, 2]
+    (reflecting,) = model.requests[1].messages
+    for part in (task_of["search"].instruction, "Which brand?", steps[0].observation.text):
+        assert part in reflecting["content"]
+    before, last = (model.requests[i].messages for i in (2, 4))
+    answers = [message["content"].rpartition("\n")[2] for message in last[3::2]]
+    assert answers == ["It was the brand.", "Colors are of no use."] and last[: len(before)] == before
+
+
 def test_puma_asks_for_the_function_once_and_offers_no_other(setup_of, play, task_of):
     said = [
         "<note:function>stop</note>\nhm",

@@ -31,6 +31,11 @@ def test_no_arguments_at_all_are_no_mistake_and_a_whole_call_counts_at_the_token
     assert read_react(Reply(text=react(name="stop", arguments=""))).name == "stop"
 
 
+def test_half_a_surrogate_pair_does_not_get_into_a_conversation():
+    reply = calls(("respond", r'{"content": "caf\u00e9 \ud83d\ude00 \ud83d"}'))
+    assert read_call(reply).arguments == {"content": "café \U0001f600 ?"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

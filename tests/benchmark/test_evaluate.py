@@ -94,6 +94,7 @@ def test_a_function_stands_beside_references_with_intervals_and_its_episodes_can
     rows = list(done.table.index)
     named = ("instruction alone", "content words alone", "oracle")
     assert "patient" in rows and {f"Reference: {name}" for name in named} < set(rows)
+    assert rows.index("patient") < rows.index("Reference: oracle"), "who knows the answer stands last"
     assert done.table.loc["patient", ("overall", "steps")] == 2
     alone = done.table.loc["Reference: instruction alone", ("search", "official")]
     assert done.table.loc["patient", ("search", "official")] == alone

@@ -122,6 +122,15 @@ def test_each_rule_says_what_it_is_worth_by_itself(shop, episodes):
     assert function[MALFORMED] and function[REFUSED] and not function[[NUMBER, TEXTS, BEST]].any()
 
 
+def test_an_empty_review_is_compared_as_the_published_code_does(shop):
+    task = next(task for task in shop.benchmark.tasks["test"] if task.type == "review")
+    environment = WebEnvironment(shop)
+    environment.reset(task)
+    environment.step(Action(name="add_product_review", arguments={"review": ""}))
+    (score,) = score_calls(shop, task, environment.trajectory)
+    assert score == (1, cosine("No review provided.", task.review.text))
+
+
 def test_a_stored_run_is_exported_with_prompts_actions_and_both_accuracies(study, tmp_path):
     for method, track in {"Last memory": "single_turn", "InteRecAgent": "multi_turn"}.items():
         file = export_results(study, method, track, tmp_path / "new" / "results.json")

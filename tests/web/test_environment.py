@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.metrics import attempts, grade
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.profiles.update import Update
@@ -85,6 +86,15 @@ def test_respond_reaches_the_user_and_every_end_is_told(begin, task_of):
     environment.reset(task_of["search"])
     ends = [environment.step(search("mat")) and environment.end for _ in range(MAX_STEPS)]
     assert ends == [None] * 9 + ["steps"]
+
+
+def test_a_refused_task_leaves_no_task_open(begin, task_of):
+    environment = begin()
+    empty = task_of["review"].review.model_copy(update={"text": " "})
+    with pytest.raises(NotEvaluableError, match=task_of["review"].task_id):
+        environment.reset(task_of["review"].model_copy(update={"review": empty}))
+    with pytest.raises(RuntimeError, match="no task is under way"):
+        environment.step(search("red"))
 
 
 def test_tool_schemas_come_from_the_signatures():
