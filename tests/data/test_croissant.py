@@ -36,9 +36,3 @@ def test_by_the_metadata_a_reader_gets_all_rows_and_the_files_hash(tmp_path):
     (described,) = dataset.metadata.distribution
     assert described.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     assert dataset.metadata.license == ["MIT"]
-
-
-def test_a_folder_without_tables_is_one_clear_error(tmp_path):
-    pytest.importorskip("mlcroissant", reason="an extra: pip install -e .[croissant]")
-    with pytest.raises(FileNotFoundError, match=r"found no table; expected \*\.parquet"):
-        describe_tables(tmp_path, "MIT")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pwagents.benchmark.adversarial import ordinary_questions
 from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
-from pwagents.users.rules import DIFFICULT, RuleUser, VagueUser, WrongUser, find_run
+from pwagents.users.rules import DIFFICULT, RuleUser, VagueUser, WrongUser
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 
@@ -117,35 +117,17 @@ def asked(benchmark):
     return [(t, question) for some in tasks for t in some for question in ordinary_questions(t.type)]
 
 
-def test_vague_holds_back_half_of_what_it_knows_and_nothing_else(benchmark, asked):
-    cooperative, vague = RuleUser(benchmark.products), VagueUser(benchmark.products)
-    withheld = []
-    for task, question in asked:
-        same = cooperative(task, (), question) == vague(task, (), question)
-        if cooperative.react(task, (), question)[0] == "tell":
-            withheld.append(not same)
-        else:
-            assert same
-    assert len(withheld) > 50 and 0.35 < sum(withheld) / len(withheld) < 0.65
-
-
-def test_wrong_tells_in_a_tenth_of_the_answers_what_is_not_true(benchmark, asked):
-    cooperative, wrong = RuleUser(benchmark.products), WrongUser(benchmark.products)
-    is_wrong = []
-    for task, question in asked:
-        manner, fact = cooperative.react(task, (), question)
-        text = wrong(task, (), question).text
-        if manner != "tell" or task.type == "review":
-            assert text == cooperative(task, (), question).text
-        else:
-            is_wrong.append(find_run(fact.value, text) is None)
-    assert len(is_wrong) > 50 and 0.02 < sum(is_wrong) / len(is_wrong) < 0.2
-
-
 @pytest.mark.parametrize("kind", DIFFICULT.values())
-def test_nothing_leaks_and_the_seed_decides(kind, benchmark, asked):
-    products = benchmark.products
-    first, again = kind(products, seed=1), kind(products, seed=1)
+def test_each_differs_in_its_share_of_facts_leaks_nothing_and_follows_the_seed(kind, benchmark, asked):
+    products, differs = benchmark.products, []
+    cooperative, user, again = (each(products, seed=1) for each in (RuleUser, kind, kind))
     for task, question in asked:
-        text = first(task, (), question).text
+        text, expected = user(task, (), question).text, cooperative(task, (), question).text
         assert text == again(task, (), question).text and not is_leak(text, products[task.target])
+        is_told = cooperative.react(task, (), question)[0] == "tell"
+        if is_told and (kind is not WrongUser or task.type != "review"):
+            differs.append(text != expected)
+        elif kind in (VagueUser, WrongUser):
+            assert text == expected
+    low, high = {VagueUser: (0.35, 0.65), WrongUser: (0.02, 0.2)}.get(kind, (0, 1))
+    assert len(differs) > 50 and low <= sum(differs) / len(differs) <= high

@@ -19,12 +19,11 @@ from pwagents.errors import InfrastructureError
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents.web import search
-from pwagents.web.analyzer import analyze, tokenize
+from pwagents.web.analyzer import analyze
 from pwagents.web.search import (
     Bm25Engine,
     build_search_engine,
     content_query,
-    lossy_length,
     product_text,
     top_rows,
 )
@@ -48,16 +47,6 @@ from pwagents.web.search import (
 )
 def test_analysis_is_lucenes(text, terms):
     assert analyze(text) == terms
-
-
-def test_long_tokens_are_cut_at_255_characters():
-    assert [len(token) for token in tokenize("x" * 600 + " yy")] == [255, 255, 90, 2]
-
-
-def test_lengths_are_lucenes_one_byte_lengths():
-    lengths = np.array([0, 1, 23, 24, 39, 40, 41, 55, 56, 59, 60, 100, 585, 10_000])
-    stored = [0, 1, 23, 24, 39, 40, 40, 54, 56, 56, 60, 96, 536, 9_240]
-    assert lossy_length(lengths).tolist() == stored
 
 
 def test_score_by_hand():
