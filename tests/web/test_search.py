@@ -19,7 +19,7 @@ from pwagents.errors import InfrastructureError
 from pwagents.schema import Product
 from pwagents.seeds import rng
 from pwagents.web import search
-from pwagents.web.analyzer import analyze
+from pwagents.web.analyzer import analyze, tokenize
 from pwagents.web.search import (
     Bm25Engine,
     build_search_engine,
@@ -47,6 +47,10 @@ from pwagents.web.search import (
 )
 def test_analysis_is_lucenes(text, terms):
     assert analyze(text) == terms
+
+
+def test_long_tokens_are_cut_at_255_characters():
+    assert [len(token) for token in tokenize("x" * 600 + " yy")] == [255, 255, 90, 2]
 
 
 def test_score_by_hand():
