@@ -41,8 +41,6 @@ def test_every_text_is_read_nothing_is_executed_and_the_origin_follows_the_conte
         (SINGLE, b"SYS_PROMPT_SINGLE = f()", r"envs/pwab/__init__.py.*'SYS_PROMPT_SINGLE'.*a constant"),
         (SINGLE, b"def f():\n    SYS_PROMPT_SINGLE = 'x'", "'SYS_PROMPT_SINGLE'.*a constant"),
         ("PersonalWAB/agents/chat_react_agent.py", b"x = 1", "memory == 'last'.*'mem'.*put together"),
-        (UTILS, b"A = (", "agents/utils.py.*clone of HongruCai"),
-        (UTILS, b"A = '\x00'", "agents/utils.py.*clone of HongruCai"),
         (UTILS, b"\xff\xfe", "agents/utils.py.*clone of HongruCai"),
     ],
 )
