@@ -9,48 +9,67 @@ import torch
 from safetensors.torch import load_file
 
 from pwagents.errors import DataError
+from pwagents.lm.dpo import prefer
 from pwagents.lm.launch import LaunchError, launch, launch_command
 from pwagents.lm.sft import fine_tune
+from pwagents.rl.settings import GrpoSettings
+from pwagents.rl.train import train_policy
 
-from ..rl.game import save_model
-from . import tiny
-from .launched import train_all
+from ..rl import game
+from . import conftest as tiny
 
 CONFIGS = {"fsdp": "FSDP", "deepspeed": "DEEPSPEED", "ddp": "MULTI_GPU", "cpu": "MULTI_GPU", "single": "NO"}
+# Of one length, so that shares of a batch weigh the same in any split.
+ROWS = [{"input_ids": [50 + i] * 4 + [60 + i] * 4, "labels": [-100] * 4 + [60 + i] * 4} for i in range(8)]
+PAIRS = [{"prompt": "red mug", "chosen": "yoga", "rejected": "lamp"}] * 4
+GRPO = {"max_steps": 2, "prompts_per_step": 2, "num_generations": 4, "eval_steps": 2}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="written for a machine without GPUs"),
 ]
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return tiny.save_base(tmp_path_factory.mktemp("base"))
+def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
+    """Train in a folder, with batches of ``size`` a process; all together, as processes take long to begin.
+
+    The last training fails.
+    """
+    fine_tune(base, ROWS, tiny.sft(max_steps=3, per_device_train_batch_size=size), folder / "sft")
+    prefer(base, PAIRS, tiny.dpo(max_steps=4, per_device_train_batch_size=size), folder / "dpo")
+    if size == 1:
+        played = game.make_tasks(4), game.play_cue, game.pay_cue
+        config = GrpoSettings(per_device_train_batch_size=4, **GRPO)
+        train_policy(start, game.make_tokenizer(), *played, config, folder / "run", vocabulary)
+        fine_tune(base, [], tiny.sft(), folder / "nothing")
+
+
+def vocabulary(model) -> dict[str, float]:
+    return {"vocabulary": float(model.config.vocab_size)}
 
 
 @pytest.fixture(scope="module")
 def launched(base, tmp_path_factory, project_root):
     """The folder in which two processes trained, and what was told of the training that failed."""
     folder = tmp_path_factory.mktemp("two")
-    jobs = {"base": base, "start": save_model(folder / "start"), "folder": folder, "size": 1}
+    jobs = {"base": base, "start": game.save_model(folder / "start"), "folder": folder, "size": 1}
     with pytest.MonkeyPatch.context() as patch, pytest.raises(LaunchError) as told:
         patch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
         launch(train_all, jobs, n_gpus=2, sharding="cpu")
     return folder, str(told.value)
 
 
-@pytest.mark.parametrize(("name", "file"), [("sft", "model"), ("dpo", "adapter_model")])
-def test_two_processes_train_as_one_with_the_whole_batch(launched, base, tmp_path, name, file):
+def test_two_processes_train_as_one_with_the_whole_batch(launched, base, tmp_path):
     launch(train_all, {"base": base, "start": base, "folder": tmp_path, "size": 2})
-    two, one = (load_file(folder / name / f"{file}.safetensors") for folder in (launched[0], tmp_path))
-    for key, tensor in one.items():
-        torch.testing.assert_close(two[key], tensor, rtol=0, atol=1e-4)
-    before = load_file(base / "model.safetensors")
-    assert name == "dpo" or any((two[key] - before[key]).abs().max() > 0.01 for key in before)
-    assert not list((launched[0] / name).glob("checkpoint*"))
-    logs = [pd.read_csv(folder / name / "log.csv") for folder in (launched[0], tmp_path)]
-    assert logs[0]["epoch"][0] == logs[1]["epoch"][0]  # the other process had the other half of the batch
-    assert logs[0]["loss"][0] == pytest.approx(logs[1]["loss"][0], rel=1e-4)
+    for name, file in (("sft", "model.safetensors"), ("dpo", "adapter_model.safetensors")):
+        two, one = (load_file(folder / name / file) for folder in (launched[0], tmp_path))
+        for key, tensor in one.items():
+            torch.testing.assert_close(two[key], tensor, rtol=0, atol=1e-4)
+        before = load_file(base / "model.safetensors")
+        assert name == "dpo" or any((two[key] - before[key]).abs().max() > 0.01 for key in before)
+        assert not list((launched[0] / name).glob("checkpoint*"))
+        logs = [pd.read_csv(folder / name / "log.csv") for folder in (launched[0], tmp_path)]
+        assert logs[0]["epoch"][0] == logs[1]["epoch"][0]  # the other process had the other half of the batch
+        assert logs[0]["loss"][0] == pytest.approx(logs[1]["loss"][0], rel=1e-4)
 
 
 def test_reinforcement_learning_runs_a_function_of_ones_own(launched):
@@ -75,37 +94,31 @@ def test_accelerate_takes_our_configurations(name, project_root):
 
     path = project_root / "params" / "accelerate" / f"{name}.yaml"
     config, processes = load_config_from_file(str(path)), 1 if name == "single" else 4
-    assert config.distributed_type == CONFIGS[name]
+    assert (config.distributed_type, config.num_machines, config.use_cpu) == (CONFIGS[name], 1, False)
     assert config.mixed_precision == "no"  # the setting bf16 decides; bf16 here would overrule it
-    assert config.num_machines == 1 and not config.use_cpu
     command = launch_command(Path("job.json"), processes, "ddp" if name == "single" else name)
     assert str(path) in command
     arguments = launch_command_parser().parse_args(command[3:])
     if name != "deepspeed":  # accelerate wants to see the package
         arguments, *_ = _validate_launch_command(arguments)
     assert arguments.num_processes == processes and arguments.module
-    assert arguments.training_script == "pwagents.lm.launch" and arguments.training_script_args == [
-        "job.json"
-    ]
-    if name == "single":
-        assert arguments.gpu_ids == "0" and not arguments.multi_gpu
+    called = [arguments.training_script, *arguments.training_script_args]
+    assert called == ["pwagents.lm.launch", "job.json"]
+    assert name != "single" or (arguments.gpu_ids == "0" and not arguments.multi_gpu)
 
 
-def test_a_call_is_refused_before_anything_starts(base, tmp_path):
-    arguments = {"base": base, "rows": tiny.texts(), "settings": tiny.sft(), "folder": tmp_path}
-    with pytest.raises(TypeError, match="missing a required argument: 'base'"):
-        launch(fine_tune, {name: value for name, value in arguments.items() if name != "base"}, 2, "cpu")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'more'"):
-        launch(fine_tune, arguments | {"more": 1}, 2, "cpu")
-    with pytest.raises(ValueError, match="sharding is 'fdsp'"):
-        launch(fine_tune, arguments, sharding="fdsp")
-
-
-def test_gpus_that_are_not_there(base, tmp_path, monkeypatch):
-    """With none, a training runs here, whatever is asked for; with too few, it is refused."""
-    arguments = {"base": base, "rows": [], "settings": tiny.sft(), "folder": tmp_path}
+def test_a_call_is_refused_before_anything_starts(base, tmp_path, monkeypatch):
+    """Where there is no GPU, a training runs here, whatever is asked for; with too few, it is refused."""
+    given = {"base": base, "rows": [], "settings": tiny.sft(), "folder": tmp_path}
     with pytest.raises(DataError, match="expected at least one"):
-        launch(fine_tune, arguments, n_gpus=2)
+        launch(fine_tune, given, n_gpus=2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match="n_gpus is 2; expected at most 1"):
-        launch(fine_tune, arguments, n_gpus=2)
+    without_base = {name: value for name, value in given.items() if name != "base"}
+    for error, told, arguments, options in (
+        (TypeError, "missing a required argument: 'base'", without_base, {}),
+        (TypeError, "unexpected keyword argument 'more'", given | {"more": 1}, {}),
+        (ValueError, "sharding is 'fdsp'", given, {"sharding": "fdsp"}),
+        (ValueError, "n_gpus is 2; expected at most 1", given, {"n_gpus": 2}),
+    ):
+        with pytest.raises(error, match=told):
+            launch(fine_tune, arguments, **options)

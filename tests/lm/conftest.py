@@ -1,16 +1,21 @@
-"""A tiny model in a folder, rows to learn from, and trainings of it that can be killed."""
+"""What the tests of trainings share: a tiny model in a folder, rows to learn from, trainings of it."""
 
 import random
 from pathlib import Path
+
+import pytest
+import yaml
 
 from pwagents.lm.dpo import prefer
 from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.sft import fine_tune
 from pwagents.lm.small import make_small_model, make_tokenizer
 
+CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 SIZE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 WORDS = ["mat", "yoga", "red", "mug", "lamp", "navy", "soft", "wool"]
-STEPS = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "save_steps": 10}
+# Checkpoints after 10 steps, each after a row of the log.
+STEPS = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "save_steps": 9}
 
 
 def save_base(folder: Path) -> Path:
@@ -23,16 +28,14 @@ def save_base(folder: Path) -> Path:
 def texts(count: int = 60) -> list[dict[str, str]]:
     """Prompts of some words, completed by the same words."""
     draw = random.Random(0)
-    said = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 6))) for _ in range(count)]
-    return [{"prompt": f"{words} : ", "completion": words} for words in said]
+    chosen = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 6))) for _ in range(count)]
+    return [{"prompt": f"{words} : ", "completion": words} for words in chosen]
 
 
 def pairs(count: int = 20) -> list[dict[str, str]]:
     """Prompts whose own words are preferred to others."""
-    return [
-        {"prompt": row["prompt"], "chosen": row["completion"], "rejected": "soft lamp"}
-        for row in texts(count)
-    ]
+    rows = texts(count)
+    return [{"prompt": r["prompt"], "chosen": r["completion"], "rejected": "soft lamp"} for r in rows]
 
 
 def sft(**fields) -> SftSettings:
@@ -49,3 +52,21 @@ def train_sft(base: Path, folder: Path, **fields):
 
 def train_dpo(base: Path, folder: Path, **fields):
     return prefer(base, pairs(), dpo(**fields), folder)
+
+
+TRAININGS = {"sft": train_sft, "dpo": train_dpo}
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """A folder of models: ``base``; ``sft``, trained from it as a whole; ``dpo``, an adapter on it."""
+    folder = tmp_path_factory.mktemp("outputs") / "models"
+    save_base(folder / "base")
+    for name, train in TRAININGS.items():
+        train(folder / "base", folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def base(models):
+    return models / "base"
