@@ -4,11 +4,13 @@ It teaches what a general language model knows already: the form of a thought an
 request, a profile, a list or an earlier review says, that an answer follows a question. Everyone in it is
 made up on the spot and appears once; requests, ids and products are random and none of the benchmark's (the
 words they are made of are the shop's own). Many requests are of words that nobody would say together: what
-can be guessed from its neighbours need not be copied, and copying is what is to be learned. A search repeats
-what is wanted, a recommendation the ids told last, as the offline teacher's do; whether to ask and for what,
-and what a real request asks for, it does not teach.
+can be guessed from its neighbours need not be copied, and copying is what is to be learned. A query is put
+together from the request, the profile's lines and the answers, a recommendation takes the purchases that hold
+what was said, as the offline teacher's do; whether to ask and for what, and what a real request asks for, it
+does not teach. Where the profile is not updated, the answers stand in the dialogue alone.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
@@ -25,12 +27,13 @@ from pwagents.lm.small import make_tokenizer
 from pwagents.lm.tokens import Example, tokenize_conversation
 from pwagents.profiles.types import ContextualProfile, ProfileLine, Provenance
 from pwagents.profiles.update import Updater
+from pwagents.project import read_yaml
 from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action, Behavior, Observation, Review, Step, TaskType
 from pwagents.seeds import rng
 from pwagents.users.rules import Fact, phrases, sentences
-from pwagents.web.environment import BeliefState, Context
+from pwagents.web.environment import BeliefState, Context, Purchase
 from pwagents.web.functions import compact_text, full_text
-from pwagents.words import content_words
+from pwagents.words import content_words, kind_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
 SHOWN = 2
 ODD = 0.5  # the probability of words that nobody would say together
 ODD_REQUEST = (4, 12)  # how many they are in a request, the last number excluded
-MOST_BOUGHT = 9  # of the interest at hand
-SAME_IDS = 0.3  # the probability that an answer changes nothing about the ids told
+FEW_BOUGHT = 5  # purchases told in an exercise, at most
+NOT_UPDATED = 0.3  # the probability that answers change no profile
 SAME_KIND = 8  # dialogues in a row: two kinds in a batch of 16
 _FACT_OF = {"brand": "store", "tier": "price", "type": "kind"}  # slot of the shop -> what the user calls it
 _ABOUT_OF = {"tier": "price"}  # slot of the shop -> what profiles call it
@@ -78,9 +81,9 @@ _HEADS = (
     f"\n\nProfile:\n{OPEN}\nWants:\n",
     f"Profile:\n{OPEN}\nAvoids:\n",
     "\nAvoids:\n",
-    "\nWanted:",
-    "Bought before:",
+    f"\n\nPast purchases:\n{OPEN}\n",
 )
+_OTHERS = "How many stars would you give it What should the review mention"  # words beside the shop's
 
 
 class DialogueText:
@@ -92,14 +95,15 @@ class DialogueText:
         seed: of everything.
         tell: the agent's way to tell a belief state as messages; its second argument is how many products.
         rules: of the agent, one token.
-        most_ids: told of purchases, at most.
+        most_bought: purchases told, at most.
     """
 
-    # From short to long. First comes copying, in exercises that hold little else: fine-tuning on trajectories
-    # alone does not teach it to so small a model.
+    # From short to long. First comes copying a request, then putting a call together from a request, a profile
+    # and answers, in exercises that hold little else: so small a model does not learn either from trajectories.
     lessons = (
-        Lesson(limit=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=150),
-        Lesson(limit=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=500),
+        Lesson(limit=0, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
+        Lesson(limit=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=500),
+        Lesson(limit=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=600),
     )
 
     def __init__(
@@ -109,10 +113,10 @@ class DialogueText:
         seed: int,
         tell: Callable[[BeliefState, int], list[Message]],
         rules: str,
-        most_ids: int,
+        most_bought: int,
     ):
         self.update, self.taken, self.seed = update, frozenset(taken), seed
-        self.tell, self.rules, self.most_ids = tell, rules, most_ids
+        self.tell, self.rules, self.most_bought = tell, rules, most_bought
 
     def tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return the tokenizer, which needs no training."""
@@ -141,13 +145,17 @@ class DialogueText:
         return self.tell(kinds[task](), SHOWN)
 
     def exercise(self, n: int, most_asked: int) -> list[Message]:
-        """Return the n-th exercise in copying: a request, a profile, answers, and the call that repeats them.
+        """Return the n-th exercise in copying: a request, what is known, answers, and the call made of them.
 
         Args:
-            most_asked: questions, at most.
+            most_asked: questions before a search, at most; with 0, the call repeats the request alone.
         """
-        made = _Dialogue(self, "search", rng(self.seed, "base exercise", str(n)))
-        return self.tell(made.exercise(most_asked), SHOWN)[:-1]  # without what the call brings
+        generator = rng(self.seed, "base exercise", str(n))
+        made = _Dialogue(self, "recommend" if most_asked and n % 4 == 3 else "search", generator)
+        if not most_asked:
+            return self.tell(made.repeated(), SHOWN)[:-1]
+        state = made.chosen(FEW_BOUGHT) if made.task == "recommend" else made.requested((), most_asked + 1)
+        return self.tell(state, SHOWN)[:-1]  # without what the call brings
 
 
 def dialogue_tokenizer(rules: str) -> "PreTrainedTokenizerFast":
@@ -159,8 +167,17 @@ def dialogue_tokenizer(rules: str) -> "PreTrainedTokenizerFast":
         for mark in ("", "not ")
         for about in ["brand", "price", "topic", *sorted(slots)]
     ]
+    categories = sorted({f"| {domain.category} |" for domain in domains()})
     words = [*sorted(shop_words()), *(f"{mark}{part}" for mark in ("B0", "##") for part in SYLLABLES)]
-    return make_tokenizer(words, fixed=[*_CALLS, *_MARKS, *_HEADS, *lines, rules])
+    # What ambiguous requests are made of, and the parts of a month.
+    requests = " ".join(
+        text
+        for texts in read_yaml("pwagents.tasks", "prompts.yaml")["offline"]["ambiguous"].values()
+        for text in texts
+    )
+    words += [*re.findall(r"[A-Za-z]+", f"{requests} {_OTHERS}"), *map(str, range(1996, 2031))]
+    words += [f"{month:02}" for month in range(1, 13)]
+    return make_tokenizer(words, fixed=[*_CALLS, *_MARKS, *_HEADS, *categories, *lines, rules])
 
 
 class _Dialogue(Maker):
@@ -170,7 +187,8 @@ class _Dialogue(Maker):
         super().__init__(text.taken, generator)
         self.text, self.task = text, task
         self.domain: Domain = self.pick(domains())
-        self.odd = generator.random() < ODD
+        self.odd, self.is_updated = generator.random() < ODD, generator.random() >= NOT_UPDATED
+        self.answers: dict[str, str] = {}  # what was asked for -> the value told
         self.type = self.words(1, 4) if self.odd else self.pick(list(self.domain.types))
         self.values = {
             slot: self.words(1, 2) if self.odd else self.pick(values)
@@ -178,16 +196,29 @@ class _Dialogue(Maker):
         }
 
     def search(self) -> BeliefState:
-        return self._stop(self._request(self._bought(), self._questions()))
+        return self._stop(self.requested(self._bought(self.text.most_bought), 7))
 
     def recommend(self) -> BeliefState:
-        """The ids told last are repeated."""
-        scene = self.words(1, 4) if self.odd else self.domain.scenario
-        request = self.pick(SCENES).format(want=scene)
-        state = self._begin(request, self._profile({}), self._bought(), content_words(scene))
-        state = self._ask(state, [], self._questions())
-        action = self._act("nothing", FUNCTION_OF["recommend"], product_sequence=list(state.profile.bought))
-        return self._stop(self._take(state, action, self._results()))
+        return self._stop(self.chosen(self.text.most_bought))
+
+    def chosen(self, most_bought: int) -> BeliefState:
+        """A recommendation by the purchases told that hold most of what was said; by all where none does."""
+        bought = self._bought(most_bought)
+        named = self.pick(bought).title.partition(",")[0].split()[-1]
+        says, asks = self.generator.random(2) < 0.5
+        scene = named if says else self.words(1, 4) if self.odd else self.domain.scenario
+        state = self._begin(self.pick(SCENES).format(want=scene), self._profile({}), bought)
+        if asks:
+            self.type = named
+            state = self._answered(state, "type")
+        state = self._ask(state, ["type"], self._questions(5))
+        said = " ".join([scene, *(step.observation.text for step in state.session)])
+        words = {*content_words(said.lower())}
+        fits = [len(words.intersection(re.findall("[a-z]+", x.title.lower()))) for x in bought]
+        ids = [x.asin for x, n in zip(bought, fits, strict=True) if n == max(fits)]
+        return self._take(
+            state, self._act("nothing", FUNCTION_OF["recommend"], product_sequence=ids), self._results()
+        )
 
     def review(self) -> BeliefState:
         """A review that begins and ends as an earlier one does. Its end is in another tone than its
@@ -204,25 +235,49 @@ class _Dialogue(Maker):
         earlier = " ".join([opener.format(type=self.words(1, 3)), *between, closer])
         stars = language()["stars"][int(self.generator.integers(4, 6) if mood == "high" else 2)]
         mention = language()["mention"][mood].format(v=value, slot=language()["slot_names"][slot])
-        request = f"{self.pick(REVIEWS).format(want=self.type)} {stars} stars. {mention}"
+        is_asked = self.generator.random() < 0.5
+        kind = kind_of(product) if is_asked else self.type
+        request = "Just some words on it, thanks."
+        if not is_asked:
+            request = f"{self.pick(REVIEWS).format(want=kind)} {stars} stars. {mention}"
         past = Behavior(parent_asin="B0", timestamp=1, review=Review(rating=5, text=earlier))
-        state = self._begin(request, self._profile({slot: value}), ())
+        state = self._begin(request, self._profile({slot: value}))
         observation = f"{state.observation}\n\nThe product:\n{full_text(product)}"
         state = replace(state, observation=observation, product=product, history=(past,))
-        text = " ".join([opener.format(type=self.type), likes[slot][0].format(v=value), closer])
+        if is_asked:
+            state = self._told(state, "How many stars would you give it?", Fact("rating", f"{stars} stars"))
+            state = self._told(state, "What should the review mention?", Fact("mention", value))
+        text = " ".join([opener.format(type=kind), likes[slot][0].format(v=value), closer])
         action = self._act("nothing", FUNCTION_OF["review"], review=text)
         return self._stop(self._take(state, action, Observation(text="The review is published.")))
 
-    def exercise(self, most_asked: int) -> BeliefState:
-        return self._request((), int(self.generator.integers(most_asked + 1)))
+    def repeated(self) -> BeliefState:
+        """A request of words that nobody would say together, and a search for them."""
+        words = " ".join(content_words(self.words(*ODD_REQUEST)) or ["nothing"])
+        state = self._begin(f"{words}.", ContextualProfile())
+        action = self._act("nothing", FUNCTION_OF["search"], query=words)
+        return self._take(state, action, self._results())
 
-    def _request(self, bought: tuple[str, ...], questions: int) -> BeliefState:
-        """A request, some questions and a search."""
-        stated = {slot: self.values[slot] for slot in self.some(list(self.values), 0.3)}
+    def requested(self, bought: tuple[Purchase, ...], below: int) -> BeliefState:
+        """A request, fewer than ``below`` questions, and a search put together from all that was told."""
+        stated = {slot: self.values[slot] for slot in self.some(list(self.values), self.pick([0, 0.3]))}
         request, words = self._wish(stated)
-        state = self._begin(request, self._profile(stated), bought, words)
-        state = self._ask(state, list(stated), questions)
-        action = self._act("nothing", FUNCTION_OF["search"], query=state.profile.query or state.instruction)
+        state = self._begin(request, self._profile(stated), bought)
+        state = self._ask(state, list(stated), self._questions(below))
+
+        # Values of attributes that nobody spoke of, those of the answers, and none that is to be avoided.
+        abouts = {_ABOUT_OF.get(slot, slot): value for slot, value in stated.items()}
+        lines, wanted = state.profile.lines, dict.fromkeys([*words, *abouts.values()])
+        spoken_of = {*abouts, *self.answers, "topic"}
+        for line in lines:
+            if line.positive and (line.provenance == "stated" or line.about not in spoken_of):
+                wanted[line.value] = None
+        if not self.is_updated:
+            wanted |= dict.fromkeys(self.answers.values())
+        query = " ".join(
+            value for value in wanted if not any(x.value == value and not x.positive for x in lines)
+        )
+        action = self._act("nothing", FUNCTION_OF["search"], query=query or state.instruction)
         return self._take(state, action, self._results())
 
     def _wish(self, stated: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -230,7 +285,7 @@ class _Dialogue(Maker):
         named = ", ".join(language()["wishes"][slot].format(v=value) for slot, value in stated.items())
         if self.odd and self.generator.random() < 0.5:
             odd = self.words(*ODD_REQUEST)
-            return f"{odd} {named}".strip() + ".", self.some(odd.split(), 0.5)
+            return f"{odd} {named}".strip() + ".", content_words(odd)  # but for stop words, all are copied
         whole, head = with_article(self.type), with_article(self.type.split()[-1])
         thing = self.pick([whole, head, f"something for {self.domain.scenario}"])
         return self.pick(FRAMES).format(want=f"{thing} {named}".strip()), content_words(thing)
@@ -245,28 +300,27 @@ class _Dialogue(Maker):
         return self.pick(tones[first]["opener"][mood]), self.pick(tones[last]["closer"][mood])
 
     def _begin(
-        self, request: str, profile: ContextualProfile, bought: tuple[str, ...], words: Sequence[str] = ()
+        self, request: str, profile: ContextualProfile, purchases: tuple[Purchase, ...] = ()
     ) -> BeliefState:
         user = f"U{self.generator.integers(5000, 10000)}"
-        profile = profile.model_copy(update={"words": tuple(words), "bought": bought[-self.text.most_ids :]})
-        context = Context(profile, bought)
+        context = Context(profile, purchases)
         return BeliefState(user, request, f"User {user}: {request}", None, (), (), profile, context)
 
     def _profile(self, stated: Mapping[str, str]) -> ContextualProfile:
-        """What was stated, then what history says, then what is to be avoided."""
+        """What history says, and what is to be avoided; what the request states is none of it."""
         wanted = [*self._wanted(stated)]
         values = {line.value.lower() for line in wanted}
         avoided = [line for line in self._avoided() if line.value.lower() not in values]
         return ContextualProfile(lines=(*wanted, *avoided))
 
     def _wanted(self, stated: Mapping[str, str]) -> Iterator[ProfileLine]:
-        for slot, value in stated.items():
-            yield ProfileLine.of(f"{_ABOUT_OF.get(slot, slot)}: {value}", True, "stated")
-        left = [slot for slot in self.domain.values if slot not in stated]
-        known = int(self.generator.integers(0 if stated else 1, len(left) + 1))
-        for i in self.generator.permutation(len(left))[:known]:
-            value = self.words(1, 2) if self.odd else self.pick(self.domain.values[left[i]])
-            yield ProfileLine.of(f"{_ABOUT_OF.get(left[i], left[i])}: {value}", True, "history")
+        slots = list(self.values)
+        known = int(self.generator.integers(0 if stated else 1, len(slots) + 1))
+        for i in self.generator.permutation(len(slots))[:known]:
+            value = self.words(1, 2) if self.odd else self.pick(self.domain.values[slots[i]])
+            yield ProfileLine.of(f"{_ABOUT_OF.get(slots[i], slots[i])}: {value}", True, "history")
+        for word in self.some([self.pick(list(self.domain.types)).split()[-1]], 0.5):
+            yield ProfileLine.of(f"topic: {word}", True, "history")
 
     def _avoided(self) -> Iterator[ProfileLine]:
         for _ in range(int(self.generator.integers(0, 3))):
@@ -274,8 +328,9 @@ class _Dialogue(Maker):
             slot = self.pick([slot for slot in other.slots if slot != "tier"])
             yield ProfileLine.of(f"{slot}: {self.pick(other.values[slot])}", False, "history")
 
-    def _questions(self) -> int:
-        return int(self.generator.choice(6, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]))
+    def _questions(self, below: int) -> int:
+        """None often, else any number below one."""
+        return int(self.generator.integers(below)) if self.generator.random() < 0.7 else 0
 
     def _ask(self, state: BeliefState, stated: Sequence[str], n: int) -> BeliefState:
         """The state after ``n`` questions, most of them about slots of this domain."""
@@ -289,8 +344,8 @@ class _Dialogue(Maker):
     def _answered(self, state: BeliefState, slot: str) -> BeliefState:
         about = _ABOUT_OF.get(slot, slot)
         if value := (self.values | {"type": self.type}).get(slot):
-            fact = Fact(_FACT_OF.get(slot, slot), value)
-            answer = self.pick(sentences(fact))
+            self.answers[about] = value
+            answer = self.pick(sentences(Fact(_FACT_OF.get(slot, slot), value)))
         else:
             answer = self.pick(phrases()["manners"]["indifferent"])
         named = [about, *self.some([_ABOUT_OF.get(s, s) for s in self.values if s != slot], 0.2)][:3]
@@ -298,14 +353,12 @@ class _Dialogue(Maker):
         action = self._act(", ".join(named), "respond", content=question)
         return self._take(state, action, Observation(text=answer))
 
+    def _told(self, state: BeliefState, question: str, fact: Fact) -> BeliefState:
+        action = self._act(fact.slot, "respond", content=question)
+        return self._take(state, action, Observation(text=self.pick(sentences(fact))))
+
     def _stop(self, state: BeliefState) -> BeliefState:
         return self._take(state, self._act("nothing", "stop"), Observation(text="The task has ended."))
-
-    def _recalled(self, state: BeliefState) -> tuple[str, ...]:
-        """The ids told after an answer: the same, or some of all."""
-        if self.generator.random() < SAME_IDS:
-            return state.profile.bought
-        return tuple(self.some(state.context.bought, 0.5)[-self.text.most_ids :]) or state.profile.bought
 
     def _act(self, open_now: str, name: str, **arguments: object) -> Action:
         return Action(name=name, arguments=arguments, thought=f"<think>{self.task}, open: {open_now}</think>")
@@ -313,9 +366,9 @@ class _Dialogue(Maker):
     def _take(self, state: BeliefState, action: Action, observation: Observation) -> BeliefState:
         """The state after a step, its profile followed as in a real episode."""
         step = Step(action=action, observation=observation)
-        profile = self.text.update(state.profile, state.instruction, (*state.session, step)).profile
-        bought = self._recalled(state) if action.name == "respond" else state.profile.bought
-        profile = profile.model_copy(update={"bought": bought})
+        profile = state.profile
+        if self.is_updated:
+            profile = self.text.update(profile, state.instruction, (*state.session, step)).profile
         if profile != state.profile:
             step = step.model_copy(update={"profile": profile.describe()})
         return replace(state, session=(*state.session, step), profile=profile)
@@ -325,6 +378,12 @@ class _Dialogue(Maker):
         lines = [f"{i}. {compact_text(product)}" for i, product in enumerate(products, start=1)]
         return Observation(text="\n".join(lines), products=tuple(p.parent_asin for p in products))
 
-    def _bought(self) -> tuple[str, ...]:
-        """As many ids before a search as before a recommendation: their number must not tell which it is."""
-        return self.ids(int(self.generator.integers(1, MOST_BOUGHT + 1)))
+    def _bought(self, most: int) -> tuple[Purchase, ...]:
+        """Purchases of this domain and of another, one or more, in the order of their months."""
+        places = [self.domain, self.pick(domains())]
+        made = [self.product(self.pick(places)) for _ in range(int(self.generator.integers(1, most + 1)))]
+        months = sorted(int(month) for month in self.generator.integers(12 * 2015, 12 * 2024, len(made)))
+        return tuple(
+            Purchase(each.parent_asin, each.title, each.category, f"{month // 12}-{month % 12 + 1:02}")
+            for each, month in zip(made, months, strict=True)
+        )

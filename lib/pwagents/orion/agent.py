@@ -4,14 +4,17 @@ The belief state is S_t = (I, P_ctx,t, session history). The instruction and P_c
 where a step changed the contextual profile, P_ctx,t is told with that step's observation. The same messages
 are what the policy is trained on (:mod:`pwagents.orion.train`).
 
-Departures: the paper does not print its prompt, so the words are ours; a profile ends with what is wanted in
-the fewest words, which a search can take over, and, but for reviews, with ids of past purchases
-(:mod:`pwagents.orion.wishes`); one past review, whose tone a new one should have, stands beside it.
+The policy composes its calls itself: no line of the prompt is written for one. Departures: the paper does not
+print its prompt, so the words are ours; past purchases of the retrieved interest and of others are listed,
+from which a recommendation takes its ids; one past review, whose tone a new one should have, stands in a
+review task.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 
 from pwagents.agents.conversation import task_text, user
@@ -20,9 +23,9 @@ from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.profiles.global_micro import contextual_profiles, nearest_clusters
-from pwagents.profiles.types import UserProfiles
-from pwagents.schema import FUNCTION_OF, Action, Benchmark, Split, Step, Task
-from pwagents.web.environment import BeliefState, Context
+from pwagents.profiles.types import ContextualProfile, UserProfiles
+from pwagents.schema import FUNCTION_OF, Action, Behavior, Benchmark, Split, Step, Task, Trajectory
+from pwagents.web.environment import BeliefState, Context, Purchase
 from pwagents.web.functions import tool_schemas
 
 FUNCTIONS = tuple(sorted([*FUNCTION_OF.values(), "respond", "stop"]))  # in the order in which TRL lists tools
@@ -36,6 +39,7 @@ at a time, and nothing that you know already. Call stop when the task is done.
 
 {FENCE_NOTE}"""
 
+PURCHASES = 16  # told of, at most; half of them of the retrieved interest where there are others
 _LISTED = re.compile(r"\n(?=\d+\. )")
 
 
@@ -73,6 +77,9 @@ def opening(state: BeliefState) -> str:
     if state.context and (told := state.context.profile.describe()):
         parts.append(f"Profile:\n{fence(told)}")
     texts = [b.review.text for b in state.history if b.review.text.strip()]
+    if state.product is None and state.context and state.context.purchases:
+        rows = (f"{x.month} {x.title} | {x.category} | {x.asin}" for x in state.context.purchases)
+        parts.append(f"Past purchases:\n{fence(chr(10).join(rows))}")
     if state.product is not None and texts:
         parts.append(f"An earlier review:\n{fence(texts[-1])}")
     return "\n\n".join(parts)
@@ -100,6 +107,15 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     return {"role": "tool", "tool_call_id": f"call{i:05}", "content": text}
 
 
+def belief_states(first: BeliefState, trajectory: Trajectory) -> list[BeliefState]:
+    """Make S_t before each step of an episode and at its end, from the first one and what was told."""
+    states = [first]
+    for i, step in enumerate(trajectory.steps, start=1):
+        profile = ContextualProfile.read(step.profile) if step.profile else states[-1].profile
+        states.append(replace(first, session=trajectory.steps[:i], profile=profile))
+    return states
+
+
 @cache
 def orion_tools() -> tuple[Tool, ...]:
     """The functions that Orion may call, as OpenAI tools; made once."""
@@ -119,14 +135,34 @@ def contexts(
     Args:
         profiles: user_id -> profiles made from what lies before the user's first task of the split.
         embedder: the one that the clusters' centres were made with.
-        m: clusters whose micro-profiles are taken; ids bought are those of the nearest alone.
+        m: clusters whose micro-profiles are taken; the retrieved interest is the nearest alone.
     """
     instructions, users = [t.instruction for t in tasks], [profiles[t.user_id] for t in tasks]
     near = nearest_clusters(instructions, users, embedder, m)
     first = contextual_profiles(users, near)
     made = {}
-    for task, profile, found, user_profiles in zip(tasks, first, near, users, strict=True):
-        history = benchmark.history(task, split)
-        members = user_profiles.clusters[found[0].cluster].members if found else range(len(history))
-        made[task.task_id] = Context(profile, tuple(history[i].parent_asin for i in members))
+    for task, profile, clusters, user_profiles in zip(tasks, first, near, users, strict=True):
+        members = user_profiles.clusters[clusters[0].cluster].members if clusters else ()
+        made[task.task_id] = Context(profile, purchases(benchmark, benchmark.history(task, split), members))
     return made
+
+
+def purchases(
+    benchmark: Benchmark, history: Sequence[Behavior], interest: Collection[int]
+) -> tuple[Purchase, ...]:
+    """List the last purchases of an interest and of all others, each product once, oldest first.
+
+    Args:
+        interest: positions in ``history``; of the rest as many are listed as :data:`PURCHASES` leaves room
+            for, which is half of it or more.
+    """
+    latest = {behavior.parent_asin: i for i, behavior in enumerate(history)}.values()  # a product's last
+    inside = sorted(i for i in latest if i in interest)
+    outside = sorted(i for i in latest if i not in interest)
+    inside = inside[-max(PURCHASES // 2, PURCHASES - len(outside)) :]
+    rows = []
+    for i in sorted([*inside, *outside[len(outside) - min(len(outside), PURCHASES - len(inside)) :]]):
+        product = benchmark.products[history[i].parent_asin]
+        month = datetime.fromtimestamp(history[i].timestamp / 1000, UTC).strftime("%Y-%m")
+        rows.append(Purchase(product.parent_asin, product.title, product.category, month))
+    return tuple(rows)

@@ -20,7 +20,6 @@ from pwagents.orion.settings import GROUP_STEPS
 from pwagents.orion.study import Study
 from pwagents.orion.train import player
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait, spaced_words
-from pwagents.profiles.update import OfflineUpdater
 from pwagents.rl.advantages import step_advantages
 from pwagents.rl.rollout import count_asks, play_batch, tasks_in_order
 from pwagents.rl.settings import GrpoSettings
@@ -62,7 +61,7 @@ def gains(results: pd.DataFrame, before: str, after: str) -> pd.Series:
     return (wide[after] - wide[before]).dropna()
 
 
-def judged_actions(study: Study) -> tuple[BeliefState, pd.DataFrame]:
+def judged_actions(study: Study, questions: int) -> tuple[BeliefState, pd.DataFrame]:
     """What the judge says of some actions in one belief state, and once more with another hidden target.
 
     The state is the first of a search whose user avoids something, where there is one.
@@ -81,7 +80,7 @@ def judged_actions(study: Study) -> tuple[BeliefState, pd.DataFrame]:
     same = study.start(task.model_copy(update={"target": other})).state
     search = FUNCTION_OF["search"]
     actions = {
-        "the teacher's": study.teacher(0)(state),
+        "the teacher's": study.teacher(0, questions)(state),
         "searches for the instruction": _call(search, query=state.instruction),
         "asks for a color": _call("respond", content="Which color would you like?"),
         "asks nothing in particular": _call("respond", content="Hello?"),
@@ -171,10 +170,10 @@ def queries(trajectory: Trajectory, catalogue: Catalogue) -> list[str]:
     return list(dict.fromkeys(query_pattern(text, catalogue) for text in texts))
 
 
-def questions(trajectory: Trajectory, updater: OfflineUpdater) -> list[str]:
+def questions(trajectory: Trajectory, catalogue: Catalogue) -> list[str]:
     """What an episode's questions are about, in their order, as one pattern: "color, brand"."""
     texts = [step.action.arguments["content"] for step in _valid(trajectory, "respond")]
-    abouts = [updater.find_attribute(text) or "something else" for text in texts]
+    abouts = [catalogue.find_attribute(text) or "something else" for text in texts]
     return [", ".join("type or anything" if about == TOPIC else about for about in abouts) or NOTHING]
 
 
@@ -208,7 +207,7 @@ def frequent_patterns(
     return pd.concat(parts, axis=1).rename_axis("rank")
 
 
-def sameness(records: Sequence[EpisodeRecord], updater: OfflineUpdater) -> pd.DataFrame:
+def sameness(records: Sequence[EpisodeRecord], catalogue: Catalogue) -> pd.DataFrame:
     """Whether methods ask the same on every task, one row a method.
 
     Returns:
@@ -221,7 +220,7 @@ def sameness(records: Sequence[EpisodeRecord], updater: OfflineUpdater) -> pd.Da
             scored.setdefault(record.method, []).append(record.trajectory)
     rows = []
     for method, episodes in scored.items():
-        found = Counter(pattern for episode in episodes for pattern in questions(episode, updater))
+        found = Counter(pattern for episode in episodes for pattern in questions(episode, catalogue))
         pattern, times = min(found.items(), key=lambda item: (-item[1], item[0]))
         asks = sum(map(count_asks, episodes)) / len(episodes)
         rows.append((method, pattern, times / len(episodes), len(found), asks))

@@ -12,7 +12,8 @@ import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.data.synthetic import Truth
-from pwagents.orion.runs import OrionRuns, episodes_frame
+from pwagents.orion.agent import purchases
+from pwagents.orion.runs import OrionRuns
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import Study, make_study
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -20,32 +21,31 @@ from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents.web.environment import Context
 
-COMPLETENESS = (0.6, 1.0)  # shares of the attributes that the controls' instructions name
 # What a policy is told of its user when an episode begins.
 OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile", "true preferences"
 
 
-def asks_by_completeness(
+def asks_by_instruction(
     settings: GrpoNotebook, policies: Mapping[str, Path], played: pd.DataFrame
 ) -> pd.DataFrame:
-    """Searches and recommendations of policies where instructions name more and more: same people, shop and
-    targets. (Before a review hardly anything is asked.)
+    """Searches and recommendations of policies where instructions say more: same people, shop and targets.
 
     Args:
         policies: method -> its folder.
-        played: the methods' episodes with the instructions as they are.
+        played: the methods' episodes with the ambiguous instructions.
 
     Returns:
-        All episodes with ``named``, the share of attributes that instructions name: "20%", "60%", "100%". A
-        recommendation's instruction names all of them or none.
+        All episodes with ``instruction``: "ambiguous", the source's own ("explicit"), and, on the embedded
+        world, one that names all attributes ("complete").
     """
     types = [type_ for type_ in settings.study.task_types if type_ != "review"]
-    parts = [played[played["type"].isin(types)].assign(named=f"{settings.data.completeness:.0%}")]
-    tasks = {"eval_tasks": settings.study.complete_tasks, "task_types": types}
-    for share in COMPLETENESS:
-        runs = OrionRuns(make_study(settings.changed(data={"completeness": share}, study=tasks)))
-        found = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
-        parts.append(found.assign(named=f"{share:.0%}"))
+    parts = [played[played["type"].isin(types)].assign(instruction="ambiguous")]
+    study = {"eval_tasks": settings.study.complete_tasks, "task_types": types, "instructions": "explicit"}
+    complete = {"complete": {"completeness": 1.0}} if settings.data.source == "synthetic" else {}
+    for name, data in ({"explicit": {}} | complete).items():
+        runs = OrionRuns(make_study(settings.changed(data=data, study=study)))
+        episodes = runs.frame(*(runs.policy(method, folder) for method, folder in policies.items()))
+        parts.append(episodes.assign(instruction=name))
     return pd.concat(parts)
 
 
@@ -65,7 +65,7 @@ def play_with_profiles(study: Study, policies: Mapping[str, Path], own: pd.DataF
     """
     parts = [own[own["method"].isin(policies)].assign(profiles=OWN)]
     for profiles, runs in runs_with_other_profiles(study).items():
-        played = episodes_frame(*(runs.policy(method, folder) for method, folder in policies.items()))
+        played = runs.frame(*(runs.policy(method, folder) for method, folder in policies.items()))
         parts.append(played.assign(profiles=profiles))
     return pd.concat(parts, ignore_index=True)
 
@@ -74,17 +74,15 @@ def runs_with_other_profiles(study: Study) -> dict[str, OrionRuns]:
     """What plays the test tasks with other profiles than the own, by what they are.
 
     :data:`FOREIGN` is what was retrieved for another user, :data:`NONE` nothing, :data:`TRUE`, of the
-    embedded world alone, the truth (:func:`true_contexts`). An episode begins with them as with the own: by
-    rules, with what the own instruction says, and without what the products in question cannot have. With
-    the profile go the ids of what was bought; the earlier review that the agent is told of in a review task
-    stays the own.
+    embedded world alone, the truth (:func:`true_contexts`). With the profile go the purchases told; the
+    earlier review that the agent is told of in a review task stays the own.
 
     Raises:
         ValueError: see :func:`foreign_contexts`.
     """
     tasks, products = study.test_tasks, study.benchmark.products
     found = {
-        FOREIGN: foreign_contexts(tasks, products, study.retrieved, study.seed),
+        FOREIGN: foreign_contexts(tasks, products, study.context, study.seed),
         NONE: {task.task_id: Context(ContextualProfile()) for task in tasks},
     }
     if study.truth:
@@ -93,10 +91,10 @@ def runs_with_other_profiles(study: Study) -> dict[str, OrionRuns]:
 
 
 def _runs(study: Study, contexts: Mapping[str, Context]) -> OrionRuns:
-    begun = [(task_id, found.profile.model_dump(), found.bought) for task_id, found in contexts.items()]
+    begun = [(task_id, found.profile.model_dump(), found.purchases) for task_id, found in contexts.items()]
     return OrionRuns(
         study,
-        start=lambda task: study.start(task, study.begin(task, contexts[task.task_id])),
+        start=lambda task: study.start(task, contexts[task.task_id]),
         variant={"contexts": hash_of(begun)},
     )
 
@@ -105,7 +103,7 @@ def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> 
     """task_id -> what a flawless memory and a flawless retrieval would tell of a test task's user.
 
     Their preferences of today in the interest that the target is of, which an agent must find out, what they
-    avoid there, and what they bought of that interest. It is no bound: nobody always buys what they
+    avoid there, and what they bought of it, beside others. It is no bound: nobody always buys what they
     prefer, and a tier is not quite a price band of the catalogue, a third of the prices.
     """
     made = {}
@@ -117,9 +115,10 @@ def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> 
             *(_line(slot, value, True) for slot, value in current.items()),
             *(_line(slot, value, False) for slot, value in values if value in person.dislikes),
         ]
-        history = [behavior.parent_asin for behavior in benchmark.history(task, "test")]
-        bought = (asin for asin in history if truth.items[asin].domain == domain)
-        made[task.task_id] = Context(ContextualProfile(lines=tuple(lines)), tuple(bought))
+        history = benchmark.history(task, "test")
+        interest = [i for i, b in enumerate(history) if truth.items[b.parent_asin].domain == domain]
+        profile = ContextualProfile(lines=tuple(lines))
+        made[task.task_id] = Context(profile, purchases(benchmark, history, interest))
     return made
 
 
@@ -138,7 +137,7 @@ def foreign_contexts(
     agent is told of in a review task stays the own.
 
     Args:
-        retrieved: what retrieval found for a task, such as :meth:`pwagents.orion.study.Study.retrieved`.
+        retrieved: what retrieval found for a task, such as :meth:`pwagents.orion.study.Study.context`.
 
     Raises:
         ValueError: all tasks are of one user.

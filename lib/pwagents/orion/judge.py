@@ -20,17 +20,12 @@ from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import read_reply
 from pwagents.orion.agent import orion_messages
-from pwagents.orion.wishes import WishReader, earlier_review, has_result, holds, singular
-from pwagents.profiles.catalogue import TOPIC
+from pwagents.profiles.catalogue import TOPIC, Catalogue, spaced_words
 from pwagents.project import read_yaml
-from pwagents.schema import Action, Usage
+from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.web.environment import BeliefState
-from pwagents.words import content_words
 
 WORST = -1.0
-# What a good question costs; the paper's neutral action costs nothing. More than a little, summed over an
-# episode's questions, and a policy never asks, whatever an answer is worth.
-PATIENCE = 0.1
 VAGUE = -0.5  # a question about nothing that one could tell
 # In a query a word or value that the user said counts twice as much as one that the past speaks for: tastes
 # drift, and what is said now is certain.
@@ -54,23 +49,27 @@ class Judge(Protocol):
 
 
 class OfflineJudge:
-    """Scores by rules, in [-1, 1].
+    """Scores by rules, in [-1, 1], from what the policy was told.
 
     - -1: no call, or a malformed one; the same call again; a search, recommendation or review that touches
-      what is to be avoided, unless the user asked for it; a ``stop`` before any result; a question about what
+      what is to be avoided, unless the user spoke of it; a ``stop`` before any result; a question about what
       was stated or asked before; a review where there is nothing to review, a search or recommendation where
       there is.
-    - Search: from -1 to 1 by how much the query holds of the product's words and the stated values, which
-      weigh twice, and, for each attribute of which the past speaks for a value that products in question
-      have, of one such value. Off this goes twice the share of its words that S_t gives no reason for.
-    - Recommendation: the share of its ids that the user bought, from -1 to 1; these touch nothing.
+    - Search: from -1 to 1 by how much the query holds of the user's own values and words for the thing, which
+      weigh twice, and, for each other attribute that the profile tells of, of one such value. Off this goes
+      twice the share of its words that nobody said.
+    - Recommendation: the share of its ids that are purchases told of, from -1 to 1; where the user's words
+      are in some of these, only such purchases count.
     - Review: the share it mentions of what is asked for, and how near its length is to the earlier review's.
-    - A question about something open: ``-PATIENCE``; about nothing recognisable: ``VAGUE``. ``stop`` after a
-      result: 0.
+    - A question about something open, a ``stop`` after a result: 0. A question about nothing recognisable:
+      :data:`VAGUE`.
+
+    Args:
+        catalogue: knows which words are values, and of which attribute.
     """
 
-    def __init__(self, read: WishReader):
-        self.read, self.catalogue = read, read.catalogue
+    def __init__(self, catalogue: Catalogue):
+        self.catalogue = catalogue
 
     def __call__(self, state: BeliefState, action: Action) -> float:
         # The same call brings the same answer: it can only be there to collect points.
@@ -78,78 +77,88 @@ class OfflineJudge:
         if (action.name, action.arguments) in calls or not is_call(action):
             return WORST
         if action.name == "stop":
-            return 0.0 if has_result(state.session) else WORST
+            is_done = any(s.action.name in FUNCTION_OF.values() and not s.error for s in state.session)
+            return 0.0 if is_done else WORST
         if action.name == "respond":
             return self._question(state, action.arguments["content"])
         if (action.name == "add_product_review") != (state.product is not None):
             return WORST
-        score = {
-            "search_product_by_query": self._search,
-            "get_recommendations_by_history": self._recommendation,
-            "add_product_review": self._review,
-        }[action.name]
-        return score(state, action.arguments[_ARGUMENT[action.name]])
+        value = action.arguments[_ARGUMENT[action.name]]
+        # What the user themselves said may stand in a call that repeats it.
+        own_words = singular(" ".join(_said(state)))
+        lines = state.profile.lines if state.profile else ()
+        avoided = [x.value for x in lines if not x.positive and not holds(own_words, x.value)]
+        if action.name == "get_recommendations_by_history":
+            return self._recommendation(state, value, avoided)
+        text = singular(value)
+        if any(holds(text, other) for other in avoided):
+            return WORST
+        return (self._search if action.name == "search_product_by_query" else self._review)(state, text)
 
     def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
         return [self(state, action) for state, action in zip(states, actions, strict=True)]
 
     def _question(self, state: BeliefState, question: str) -> float:
-        about = self.read.updater.find_attribute(question)
+        about = self.catalogue.find_attribute(question)
         if not about:
             return VAGUE
-        stated = {name for line in self.read(state).stated for name, _ in self.read.traits(line)}
-        known = about in stated - {TOPIC} or about in self.read.asked(state.session)
-        return WORST if known else -PATIENCE
+        asked = [s.action.arguments["content"] for s in state.session if s.is_talk]
+        spoken_of = {trait.about for _, trait in self.catalogue.find(" ".join(_said(state)))}
+        is_known = about in spoken_of or about in map(self.catalogue.find_attribute, asked)
+        return WORST if is_known else 0.0
 
     def _search(self, state: BeliefState, query: str) -> float:
-        wishes = self.read(state)
-        # What the user themselves said may stand in a query that repeats it.
-        if _touches(query, [v for v in self.read.values(wishes.avoided) if not holds(state.instruction, v)]):
-            return WORST
-        wanted = [*wishes.words, *self.read.values(wishes.stated)]
-        past: dict[str, list[str]] = {}  # attribute -> its values
-        for line in self.read.applying(wishes):
-            for about, value in self.read.traits(line):
-                past.setdefault(about, []).append(value)
-        said = [holds(query, value) for value in wanted]
-        known = [any(holds(query, value) for value in values) for values in past.values()]
-        held, whole = STATED_WEIGHT * sum(said) + sum(known), STATED_WEIGHT * len(said) + len(known)
-        covered = held / whole if whole else 1.0
+        said = " ".join(_said(state))
+        values = {trait.about: trait.value for _, trait in self.catalogue.find(said)}  # the last word counts
+        wanted = [*self.catalogue.find_topics(state.instruction), *values.values()]
+        past: dict[str, list[str]] = {}  # attribute -> the values that the profile tells, where nobody spoke
+        for line in state.profile.lines if state.profile else ():
+            if line.positive and line.about not in (*values, TOPIC, ""):
+                past.setdefault(line.about, []).append(line.value)
+        covered = STATED_WEIGHT * sum(holds(query, value) for value in wanted)
+        covered += sum(any(holds(query, value) for value in some) for some in past.values())
+        whole = STATED_WEIGHT * len(wanted) + len(past)
         # Words without a reason weigh twice: a query that lists all values of the shop holds every wish.
-        return max(WORST, 2 * covered - 1 - 2 * self._unfounded(state, query))
+        given = singular(" ".join([said, *(value for some in past.values() for value in some)])).split()
+        words = query.split()
+        unfounded = sum(word not in given for word in words) / len(words) if words else 0.0
+        return max(WORST, 2 * (covered / whole if whole else 1.0) - 1 - 2 * unfounded)
 
-    def _unfounded(self, state: BeliefState, query: str) -> float:
-        """The share of a query's words of the shop that S_t gives no reason for."""
-        lines = state.profile.lines if state.profile else ()
-        answers = [s.observation.text for s in state.session if s.action.name == "respond" and not s.error]
-        given = [state.instruction, *answers, *(line.value for line in lines if line.positive)]
-        founded = set(singular(" ".join(given)))
-        words = content_words(query)
-        unfounded = [w for w in words if w.rstrip("s") not in founded and self.read.is_shop_word(w)]
-        return len(unfounded) / len(words) if words else 0.0
-
-    def _recommendation(self, state: BeliefState, asins: list[str]) -> float:
-        bought = {behavior.parent_asin for behavior in state.history}
-        bought |= set(state.profile.bought) if state.profile else set()
-        avoided = {trait for line in self.read(state).avoided for trait in self.read.traits(line)}
-        foreign = [asin for asin in asins if asin not in bought]
-        known = (asin for asin in foreign if asin in self.catalogue.products)
-        if not asins or any(avoided.intersection(self.catalogue.traits(asin)) for asin in known):
+    def _recommendation(self, state: BeliefState, asins: Sequence[str], avoided: Sequence[str]) -> float:
+        listed = {x.asin: singular(f"{x.title} {x.category}") for x in state.context.purchases}
+        values = {value.lower() for value in avoided}
+        foreign = [asin for asin in asins if asin not in listed and asin in self.catalogue.products]
+        touched = {trait.value.lower() for asin in foreign for trait in self.catalogue.traits(asin)}
+        if not asins or touched & values:
             return WORST
-        return 1 - 2 * len(foreign) / len(asins)
+        named = [word for text in _said(state) for word in self.catalogue.find_topics(text)]
+        fitting = {asin for asin, text in listed.items() if any(holds(text, word) for word in named)}
+        right = [asin for asin in asins if asin in (fitting or listed)]
+        return 2 * len(right) / len(asins) - 1
 
     def _review(self, state: BeliefState, review: str) -> float:
-        if _touches(review, self.read.values(self.read(state).avoided)):
-            return WORST
-        points = self.read.points(state)
-        mentioned = sum(holds(review, value) for _, value in points) / len(points) if points else 1.0
-        earlier = earlier_review(state.history)
-        lengths = sorted([len(review.split()), len(earlier.review.text.split())]) if earlier else (1, 1)
+        lines = state.profile.lines if state.profile else ()
+        points = [trait.value for _, trait in self.catalogue.find(state.instruction)]
+        points += [line.value for line in lines if line.about == "mention"]
+        mentioned = sum(holds(review, value) for value in points) / len(points) if points else 1.0
+        earlier = next((b.review.text for b in reversed(state.history) if b.review.text.strip()), "")
+        lengths = sorted([len(review.split()), len(earlier.split())]) if earlier else (1, 1)
         return mentioned + lengths[0] / lengths[1] - 1
 
 
-def _touches(text: str, avoided: Sequence[str]) -> bool:
-    return any(holds(text, value) for value in avoided)
+def _said(state: BeliefState) -> list[str]:
+    """What the user said: the instruction and the answers."""
+    return [state.instruction, *(step.observation.text for step in state.session if step.is_talk)]
+
+
+def singular(text: str) -> str:
+    """The words of a text in lower case, without the s of a plural."""
+    return " ".join(word.rstrip("s") for word in spaced_words(text).split())
+
+
+def holds(text: str, value: str) -> bool:
+    """Whether a text of :func:`singular` holds a value, as whole words."""
+    return f" {singular(value)} " in f" {text} "
 
 
 def is_call(action: Action) -> bool:

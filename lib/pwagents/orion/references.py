@@ -1,12 +1,14 @@
-"""What Orion's policies are compared with: chance, the instruction or its content words alone, the teacher,
-who knows it all.
+"""What Orion's policies are compared with: chance, the instruction or its content words alone, the teacher
+with fewer and more questions, and who knows the target.
 
 None of them is a bound: a policy may pass its teacher, and do worse than chance.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+
+import pandas as pd
 
 from pwagents.agents.plain import words
 from pwagents.evaluation.episodes import EpisodeRecord
@@ -14,44 +16,56 @@ from pwagents.evaluation.metrics import rank_accuracy
 from pwagents.orion.agent import FUNCTIONS
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.study import Study, role_facts
-from pwagents.orion.wishes import has_result
+from pwagents.orion.teacher import is_result
 from pwagents.profiles.catalogue import Catalogue, attribute_of_word
 from pwagents.schema import FUNCTION_OF, Action, Task
 from pwagents.seeds import rng
 from pwagents.web.environment import Agent, BeliefState
 from pwagents.web.search import content_query
 
-RANDOM, TEACHER, ORACLE = "Random", "Teacher", "Oracle"
+RANDOM, TEACHER, KNOWS = "Random", "Teacher", "Knows the target"
 INSTRUCTION, CONTENT = "Instruction alone", "Content words alone"
 WORDS = 4  # of a random query or review
 IDS = 3  # of a random recommendation
 
 
-def play_references(runs: OrionRuns) -> dict[str, list[EpisodeRecord]]:
-    """Episodes of those that nobody trained, by name."""
+def play_references(runs: OrionRuns, questions: int) -> dict[str, list[EpisodeRecord]]:
+    """Episodes of those that nobody trained, by name; the teacher by rules asks at most so many questions."""
     study = runs.study
     # Made when the first episode is played: those that are stored need neither.
     chance = cache(lambda: RandomAgent(study.catalogue, study.seed))
-    teacher = cache(lambda: study.teacher(0))
+    teacher = cache(lambda: study.teacher(0, questions))
     agents: dict[str, Callable[[Task], Agent]] = {
         RANDOM: lambda _: chance(),
         INSTRUCTION: lambda _: search_instruction,
         CONTENT: lambda _: search_content_words,
         TEACHER: lambda _: teacher(),
-        ORACLE: lambda task: partial(know_all, study, task),
+        KNOWS: lambda task: partial(know_all, study, task),
     }
-    facts = {"teacher": role_facts(study.settings.players, "teacher")}
+    facts = {"teacher": role_facts(study.settings.players, "teacher"), "questions": questions}
     return {name: runs.agent(name, agent_of, facts) for name, agent_of in agents.items()}
 
 
-def play_everyone(runs: OrionRuns, policies: Mapping[str, Path]) -> dict[str, list[EpisodeRecord]]:
+def play_ladder(runs: OrionRuns, numbers: Sequence[int]) -> pd.DataFrame:
+    """Episodes of the teacher by rules with each number of questions at most, ``questions``."""
+    study, frames = runs.study, []
+    for n in numbers:
+        teacher = study.teacher(0, n)
+        records = runs.agent(f"{n} questions", lambda _, teacher=teacher: teacher, {"questions": n})
+        frames.append(runs.frame(records).assign(questions=n))
+    return pd.concat(frames, ignore_index=True)
+
+
+def play_everyone(
+    runs: OrionRuns, policies: Mapping[str, Path], questions: int
+) -> dict[str, list[EpisodeRecord]]:
     """Episodes of references and, between them, of policies; each policy greedily, then ", sampled"."""
-    references = play_references(runs)
+    references = play_references(runs, questions)
     records = {name: references[name] for name in (RANDOM, INSTRUCTION, CONTENT)}
     for name, folder in policies.items():
         records[name] = runs.policy(name, folder)
         records[f"{name}, sampled"] = runs.policy(f"{name}, sampled", folder, sampled=True)
-    return records | {name: references[name] for name in (TEACHER, ORACLE)}
+    return records | {name: references[name] for name in (TEACHER, KNOWS)}
 
 
 class RandomAgent:
@@ -94,7 +108,7 @@ def search_content_words(state: BeliefState) -> Action:
 
 
 def _search_for(text: str, state: BeliefState) -> Action:
-    if has_result(state.session):
+    if any(map(is_result, state.session)):
         return Action(name="stop")
     if state.product is not None:
         return Action(name=FUNCTION_OF["review"], arguments={"review": text})
@@ -102,9 +116,9 @@ def _search_for(text: str, state: BeliefState) -> Action:
 
 
 def know_all(study: Study, task: Task, state: BeliefState) -> Action:
-    """The oracle: search for the target's title, publish the real review; recommend by whatever the shop
-    answers best with the target: one product of the past, all of them, or the target itself."""
-    if has_result(state.session):
+    """Search for the target's title, publish the real review, recommend by what brings the target furthest up:
+    one product of the past, all of them, or the target itself."""
+    if any(map(is_result, state.session)):
         return Action(name="stop")
     name = FUNCTION_OF[task.type]
     if task.type == "search":

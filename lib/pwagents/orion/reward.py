@@ -5,10 +5,10 @@
   search must show the target at ``success_rank`` or better, a recommendation at ``recommendation_rank``, and
   a review be as near to the real one as ``review_success`` says.
 - Alignment: the judge's score in [-1, 1] of each action against its belief state.
+- Patience, ours: what each question costs; 0 as the paper has it, for whom a neutral action scores 0.
 
-Departures: the alignment reward has a weight, since an episode has one success and many steps. With the full
-weight a policy learns to please the judge, for whom each question costs something, and asks nothing. And a
-search, recommendation or review after the first earns at most 0 of it.
+Departures: the alignment reward has a weight, since an episode has one success and many steps. And a search,
+recommendation or review after the first earns at most 0 of it.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from pydantic import Field, NonNegativeFloat
 
 from pwagents.evaluation.metrics import attempts
 from pwagents.orion.judge import Judge
-from pwagents.orion.wishes import has_result
+from pwagents.orion.teacher import is_result
 from pwagents.rl.rollout import Episode
 from pwagents.schema import FUNCTION_OF, Trajectory
 from pwagents.settings import settings
@@ -41,11 +41,19 @@ Paid = Literal["both", "task", "alignment"]
 
 
 @settings
-class RewardSettings(Success):
-    """What an episode earns."""
+class ReturnSettings:
+    """What an episode earns beside success."""
 
     alignment_weight: NonNegativeFloat = 1.0
     """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    patience: NonNegativeFloat = 0.0
+    """What each question costs. Orion, 4.3: a neutral action scores 0."""
+
+
+@settings
+class RewardSettings(Success, ReturnSettings):
+    """What an episode earns."""
+
     use: Paid = "both"
     """The whole reward, or one half of it."""
 
@@ -57,7 +65,7 @@ class Rewards:
         self.judge, self.config = judge, config
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, list[list[float]]]:
-        """``task``, for success, and ``alignment``, weighted; the settings may leave one of them at 0.
+        """``task``, for success, ``alignment``, weighted, and ``patience``; the settings may leave each at 0.
 
         The judge gets all steps at once, so a slow one can batch them.
 
@@ -67,12 +75,13 @@ class Rewards:
         trajectories = [trajectory for _, trajectory in episodes]
         task = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
         alignment = [[0.0] * len(trajectory.steps) for trajectory in trajectories]
+        patience = [[-self.config.patience * step.is_talk for step in each.steps] for each in trajectories]
         if self.config.use != "alignment":
             for steps, trajectory in zip(task, trajectories, strict=True):
                 if has_succeeded(trajectory, self.config):
                     steps[-1] = 1.0
         if self.config.use == "task":
-            return {"task": task, "alignment": alignment}
+            return {"task": task, "alignment": alignment, "patience": patience}
 
         # All steps in a row, each with the state before it.
         if any(len(states) != len(trajectory.steps) for states, trajectory in episodes):
@@ -84,10 +93,10 @@ class Rewards:
             for i, (state, step) in enumerate(zip(before, trajectory.steps, strict=True)):
                 # A good search earns points each time, an episode succeeds only once: without this, searching
                 # again and again would pay better than stopping.
-                again = step.action.name in FUNCTION_OF.values() and has_result(state.session)
+                again = step.action.name in FUNCTION_OF.values() and any(map(is_result, state.session))
                 score = next(scores)
                 steps[i] = self.config.alignment_weight * (min(score, 0.0) if again else score)
-        return {"task": task, "alignment": alignment}
+        return {"task": task, "alignment": alignment, "patience": patience}
 
 
 def has_succeeded(trajectory: Trajectory, success: Success) -> bool:

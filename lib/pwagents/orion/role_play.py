@@ -21,16 +21,16 @@ from typing import Any, Literal
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.episodes import Keyed, Store
+from pwagents.orion.agent import orion_messages
 from pwagents.orion.reward import Success, has_succeeded
 from pwagents.profiles.catalogue import spaced_words
-from pwagents.profiles.types import ContextualProfile
 from pwagents.progress import progress
 from pwagents.rl.rollout import StartEpisode
-from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Split, Task, TaskType, Trajectory
+from pwagents.schema import TASK_TYPES, Action, Benchmark, Product, Task, TaskType, Trajectory
 from pwagents.seeds import rng
 from pwagents.settings import plain as as_json
 from pwagents.users.rules import leaks
-from pwagents.web.environment import Agent, BeliefState, Context
+from pwagents.web.environment import Agent, BeliefState
 
 # Why a trajectory is not kept, in the order in which it is looked for; empty: it is kept.
 Failure = Literal[
@@ -45,41 +45,14 @@ class Played(Keyed):
         key: of the settings it was played with, the same for all episodes of a role-play.
         task_id, round: which task, and in which of the rounds over the tasks.
         failure: why it is not kept; empty where it is.
-        observation: the environment's first words.
-        bought: the ids of the interest that the instruction calls for.
-        profiles: P_ctx,t before each step, and at the end.
-        trajectory: the steps; None where the task cannot be evaluated.
+        trajectory: the steps; None where the task cannot be evaluated. Its belief states are made again by
+            :func:`pwagents.orion.agent.belief_states`.
     """
 
     task_id: str
     round: int
     failure: Failure
-    observation: str = ""
-    bought: tuple[str, ...] = ()
-    profiles: tuple[ContextualProfile, ...] = ()
     trajectory: Trajectory | None = None
-
-    def states(self, benchmark: Benchmark, task: Task, split: Split = "train") -> list[BeliefState]:
-        """S_t before each step and at the end, as they were when it was played.
-
-        Args:
-            task: the one it was played on, of ``split``.
-
-        Raises:
-            ValueError: it was played on another task.
-        """
-        if task.task_id != self.task_id or self.trajectory is None:
-            raise ValueError(f"an episode of task {self.task_id} has no belief states of task {task.task_id}")
-        first = BeliefState(
-            user_id=task.user_id,
-            instruction=task.instruction,
-            observation=self.observation,
-            product=benchmark.products[task.target] if task.type == "review" else None,
-            history=benchmark.history(task, split),
-            context=Context(self.profiles[0], self.bought),
-        )
-        steps = self.trajectory.steps
-        return [replace(first, session=steps[:i], profile=p) for i, p in enumerate(self.profiles)]
 
 
 ROUNDS = 3
@@ -206,15 +179,8 @@ def _play(
             states.append(episode.state)
     except NotEvaluableError:
         return Played(**fields, failure="not evaluable")
-    first = states[0]
-    return Played(
-        **fields,
-        failure=failure_of(task, benchmark.products[task.target], states, episode.trajectory, success),
-        observation=first.observation,
-        bought=first.context.bought if first.context else (),
-        profiles=tuple(state.profile or ContextualProfile() for state in states),
-        trajectory=episode.trajectory,
-    )
+    failure = failure_of(task, benchmark.products[task.target], states, episode.trajectory, success)
+    return Played(**fields, failure=failure, trajectory=episode.trajectory)
 
 
 def failure_of(
@@ -267,9 +233,9 @@ def _known(state: BeliefState) -> str:
         for step in state.session
         for text in (step.action.thought, *_texts(step.action.arguments), step.observation.text)
     )
-    first = [state.context.profile.describe()] if state.context else []
-    told = (*first, *(step.profile for step in state.session))
-    return spaced_words(" ".join([state.observation, *history, *told, *session]))
+    told = [message["content"] for message in orion_messages(replace(state, session=()))[1:]]
+    told += [step.profile for step in state.session]
+    return spaced_words(" ".join([*history, *told, *session]))
 
 
 def _texts(value: Any) -> Iterator[str]:

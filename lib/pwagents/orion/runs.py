@@ -17,10 +17,12 @@ import pandas as pd
 from pwagents.errors import NotEvaluableError
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame, require_played, run_episodes
 from pwagents.llm.local_model import LocalModel
+from pwagents.orion.agent import belief_states
 from pwagents.orion.play import play_rollouts
+from pwagents.orion.reward import Rewards
 from pwagents.orion.settings import Decoding
 from pwagents.orion.study import Study
-from pwagents.orion.train import POLICY
+from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.rl.rollout import StartEpisode, count_asks
 from pwagents.schema import Task, Trajectory
@@ -28,17 +30,21 @@ from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.web.environment import Agent
 
+POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
+
 
 @dataclass(frozen=True)
 class OrionRuns:
     """Plays the test tasks of a study into ``runs/orion.jsonl``; several notebooks share this file.
 
     Args:
+        tasks: which are played; none: the study's test tasks.
         start: how episodes begin, where it is not as the study has it.
         variant: JSON values that say so, for keys.
     """
 
     study: Study
+    tasks: Sequence[Task] | None = None
     start: StartEpisode | None = None
     variant: Mapping[str, Any] = field(default_factory=dict)
 
@@ -55,7 +61,7 @@ class OrionRuns:
         """
         decoding = self.study.settings.decoding
         decoding = decoding if sampled else decoding.greedy
-        tasks = self.study.test_tasks
+        tasks = self._tasks
         folder = folder / POLICY if (folder / POLICY).exists() else folder
         model = LocalModel(folder)
         batches = _Batches(tasks, self._start, decoding, self.study.seed, model)
@@ -83,9 +89,36 @@ class OrionRuns:
 
         return self._run(method, solve, "none", facts, self.study.settings.players.workers)
 
+    def frame(self, *records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+        """:func:`records_frame` of one or several runs, with two columns more.
+
+        ``asks`` is how often each episode asked the user, ``return`` what training pays for: success,
+        alignment by the study's judge, and questions.
+        """
+        all_records = [record for run in records for record in run]
+        tasks = {task.task_id: task for task in self._tasks}
+        scored = [record for record in all_records if record.trajectory]
+        episodes = [
+            (belief_states(self._start(tasks[r.task_id]).state, r.trajectory)[:-1], r.trajectory)
+            for r in progress(scored, "belief states")
+        ]
+        parts = Rewards(self.study.judge, self.study.settings.earned)(episodes).values()
+        returns = {
+            id(record): sum(map(sum, own))
+            for record, own in zip(scored, zip(*parts, strict=True), strict=True)
+        }
+        return records_frame(all_records).assign(
+            asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in all_records],
+            **{"return": [returns.get(id(r), float("nan")) for r in all_records]},
+        )
+
     @property
     def store(self) -> Path:
         return self.study.output_dir / "runs" / "orion.jsonl"
+
+    @property
+    def _tasks(self) -> Sequence[Task]:
+        return self.study.test_tasks if self.tasks is None else self.tasks
 
     @property
     def _start(self) -> StartEpisode:
@@ -101,7 +134,7 @@ class OrionRuns:
         here: bool = False,
     ) -> list[EpisodeRecord]:
         records = run_episodes(
-            self.study.test_tasks,
+            self._tasks,
             solve,
             self.store,
             method=method,
@@ -113,13 +146,6 @@ class OrionRuns:
         )
         require_played(records)
         return records
-
-
-def episodes_frame(*records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """:func:`records_frame` of one or several runs, with ``asks``: how often each episode asked the user."""
-    all_records = [record for run in records for record in run]
-    asks = [count_asks(each.trajectory) if each.trajectory else float("nan") for each in all_records]
-    return records_frame(all_records).assign(asks=asks).astype({"asks": float})
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.orion.runs import OrionRuns, episodes_frame
+from pwagents.orion.runs import OrionRuns
 from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
 from pwagents.schema import Behavior, Benchmark
@@ -26,12 +26,12 @@ from pwagents.settings import Shares, settings
 
 # The embedded world, and each of its difficulties taken away. "one interest" and "no drift" are other worlds,
 # with other histories and tasks.
-World = Literal["as it is", "one interest", "no drift", "complete instructions"]
-WORLDS: Mapping[World, Mapping[str, Any]] = {
+World = Literal["as it is", "one interest", "no drift", "explicit instructions"]
+WORLDS: Mapping[World, Mapping[str, Mapping[str, Any]]] = {
     "as it is": {},
-    "one interest": {"interests": (1, 1)},
-    "no drift": {"drift": 0.0},
-    "complete instructions": {"completeness": 1.0},
+    "one interest": {"data": {"interests": (1, 1)}},
+    "no drift": {"data": {"drift": 0.0}},
+    "explicit instructions": {"data": {"completeness": 1.0}, "study": {"instructions": "explicit"}},
 }
 # What takes a part of Orion away: changes of settings (:meth:`OrionSettings.changed`).
 PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -101,18 +101,19 @@ class SensitivityNotebook(ReinforcedNotebook):
     study: SweptStudy
 
 
-def play_knowing(study: Study, policy: Path, known: Known) -> list[EpisodeRecord]:
+def play_knowing(study: Study, policy: Path, known: Known) -> pd.DataFrame:
     """Episodes of a policy on the test tasks where ``known`` is what agents know of their users."""
     if known == usually_known(study):
-        return OrionRuns(study).policy(METHOD, policy)
+        runs = OrionRuns(study)
+        return runs.frame(runs.policy(METHOD, policy))
     histories = benchmark_known(study.benchmark, known, study.seed)
     found = study.retrieve("test", histories, known.alpha, known.l_c, known.clusters)
     runs = OrionRuns(
         study,
-        start=lambda task: study.start(task, study.begin(task, found[task.task_id]), histories),
+        start=lambda task: study.start(task, found[task.task_id], histories),
         variant={"known": asdict(known)},
     )
-    return runs.policy(METHOD, policy)
+    return runs.frame(runs.policy(METHOD, policy))
 
 
 def benchmark_known(benchmark: Benchmark, known: Known, seed: int) -> Benchmark:
@@ -163,15 +164,14 @@ def vary(study: Study, policy: Path, name: str, values: Iterable[float], **fixed
         fixed: other fields that are not the usual ones.
 
     Returns:
-        One row an episode, as of :func:`pwagents.orion.runs.episodes_frame`, with ``value``, which is the
+        One row an episode, as of :meth:`pwagents.orion.runs.OrionRuns.frame`, with ``value``, which is the
         ``method`` too, and whether it is the ``usual`` one.
     """
     known, played = replace(usually_known(study), **fixed), []
     usual = getattr(known, name)
     for value in sorted({*values, usual} - {None}):
-        records = play_knowing(study, policy, replace(known, **{name: value}))
-        frame = episodes_frame(records).assign(method=f"{value:g}", value=value, usual=value == usual)
-        played.append(frame)
+        frame = play_knowing(study, policy, replace(known, **{name: value}))
+        played.append(frame.assign(method=f"{value:g}", value=value, usual=value == usual))
     return pd.concat(played, ignore_index=True)
 
 
@@ -207,18 +207,17 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
         worlds: of :data:`WORLDS`; only the embedded world has others.
 
     Returns:
-        One row an episode, as of :func:`pwagents.orion.runs.episodes_frame`, the part as ``method``, and
+        One row an episode, as of :meth:`pwagents.orion.runs.OrionRuns.frame`, the part as ``method``, and
         ``world``.
     """
     played = []
     for world in worlds:
         # A policy that is trained already needs hardly anybody to train on in a world of its own.
         few = {"training_users": FEW} if WORLDS[world] else {}
-        there = settings.changed(data=WORLDS[world], study=few)
+        there = settings.changed(**WORLDS[world]).changed(study=few)
         for part, changes in {"whole": {}, **PARTS}.items():
             runs = OrionRuns(make_study(there.changed(**changes)))
-            records = runs.policy(METHOD, policy)
-            played.append(episodes_frame(records).assign(method=part, world=world))
+            played.append(runs.frame(runs.policy(METHOD, policy)).assign(method=part, world=world))
     return pd.concat(played, ignore_index=True)
 
 

@@ -17,14 +17,13 @@ from pydantic import (
 from pwagents.llm.settings import Players, player
 from pwagents.lm.settings import BaseSettings, SftSettings
 from pwagents.notebook.settings import NotebookSettings
-from pwagents.orion.reward import Paid, RewardSettings, Success
+from pwagents.orion.reward import Paid, ReturnSettings, RewardSettings, Success
 from pwagents.profiles.global_micro import ALPHA, L_C
 from pwagents.rl.settings import GrpoSettings, PpoSettings, use_vllm
 from pwagents.schema import TaskType
 from pwagents.settings import (
     Numbers,
     Seeds,
-    Shares,
     Variants,
     plain,
     settings,
@@ -65,9 +64,9 @@ class StudySettings:
     """Tasks to train and to test on; the paper has all three."""
     training_users: PositiveInt
     """Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."""
-    train_completeness: Shares = ()
-    """How complete the instructions trained on are: these probabilities in turns, task by task; none: as in
-    the rest of the data (synthetic). A policy that is never told everything learns to ask always."""
+    instructions: Literal["ambiguous", "explicit"] = "ambiguous"
+    """Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3); explicit: the
+    source's own, as a control."""
     alpha: NonNegativeInt = ALPHA
     """No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."""
     l_c: PositiveInt = L_C
@@ -85,6 +84,13 @@ class RolePlaySettings(Success):
 
     n_trajectories: PositiveInt = 400
     """Conversations to learn from. Orion, 4.3: 400."""
+    questions: NonNegativeInt | None = None
+    """The teacher by rules asks at most so many; none: as many of ``ladder`` as give the highest return on
+    train tasks."""
+    ladder: Annotated[Numbers, Field(min_length=1)] = (0, 1, 2, 3, 4, 5, 6)
+    """Numbers of questions that the teacher by rules is tried with."""
+    ladder_tasks: PositiveInt = 300
+    """Train tasks, and test tasks, that it is tried on."""
 
 
 @settings
@@ -125,8 +131,10 @@ class Decoding(PlaySettings):
 class OnlineSettings(GrpoSettings, PpoSettings):
     """Reinforcement learning: GRPO's settings, PPO's, most of which are GRPO's too, and the rest."""
 
-    alignment_weight: NonNegativeFloat = 1.0
-    """Of the judge's scores beside success. Orion, 4.3: 1.0."""
+    alignment_weight: NonNegativeFloat | None = None
+    """Of the judge's scores beside success; none: that of ``reward``."""
+    patience: NonNegativeFloat | None = None
+    """What each question costs; none: that of ``reward``."""
     reward: Paid = "both"
     """What is paid for: success and alignment, or one of the two alone."""
     use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
@@ -167,6 +175,7 @@ class OrionSettings(NotebookSettings):
     players: OrionPlayers
     study: StudySettings
     base: BaseSettings
+    reward: ReturnSettings
     role_play: RolePlaySettings
     sft: SftSettings
     play: PlaySettings
@@ -178,6 +187,11 @@ class OrionSettings(NotebookSettings):
     @property
     def success(self) -> Success:
         return Success(**values_of(Success, self.role_play))
+
+    @property
+    def earned(self) -> RewardSettings:
+        """What an episode earns: for success, as the role-play has it, and for alignment."""
+        return RewardSettings(**values_of(Success, self.role_play), **plain(self.reward))
 
     @property
     def decoding(self) -> Decoding:
@@ -217,10 +231,11 @@ class ReinforcedNotebook(OrionSettings):
         return times * (self.rl.log_tasks or self.study.eval_tasks)
 
     @property
-    def reward(self) -> RewardSettings:
-        """What episodes earn: for success, as the role-play has it, and for alignment."""
-        paid = {"alignment_weight": self.rl.alignment_weight, "use": self.rl.reward}
-        return RewardSettings(**values_of(Success, self.role_play), **paid)
+    def paid(self) -> RewardSettings:
+        """What the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
+        own = {"alignment_weight": self.rl.alignment_weight, "patience": self.rl.patience}
+        own = {name: value for name, value in own.items() if value is not None}
+        return replace(self.earned, use=self.rl.reward, **own)
 
 
 @settings
@@ -260,7 +275,9 @@ class AblationSettings(OnlineSettings):
         if "GRPO" not in self.methods:
             raise ValueError("expected GRPO among methods")
         for name, rl in self.varied.items():  # raises where one has settings that there are not
-            ours, theirs = ((each.grpo, each.reward, each.alignment_weight) for each in (self, rl))
+            ours, theirs = (
+                (each.grpo, each.reward, each.alignment_weight, each.patience) for each in (self, rl)
+            )
             if (replace(theirs[0], seed=self.seed), *theirs[1:]) == ours:
                 raise ValueError(f"expected variants that change something of GRPO, as {name!r} does not")
         return self

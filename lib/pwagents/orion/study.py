@@ -10,7 +10,7 @@ settings alone, which are plain values, so that a training in other processes ma
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -25,7 +25,6 @@ from pwagents.orion.agent import contexts
 from pwagents.orion.judge import LlmJudge, OfflineJudge
 from pwagents.orion.settings import OrionPlayers, OrionSettings
 from pwagents.orion.teacher import OfflineTeacher, llm_teachers
-from pwagents.orion.wishes import Recall, WishReader
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.global_micro import profile_users
 from pwagents.profiles.llm import LlmProfiler, LlmUpdater
@@ -35,6 +34,7 @@ from pwagents.project import code_hash
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
+from pwagents.tasks.writers import OfflineAmbiguousWriter, with_instructions
 from pwagents.users.llm import make_user
 from pwagents.web.environment import Agent, Context, WebEnvironment
 from pwagents.web.functions import Shop
@@ -58,10 +58,17 @@ def has_answer(task: Task) -> bool:
     return task.type != "review" or bool(task.review.text.strip())
 
 
-def load_world(settings: OrionSettings, **changes: Any) -> "tuple[Benchmark, Truth | None]":
-    """All users, those held out and those to train on."""
+def load_world(settings: OrionSettings) -> "tuple[Benchmark, Truth | None]":
+    """All users, those held out and those to train on, with the instructions of the settings.
+
+    Orion's instructions are ambiguous (4.3: inverse prompting).
+    """
     n_users = settings.data.n_users + settings.study.training_users
-    return load_benchmark(replace(settings.data, n_users=n_users, **changes), settings.seed)
+    benchmark, truth = load_benchmark(replace(settings.data, n_users=n_users), settings.seed)
+    if settings.study.instructions == "ambiguous":
+        writer = OfflineAmbiguousWriter(benchmark.products, settings.seed)
+        benchmark = with_instructions(benchmark, writer, benchmark.profiles)
+    return benchmark, truth
 
 
 def part_users(benchmark: Benchmark, settings: OrionSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -85,22 +92,6 @@ def tasks_of(
     return [task for task in benchmark.tasks[split] if task.user_id in chosen and task.type in types]
 
 
-def tasks_to_train_on(
-    benchmark: Benchmark, users: Sequence[str], settings: OrionSettings
-) -> tuple[Task, ...]:
-    """What is trained on, with instructions that say as much as ``train_completeness`` has it, in turns."""
-    tasks = tasks_of(benchmark, users, "train", settings.study.task_types)
-    tasks = [task for task in tasks if has_answer(task)]
-    turns = settings.study.train_completeness
-    if not turns or settings.data.source != "synthetic":
-        return tuple(tasks)
-    worded = {settings.data.completeness: {task.task_id: task for task in tasks}}
-    for completeness in set(turns) - worded.keys():
-        world, _ = load_world(settings, completeness=completeness)  # the same people, asking in other words
-        worded[completeness] = {task.task_id: task for task in world.tasks["train"]}
-    return tuple(worded[turns[i % len(turns)]][task.task_id] for i, task in enumerate(tasks))
-
-
 def benchmark_of(benchmark: Benchmark, users: Sequence[str]) -> Benchmark:
     """The benchmark of some users alone."""
     chosen = set(users)
@@ -122,14 +113,12 @@ class _Part(NamedTuple):
     """Users with their tasks of one split, and what their episodes begin with.
 
     Args:
-        retrieved: task_id -> what retrieval found in the user's profiles for the instruction.
-        contexts: task_id -> P_ctx,0, made of that, and the ids that may be told; none for a review.
+        contexts: task_id -> what retrieval found for the instruction.
         recommenders: each user gets one that knows nothing of what comes after their first task of the split;
             None where recommendation is not among the tasks.
     """
 
     split: Split
-    retrieved: Mapping[str, Context]
     contexts: Mapping[str, Context]
     recommenders: "RecommendersByTime | None"
 
@@ -146,8 +135,6 @@ class Study:
         date: in milliseconds; nothing from then on is learned from
             (:func:`pwagents.data.splits.parting_date`).
         offline_updater: understands users' words without a language model, whoever updates profiles.
-        teacher: number of a round -> the agent that plays it, for
-            :func:`pwagents.orion.role_play.play_roles`.
         facts: what decides an episode beside task and policy, as JSON values, for keys.
 
     Raises:
@@ -162,7 +149,7 @@ class Study:
         self.benchmark, self.truth = load_world(settings)
         self.held_out, self._trained = part_users(self.benchmark, settings)
         types, first_task = settings.study.task_types, self.benchmark.first_task
-        to_train = tasks_to_train_on(self.benchmark, self._trained, settings)
+        to_train = [t for t in tasks_of(self.benchmark, self._trained, "train", types) if has_answer(t)]
         to_test = tasks_of(self.benchmark, self.held_out, "test", types)
         self.date = parting_date(to_train, to_test, first_task)
         self.train_tasks = tuple(task for task in to_train if task.timestamp < self.date)
@@ -175,15 +162,13 @@ class Study:
         )
         self.catalogue = Catalogue(self.benchmark.products)
         self.offline_updater = OfflineUpdater(self.catalogue)
-        self._read = WishReader(self.catalogue, self.offline_updater)
-        self._recall = Recall(self._read)
 
         # Who plays the roles around the policy: rules, or a language model whose replies are stored.
         roles, products = settings.players, self.benchmark.products
         model = Models(roles, settings.output_dir / "runs" / "replies.sqlite")
         self._profiler, self._update = OfflineProfiler(self.catalogue), self.offline_updater
         self._user = make_user(roles.user, model, self.benchmark, self.seed)
-        self.judge, self.teacher = OfflineJudge(self._read), self._offline_teacher
+        self.judge, self.llm_teacher = OfflineJudge(self.catalogue), None
         if roles.profiler != "offline":
             self._profiler = LlmProfiler(model(roles.profiler), products)
         if roles.updater != "offline":
@@ -191,7 +176,7 @@ class Study:
         if roles.judge != "offline":
             self.judge = LlmJudge(model(roles.judge), roles.shown)
         if roles.teacher != "offline":
-            self.teacher = llm_teachers(model(roles.teacher), roles.shown)
+            self.llm_teacher = llm_teachers(model(roles.teacher), roles.shown)
         reviews = Embedder(self._cache_dir, REVIEW_TOKENS)
         self._shop = Shop(self.benchmark, self.engine, NoRecommender(), reviews, settings.shop.observation)
 
@@ -200,12 +185,8 @@ class Study:
         self._parts = {task_id: part for part in (train, test) for task_id in part.contexts}
 
     def context(self, task: Task) -> Context:
-        """What the episode of a task begins with: P_ctx,0 and the ids that may be told; none for a review."""
+        """What retrieval finds for a task, with which its episode begins: P_ctx,0 and past purchases."""
         return self._parts[task.task_id].contexts[task.task_id]
-
-    def retrieved(self, task: Task) -> Context:
-        """What retrieval found for a task, before the words of its instruction are heard."""
-        return self._parts[task.task_id].retrieved[task.task_id]
 
     def retrieve(
         self, split: Split, known: Benchmark, alpha: int, l_c: int, clusters: int = 1
@@ -227,17 +208,6 @@ class Study:
         profiles = profile_users(histories, known.products, items, self._profiler, self.seed, alpha, l_c)
         return contexts(known, tasks, split, profiles, items, clusters)
 
-    def begin(self, task: Task, found: Context) -> Context:
-        """What the episode of a task begins with where this is what was retrieved. Rules, and nobody, have to
-        be told of the instruction; a language model reads it by itself."""
-        profile = found.profile
-        if self._update is None or self._update is self.offline_updater:
-            profile = self._read.begin(profile, task.instruction)
-        bought = found.bought
-        if task.type == "review":  # which takes neither a query nor ids
-            profile, bought = profile.model_copy(update={"words": ()}), ()
-        return Context(self._recall(profile, bought), bought)
-
     def start(
         self, task: Task, context: Context | None = None, known: Benchmark | None = None
     ) -> WebEnvironment:
@@ -251,11 +221,12 @@ class Study:
         if part.recommenders is not None:
             first = self.benchmark.first_task(task.user_id, part.split)
             shop = replace(shop, recommender=part.recommenders.at(first))
-        environment = WebEnvironment(shop, "multi_turn", self._user)
-        history = (known or self.benchmark).history(task, part.split)
         context = context or self.context(task)
-        update = self._update and self._recall.after(self._update, context.bought)
-        environment.reset(task, history, context, update)
+        # The user simulator knows P_ctx,0 and the final answer (Orion, 4.3).
+        user = self._user and partial(self._user, profile=self.context(task).profile)
+        environment = WebEnvironment(shop, "multi_turn", user)
+        history = (known or self.benchmark).history(task, part.split)
+        environment.reset(task, history, context, self._update)
         return environment
 
     @property
@@ -270,7 +241,7 @@ class Study:
             "data": self.benchmark.content_hash,
             "held_out": len(self.held_out),
             "seed": self.seed,
-            "train_completeness": list(settings.study.train_completeness),
+            "instructions": settings.study.instructions,
             "alpha": settings.study.alpha,
             "l_c": settings.study.l_c,
             "shop": plain(settings.shop),
@@ -286,13 +257,8 @@ class Study:
         return self.train_tasks if split == "train" else self.test_tasks
 
     def _make_part(self, users: Sequence[str], split: Split) -> _Part:
-        retrieved = self.retrieve(split, self.benchmark, self.settings.study.alpha, self.settings.study.l_c)
-        return _Part(
-            split=split,
-            retrieved=retrieved,
-            contexts={task.task_id: self.begin(task, retrieved[task.task_id]) for task in self._tasks(split)},
-            recommenders=self._recommenders(users, split),
-        )
+        found = self.retrieve(split, self.benchmark, self.settings.study.alpha, self.settings.study.l_c)
+        return _Part(split, found, self._recommenders(users, split))
 
     def _recommenders(self, users: Sequence[str], split: Split) -> "RecommendersByTime | None":
         """Trained on these users and strangers; tasks of the split must not be foreseen."""
@@ -304,17 +270,18 @@ class Study:
         as_tested = replace(part, tasks={"test": part.tasks[split]})
         return RecommendersByTime.fit(as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
 
-    def _offline_teacher(self, number: int) -> Agent:
+    def teacher(self, number: int, questions: int) -> Agent:
+        """Who plays the agent in a round of the role-play, asking at most so many questions (by rules)."""
+        if self.llm_teacher:
+            return self.llm_teacher(number)
         own_seed = derive_seed(self.seed, "teacher", str(number))
-        return OfflineTeacher(self.engine, self._read, own_seed, self._identify)
+        return OfflineTeacher(self.catalogue, own_seed, self._identify, questions)
 
     @cached_property
     def _identify(self) -> FunctionClassifier:
-        """Instruction -> function, learned from all train tasks before ``date`` of those trained on, those to
-        train on in the words that they are trained on in."""
-        tasks = {task.task_id: task for task in tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)}
-        tasks |= {task.task_id: task for task in self.train_tasks}
-        return FunctionClassifier([task for task in tasks.values() if task.timestamp < self.date])
+        """Instruction -> function, learned from all train tasks before ``date`` of those trained on."""
+        tasks = tasks_of(self.benchmark, self._trained, "train", TASK_TYPES)
+        return FunctionClassifier([task for task in tasks if task.timestamp < self.date])
 
 
 _SETTINGS = TypeAdapter(OrionSettings)

@@ -2,154 +2,214 @@
 
 The paper does not say who plays the agent's side; "a strong LLM" writes its instructions. Here a language
 model plays it (:func:`llm_teachers`), or rules (:class:`OfflineTeacher`). Both see what a policy sees, S_t,
-and never the target or the task; the one by rules also knows the public shop. It is decent and not perfect on
-purpose: how often and for what it asks is drawn by lot, so that reinforcement learning has something to find
-out.
+and never the target or the task. The one by rules knows, beside it, what anybody knows of a shop: which words
+are colors or brands, and in what the products of a kind differ.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
 
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import ChatModel, Request
 from pwagents.orion.agent import orion_messages, orion_tools
-from pwagents.orion.wishes import Wishes, WishReader, earlier_review, has_result, holds, whole_query
-from pwagents.profiles.catalogue import TOPIC, Trait
-from pwagents.schema import FUNCTION_OF, Action, TaskType
-from pwagents.seeds import derive_seed, rng
+from pwagents.profiles.catalogue import (
+    TOPIC,
+    Catalogue,
+    expresses,
+    find_bands,
+    spaced_words,
+    word_lists,
+)
+from pwagents.profiles.types import ProfileLine
+from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
+from pwagents.seeds import derive_seed
 from pwagents.web.environment import Agent, BeliefState
-from pwagents.web.search import SearchEngine
+from pwagents.words import content_words, kind_of
 
-QUESTIONS = 3  # at most, in an episode
 NAMED = 3  # open attributes, at most, in a thought
-LEADING = 20  # products of a first search that are looked over
 REVIEW_TEMPERATURE, TEMPERATURE = 1.0, 0.6  # of a language model: the paper's for RL's episodes (5.1)
 MAX_TOKENS = 500  # of its turn
-_LONGEST = 30  # words of a sentence that is taken over from an earlier review
+_COMMON = 0.5  # the share of a kind's products that have an attribute, from which one may ask for it
+_LONGEST_SENTENCE = 30  # words that are taken over from an earlier review
+_LONGEST_VALUE = 3  # words of a line's value that a query takes; a longer one is a sentence
 _STARS = re.compile(r"\b(one|two|three|four|five|[1-5])\b(?: and a half)?[ -]stars?\b", re.IGNORECASE)
 _LOW = ("one", "two", "three", "1", "2", "3")
+_QUESTIONS = {"rating": "How many stars would you give it?", "mention": "What should the review mention?"}
 
 
 class OfflineTeacher:
     """BeliefState -> Action, by rules; the function by ``identify``.
 
-    - Search and recommendation: it asks for attributes in which the products in question differ and which
-      nobody stated, one at a time, those first of which the profile, too, says nothing. In question are the
-      leading products of a first search; before a recommendation those told as bought, whose type, too, may
-      be asked for. Then it searches for the product's words, what was stated, and what the profile says of
-      other attributes, never for what is to be avoided; or recommends by the ids told.
-    - Review: between the sentences with which the user's earlier review begins and ends, what the instruction
-      asks for.
+    - Before a search or a recommendation it asks for what nobody stated, one thing at a time: the type where
+      no word says it, then the attributes that products of the type have, those first of which the profile,
+      too, says nothing. Before a review it asks for the stars and for what to mention.
+    - A query is composed: the instruction's words for the thing, what the profile holds of other attributes
+      than those spoken of, and what the user said; never what is to be avoided.
+    - A recommendation takes of the purchases told those that hold most of what the user said.
+    - A review stands between the sentences with which the user's earlier review begins and ends.
 
     After its result it stops. Its thought names the task, so that it is not lost sight of over questions, and
-    the open attributes: ``<think>search, open: color, style</think>``.
+    what is open: ``<think>search, open: color, style</think>``.
 
     Args:
-        engine: the shop's search.
-        read: reads what a belief state says that the user wants.
-        seed: with user and instruction, it decides how often and for what it asks; another seed makes another
-            episode of the same task.
+        catalogue: knows words and kinds of products.
+        seed: with user and instruction, it decides in which order it asks; another seed makes another episode
+            of the same task.
         identify: instruction -> the function it asks for, such as a
             :class:`pwagents.agents.plain.FunctionClassifier` of the train split.
-        questions: how many it asks; None draws 0 to :data:`QUESTIONS`.
+        questions: how many it asks, at most.
     """
 
-    def __init__(
-        self,
-        engine: SearchEngine,
-        read: WishReader,
-        seed: int,
-        identify: Callable[[str], str],
-        questions: int | None = None,
-    ):
-        self.engine, self.read, self.catalogue, self.seed = engine, read, read.catalogue, seed
-        self.identify, self.questions = identify, questions
+    def __init__(self, catalogue: Catalogue, seed: int, identify: Callable[[str], str], questions: int):
+        self.catalogue, self.seed, self.identify, self.questions = catalogue, seed, identify, questions
+        self._common = lru_cache(maxsize=10_000)(self._common_attributes)
 
     def __call__(self, state: BeliefState) -> Action:
-        task = self._task(state)
-        if has_result(state.session):
-            return _act(task, [], "stop")
-        if task == "review":
-            return _act(task, [], FUNCTION_OF[task], review=self._review(state))
-        wishes, asked = self.read(state), self.read.asked(state.session)
-        if task == "recommend":
-            products = state.profile.bought if state.profile else ()
-            call = {"product_sequence": list(products)}
-        else:
-            query = " ".join([*wishes.words, *self.read.values(wishes.stated)])
-            products = [asin for asin, _ in self.engine.search(query, LEADING)]
-            call = {"query": whole_query(state)}
-        named = self._named(state, wishes, self._open_attributes(wishes, asked, products))
-        if named and len(asked) < self._number(state):
-            return _act(task, named, "respond", content=f"Which {named[0]} would you like?")
-        return _act(task, named, FUNCTION_OF[task], **call)
+        task, is_done = self._task(state), any(map(is_result, state.session))
+        open_now = [] if is_done else self._open(state)
+        named = ["type" if about == TOPIC else about for about in open_now[:NAMED]]
+        thought = f"<think>{task}, open: {', '.join(named) or 'nothing'}</think>"
+        if is_done:
+            return Action(name="stop", thought=thought)
+        if named and sum(step.is_talk for step in state.session) < self.questions:
+            question = _QUESTIONS.get(named[0], f"Which {named[0]} would you like?")
+            return Action(name="respond", arguments={"content": question}, thought=thought)
+        compose = {"search": self._query, "recommend": self._choose, "review": self._review}[task]
+        name = {"search": "query", "recommend": "product_sequence", "review": "review"}[task]
+        return Action(name=FUNCTION_OF[task], arguments={name: compose(state)}, thought=thought)
 
     def _task(self, state: BeliefState) -> TaskType:
         if state.product is not None:
             return "review"
         return "recommend" if self.identify(state.instruction) == FUNCTION_OF["recommend"] else "search"
 
-    def _named(self, state: BeliefState, wishes: Wishes, open_now: list[str]) -> list[str]:
-        """The open attributes that a thought names; the first is the one to ask for.
+    def _answers(self, state: BeliefState) -> Iterator[tuple[str, list[str]]]:
+        """What each answer was about, and the values or words in it that tell something."""
+        for step in state.session:
+            text = step.observation.text
+            if step.is_talk and not expresses("indifferent", text) and not expresses("unknown", text):
+                values = [trait.value for _, trait in self.catalogue.find(text)] + find_bands(text)
+                about = self.catalogue.find_attribute(step.action.arguments["content"])
+                if about == "mention":  # anything may be
+                    values = [w for w in content_words(text) if w not in word_lists()["answer_words"].split()]
+                yield about, values or self.catalogue.find_topics(text)
 
-        What the profile, too, is silent about comes first: there an answer is worth the most. They are named
-        even where nothing is asked, so that every episode shows what could be.
-        """
-        held = {about for line in wishes.past for about, _ in self.read.traits(line)}
+    def _open(self, state: BeliefState) -> list[str]:
+        """What to ask for, the first thing first; seeded where nothing else tells the order."""
+        asked = {
+            self.catalogue.find_attribute(step.action.arguments["content"])
+            for step in state.session
+            if step.is_talk
+        }
+        if state.product is not None:
+            return [about for about in _QUESTIONS if about not in asked]
+        words = self.catalogue.find_topics(state.instruction)
+        words += [word for about, values in self._answers(state) if about == TOPIC for word in values]
+        if not words:
+            return [TOPIC] if TOPIC not in asked else []
+        stated = {trait.about for _, trait in self.catalogue.find(state.instruction)} | asked
+        lines = state.profile.lines if state.profile else ()
+        held = {line.about for line in lines if line.positive}
 
         def order(about: str) -> tuple[bool, int]:
             return about in held, derive_seed(self.seed, "question", state.user_id, state.instruction, about)
 
-        named = sorted(open_now, key=order)[:NAMED]
-        return ["type" if about == TOPIC else about for about in named]
+        return sorted((about for about in self._common(tuple(words)) if about not in stated), key=order)
 
-    def _number(self, state: BeliefState) -> int:
-        """How many questions it asks in this episode."""
-        if self.questions is not None:
-            return self.questions
-        return int(rng(self.seed, "questions", state.user_id, state.instruction).integers(QUESTIONS + 1))
+    def _common_attributes(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The attributes that most products with the most of some words have."""
+        counts = Counter(asin for word in words for asin in self._titled.get(word, ()))
+        asins = [asin for asin, n in counts.items() if n == max(counts.values())]
+        having = Counter(about for asin in asins for about in {t.about for t in self.catalogue.traits(asin)})
+        return tuple(
+            sorted(about for about, n in having.items() if n >= _COMMON * len(asins) and about != TOPIC)
+        )
 
-    def _open_attributes(self, wishes: Wishes, asked: list[str], products: Sequence[str]) -> list[str]:
-        """Attributes in which products differ and which were neither stated nor asked for. Their type is
-        stated where the instruction has a word of their titles, as nearly all for a search do."""
-        known = {about for line in wishes.stated for about, _ in self.read.traits(line)} | set(asked)
-        if any(self.catalogue.is_used(Trait(TOPIC, word)) for word in wishes.words):
-            known.add(TOPIC)
-        found: dict[str, set[tuple[str, ...]]] = defaultdict(set)  # attribute -> what each product has of it
-        for asin in products:
-            own: dict[str, list[str]] = defaultdict(list)
-            for trait in self.catalogue.traits(asin):
-                own[trait.about].append(trait.value)
-            for about, values in own.items():
-                found[about].add(tuple(values))
-        return [about for about in found if len(found[about]) > 1 and about not in known]
+    @cached_property
+    def _titled(self) -> dict[str, list[str]]:
+        """A word -> the products whose titles have it."""
+        titled: dict[str, list[str]] = defaultdict(list)
+        for asin, product in self.catalogue.products.items():
+            for word in set(spaced_words(product.title).split()):
+                titled[word].append(asin)
+        return dict(titled)
+
+    def _query(self, state: BeliefState) -> str:
+        lines = state.profile.lines if state.profile else ()
+        answers = dict(self._answers(state))
+        spoken_of = {trait.about for _, trait in self.catalogue.find(state.instruction)} | answers.keys()
+        # What the past speaks for counts where the user did not speak; titles' other words are no taste.
+        spoken_of |= {line.about for line in lines if line.provenance == "stated"} | {TOPIC, ""}
+        told = [x for x in lines if x.positive and (x.provenance == "stated" or x.about not in spoken_of)]
+        values = [value for line in told if (value := _searchable(line))]
+        said = (trait.value for _, trait in self.catalogue.find(state.instruction))
+        words = [*self.catalogue.find_topics(state.instruction), *said, *values]
+        words += [value for some in answers.values() for value in some]
+        wanted: dict[str, str] = {}  # in small letters -> as it is written first
+        for word in words:
+            wanted.setdefault(word.lower(), word)
+        for line in lines:
+            if not line.positive:
+                wanted.pop(line.value.lower(), None)
+        return " ".join(wanted.values()) or state.instruction
+
+    def _choose(self, state: BeliefState) -> list[str]:
+        listed = state.context.purchases if state.context else ()
+        words = {*self.catalogue.find_topics(state.instruction)}
+        words |= {
+            word for _, values in self._answers(state) for value in values for word in value.lower().split()
+        }
+        fits = [len(words.intersection(spaced_words(f"{x.title} {x.category}").split())) for x in listed]
+        return [x.asin for x, n in zip(listed, fits, strict=True) if n == max(fits)]
 
     def _review(self, state: BeliefState) -> str:
-        """The beginning and the end of the user's earlier review around what the instruction asks for."""
-        happy = _is_happy(state.instruction)
-        kind = self._kind(state.product.parent_asin, state.instruction) or "purchase"
-        first, *last = self._frame(state, kind, happy)
-        points = [_point(about, value, happy) for about, value in self.read.points(state)]
-        return " ".join([first, *points, *last])
+        """The beginning and the end of the user's earlier review around what is to be mentioned."""
+        texts = [state.instruction, *(step.observation.text for step in state.session if step.is_talk)]
+        stars = next((match for text in texts if (match := _STARS.search(text))), None)
+        is_happy = stars is None or stars[1].lower() not in _LOW
+        topics = {t.value for t in self.catalogue.traits(state.product.parent_asin) if t.about == TOPIC}
+        kind = _longest_run(state.product.title, topics, state.instruction) or kind_of(state.product)
+        points = [(about, value) for _, (about, value) in self.catalogue.find(state.instruction)]
+        points += [
+            ("", value) for about, values in self._answers(state) if about == "mention" for value in values
+        ]
+        phrase = "I am glad about the {}." if is_happy else "I do not like the {}."
+        # First and last sentence of an earlier review in the same mood, its product exchanged.
+        frame = [f"I am happy with my {kind}." if is_happy else f"I am not happy with my {kind}."]
+        earlier = next((b for b in reversed(state.history) if b.review.text.strip()), None)
+        if earlier is not None and (earlier.review.rating > 3) == is_happy:
+            title = self.catalogue.products[earlier.parent_asin].title
+            topics = {t.value for t in self.catalogue.traits(earlier.parent_asin) if t.about == TOPIC}
+            old = _longest_run(title, topics, earlier.review.text)
+            sentences = re.split(r"(?<=[.!?])\s+", earlier.review.text.strip())
+            ends = dict.fromkeys([sentences[0], sentences[-1]])
+            frame = [" ".join(sentence.split()[:_LONGEST_SENTENCE]) for sentence in ends]
+            frame = [re.sub(rf"\b{old}\b", kind, s, flags=re.IGNORECASE) if old else s for s in frame]
+        first, *last = frame
+        return " ".join(
+            [first, *(phrase.format(f"{value} {about}".strip()) for about, value in points), *last]
+        )
 
-    def _frame(self, state: BeliefState, kind: str, happy: bool) -> list[str]:
-        """First and last sentence of an earlier review in the same mood, its product exchanged."""
-        earlier = earlier_review(state.history)
-        if earlier is None or (earlier.review.rating > 3) != happy:
-            return [f"I am happy with my {kind}." if happy else f"I am not happy with my {kind}."]
-        old = self._kind(earlier.parent_asin, earlier.review.text)
-        sentences = re.split(r"(?<=[.!?])\s+", earlier.review.text.strip())
-        ends = [" ".join(s.split()[:_LONGEST]) for s in dict.fromkeys([sentences[0], sentences[-1]])]
-        return [re.sub(rf"\b{old}\b", kind, s, flags=re.IGNORECASE) if old else s for s in ends]
 
-    def _kind(self, asin: str, text: str) -> str:
-        """What a text calls a product: the longest run of its title's words, not of values alone, in it."""
-        words = re.findall(r"[a-z]+", self.catalogue.products[asin].title.lower())
-        topics = {trait.value for trait in self.catalogue.traits(asin) if trait.about == TOPIC}
-        runs = [words[i:j] for i in range(len(words)) for j in range(i + 1, len(words) + 1)]
-        runs = [" ".join(run) for run in runs if topics.intersection(run) and holds(text, " ".join(run))]
-        return max(runs, key=len, default="")
+def is_result(step: Step) -> bool:
+    """Whether a step made a search, a recommendation or a review."""
+    return not step.error and step.action.name in FUNCTION_OF.values()
+
+
+def _searchable(line: ProfileLine) -> str:
+    """The value of a line as a search understands it: no amount of money, no sentence."""
+    is_amount = line.about == "price" and re.search(r"\d", line.value)
+    return "" if is_amount or len(line.value.split()) > _LONGEST_VALUE else line.value
+
+
+def _longest_run(title: str, topics: set[str], text: str) -> str:
+    """What a text calls a product: the longest run of its title's words, not of values alone, in it."""
+    words = spaced_words(title).split()
+    runs = [words[i:j] for i in range(len(words)) for j in range(i + 1, len(words) + 1)]
+    runs = [" ".join(run) for run in runs if topics.intersection(run)]
+    return max((run for run in runs if f" {run} " in spaced_words(text)), key=len, default="")
 
 
 def llm_teachers(model: ChatModel, shown: int = 10) -> Callable[[int], Agent]:
@@ -177,18 +237,3 @@ def llm_teachers(model: ChatModel, shown: int = 10) -> Callable[[int], Agent]:
         return act
 
     return of_round
-
-
-def _is_happy(instruction: str) -> bool:
-    stars = _STARS.search(instruction)
-    return stars is None or stars[1].lower() not in _LOW
-
-
-def _point(about: str, value: str, happy: bool) -> str:
-    thing = f"{value} {about}".strip()
-    return f"I am glad about the {thing}." if happy else f"I do not like the {thing}."
-
-
-def _act(task: TaskType, named: list[str], name: str, **arguments) -> Action:
-    thought = f"<think>{task}, open: {', '.join(named) or 'nothing'}</think>"
-    return Action(name=name, arguments=arguments, thought=thought)

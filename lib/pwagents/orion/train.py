@@ -3,7 +3,7 @@
     models = OrionModels(make_study(settings))
     base = models.base()
     sft = models.sft(base, models.role_play(400).kept)
-    grpo = models.reinforced(sft, settings.rl.grpo, settings.reward, settings.rl.log_tasks)
+    grpo = models.reinforced(sft, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
 
 A run of reinforcement learning is a folder with the log, for :func:`pwagents.rl.log.read_curves`, and the
 trained policy in ``model``.
@@ -35,21 +35,22 @@ from pwagents.lm.fit import Plan
 from pwagents.lm.launch import launch, side_by_side
 from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
-from pwagents.orion.agent import RULES, orion_messages
+from pwagents.orion.agent import PURCHASES, RULES, belief_states, orion_messages
 from pwagents.orion.judge import prompts
 from pwagents.orion.play import orion_example, play_rollouts
+from pwagents.orion.references import play_ladder
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.role_play import Played, RolePlay, play_roles
+from pwagents.orion.runs import POLICY, OrionRuns
 from pwagents.orion.settings import Decoding, OrionSettings
 from pwagents.orion.study import EPISODE, Study, has_answer, make_study, role_facts
-from pwagents.orion.wishes import BOUGHT
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.project import code_hash
 from pwagents.rl.rollout import Evaluate, Play, count_asks
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.rl.train import train_policy
-from pwagents.schema import Action, Product
+from pwagents.schema import Action, Product, Split
 from pwagents.settings import plain
 from pwagents.web.environment import BeliefState
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
-POLICY = "model"  # in the folder of a run of reinforcement learning: the trained policy
 _WHAT = {
     "orion-sft": "Orion's agent after supervised fine-tuning on role-play: a thought, then one call.",
     "orion-grpo": "Orion's agent after GRPO on whole episodes, from the fine-tuned one.",
@@ -199,7 +199,8 @@ class OrionModels:
             DataError: see :func:`play_roles`.
         """
         study, settings = self.study, self.study.settings
-        store = study.output_dir / "runs" / "role_play.jsonl"
+        store, questions = study.output_dir / "runs" / "role_play.jsonl", self.questions
+        teacher = role_facts(settings.players, "teacher")
 
         def nobody(state: BeliefState) -> Action:
             expected = "all of them stored; run once with stored_runs_only=False, same settings, same data"
@@ -209,14 +210,34 @@ class OrionModels:
             study.benchmark,
             study.train_tasks,
             study.start,
-            (lambda _: nobody) if settings.stored_runs_only else study.teacher,
+            (lambda _: nobody) if settings.stored_runs_only else partial(study.teacher, questions=questions),
             store,
             success=settings.success,
-            params={**study.facts, "teacher": role_facts(settings.players, "teacher")},
+            params={**study.facts, "teacher": teacher, "questions": questions},
             n=n,
             seed=self._seed,
             workers=settings.players.workers,
         )
+
+    @property
+    def questions(self) -> int:
+        """How many questions the teacher by rules asks, at most: fixed before any test task is played."""
+        if (
+            self.study.settings.role_play.questions is not None
+            or self.study.settings.players.teacher != "offline"
+        ):
+            return self.study.settings.role_play.questions or 0
+        means = (
+            self.ladder("train").groupby(["questions", "type"])["return"].mean().groupby("questions").mean()
+        )
+        return int(means.idxmax())  # the fewest of those that are as good
+
+    def ladder(self, split: Split) -> pd.DataFrame:
+        """Episodes of the teacher by rules with each number of questions (:func:`play_ladder`)."""
+        study, played = self.study, self.study.settings.role_play
+        tasks = study.train_tasks if split == "train" else study.test_tasks
+        runs = OrionRuns(study, tasks=sample_tasks(tasks, played.ladder_tasks, study.seed))
+        return play_ladder(runs, sorted(played.ladder))
 
     def sft(self, start: Path, played: Sequence[Played], config: SftSettings | None = None) -> Path:
         """Fine-tune the model in ``start`` on trajectories of the role-play.
@@ -228,7 +249,9 @@ class OrionModels:
         benchmark, shown = self.study.benchmark, self.study.settings.players.shown
         tokenizer = read_tokenizer(start)
         tasks = {task.task_id: task for task in self.study.train_tasks}
-        ends = [each.states(benchmark, tasks[each.task_id])[-1] for each in played]
+        firsts = [self.study.start(tasks[each.task_id]).state for each in played]
+        pairs = zip(firsts, played, strict=True)
+        ends = [belief_states(first, each.trajectory)[-1] for first, each in pairs]
         examples = [orion_example(tokenizer, state, shown) for state in ends]
         rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
 
@@ -320,7 +343,7 @@ def _train(models: OrionModels, train: Callable[[U], R], unit: U) -> R:
 def dialogue_text(products: Mapping[str, Product], seed: int) -> DialogueText:
     """The small base model's text, in which none of these products occurs; its profiles follow their shop."""
     update, taken = OfflineUpdater(Catalogue(products)), ids_and_titles(products)
-    return DialogueText(update, taken, seed, orion_messages, RULES, BOUGHT)
+    return DialogueText(update, taken, seed, orion_messages, RULES, PURCHASES)
 
 
 _PROMPT_TOKENS = 1536  # of rules, functions, task and profile, and of the answer before the last turn

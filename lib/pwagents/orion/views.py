@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 METRICS = {  # columns of episodes -> headings
     "result_final": "result accuracy",
+    "return": "return",
     "step_accuracy": "function accuracy",
     "steps": "steps",
     "asks": "questions",

@@ -117,6 +117,20 @@ class Catalogue:
             start = end  # behind the value; without one, behind one word
         return traits
 
+    def find_attribute(self, question: str) -> str:
+        """Find the first attribute that a question names or has a value of; else topics, if it is open."""
+        words, about = stems(question), attribute_of_word() | attribute_of_word("asked")
+        named = [about[word] for word in words if word in about]
+        named += [trait.about for _, trait in self.find(question)]
+        is_open = set(words) & set(word_lists()["open_words"].split())
+        return next(iter(named), TOPIC if is_open else "")
+
+    def find_topics(self, text: str) -> list[str]:
+        """Find the words of a text that say what sort of thing it is about, as titles do."""
+        taken = {word for _, trait in self.find(text) for word in trait.value.lower().split()}
+        words = (word for word in content_words(text) if word not in taken)
+        return [word for word in dict.fromkeys(words) if self.is_used(Trait(TOPIC, word))]
+
     def _read(self, product: Product) -> Iterator[Trait]:
         """The traits of a product."""
         in_title = self.find(product.title)
@@ -149,6 +163,17 @@ def word_lists() -> dict:
 def attribute_of_word(group: str = "attributes") -> dict[str, str]:
     """Word -> the attribute that it names ("colour" -> "color"), for a group of ``attributes.yaml``."""
     return {word: about for about, text in word_lists()[group].items() for word in text.split()}
+
+
+def find_bands(text: str) -> list[str]:
+    """Find the price bands that a text names: "premium" of "something luxury"."""
+    words = set(stems(text))
+    return [band for band, names in word_lists()["price_words"].items() if words & set(names.split())]
+
+
+def expresses(manner: str, text: str) -> bool:
+    """Whether a text has a phrase of a manner: "indifferent", "dissatisfied" or "unknown"."""
+    return any(re.search(phrase, text, re.IGNORECASE) for phrase in word_lists()["phrases"][manner])
 
 
 def stems(text: str) -> list[str]:

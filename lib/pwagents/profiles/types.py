@@ -15,8 +15,11 @@ from pwagents.schema import Record, Text, UserProfile
 # Where a line of a contextual profile comes from: the past, the user's own words, or what they rejected.
 Provenance = Literal["history", "stated", "inferred"]
 OTHER = "Other"  # the fact about a user that is not known, or that none of the options fits
-_LONGEST = 3  # words of a value; a longer one is a sentence
 _ABOUT = re.compile(r"\s*([A-Za-z][A-Za-z -]{0,30}?)\s*:\s*(\S.*)", re.DOTALL)
+# A line of a contextual profile in a prompt; what belongs to it reaches to the next one.
+_LINE = re.compile(
+    r"^- \[(history|stated|inferred)\] (not )?(.+?)(?=\n- \[|\nAvoids:\n|\Z)", re.DOTALL | re.MULTILINE
+)
 
 
 class GlobalProfile(Record):
@@ -78,27 +81,9 @@ class ContextualProfile(Record):
     """What is held to matter now: P_ctx,t of Orion, sections 4.1 and 4.2."""
 
     lines: tuple[ProfileLine, ...] = ()
-    words: tuple[str, ...] = ()  # the instruction's, for product or situation, where a method has them
-    bought: tuple[str, ...] = ()  # ids of past purchases that fit, oldest first, where a method has them
-
-    @property
-    def query(self) -> str:
-        """What is wanted in the fewest words: the values in the order of their lines, then the words.
-
-        Left out are sentences, amounts of money, which no page has as words, and what is also avoided.
-        """
-        avoided = {line.value.lower() for line in self.lines if not line.positive}
-        values: dict[str, str] = {}  # in small letters -> as it is written first
-        for line in self.lines:
-            is_amount = line.about == "price" and re.search(r"\d", line.value)
-            if line.positive and line.about and not is_amount and len(line.value.split()) <= _LONGEST:
-                values.setdefault(line.value.lower(), line.value)
-        for word in self.words:
-            values.setdefault(word.lower(), word)
-        return " ".join(value for small, value in values.items() if small not in avoided)
 
     def describe(self) -> str:
-        """Write the profile as text for a prompt: wishes and avoidances, a line each; the query; the ids."""
+        """Write the profile as text for a prompt: wishes and avoidances, a line each."""
         parts = []
         for positive, heading in ((True, "Wants:"), (False, "Avoids:")):
             # Provenance and "not" stand first: a small model that reads from left to right then knows what
@@ -106,8 +91,10 @@ class ContextualProfile(Record):
             mark = "" if positive else "not "
             lines = [f"- [{x.provenance}] {mark}{x.text}" for x in self.lines if x.positive is positive]
             parts += [heading, *lines] if lines else []
-        if query := self.query:
-            parts.append(f"Wanted: {query}")
-        if self.bought:
-            parts.append(f"Bought before: {', '.join(self.bought)}")
         return "\n".join(parts)
+
+    @classmethod
+    def read(cls, text: str) -> "ContextualProfile":
+        """Read back what :meth:`describe` wrote; the avoided lines stand behind the wanted ones."""
+        lines = [match.groups() for match in _LINE.finditer(text)]
+        return cls(lines=tuple(ProfileLine.of(line, not mark, source) for source, mark, line in lines))

@@ -14,9 +14,9 @@ from pwagents.profiles.catalogue import (
     TOPIC,
     Catalogue,
     Trait,
-    attribute_of_word,
+    expresses,
+    find_bands,
     spaced_words,
-    stems,
     word_lists,
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -97,18 +97,18 @@ class OfflineUpdater:
         """Make P_ctx,t of P_ctx,t-1 and the session so far, whose last step is the new one."""
         if not session or session[-1].error or session[-1].action.name != "respond":
             return Update(profile)
-        about = self.find_attribute(str(session[-1].action.arguments.get("content", "")))
+        about = self.catalogue.find_attribute(str(session[-1].action.arguments.get("content", "")))
         answer = session[-1].observation.text
-        if _expresses("indifferent", answer):
-            rest = [c for c in _CLAUSE_END.split(f"{answer} ") if not _expresses("indifferent", c)]
+        if expresses("indifferent", answer):
+            rest = [c for c in _CLAUSE_END.split(f"{answer} ") if not expresses("indifferent", c)]
             lines = [x for x in profile.lines if not about or x.about != about or x.provenance == "stated"]
             profile = profile.model_copy(update={"lines": tuple(lines)})
             return Update(self.hear(profile, ". ".join(rest)))
-        if _expresses("dissatisfied", answer):
+        if expresses("dissatisfied", answer):
             rejected = self._shared_traits(profile, instruction, last_results(session))
             profile = settle(profile, [ProfileLine.of(trait.text, False, "inferred") for trait in rejected])
             about = about or TOPIC  # a hint may be about anything
-        elif _expresses("unknown", answer):
+        elif expresses("unknown", answer):
             return Update(profile)
         return Update(self.hear(profile, answer, about))
 
@@ -124,14 +124,6 @@ class OfflineUpdater:
                 is_wanted |= dict.fromkeys(self._own_words(clause, positive, about), positive)
         lines = [ProfileLine.of(trait.text, positive, "stated") for trait, positive in is_wanted.items()]
         return settle(profile, lines)
-
-    def find_attribute(self, question: str) -> str:
-        """Find the first attribute that a question names or has a value of; else topics, if it is open."""
-        words, about = stems(question), attribute_of_word() | attribute_of_word("asked")
-        named = [about[word] for word in words if word in about]
-        named += [trait.about for _, trait in self.catalogue.find(question)]
-        is_open = set(words) & set(word_lists()["open_words"].split())
-        return next(iter(named), TOPIC if is_open else "")
 
     def _own_words(self, clause: str, positive: bool, about: str) -> list[Trait]:
         """Take a clause in words that are no values; about anything at all, only words of titles tell."""
@@ -159,15 +151,7 @@ class OfflineUpdater:
 
 def _prices(clause: str) -> Iterator[Trait]:
     """Price bands and amounts of money: "premium", "around 20 dollars"."""
-    words = set(stems(clause))
-    for band, text in word_lists()["price_words"].items():
-        if words & set(text.split()):
-            yield Trait("price", band)
+    yield from (Trait("price", band) for band in find_bands(clause))
     for match in _AMOUNT.finditer(clause):
         bound = (match[1] or "around").lower()
         yield Trait("price", f"{bound} {match[2] or match[3]} dollars")
-
-
-def _expresses(manner: str, text: str) -> bool:
-    """Whether a text has a phrase of a manner: "indifferent", "dissatisfied" or "unknown"."""
-    return any(re.search(phrase, text, re.IGNORECASE) for phrase in word_lists()["phrases"][manner])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pwagents.llm.chat import ChatModel, Message
 from pwagents.llm.fence import FENCE_NOTE, fence
+from pwagents.profiles.types import ContextualProfile
 from pwagents.schema import Benchmark, Product, Step, Task, Usage, UserProfile
 from pwagents.users.rules import DIFFICULT, REFUSALS, RuleUser, is_result, is_review, leaks
 from pwagents.web.environment import UserReply, UserSimulator
@@ -76,13 +77,18 @@ class LlmUser:
     prompts: Prompts = field(default_factory=dict)
     may_leak: bool = False
 
-    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
+    def __call__(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> UserReply:
         """Answer the agent; the usage is that of all calls it took.
+
+        Args:
+            profile: P_ctx,0, which the user knows too (Orion, 4.3).
 
         Raises:
             InfrastructureError: the model cannot be reached.
         """
-        messages = self.messages(task, session, says)
+        messages = self.messages(task, session, says, profile)
         product, usage = self.products[task.target], Usage()
         for attempt in range(2):
             reply = self.model.complete(messages, sample=2 * self.seed + attempt, **SAMPLING)
@@ -94,7 +100,9 @@ class LlmUser:
                 return UserReply(text, usage)
         return UserReply(next((line for line in REFUSALS if not leaks(line, task, product)), "..."), usage)
 
-    def messages(self, task: Task, session: tuple[Step, ...], says: str) -> list[Message]:
+    def messages(
+        self, task: Task, session: tuple[Step, ...], says: str, likes: ContextualProfile | None = None
+    ) -> list[Message]:
         """Tell the conversation to the model: it is the assistant of its own chat, the agent the user."""
         if self.prompts:
             return self._published_messages(task, session, says)
@@ -109,6 +117,8 @@ class LlmUser:
             parts.append(f"What you think of it, and want to see in the review:\n{opinion}")
         else:
             parts.append(f"What you want, though you do not know its name:\n{fence(target)}")
+        if likes and likes.lines:
+            parts.append(f"What you usually like and avoid:\n{fence(likes.describe())}")
         parts += [f"Your request to the assistant:\n{fence(task.instruction)}", _RULES]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(parts)}]
 

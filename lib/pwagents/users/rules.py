@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pwagents.profiles.types import ContextualProfile
 from pwagents.project import read_yaml
 from pwagents.schema import Product, Review, Step, Task, UserProfile
 from pwagents.seeds import rng
@@ -81,9 +82,21 @@ class RuleUser:
         word_list("stop_words")
         word_list("aspects")
 
-    def __call__(self, task: Task, session: tuple[Step, ...], says: str) -> UserReply:
-        """Answer the agent. Costs nothing."""
+    def __call__(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> UserReply:
+        """Answer the agent. Costs nothing.
+
+        Args:
+            profile: P_ctx,0, which the user knows too (Orion, 4.3): what they usually like counts where the
+                target's page says nothing.
+        """
         manner, fact = self.react(task, session, says)
+        if manner == "indifferent":
+            lines = [line for line in profile.lines if line.positive] if profile else []
+            usual = (Fact(x.about, x.value) for x in lines if x.about and find_run(x.about, says) is not None)
+            if wish := next(usual, None):
+                manner, fact = "tell", wish
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
         lines, product = self.phrasings(manner, fact, generator), self.products[task.target]
         safe = (line for line in (*lines, *REFUSALS) if not leaks(line, task, product))

@@ -41,11 +41,20 @@ class UserReply(NamedTuple):
 UserSimulator = Callable[[Task, tuple[Step, ...], str], UserReply]
 
 
+class Purchase(NamedTuple):
+    """A past purchase as an agent is told of it."""
+
+    asin: str
+    title: str
+    category: str
+    month: str  # such as "2017-03"
+
+
 class Context(NamedTuple):
     """What retrieval finds in a user's profiles for an instruction, before the first step (Orion, 4.1)."""
 
     profile: ContextualProfile  # P_ctx,0
-    bought: tuple[str, ...] = ()  # of the interest called for, oldest first; those an agent may be told
+    purchases: tuple[Purchase, ...] = ()  # of the interest called for and of others, oldest first
 
 
 @dataclass(frozen=True)
