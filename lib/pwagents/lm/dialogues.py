@@ -98,8 +98,8 @@ class DialogueText:
         most_bought: purchases told, at most.
     """
 
-    # From short to long. First comes copying a request, then putting a call together from a request, a profile
-    # and answers, in exercises that hold little else: so small a model does not learn either from trajectories.
+    # From short to long. First comes copying a request, then putting a call together from a request, a
+    # profile and answers, in exercises that hold little else: trajectories alone teach it neither.
     lessons = (
         Lesson(limit=0, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
         Lesson(limit=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=500),

@@ -116,8 +116,8 @@ def _search_for(text: str, state: BeliefState) -> Action:
 
 
 def know_all(study: Study, task: Task, state: BeliefState) -> Action:
-    """Search for the target's title, publish the real review, recommend by what brings the target furthest up:
-    one product of the past, all of them, or the target itself."""
+    """Search for the target's title, publish the real review, recommend by what ranks the target highest: one
+    product of the past, all of them, or the target itself."""
     if any(map(is_result, state.session)):
         return Action(name="stop")
     name = FUNCTION_OF[task.type]
