@@ -13,13 +13,12 @@ from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.viewer import show_episodes
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.dialogues import DialogueText
-from pwagents.orion.agent import orion_messages
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.role_play import Played, RolePlay
 from pwagents.orion.settings import GROUP_STEPS
 from pwagents.orion.study import Study
 from pwagents.orion.train import player
-from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait, spaced_words
+from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
 from pwagents.rl.advantages import step_advantages
 from pwagents.rl.rollout import count_asks, play_batch, tasks_in_order
 from pwagents.rl.settings import GrpoSettings
@@ -98,51 +97,6 @@ def judged_actions(study: Study, questions: int) -> tuple[BeliefState, pd.DataFr
 
 def _call(name: str, **arguments: str) -> Action:
     return Action(name=name, arguments=arguments)
-
-
-REPEATS = 0.8  # Jaccard overlap of words from which a call repeats a line
-
-
-def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """How many first calls repeat what the prompt says already: then rules compose them, not the policy.
-
-    A first call is the first search, recommendation or review. Its words are compared with each line of the
-    prompt that it follows (but for rules and the policy's own turns), with and without a label and a colon.
-
-    Returns:
-        A row a method and type: ``calls``, and the shares of them that overlap by :data:`REPEATS` with ``one
-        line`` of the prompt, with ``two or three lines`` that stand beside each other (or with one), and
-        those ``within the profile``, all of whose words stand in its profile parts.
-    """
-    tasks, rows = {task.task_id: task for task in study.test_tasks}, []
-    for record in records:
-        steps = record.trajectory.steps if record.trajectory else ()
-        calls = (i for i, s in enumerate(steps) if s.action.name in FUNCTION_OF.values() and not s.error)
-        if (first := next(calls, None)) is None:
-            continue
-        # The prompt as it was: the task's beginning, then the steps before the call.
-        state = replace(study.start(tasks[record.task_id]).state, session=steps[:first])
-        told = [m["content"] for m in orion_messages(state, study.settings.players.shown)[1:]]
-        told = [text for i, text in enumerate(told) if i % 2 == 0]  # a turn and its answer take turns
-        written = [line for text in told for line in text.splitlines()]
-        lines = [spaced_words(line).split() for line in written]
-        bare = [spaced_words(line.partition(":")[2]).split() for line in written]
-        begun = state.context.profile.describe() if state.context else ""
-        profile = spaced_words(" ".join([begun, *(step.profile for step in state.session)])).split()
-
-        (argument,) = steps[first].action.arguments.values()
-        call = set(spaced_words(argument if isinstance(argument, str) else " ".join(argument)).split())
-
-        def repeats(words: Sequence[str], call: set[str] = call) -> bool:
-            return len(call & set(words)) >= REPEATS * len(call | set(words)) > 0
-
-        one = any(map(repeats, (*lines, *bare)))
-        runs = (of[i : i + n] for of in (lines, bare) for n in (2, 3) for i in range(len(of)))
-        several = one or any(repeats([word for line in run for word in line]) for run in runs)
-        rows.append((record.method, record.type, 1, one, several, bool(call) and call <= set(profile)))
-    columns = ["method", "type", "calls", "one line", "two or three lines", "within the profile"]
-    groups = pd.DataFrame(rows, columns=columns).groupby(columns[:2], sort=False)
-    return groups.mean().astype(float).assign(calls=groups["calls"].sum()).reset_index()
 
 
 TYPE, OTHER, NOTHING = "type", "other words", "nothing"

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import Reply
+from pwagents.llm.chat import Message, Reply
+from pwagents.llm.local_model import LocalModel
 from pwagents.lm.decode import BatchDecoder, VllmDecoder
 from pwagents.lm.tokens import (
     Example,
@@ -85,6 +87,33 @@ def play_rollouts(
     return rollouts
 
 
+def next_actions(
+    folder: Path, conversations: Sequence[Sequence[Message]], decoding: Decoding
+) -> list[Action]:
+    """What the model in ``folder`` does next in each of some conversations, greedily."""
+    import torch
+
+    loaded, actions = LocalModel(folder).loaded, []
+    end, generator = loaded.tokenizer.eos_token_id, torch.Generator()
+    with torch.inference_mode(), _at_rest(loaded.model):
+        for i in range(0, len(conversations), decoding.batch_size):
+            batch = conversations[i : i + decoding.batch_size]
+            prompts = [prompt_tokens(loaded.tokenizer, messages, orion_tools()) for messages in batch]
+            decoder, coldest = BatchDecoder(loaded.model, len(batch)), [0.0] * len(batch)
+            turns = decoder.write(prompts, coldest, decoding.turn_tokens, end, generator)
+            pairs = zip(prompts, turns, strict=True)
+            actions += [_read(ids, len(prompt), loaded.tokenizer) for prompt, (ids, _) in pairs]
+    return actions
+
+
+def _read(ids: Sequence[int], read: int, tokenizer: Any) -> Action:
+    """The action that the tokens of a turn mean, after so many tokens were read."""
+    ended = ids[-1] == tokenizer.eos_token_id
+    text = tokenizer.decode(ids[: len(ids) - ended], skip_special_tokens=False)
+    usage = Usage(calls=1, prompt_tokens=read, completion_tokens=len(ids))
+    return read_turn(Reply(text=text, finish_reason="stop" if ended else "length", usage=usage))
+
+
 @contextmanager
 def _at_rest(model: Any) -> Iterator[None]:
     """A model that is being trained does not drop out while it plays; vLLM never does."""
@@ -152,10 +181,7 @@ class _Record:
         self.states.append(self.episode.state)
         read = len(self.prompt_ids) + len(self.completion_ids)
         self._add(ids, logprobs, 1)
-        ended = ids[-1] == tokenizer.eos_token_id
-        text = tokenizer.decode(ids[: len(ids) - ended], skip_special_tokens=False)
-        usage = Usage(calls=1, prompt_tokens=read, completion_tokens=len(ids))
-        return read_turn(Reply(text=text, finish_reason="stop" if ended else "length", usage=usage))
+        return _read(ids, read, tokenizer)
 
     def goes_on(self, decoding: Decoding) -> bool:
         """Whether the policy has another turn."""
