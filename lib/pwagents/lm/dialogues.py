@@ -65,15 +65,16 @@ FRAMES = (
 SCENES = ("Nice things for {want}, thanks.", "Please bring something for {want}.", "Well, it is {want}.")
 REVIEWS = ("Just some words on the {want}, thanks.", "Do say something of the {want}.")
 # The boilerplate of calls and profiles, a token each.
-QUERY, END_OF_CALL = '{"name": "search_product_by_query", "arguments": {"query": "', '"}}'
+QUERY, END_OF_QUERY = '{"name": "search_product_by_query", "arguments": {"query": "', '"}}'
+IDS, END_OF_IDS = '{"name": "get_recommendations_by_history", "arguments": {"product_sequence": ["', '"]}}'
 _CALLS = (
     QUERY,
-    END_OF_CALL,
-    '{"name": "get_recommendations_by_history", "arguments": {"product_sequence": ["',
+    END_OF_QUERY,
+    IDS,
+    END_OF_IDS,
     '{"name": "add_product_review", "arguments": {"review": "',
     '{"name": "respond", "arguments": {"content": "',
     '{"name": "stop", "arguments": {}}',
-    '"]}}',
     '", "',
 )
 _MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", OPEN, CLOSE)
@@ -128,14 +129,15 @@ class DialogueText:
         return tokenize_conversation(tokenizer, messages)
 
     def copied(self, tokenizer: "PreTrainedTokenizerFast", example: Example) -> list[bool]:
-        """Return which tokens progress is measured on: the first query, with the end of its call."""
-        begin, end = tokenizer.convert_tokens_to_ids([QUERY, END_OF_CALL])
+        """Return which tokens progress is measured on: a query, or ids, with the end of the call."""
         ids = example.input_ids
-        if begin not in ids:
-            return [False] * len(ids)
-        first = ids.index(begin) + 1
-        last = ids.index(end, first)
-        return [first <= i <= last for i in range(len(ids))]
+        for begin, end in ((QUERY, END_OF_QUERY), (IDS, END_OF_IDS)):
+            begin, end = tokenizer.convert_tokens_to_ids([begin, end])
+            if begin in ids:
+                first = ids.index(begin) + 1
+                last = ids.index(end, first)
+                return [first <= i <= last for i in range(len(ids))]
+        return [False] * len(ids)
 
     def dialogue(self, n: int) -> list[Message]:
         """Return the n-th dialogue, as messages."""
@@ -148,10 +150,10 @@ class DialogueText:
         """Return the n-th exercise in copying: a request, what is known, answers, and the call made of them.
 
         Args:
-            most_asked: questions before a search, at most; with 0, the call repeats the request alone.
+            most_asked: questions before a search, at most; with 0, the call repeats the request, or all ids.
         """
         generator = rng(self.seed, "base exercise", str(n))
-        made = _Dialogue(self, "recommend" if most_asked and n % 4 == 3 else "search", generator)
+        made = _Dialogue(self, "recommend" if n % 2 else "search", generator)
         if not most_asked:
             return self.tell(made.repeated(), SHOWN)[:-1]
         state = made.chosen(FEW_BOUGHT) if made.task == "recommend" else made.requested((), most_asked + 1)
@@ -252,11 +254,14 @@ class _Dialogue(Maker):
         return self._stop(self._take(state, action, Observation(text="The review is published.")))
 
     def repeated(self) -> BeliefState:
-        """A request of words that nobody would say together, and a search for them."""
+        """A request of words that nobody would say together, and a search for them, or for what was bought."""
         words = " ".join(content_words(self.words(*ODD_REQUEST)) or ["nothing"])
-        state = self._begin(f"{words}.", ContextualProfile())
-        action = self._act("nothing", FUNCTION_OF["search"], query=words)
-        return self._take(state, action, self._results())
+        call, bought = {"query": words}, ()
+        if self.task == "recommend":
+            bought = self._bought(FEW_BOUGHT)
+            call = {"product_sequence": [x.asin for x in bought]}
+        state = self._begin(f"{words}.", ContextualProfile(), bought)
+        return self._take(state, self._act("nothing", FUNCTION_OF[self.task], **call), self._results())
 
     def requested(self, bought: tuple[Purchase, ...], below: int) -> BeliefState:
         """A request, fewer than ``below`` questions, and a search put together from all that was told."""
