@@ -102,7 +102,7 @@ class DialogueText:
     # From short to long. First comes copying a request, then putting a call together from a request, a
     # profile and answers, in exercises that hold little else: trajectories alone teach it neither.
     lessons = (
-        Lesson(limit=0, batch_size=32, learning_rate=3e-3, accuracy=0.97, most_steps=150),
+        Lesson(limit=0, batch_size=32, learning_rate=3e-3, accuracy=0.9, most_steps=200),
         Lesson(limit=2, batch_size=32, learning_rate=3e-3, accuracy=0.95, most_steps=500),
         Lesson(limit=None, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=600),
     )
@@ -254,7 +254,7 @@ class _Dialogue(Maker):
         return self._stop(self._take(state, action, Observation(text="The review is published.")))
 
     def repeated(self) -> BeliefState:
-        """A request of words that nobody would say together, and a search for them, or for what was bought."""
+        """A request of words that nobody would say together, and a call that repeats it, or all ids."""
         words = " ".join(content_words(self.words(*ODD_REQUEST)) or ["nothing"])
         call, bought = {"query": words}, ()
         if self.task == "recommend":
