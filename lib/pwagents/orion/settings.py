@@ -24,6 +24,7 @@ from pwagents.schema import TaskType
 from pwagents.settings import (
     Numbers,
     Seeds,
+    Share,
     Variants,
     plain,
     settings,
@@ -64,6 +65,8 @@ class StudySettings:
     """Tasks to train and to test on; the paper has all three."""
     training_users: PositiveInt
     """Users to train on, beside the n_users held out; where the source has fewer, both shrink alike."""
+    validation: Share = 0.05
+    """Share of these that are held out from all training: its progress is measured on them."""
     instructions: Literal["ambiguous", "explicit"] = "ambiguous"
     """Ambiguous: generic requests that only a profile or the user can resolve (Orion, 4.3); explicit: the
     source's own, as a control."""
@@ -140,7 +143,7 @@ class OnlineSettings(GrpoSettings, PpoSettings):
     use_vllm: Annotated[bool | None, Field(validate_default=True)] = False
     """vLLM plays the episodes; none: where it is installed and there is a GPU."""
     log_tasks: NonNegativeInt = 200
-    """Test tasks that the evaluations on the way are on, at random; 0: all."""
+    """Tasks of validation users that the evaluations on the way are on, at random; 0: all."""
 
     @property
     def grpo(self) -> GrpoSettings:
@@ -228,7 +231,7 @@ class ReinforcedNotebook(OrionSettings):
     def logged(self) -> int:
         """Episodes of the evaluations that a training's log holds."""
         times = sum(map(self.rl.evaluates_after, range(self.rl.max_steps + 1)))
-        return times * (self.rl.log_tasks or self.study.eval_tasks)
+        return times * self.rl.log_tasks
 
     @property
     def paid(self) -> RewardSettings:

@@ -130,7 +130,8 @@ class Study:
         benchmark: all users, those held out first.
         truth: what the embedded world knows of them; None of other sources.
         held_out: the ids of those held out.
-        train_tasks: of the users to train on, their train split before ``date``.
+        train_tasks, validation_tasks: of the users to train on, their train split before ``date``; the
+            progress of trainings is measured on the latter.
         test_tasks: of the users held out whose first test task is not before ``date``.
         date: in milliseconds; nothing from then on is learned from
             (:func:`pwagents.data.splits.parting_date`).
@@ -150,9 +151,13 @@ class Study:
         self.held_out, self._trained = part_users(self.benchmark, settings)
         types, first_task = settings.study.task_types, self.benchmark.first_task
         to_train = [t for t in tasks_of(self.benchmark, self._trained, "train", types) if has_answer(t)]
+        n_validated = max(1, round(settings.study.validation * len(self._trained)))
+        validated = frozenset(self._trained[-n_validated:])
         to_test = tasks_of(self.benchmark, self.held_out, "test", types)
         self.date = parting_date(to_train, to_test, first_task)
-        self.train_tasks = tuple(task for task in to_train if task.timestamp < self.date)
+        before = [task for task in to_train if task.timestamp < self.date]
+        self.train_tasks = tuple(task for task in before if task.user_id not in validated)
+        self.validation_tasks = tuple(task for task in before if task.user_id in validated)
         later = [task for task in to_test if first_task(task.user_id) >= self.date]
         self.test_tasks = tuple(sample_tasks(later, settings.study.eval_tasks, self.seed))
 
@@ -242,6 +247,7 @@ class Study:
             "held_out": len(self.held_out),
             "seed": self.seed,
             "instructions": settings.study.instructions,
+            "validation": settings.study.validation,
             "alpha": settings.study.alpha,
             "l_c": settings.study.l_c,
             "shop": plain(settings.shop),
@@ -254,7 +260,7 @@ class Study:
         }
 
     def _tasks(self, split: Split) -> tuple[Task, ...]:
-        return self.train_tasks if split == "train" else self.test_tasks
+        return (*self.train_tasks, *self.validation_tasks) if split == "train" else self.test_tasks
 
     def _make_part(self, users: Sequence[str], split: Split) -> _Part:
         found = self.retrieve(split, self.benchmark, self.settings.study.alpha, self.settings.study.l_c)

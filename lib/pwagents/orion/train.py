@@ -43,7 +43,7 @@ from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.runs import POLICY, OrionRuns
 from pwagents.orion.settings import Decoding, OrionSettings
-from pwagents.orion.study import EPISODE, Study, has_answer, make_study, role_facts
+from pwagents.orion.study import EPISODE, Study, make_study, role_facts
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 from pwagents.project import code_hash
@@ -115,12 +115,11 @@ def reinforce(
     Args:
         start: a folder; the tokenizer is in it, too.
         settings: what the study is made of.
-        log_tasks: test tasks, drawn at random, that the evaluations of the log are on; 0 takes all that can
-            be scored.
+        log_tasks: tasks of validation users, drawn at random, that the evaluations of the log are on; 0: all.
     """
     study, tokenizer = make_study(settings), read_tokenizer(start)
-    play, evaluate = player(study, tokenizer, config), evaluator(study, tokenizer, config, log_tasks)
-    rewards = Rewards(study.judge, reward)
+    play, rewards = player(study, tokenizer, config), Rewards(study.judge, reward)
+    evaluate = evaluator(study, tokenizer, config, rewards, log_tasks)
     train_policy(start, tokenizer, study.train_tasks, play, rewards, config, folder, evaluate)
 
 
@@ -134,16 +133,18 @@ def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
     return play
 
 
-def evaluator(study: Study, tokenizer: Any, config: RlSettings, log_tasks: int) -> Evaluate:
+def evaluator(study: Study, tokenizer: Any, config: RlSettings, rewards: Rewards, log_tasks: int) -> Evaluate:
     """How the log's evaluations are made, greedily; ``log_tasks`` as of :func:`reinforce`."""
     decoding = _sampled(study, config).greedy
-    tested = sample_tasks([task for task in study.test_tasks if has_answer(task)], log_tasks, study.seed)
+    tested = sample_tasks(study.validation_tasks, log_tasks, study.seed)
 
     def evaluate(model) -> dict[str, float]:
         rollouts = play_rollouts(model, tokenizer, tested, study.start, decoding)
         grades = [grade(rollout.trajectory) for rollout in rollouts]
+        parts = rewards([(rollout.states, rollout.trajectory) for rollout in rollouts]).values()
         asks = [count_asks(rollout.trajectory) for rollout in rollouts]
         return {
+            "return": sum(sum(map(sum, episodes)) for episodes in parts) / len(rollouts),
             "result_final": float(np.mean([each.result_final for each in grades])),
             "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),
             "turns": float(np.mean([each.steps for each in grades])),
@@ -274,7 +275,7 @@ class OrionModels:
         :func:`pwagents.rl.log.read_curves`.
 
         Args:
-            log_tasks: test tasks for the evaluations of the log.
+            log_tasks: as of :func:`reinforce`.
         """
         study, stage = self.study, "ppo" if isinstance(config, PpoSettings) else "grpo"
         given = {"reward": plain(reward), "log_tasks": log_tasks}

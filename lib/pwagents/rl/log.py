@@ -84,6 +84,17 @@ class RunLog:
             os.fsync(file.fileno())
 
 
+def is_flat(returns: Mapping[int, float]) -> bool:
+    """Whether the best return of the last third of the steps, evaluated twice or more, is no new best.
+
+    Args:
+        returns: step -> what was evaluated after it.
+    """
+    late = [value for step, value in returns.items() if 3 * step > 2 * max(returns)]
+    early = [value for step, value in returns.items() if 3 * step <= 2 * max(returns)]
+    return len(late) > 1 and bool(early) and max(late) <= max(early)
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a log; none where there is no file yet. A last line that a kill cut short is left out.
 

@@ -74,6 +74,8 @@ class RlSettings:
     """Steps between checkpoints, from which a killed training goes on; 0: none."""
     eval_steps: NonNegativeInt = 0
     """Steps between evaluations, the first before step 1, the last at the end; 0: none."""
+    stop_when_flat: bool = False
+    """Stop where the evaluations' return has not risen for a third of the steps so far."""
 
     @property
     def weights(self) -> Literal["float32", "bfloat16"]:

@@ -31,7 +31,7 @@ from pwagents.lm.trainer import checkpoint_step, quiet
 from pwagents.progress import progress
 from pwagents.rl.advantages import critic_advantages, token_advantages
 from pwagents.rl.learner import Learner, make_accelerator
-from pwagents.rl.log import open_run
+from pwagents.rl.log import is_flat, open_run, read_rows
 from pwagents.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize, tasks_in_order
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Task
@@ -58,7 +58,8 @@ def train_policy(
             ``num_generations`` times in a row. Its chance must come from its seed alone.
         rewards: R_t of each step of an episode.
         folder: of this run alone; holds its log, its checkpoints and the result.
-        evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``.
+        evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``; by its ``return`` the
+            training may stop (``stop_when_flat``).
 
     Returns:
         ``folder/model``, the trained model and its tokenizer. Where it stands already, nothing is trained.
@@ -92,6 +93,7 @@ def train_policy(
         accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
     elif evaluate and config.evaluates_after(0) and not log.has_first:
         write({"step": 0} | learner.evaluate(evaluate))
+    returns = {row["step"]: row["eval_return"] for row in read_rows(log.path) if "eval_return" in row}
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
     steps = range(first, config.max_steps)
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
@@ -138,10 +140,13 @@ def train_policy(
         row["seconds"] = time.perf_counter() - start
         if evaluate and config.evaluates_after(done):
             row |= learner.evaluate(evaluate)
+            returns[done] = row.get("eval_return", 0.0)
         write(row)
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
             learner.save_checkpoint(folder / f"checkpoint-{done}")
+        if config.stop_when_flat and done in returns and is_flat(returns):
+            break
     learner.save(tokenizer, folder / "model")
     accelerator.end_training()
     return folder / "model"
