@@ -40,6 +40,9 @@ at a time, and nothing that you know already. Call stop when the task is done.
 {FENCE_NOTE}"""
 
 PURCHASES = 16  # told of, at most; half of them of the retrieved interest where there are others
+# Characters of a page, a review or an answer, at most: some 3,000 tokens, so that one page of a hundred
+# thousand characters leaves room for an episode.
+LONGEST = 12_000
 _LISTED = re.compile(r"\n(?=\d+\. )")
 
 
@@ -73,7 +76,7 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
 
 def opening(state: BeliefState) -> str:
     """The task, P_ctx,0, and what else of the past the functions need."""
-    parts = [task_text(state)]
+    parts = [_shortened(task_text(state))]
     if state.context and (told := state.context.profile.describe()):
         parts.append(f"Profile:\n{fence(told)}")
     texts = [b.review.text for b in state.history if b.review.text.strip()]
@@ -81,7 +84,7 @@ def opening(state: BeliefState) -> str:
         rows = (f"{x.month} {x.title} | {x.category} | {x.asin}" for x in state.context.purchases)
         parts.append(f"Past purchases:\n{fence(chr(10).join(rows))}")
     if state.product is not None and texts:
-        parts.append(f"An earlier review:\n{fence(texts[-1])}")
+        parts.append(f"An earlier review:\n{fence(_shortened(texts[-1]))}")
     return "\n\n".join(parts)
 
 
@@ -97,7 +100,7 @@ def turn_message(i: int, action: Action) -> Message:
 
 def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     """What came back: the observation, its first ``shown`` products fenced, and P_ctx,t where it changed."""
-    text = step.observation.text
+    text = _shortened(step.observation.text)
     if step.observation.products:
         text = fence("\n".join(_LISTED.split(text)[:shown]))
     if step.profile:
@@ -105,6 +108,10 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     if step.action.problem:
         return user(text)
     return {"role": "tool", "tool_call_id": f"call{i:05}", "content": text}
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} [...]"
 
 
 def belief_states(first: BeliefState, trajectory: Trajectory) -> list[BeliefState]:

@@ -74,6 +74,21 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
     return groups.mean().astype(float).assign(calls=groups["calls"].sum()).reset_index()
 
 
+def wasted_calls(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
+    """How many calls an episode wastes: those ``repeated``, the same as an earlier one, those ``cut off`` at the
+    token limit, and others that are ``malformed``; a row a method, with means an episode."""
+    rows = []
+    for record in records:
+        steps = record.trajectory.steps if record.trajectory else ()
+        calls = [(step.action.name, str(step.action.arguments)) for step in steps]
+        repeated = sum(call in calls[:i] for i, call in enumerate(calls))
+        cut_off = sum(step.error_kind == "cut_off" for step in steps)
+        malformed = sum(bool(step.error_kind) for step in steps) - cut_off
+        rows.append((record.method, repeated, cut_off, malformed))
+    frame = pd.DataFrame(rows, columns=["method", "repeated", "cut off", "malformed"])
+    return frame.groupby("method", sort=False).mean().reset_index()
+
+
 def follow_swaps(study: Study, records: Sequence[EpisodeRecord], act: Act) -> pd.DataFrame:
     """How often a query follows where one answer, or one line of the profile, says something else.
 
