@@ -75,8 +75,12 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
 
 
 def wasted_calls(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-    """How many calls an episode wastes: those ``repeated``, the same as an earlier one, those ``cut off`` at the
-    token limit, and others that are ``malformed``; a row a method, with means an episode."""
+    """How many calls an episode wastes, one row a method.
+
+    Returns:
+        Means an episode of calls that are ``repeated``, the same as an earlier one, ``cut off`` at the token
+        limit, or otherwise ``malformed``.
+    """
     rows = []
     for record in records:
         steps = record.trajectory.steps if record.trajectory else ()
