@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Literal, get_args
 
 import pandas as pd
@@ -11,19 +9,12 @@ import pandas as pd
 from pwagents.agents.conversation import transcript
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.viewer import show_episodes
-from pwagents.llm.local_model import LocalModel
 from pwagents.lm.dialogues import DialogueText
-from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.role_play import Played, RolePlay
-from pwagents.orion.settings import GROUP_STEPS
 from pwagents.orion.study import Study
-from pwagents.orion.train import player
 from pwagents.profiles.catalogue import BANDS, TOPIC, Catalogue, Trait
-from pwagents.rl.advantages import step_advantages
-from pwagents.rl.rollout import count_asks, play_batch, tasks_in_order
-from pwagents.rl.settings import GrpoSettings
+from pwagents.rl.rollout import count_asks
 from pwagents.schema import FUNCTION_OF, Action, Step, Task, Trajectory
-from pwagents.seeds import derive_seed
 from pwagents.users.rules import RuleUser, find_run
 from pwagents.web.environment import BeliefState
 from pwagents.web.search import SearchEngine
@@ -228,54 +219,3 @@ def cause_of(task: Task, steps: Sequence[Step], cooperative: RuleUser, engine: S
             if fact and find_run(fact.value, step.observation.text) is None:
                 return "simulator"
     return "agent"
-
-
-SCALES = {"none": "not divided", "group": "divided"}  # GrpoSettings.scale_rewards -> in words
-
-
-def play_groups(study: Study, folder: Path, config: GrpoSettings, reward: RewardSettings) -> pd.DataFrame:
-    """The groups of a training's first :data:`GROUP_STEPS` steps, played by the policy that it starts from.
-
-    Args:
-        folder: of that policy.
-
-    Returns:
-        One row an episode: ``group, type, success`` (whether it is paid for), ``asks``, ``tokens`` (those
-        sampled) and its advantage under either scale: ``not divided, divided``.
-    """
-    policy, rewards = LocalModel(folder).loaded, Rewards(study.judge, reward)
-    play, size = player(study, policy.tokenizer, config), config.num_generations
-    scaled = {told: replace(config, credit="episode", scale_rewards=scale) for scale, told in SCALES.items()}
-    in_order, rows = tasks_in_order(study.train_tasks, config), []
-    for step in range(min(GROUP_STEPS, config.max_steps)):
-        prompts = in_order[step * config.prompts_per_step :][: config.prompts_per_step]
-        tasks = [task for task in prompts for _ in range(size)]
-        played = play_batch(policy.model, tasks, play, rewards, derive_seed(config.seed, "groups", str(step)))
-        advantages = {told: step_advantages(played, each) for told, each in scaled.items()}
-        for i, rollout in enumerate(played.rollouts):
-            row = {"group": f"{step}, {i // size}", "type": rollout.trajectory.type}
-            row["success"] = played.parts["task"][i]
-            row |= {"asks": count_asks(rollout.trajectory), "tokens": sum(rollout.mask)}
-            rows.append(row | {told: float(values[i][0]) for told, values in advantages.items()})
-    return pd.DataFrame(rows)
-
-
-def weight_of_groups(episodes: pd.DataFrame) -> pd.DataFrame:
-    """What the groups of :func:`play_groups` weigh, by how many of their episodes succeed.
-
-    Returns:
-        One row a kind of group, the rarest success first: ``kind``, ``groups`` (share of them), and under
-        either scale ``weight`` (share of the absolute advantages of all tokens) and ``a question``, how much
-        one question more moves an episode's advantage: the slope within groups, NaN where all ask the same.
-    """
-    share = episodes.groupby("group")["success"].transform("mean")
-    kinds = share.map(lambda s: "all succeed" if s == 1 else "some succeed" if s else "none succeeds")
-    more = episodes["asks"] - episodes.groupby("group")["asks"].transform("mean")
-    table = pd.DataFrame({"groups": kinds.value_counts(normalize=True)})
-    for told in SCALES.values():
-        weight = episodes[told].abs() * episodes["tokens"]
-        table[f"weight, {told}"] = weight.groupby(kinds).sum() / weight.sum()
-        slope = (episodes[told] * more).groupby(kinds).sum() / (more**2).groupby(kinds).sum()
-        table[f"a question, {told}"] = slope
-    order = [kind for kind in ("none succeeds", "some succeed", "all succeed") if kind in table.index]
-    return table.loc[order].rename_axis("kind").reset_index()

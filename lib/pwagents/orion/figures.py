@@ -1,4 +1,4 @@
-"""Figures of Orion's trainings: the base model, learning curves, scaling, and what is asked where."""
+"""Figures of Orion's trainings: the base model, learning curves, scaling."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +13,12 @@ from pwagents.rl.log import smooth
 # Numbers of the log -> what a panel says of them. What is held out says so; all else are training episodes.
 PANELS = {
     "reward": "reward of an episode",
-    "eval_result_final": "result accuracy, held out",
+    "eval_return": "return, validation",
+    "eval_result_final": "result accuracy, validation",
     "reward_alignment": "reward: alignment alone",
     "asks": "questions an episode",
     "entropy": "entropy (nats a token)",
+    "clip_fraction": "share of tokens clipped",
     "kl": "KL from the start (nats)",
     "grad_norm": "gradient norm",
 }
@@ -85,29 +87,6 @@ def plot_scaling(summary: pd.DataFrame, levels: Mapping[str, float] | None = Non
         mark_level(ax, value, name, i)
     numbers = sorted(summary["trajectories"].unique())
     ax.set_xticks(np.log2(numbers), [f"{n:,}" for n in numbers])
-    return figure
-
-
-def plot_by_ambiguity(summary: pd.DataFrame, label: str, xlabel: str, metrics: Mapping[str, str]):
-    """A panel a metric, a line a method, over how much the instruction leaves open.
-
-    Args:
-        summary: ``method``, ``label``, ``metric``, ``mean, low, high``, rows in the order of the axis.
-        label: the column along the axis, such as "fitting" of
-            :func:`pwagents.orion.views.with_ambiguity`.
-        metrics: of the summary -> what its panel's axis says.
-    """
-    places = {value: i for i, value in enumerate(dict.fromkeys(summary[label]))}
-    rows = summary[summary["metric"].isin(metrics)].assign(place=summary[label].map(places).astype(float))
-    figure = plot_lines(
-        rows, "place", "mean", hue="method", panel="metric", panel_size=(5.5, 4.8), xlabel=xlabel
-    )
-    for ax, ylabel in zip(figure.axes, metrics.values(), strict=True):
-        ticks = [f"{value:g}" if isinstance(value, float) else str(value) for value in places]
-        ax.set_xticks(range(len(places)), ticks)
-        ax.set_xlim(-0.5, len(places) - 0.5)
-        ax.set(title="", ylabel=ylabel)
-        ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     return figure
 
 

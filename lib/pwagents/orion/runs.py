@@ -62,8 +62,7 @@ class OrionRuns:
         decoding = self.study.settings.decoding
         decoding = decoding if sampled else decoding.greedy
         tasks = self._tasks
-        folder = folder / POLICY if (folder / POLICY).exists() else folder
-        model = LocalModel(folder)
+        model = LocalModel(self.folder(folder))
         batches = _Batches(tasks, self._start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
@@ -111,6 +110,11 @@ class OrionRuns:
             asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in all_records],
             **{"return": [returns.get(id(r), float("nan")) for r in all_records]},
         )
+
+    @staticmethod
+    def folder(folder: Path) -> Path:
+        """The model's folder: itself, or that in a run of reinforcement learning."""
+        return folder / POLICY if (folder / POLICY).exists() else folder
 
     @property
     def store(self) -> Path:

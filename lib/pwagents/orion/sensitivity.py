@@ -221,12 +221,16 @@ def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]
     return pd.concat(played, ignore_index=True)
 
 
-def with_users(settings: OrionSettings, policy: Path, users: Sequence[str]) -> dict[str, list[EpisodeRecord]]:
-    """Episodes of a policy with each simulated user, by their names (``players.user``)."""
-    return {
-        user: OrionRuns(make_study(settings.changed(players={"user": user}))).policy(METHOD, policy)
-        for user in users
-    }
+def with_users(
+    settings: OrionSettings, policy: Path, users: Sequence[str]
+) -> tuple[dict[str, list[EpisodeRecord]], pd.DataFrame]:
+    """Episodes of a policy with each simulated user (``players.user``), whose names are the methods."""
+    records, frames = {}, []
+    for user in users:
+        runs = OrionRuns(make_study(settings.changed(players={"user": user})))
+        records[user] = runs.policy(METHOD, policy)
+        frames.append(runs.frame(records[user]).assign(method=user))
+    return records, pd.concat(frames, ignore_index=True)
 
 
 def losses(frame: pd.DataFrame) -> pd.DataFrame:

@@ -34,7 +34,6 @@ from pwagents.settings import (
 from pwagents.users.rules import DIFFICULT
 from pwagents.web.settings import ShopSettings
 
-GROUP_STEPS = 5  # whose groups notebook 06 looks at (:mod:`pwagents.orion.analyses`)
 User = Annotated[str, player("rules", *DIFFICULT, "none")]
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pwagents.cache import CARD
-from pwagents.data.synthetic import Truth
 from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
@@ -18,12 +17,9 @@ from pwagents.llm.budget import Load, estimate
 from pwagents.lm.tokens import Example
 from pwagents.notebook.forecast import CALLS
 from pwagents.orion.control import FOREIGN, OWN
-from pwagents.orion.reward import is_at_rank
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.settings import OrionPlayers, OrionSettings
 from pwagents.orion.study import Study
-from pwagents.schema import Task
-from pwagents.tasks.ambiguity import WordIndex
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,29 +45,6 @@ PRINTED = {  # table of the paper -> our method -> the row of the same training
         "w/o asking, trained so": "w/o PD",
     },
 }
-RANKS = (1, 3, 10)  # of :func:`success_by_rank`
-FITTING = {"1 to 3": 4, "4 to 12": 13, "13 to 40": 41, "41 and more": 10**9}  # band -> where it ends
-
-
-def with_ambiguity(
-    frame: pd.DataFrame, tasks: Sequence[Task], index: WordIndex, truth: Truth | None
-) -> pd.DataFrame:
-    """The episodes with how much their instruction leaves open, the least first.
-
-    Returns:
-        The frame with ``fitting`` (products that fit what the instruction says, as a band of
-        :data:`FITTING`) and ``untold`` (attributes of the target that neither instruction nor history
-        tells, as a number; NaN without the latent truth).
-    """
-    by_id = {task.task_id: task for task in tasks}
-    counts = {name: index.fitting(task.instruction, task.target) for name, task in by_id.items()}
-    known = truth.tasks if truth else {}
-    ends = [1, *FITTING.values()]
-    fitting = pd.cut(frame["task_id"].map(counts), ends, right=False, labels=list(FITTING))
-    untold = {name: len(known[name].in_head) for name in by_id if name in known}
-    made = frame.assign(fitting=fitting.astype(str), count=frame["task_id"].map(counts))
-    made = made.assign(untold=made["task_id"].map(untold).astype(float))
-    return made.sort_values("count", kind="stable").drop(columns="count").reset_index(drop=True)
 
 
 def by_profile(frame: pd.DataFrame) -> pd.DataFrame:
@@ -136,29 +109,6 @@ def _paired(a: pd.Series, b: pd.Series) -> dict[str, float]:
     long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
     test = paired_test(long, "value", "a", "b")._asdict()
     return {name: test[name] for name in ("difference", "low", "high", "n_tasks", "n_users")}
-
-
-def success_by_rank(frame: pd.DataFrame) -> pd.DataFrame:
-    """Success rates of search and recommendation at stricter and laxer ranks.
-
-    Args:
-        frame: one row an episode with ``method``, ``type`` and ``result_final``
-            (:func:`pwagents.evaluation.episodes.records_frame`); episodes that were not scored are left out.
-
-    Returns:
-        One row a method and type: "rank 1", "rank <= 3", "rank <= 10", and the number of episodes. A type
-        that is the same in all rows is left out.
-    """
-    scored = frame[frame["type"] != "review"].dropna(subset=["result_final"])
-    rates = {
-        f"rank {'<= ' if rank > 1 else ''}{rank}": scored["result_final"].map(
-            lambda result, rank=rank: float(is_at_rank(result, rank))
-        )
-        for rank in RANKS
-    }
-    groups = scored[["method", "type"]].assign(**rates).groupby(["method", "type"], sort=False)
-    table = groups.mean().assign(episodes=groups.size()).reset_index()
-    return table.drop(columns="type") if table["type"].nunique() == 1 else table
 
 
 def circumstances(study: Study) -> str:
