@@ -21,6 +21,7 @@ from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
 from pwagents.web.environment import Context
 
+SAME = 0.9  # share of tasks from which two policies count as the same
 # What a policy is told of its user when an episode begins.
 OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile", "true preferences"
 
@@ -152,3 +153,28 @@ def foreign_contexts(
         alike = [o for o in others if products[o.target].category == category and o.type == task.type]
         made[task.task_id] = retrieved((alike or others)[0])
     return {task.task_id: made[task.task_id] for task in tasks}
+
+
+def identify_parts(frame: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Whether two trained methods are different policies, task by task.
+
+    Args:
+        frame: one row an episode with ``method, seed, task_id, asks, result_final`` and ``return``.
+
+    Returns:
+        A row a seed: the share of tasks on which both ask ``as often`` and reach the ``same result``, the
+        mean ``questions`` and ``return`` of each, and a ``verdict``: "not identified" where nine tasks of ten
+        or more are alike in both.
+    """
+    rows = []
+    for seed, own in frame[frame["method"].isin(methods)].groupby("seed"):
+        wide = own.pivot_table(index="task_id", columns="method", values=["asks", "result_final", "return"])
+        row = {"seed": seed}
+        for name, column in {"as often": "asks", "same result": "result_final"}.items():
+            row[name] = (wide[column][methods[0]] == wide[column][methods[1]]).mean()
+        for method in methods:
+            row |= {f"{method}: questions": wide["asks"][method].mean()}
+            row |= {f"{method}: return": wide["return"][method].mean()}
+        row["verdict"] = "identified" if min(row["as often"], row["same result"]) < SAME else "not identified"
+        rows.append(row)
+    return pd.DataFrame(rows)
