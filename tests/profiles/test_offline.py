@@ -153,9 +153,8 @@ LINES = st.builds(
 
 @given(st.lists(LINES, max_size=6), st.lists(LINES, max_size=3))
 def test_settling_never_loses_the_users_word(old, new):
-    before = settle(ContextualProfile(words=("towel",), bought=("B0A",)), old)
+    before = settle(ContextualProfile(), old)
     settled = settle(before, new)
-    assert (settled.words, settled.bought) == (before.words, before.bought)
     stated_now = [x for x in new if x.provenance == "stated"]
     stated_before = [x for x in before.lines if x.provenance == "stated"]
     kept = [x for x in stated_before if not any(y.about == x.about for y in stated_now)]
