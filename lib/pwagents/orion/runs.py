@@ -41,12 +41,14 @@ class OrionRuns:
         tasks: which are played; none: the study's test tasks.
         start: how episodes begin, where it is not as the study has it.
         variant: JSON values that say so, for keys.
+        file: of the episodes, in the output folder.
     """
 
     study: Study
     tasks: Sequence[Task] | None = None
     start: StartEpisode | None = None
     variant: Mapping[str, Any] = field(default_factory=dict)
+    file: str = "runs/orion.jsonl"
 
     def policy(self, method: str, folder: Path, sampled: bool = False) -> list[EpisodeRecord]:
         """Episodes of the model in ``folder``, one a task.
@@ -118,7 +120,7 @@ class OrionRuns:
 
     @property
     def store(self) -> Path:
-        return self.study.output_dir / "runs" / "orion.jsonl"
+        return self.study.output_dir / self.file
 
     @property
     def _tasks(self) -> Sequence[Task]:

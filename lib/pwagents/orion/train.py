@@ -237,7 +237,8 @@ class OrionModels:
         """Episodes of the teacher by rules with each number of questions (:func:`play_ladder`)."""
         study, played = self.study, self.study.settings.role_play
         tasks = study.train_tasks if split == "train" else study.test_tasks
-        runs = OrionRuns(study, tasks=sample_tasks(tasks, played.ladder_tasks, study.seed))
+        tried = sample_tasks(tasks, played.ladder_tasks, study.seed)
+        runs = OrionRuns(study, tasks=tried, file="cache/ladder.jsonl")  # played again in seconds
         return play_ladder(runs, sorted(played.ladder))
 
     def sft(self, start: Path, played: Sequence[Played], config: SftSettings | None = None) -> Path:
