@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.cache import KEY, cached, hash_of
-from pwagents.errors import DataError
+from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.metrics import grade
 from pwagents.evaluation.tables import format_intervals
@@ -45,19 +45,21 @@ from pwagents.orion.runs import POLICY, OrionRuns
 from pwagents.orion.settings import Decoding, OrionSettings
 from pwagents.orion.study import EPISODE, Study, make_study, role_facts
 from pwagents.profiles.catalogue import Catalogue
-from pwagents.profiles.update import OfflineUpdater
+from pwagents.profiles.update import OfflineUpdater, Update
 from pwagents.project import code_hash
 from pwagents.rl.rollout import Evaluate, Play, count_asks
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.rl.train import train_policy
-from pwagents.schema import Action, Product, Split
+from pwagents.schema import Action, Product, Split, Task
 from pwagents.settings import plain
-from pwagents.web.environment import BeliefState
+from pwagents.web.environment import BeliefState, UserReply, WebEnvironment
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
+U = TypeVar("U")
+R = TypeVar("R")
 _WHAT = {
     "orion-sft": "Orion's agent after supervised fine-tuning on role-play: a thought, then one call.",
     "orion-grpo": "Orion's agent after GRPO on whole episodes, from the fine-tuned one.",
@@ -124,13 +126,32 @@ def reinforce(
 
 
 def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
-    """How episodes are played to be learned from."""
+    """How episodes are played to be learned from: where a model behind a role refuses, the training goes on."""
     decoding = _sampled(study, config)
 
+    def start(task: Task) -> WebEnvironment:
+        episode = study.start(task)
+        silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
+        episode.user = episode.user and _answering(episode.user, silence)
+        episode.update = episode.update and _answering(episode.update, unchanged)
+        return episode
+
     def play(model, tasks, seed):
-        return play_rollouts(model, tokenizer, tasks, study.start, decoding, seed)
+        return play_rollouts(model, tokenizer, tasks, start, decoding, seed)
 
     return play
+
+
+def _answering(role: Callable[..., R], otherwise: Callable[..., R]) -> Callable[..., R]:
+    """The role; what it refuses, ``otherwise`` answers."""
+
+    def answer(*given: Any) -> R:
+        try:
+            return role(*given)
+        except NotEvaluableError:
+            return otherwise(*given)
+
+    return answer
 
 
 def evaluator(study: Study, tokenizer: Any, config: RlSettings, rewards: Rewards, log_tasks: int) -> Evaluate:
@@ -160,8 +181,6 @@ def _sampled(study: Study, config: RlSettings) -> Decoding:
     return replace(study.settings.decoding, **hot)
 
 
-U = TypeVar("U")
-R = TypeVar("R")
 # Code that decides, beside data and settings, what comes out of a training.
 SFT = (*EPISODE, "lm")
 RL = (*SFT, "rl")
