@@ -126,7 +126,7 @@ def reinforce(
 
 
 def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
-    """How episodes are played to be learned from: where a model behind a role refuses, the training goes on."""
+    """How episodes are played to learn from: where a model behind a role refuses, the training goes on."""
     decoding = _sampled(study, config)
 
     def start(task: Task) -> WebEnvironment:
