@@ -7,12 +7,13 @@ Departure: the paper does not say whether the policies of its Figure 4 were trai
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
@@ -20,6 +21,7 @@ from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
+from pwagents.orion.train import OrionModels
 from pwagents.schema import Behavior, Benchmark
 from pwagents.seeds import rng
 from pwagents.settings import Shares, settings
@@ -39,6 +41,8 @@ PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "w/o update": {"players": {"updater": "none"}},
     "w/o asking": {"players": {"user": "none"}},
 }
+# Orion's Figure 4 is about short histories as much as about long ones; else most have their usual length.
+FIGURE_4 = {"history": (5, 60), "lengths": "uniform"}
 Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 METHOD = "GRPO"  # what the policy's episodes are stored as, in notebooks 06 and 07, too
 FEW = 10  # users to train on
@@ -83,6 +87,12 @@ class SweepSettings:
     """Shares of each history that are another user's, beside none."""
     users: Annotated[tuple[User, ...], Field(min_length=1)]
     """Simulated users (``players.user``)."""
+    trained_alpha: tuple[NonNegativeInt, ...]
+    """Clustering thresholds with which the policy is trained again, beside that of ``study``."""
+    trained_l_c: tuple[PositiveInt, ...]
+    """Context sizes with which the policy is trained again, beside that of ``study``."""
+    patience: tuple[NonNegativeFloat, ...]
+    """What a question costs where the policy is trained again, beside what it costs in ``reward``."""
     worlds: Annotated[tuple[World, ...], Field(min_length=1)]
     """The embedded world as it is, and without one of its difficulties each."""
 
@@ -173,6 +183,33 @@ def vary(study: Study, policy: Path, name: str, values: Iterable[float], **fixed
         frame = play_knowing(study, policy, replace(known, **{name: value}))
         played.append(frame.assign(method=f"{value:g}", value=value, usual=value == usual))
     return pd.concat(played, ignore_index=True)
+
+
+def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path) -> pd.DataFrame:
+    """Episodes of GRPO's policies that were trained with other profiles, or where questions cost something.
+
+    Args:
+        start: the fine-tuned model that all of them start from.
+
+    Returns:
+        One row an episode, the change as ``method``: "alpha 0", "l_c 12", "patience 0.1", "as it is".
+    """
+    sweep, changes = settings.study.sweep, {"as it is": {}}
+    changes |= {f"alpha {value}": {"study": {"alpha": value}} for value in sweep.trained_alpha}
+    changes |= {f"l_c {value}": {"study": {"l_c": value}} for value in sweep.trained_l_c}
+    changes |= {f"patience {value:g}": {"rl": {"patience": value}} for value in sweep.patience}
+    changed = {name: settings.changed(**each) for name, each in changes.items()}
+    policies = models.side_by_side(partial(_reinforce, start), list(changed.values()))
+    frames = []
+    for (name, there), policy in zip(changed.items(), policies, strict=True):
+        runs = OrionRuns(make_study(there))
+        frames.append(runs.frame(runs.policy(METHOD, policy)).assign(method=name))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _reinforce(start: Path, settings: ReinforcedNotebook) -> Path:
+    models = OrionModels(make_study(settings))
+    return models.reinforced(start, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
 
 
 def by_value(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ belongs to the world: one draw more or less changes all that the same generator 
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, PositiveInt, Strict
@@ -56,6 +56,9 @@ class WorldConfig:
     history: History = (5, 80)
     """Least and most behaviours of a user, train and test purchases included; amazon heeds the least alone,
     personalwab neither."""
+
+    lengths: Literal["log-normal", "uniform"] = "log-normal"
+    """How many behaviours users have between these two (synthetic): most few and some many, or any alike."""
 
     interests: Interests = (2, 15)
     """Least and most interests of a user (synthetic); longer histories have more."""
@@ -141,6 +144,8 @@ def make_user(user_id: str, config: WorldConfig, generator: np.random.Generator)
     # Log-normal, since most people buy a little and a few buy a lot. Its mean of 34 lies between the 32 and
     # 38 behaviours that PersonalWAB counts (Table 2). An interest gets some six purchases to learn from.
     length = int(np.clip(generator.lognormal(np.log(28), 0.6), *config.history))
+    if config.lengths == "uniform":
+        length = int(generator.integers(config.history[0], config.history[1] + 1))
     n_interests = int(np.clip(round(length / 6 + generator.normal(0, 1)), *config.interests))
     return make_person(user_id, n_interests, config.drift, generator), length
 
