@@ -17,6 +17,7 @@ from pwagents.lm.small import make_small_model
 from pwagents.notebook.settings import settings_values
 from pwagents.orion import study as orion_study
 from pwagents.orion import train as orion_train
+from pwagents.orion.agent import belief_states
 from pwagents.orion.reward import RewardSettings
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.train import OrionModels
@@ -143,7 +144,9 @@ def test_orions_role_play_learns_nothing_from_a_tested_users_future(orion):
     assert any(task.timestamp >= date for task in trained) and orion.train_tasks
     tasks = {task.task_id: task for task in orion.train_tasks}
     played = OrionModels(orion).role_play(3).kept
-    states = [state for each in played for state in each.states(orion.benchmark, tasks[each.task_id])]
+    firsts = [orion.start(tasks[each.task_id]).state for each in played]
+    pairs = zip(firsts, played, strict=True)
+    states = [state for first, each in pairs for state in belief_states(first, each.trajectory)]
     seen = times_of_markers(*states)
     assert seen and max(seen) < date
 
