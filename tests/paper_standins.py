@@ -36,7 +36,7 @@ SIZES: dict[str, Any] = {
             "max_length": 128,
         }
     },
-    "role_play": {"n_trajectories": 4, "scaling": [4]},
+    "role_play": {"n_trajectories": 4, "scaling": [4], "success_rank": 10, "review_success": 0.0},
     "sft": {
         "n_gpus": 1,
         "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
@@ -201,11 +201,12 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _act(heard: list[str]) -> tuple[str, dict[str, Any]]:
     task = next((text for text in heard[1:] if text), heard[0])
-    if bought := re.search(r"Bought before: (\S.*)", task):
-        if re.search(r"recommend|suggest", task, re.IGNORECASE):
-            return "get_recommendations_by_history", {"product_sequence": bought[1].split(", ")}
-    elif "review" in task.lower():
+    asked = task.partition("\n\n")[0]
+    if "The product:" in task or "review" in asked.lower():
         return "add_product_review", {"review": "It does what it should. I like it."}
+    bought = re.findall(r"^\d{4}-\d\d .* (\S+)$", task, re.MULTILINE)  # rows of past purchases end with ids
+    if bought and re.search(r"anything for|suit me|taste|surprise|recommend|suggest", asked, re.IGNORECASE):
+        return "get_recommendations_by_history", {"product_sequence": bought}
     words = re.findall(r"[A-Za-z]{3,}", task)
     return "search_product_by_query", {"query": " ".join(words[:20])}
 

@@ -93,7 +93,7 @@ def train_policy(
         accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
     elif evaluate and config.evaluates_after(0) and not log.has_first:
         write({"step": 0} | learner.evaluate(evaluate))
-    returns = {row["step"]: row["eval_return"] for row in read_rows(log.path) if "eval_return" in row}
+    evaluated = {row["step"]: row["eval_return"] for row in read_rows(log.path) if "eval_return" in row}
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
     steps = range(first, config.max_steps)
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
@@ -140,12 +140,12 @@ def train_policy(
         row["seconds"] = time.perf_counter() - start
         if evaluate and config.evaluates_after(done):
             row |= learner.evaluate(evaluate)
-            returns[done] = row.get("eval_return", 0.0)
+            evaluated[done] = row.get("eval_return", 0.0)
         write(row)
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
             learner.save_checkpoint(folder / f"checkpoint-{done}")
-        if config.stop_when_flat and done in returns and is_flat(returns):
+        if config.stop_when_flat and done in evaluated and is_flat(evaluated):
             break
     learner.save(tokenizer, folder / "model")
     accelerator.end_training()
