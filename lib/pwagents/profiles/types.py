@@ -17,9 +17,7 @@ Provenance = Literal["history", "stated", "inferred"]
 OTHER = "Other"  # the fact about a user that is not known, or that none of the options fits
 _ABOUT = re.compile(r"\s*([A-Za-z][A-Za-z -]{0,30}?)\s*:\s*(\S.*)", re.DOTALL)
 # A line of a contextual profile in a prompt; what belongs to it reaches to the next one.
-_LINE = re.compile(
-    r"^- \[(history|stated|inferred)\] (not )?(.+?)(?=\n- \[|\nAvoids:\n|\Z)", re.DOTALL | re.MULTILINE
-)
+_LINE = re.compile(r"^- \[(history|stated|inferred)\] (.+?)(?=\n- \[|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class GlobalProfile(Record):
@@ -96,5 +94,9 @@ class ContextualProfile(Record):
     @classmethod
     def read(cls, text: str) -> "ContextualProfile":
         """Read back what :meth:`describe` wrote; the avoided lines stand behind the wanted ones."""
-        lines = [match.groups() for match in _LINE.finditer(text)]
-        return cls(lines=tuple(ProfileLine.of(line, not mark, source) for source, mark, line in lines))
+        # The heading tells which are avoided: a wish may begin with "not", too ("not too sweet").
+        wanted, _, avoided = f"\n{text}".partition("\nAvoids:\n")
+        lines = [ProfileLine.of(match[2], True, match[1]) for match in _LINE.finditer(wanted)]
+        for match in _LINE.finditer(avoided):
+            lines.append(ProfileLine.of(match[2].removeprefix("not "), False, match[1]))
+        return cls(lines=tuple(lines))

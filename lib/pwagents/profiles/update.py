@@ -51,7 +51,7 @@ Updater = Callable[[ContextualProfile, str, Sequence[Step]], Update]
 
 
 def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> ContextualProfile:
-    """Put new lines before the old ones, less the old ones that they override.
+    """Put new lines before the old ones, less the old ones that they override; wishes before avoidances.
 
     A value of an attribute stands once, as the last word on it was. A stated wish overrides all other wishes
     about its attribute, whether from history, inferred, or stated earlier (but for attributes of which one
@@ -71,7 +71,8 @@ def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> Contextual
     stated = {key(old) for old in profile.lines if old.provenance == "stated"}
     new = [line for line in new if line.provenance == "stated" or key(line) not in stated]
     rest = [old for old in profile.lines if not any(overrides(line, old) for line in new)]
-    return profile.model_copy(update={"lines": (*new, *rest)})
+    lines = sorted([*new, *rest], key=lambda line: not line.positive)  # as they are told and read again
+    return profile.model_copy(update={"lines": tuple(lines)})
 
 
 def last_results(session: Sequence[Step]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from pwagents.web.functions import DETAILS_FUNCTION, MalformedCallError, Shop, c
 
 Track = Literal["single_turn", "multi_turn"]
 MAX_STEPS = 10  # of the multi-turn track
+NOTHING = "Wants: nothing."  # of a contextual profile whose last line has gone
 
 
 class UserReply(NamedTuple):
@@ -163,7 +164,7 @@ class WebEnvironment:
         profile = before.profile
         if profile is not None and self.update is not None:
             updated = self.update(profile, before.instruction, (*before.session, step))
-            news = updated.profile.describe() if updated.profile != profile else ""
+            news = (updated.profile.describe() or NOTHING) if updated.profile != profile else ""
             step = step.model_copy(update={"profile": news, "update_usage": updated.usage})
             profile = updated.profile
         self.state = replace(before, session=(*before.session, step), profile=profile)
