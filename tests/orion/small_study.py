@@ -1,4 +1,4 @@
-"""A study small enough for tests: short histories, so that no profile needs an embedding."""
+"""A study small enough for tests, with all types of tasks, interests, and a model that has no idea."""
 
 from copy import copy
 from dataclasses import replace
@@ -7,34 +7,35 @@ from pathlib import Path
 from pwagents.lm.dialogues import dialogue_tokenizer
 from pwagents.lm.small import make_small_model
 from pwagents.orion.agent import RULES
-from pwagents.orion.reward import RewardSettings
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study, make_study
+from pwagents.schema import TASK_TYPES, Action, Observation, Step, Task, Trajectory
+from pwagents.web.environment import Agent, BeliefState
 
 GROUPS = {
     "data": {
         "source": "synthetic",
-        "n_users": 8,
+        "n_users": 14,
         "n_products": 240,
-        "history": (6, 14),
+        "history": (10, 40),
         "interests": (2, 3),
         "drift": 0.5,
-        "completeness": 0.2,
     },
     "shop": {"max_tokens": 48, "recommender": {"epochs": 1, "batch_size": 32}, "rec_dates": 2},
     "players": {"shown": 2},
-    "study": {"training_users": 24, "eval_tasks": 8},
+    "study": {"training_users": 16, "eval_tasks": 18, "alpha": 8, "task_types": TASK_TYPES},
     "base": {},
-    "role_play": {"success_rank": 10},
+    "reward": {"alignment_weight": 0.5},
+    "role_play": {"success_rank": 10, "review_success": 0.15, "ladder": (0, 2), "ladder_tasks": 9},
     "sft": {"trainer": {"max_steps": 20, "per_device_train_batch_size": 4, "learning_rate": 1e-2}},
     "play": {"turn_tokens": 12, "episode_tokens": 200, "batch_size": 3},
 }
-REWARD = RewardSettings(success_rank=10, alignment_weight=0.5)
+SEARCHES = {"task_types": ("search",), "alpha": 10**6}  # nothing embedded, no recommender
 TINY = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 def small_settings(folder: Path, seed: int = 0, stored_runs_only: bool = False, **groups) -> OrionSettings:
-    """Eight users held out, 24 to train on, searches alone; ``groups`` hold what is different."""
+    """14 users held out, 16 to train on; ``groups`` hold what is different."""
     changed = {name: group | groups.get(name, {}) for name, group in GROUPS.items()}
     return OrionSettings(
         preset="small", output_dir=folder, seed=seed, stored_runs_only=stored_runs_only, **changed
@@ -59,3 +60,28 @@ def save_tiny_model(folder: Path, seed: int = 1) -> Path:
     make_small_model(tokenizer, seed, TINY).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def play(study: Study, agent: Agent, task: Task) -> tuple[list[BeliefState], Trajectory]:
+    """An episode: the belief states before its steps and at its end, and what was done."""
+    episode = study.start(task)
+    states = [episode.state]
+    while not episode.done:
+        episode.step(agent(episode.state))
+        states.append(episode.state)
+    return states, episode.trajectory
+
+
+def call(name: str, **arguments) -> Action:
+    """A call by the short name of its function."""
+    names = {
+        "search": "search_product_by_query",
+        "recommend": "get_recommendations_by_history",
+        "review": "add_product_review",
+        "ask": "respond",
+    }
+    return Action(name=names.get(name, name), arguments=arguments)
+
+
+def step(action: Action, text: str = "", products=(), **fields) -> Step:
+    return Step(action=action, observation=Observation(text=text, products=products), **fields)

@@ -1,0 +1,29 @@
+"""One world for all tests of Orion, and a model that has no idea."""
+
+import pytest
+
+from pwagents.orion.train import OrionModels
+from pwagents.schema import TASK_TYPES
+
+from .small_study import save_tiny_model, small_study
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory):
+    return small_study(tmp_path_factory.mktemp("orion"))
+
+
+@pytest.fixture(scope="session")
+def models(study):
+    return OrionModels(study)
+
+
+@pytest.fixture(scope="session")
+def tiny(study):
+    return save_tiny_model(study.output_dir / "tiny")
+
+
+@pytest.fixture(scope="session")
+def train_tasks(study):
+    """Those to train on, by type."""
+    return {kind: [task for task in study.train_tasks if task.type == kind] for kind in TASK_TYPES}
