@@ -125,7 +125,8 @@ class OfflineJudge:
         return max(WORST, 2 * (covered / whole if whole else 1.0) - 1 - 2 * unfounded)
 
     def _recommendation(self, state: BeliefState, asins: Sequence[str], avoided: Sequence[str]) -> float:
-        listed = {x.asin: singular(f"{x.title} {x.category}") for x in state.context.purchases}
+        purchases = state.context.purchases if state.context else ()
+        listed = {x.asin: singular(f"{x.title} {x.category}") for x in purchases}
         values = {value.lower() for value in avoided}
         foreign = [asin for asin in asins if asin not in listed and asin in self.catalogue.products]
         touched = {trait.value.lower() for asin in foreign for trait in self.catalogue.traits(asin)}
