@@ -1,238 +1,190 @@
-"""The offline teacher: what it asks, what it searches for, and that it sees no more than S_t."""
-
-from dataclasses import replace
+"""The teacher by rules: what it asks, what it calls with, and that it sees no more than S_t."""
 
 import pytest
 
 from pwagents.agents.replies import read_turn
-from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import Reply
-from pwagents.orion.teacher import QUESTIONS
-from pwagents.orion.wishes import WishReader
+from pwagents.orion.teacher import OfflineTeacher, llm_teachers
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.schema import Action, Behavior, Observation, Review, Step
-from pwagents.web.environment import BeliefState, Context
+from pwagents.schema import FUNCTION_OF, TASK_TYPES, Behavior, Review
+from pwagents.web.environment import BeliefState, Context, Purchase
 
-from .world import SPLIT, make_setting, make_teacher
+from ..agents.conftest import ScriptedModel
+from .small_study import call, play, step
 
-LOOKS = ("brand", "price", "color", "material", "feature", "style")
-ABOUT = {"type": "topic"}  # what a question is about -> what profiles call it
-TASTES = ("flavor", "diet", "pack", "origin", "scent", "formula")
-
-
-@pytest.fixture(scope="module")
-def setting(benchmark, catalogue):
-    return make_setting(benchmark, catalogue)
+ABOUTS = (
+    *("brand", "price", "color", "material", "feature", "style"),
+    *("flavor", "diet", "pack", "origin", "scent", "formula"),
+)
 
 
-@pytest.fixture(scope="module")
-def tasks(benchmark):
-    return {
-        kind: [t for t in benchmark.tasks[SPLIT] if t.type == kind]
-        for kind in ("search", "recommend", "review")
-    }
-
-
-def play(setting, teacher, task):
-    episode = setting.start(task)
-    while not episode.done:
-        episode.step(teacher(episode.state))
-    return episode.trajectory
-
-
-def state_of(instruction, *lines, product=None, history=(), words=()):
-    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines), words=words)
-    return BeliefState("U1", instruction, instruction, product, history, (), profile, Context(profile))
-
-
-def stated(profile):
-    return {line.about for line in profile.lines if line.provenance == "stated"}
-
-
-def query_of(action):
-    assert action.name == "search_product_by_query"
-    return action.arguments["query"]
-
-
-@pytest.mark.parametrize("about", [*LOOKS, *TASTES])
-def test_user_and_profile_understand_every_question(setting, updater, benchmark, tasks, about):
-    question = f"Which {about} would you like?"
-    assert updater.find_attribute(question) == about
-    key = about.capitalize()
-    target = next(a for a, p in benchmark.products.items() if key in (*p.details, "Brand", "Price"))
-    task = next(t for t in tasks["search"] if not stated(setting.context_of(t).profile))
-    task = task.model_copy(update={"target": target})
-    environment = setting.start(task)
-    environment.step(Action(name="respond", arguments={"content": question}))
-    assert about in stated(environment.state.profile)
-
-
-def test_questions_pay(setting, catalogue, tasks):
-    means = []
-    for questions in (0, 2):
-        teacher = make_teacher(setting, catalogue, questions=questions)
-        played = [play(setting, teacher, task) for task in tasks["search"]]
-        assert all(len(t.steps) <= questions + 2 and t.steps[-1].action.name == "stop" for t in played)
-        means.append(sum(attempts(t)[-1] for t in played) / len(played))
-    assert means[1] > means[0] + 0.1
-
-
-def test_how_often_it_asks_differs_by_task_and_seed_and_repeats(setting, catalogue, tasks):
-    def questions(seed):
-        teacher = make_teacher(setting, catalogue, seed=seed)
-        return [len(play(setting, teacher, task).steps) - 2 for task in tasks["search"]]
-
-    assert set(questions(0)) == set(range(QUESTIONS + 1))
-    assert questions(0) == questions(0) != questions(1)
-
-
-def test_one_attribute_at_a_time_and_none_twice(setting, catalogue, tasks):
-    for task in tasks["search"]:
-        steps = play(setting, make_teacher(setting, catalogue, questions=3), task).steps
-        asked = [s.action.arguments["content"] for s in steps if s.action.name == "respond"]
-        assert len(set(asked)) == len(asked)
-        assert all(q.split()[1] in s.action.thought for q, s in zip(asked, steps, strict=False))
-
-
-def test_what_is_stated_is_not_asked_and_what_is_avoided_is_not_searched(setting, catalogue):
-    teacher = make_teacher(setting, catalogue, questions=9)
-    teacher.identify = lambda instruction: "search_product_by_query"
-    lines = [
-        ("color: white", True, "stated"),
-        ("material: cotton", False, "history"),
-        ("style: plain", True, "history"),
-    ]
-    state = state_of("Find me a new bath towel.", *lines, words=("bath", "towel"))
-    assert "color" not in teacher(state).thought
-    teacher.questions = 0
-    assert query_of(teacher(state)) == "white plain bath towel"
-    without_words = state_of("Find me a new bath towel.", *lines)
-    assert query_of(teacher(without_words)) == "Find me a new bath towel. white plain"
-    both = [("style: plain", True, "history"), ("style: plain", False, "inferred")]
-    assert query_of(teacher(state_of("A bath towel.", *both, words=("towel",)))) == "towel"
-    assert query_of(teacher(state_of("A bath towel.", *both))) == "A bath towel."
-
-
-def test_an_episode_begins_with_what_is_said_and_tastes_that_such_products_can_have(catalogue, updater):
-    lines = [
-        ("material: linen", True, "history"),
-        ("scent: rose", True, "history"),
-        ("topic: bath", True, "history"),
-        ("Likes what lasts for years.", True, "history"),
-        ("material: linen", False, "history"),
-        ("brand: Ember", False, "history"),
-        ("topic: bath", False, "history"),
-    ]
+def state_of(instruction, *lines, purchases=(), **fields):
     profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
-    begun = WishReader(catalogue, updater).begin(profile, "Need some laundry powder at a budget price.")
-    assert [(line.text, line.positive) for line in begun.lines] == [
-        ("price: budget", True),
-        ("scent: rose", True),
-        ("Likes what lasts for years.", True),
-        ("material: linen", False),
-        ("brand: Ember", False),
-        ("topic: bath", False),
-    ]
-    assert begun.words == ("laundry", "powder")
-
-
-def test_recommendations_come_from_what_was_bought(setting, catalogue, tasks):
-    for task in tasks["recommend"]:
-        call, stop = play(setting, make_teacher(setting, catalogue, questions=0), task).steps
-        told = setting.context_of(task).profile.bought
-        assert tuple(call.action.arguments["product_sequence"]) == told
-        assert stop.action.name == "stop"
-
-
-def values_of(catalogue, asin, about):
-    return [trait.value for trait in catalogue.traits(asin) if trait.about == ABOUT.get(about, about)]
-
-
-def test_before_a_recommendation_it_asks_what_tells_past_purchases_apart(setting, catalogue, tasks):
-    asked = set()
-    for task in tasks["recommend"]:
-        episode, teacher = setting.start(task), make_teacher(setting, catalogue, questions=2)
-        while not episode.done:
-            told, action = episode.state.profile.bought, teacher(episode.state)
-            if action.name == "respond":
-                about = action.arguments["content"].split()[1]
-                asked.add(about)
-                assert (
-                    len({frozenset(values_of(catalogue, asin, about)) for asin in told} - {frozenset()}) > 1
-                )
-            elif action.name == "get_recommendations_by_history":
-                assert tuple(action.arguments["product_sequence"]) == told
-            episode.step(action)
-    assert {"type", "brand"} <= asked
-
-
-def test_what_kind_of_thing_is_not_asked_where_the_request_says_it(setting, catalogue, benchmark):
-    teacher = make_teacher(setting, catalogue, questions=9)
-    teacher.identify = lambda instruction: "get_recommendations_by_history"
-    told = tuple(benchmark.products)[:20]
-    for instruction, asks in {"Any ideas for a bath towel?": False, "Any ideas?": True}.items():
-        profile = ContextualProfile(bought=told)
-        state = BeliefState("U1", instruction, instruction, None, (), (), profile, Context(profile, told))
-        thoughts = []
-        for _ in range(9):
-            action = teacher(state)
-            thoughts.append(action.thought)
-            about = action.arguments.get("content", "Which ? would").split()[1]
-            step = Step(action=action, observation=Observation(text="No preference there."))
-            state = replace(state, session=(*state.session, step))
-            if about == "?":
-                break
-        assert any("type" in thought for thought in thoughts) == asks
-
-
-def test_of_one_product_nothing_is_asked(setting, catalogue, benchmark):
-    teacher = make_teacher(setting, catalogue, questions=9)
-    teacher.identify = lambda instruction: "get_recommendations_by_history"
-    profile = ContextualProfile(bought=tuple(benchmark.products)[:1])
-    state = BeliefState("U1", "Any ideas?", "Any ideas?", None, (), (), profile, Context(profile))
-    action = teacher(state)
-    assert (action.name, action.arguments["product_sequence"]) == (
-        "get_recommendations_by_history",
-        list(profile.bought),
+    known = {"product": None, "history": (), "session": ()} | fields
+    return BeliefState(
+        "U1", instruction, instruction, **known, profile=profile, context=Context(profile, purchases)
     )
 
 
-def test_a_review_in_the_earlier_ones_words(setting, catalogue, benchmark):
-    towel = next(p for p in benchmark.products.values() if "bath towel" in p.title)
-    mat = next(p for p in benchmark.products.values() if "yoga mat" in p.title)
-    review = Review(rating=5, text="What a lovely find, my yoga mat! I trust it by now. It made my week.")
-    past = Behavior(parent_asin=mat.parent_asin, timestamp=1, review=review)
-    lines = [("brand: Willow", True, "stated")]
-    teacher = make_teacher(setting, catalogue)
+def answered(about, text):
+    return step(call("ask", content=f"Which {about} would you like?"), text)
 
-    def review_of(stars):
-        instruction = (
-            f"Help with a review of my bath towel. I rate it {stars} stars. Mention the Willow brand."
-        )
-        return teacher(state_of(instruction, *lines, product=towel, history=(past,))).arguments["review"]
 
-    assert review_of("five") == (
+def ask_all(teacher, task, study):
+    """What it asks for, question by question, where it may ask a lot."""
+    _, trajectory = play(study, teacher, task)
+    return [s.action.arguments["content"].split()[1] for s in trajectory.steps if s.is_talk]
+
+
+@pytest.fixture(scope="module")
+def teacher(catalogue):
+    def of(task, questions=0):
+        return OfflineTeacher(catalogue, 0, lambda _: FUNCTION_OF[task], questions)
+
+    return of
+
+
+@pytest.mark.parametrize("about", ABOUTS)
+def test_user_and_profile_understand_every_question(study, about):
+    products = study.benchmark.products
+    target = next(a for a, p in products.items() if about.capitalize() in (*p.details, "Brand", "Price"))
+    task = next(task for task in study.train_tasks if task.type == "search")
+    episode = study.start(task.model_copy(update={"target": target}))
+    question = f"Which {about} would you like?"
+    assert study.catalogue.find_attribute(question) == about
+    episode.step(call("ask", content=question))
+    assert about in {line.about for line in episode.state.profile.lines if line.provenance == "stated"}
+
+
+def test_it_asks_for_what_is_open_one_thing_at_a_time_and_never_twice(study, train_tasks):
+    for task in (*train_tasks["search"], *train_tasks["recommend"]):
+        stated = {trait.about for _, trait in study.catalogue.find(task.instruction)}
+        states, trajectory = play(study, study.teacher(0, 9), task)
+        asked = [s.action for s in trajectory.steps if s.is_talk]
+        abouts = [action.arguments["content"].split()[1] for action in asked]
+        assert len({*abouts}) == len(abouts) and not stated & {*abouts}
+        for state, action, about in zip(states, asked, abouts, strict=False):
+            assert f"open: {about}" in action.thought
+            names_thing = study.catalogue.find_topics(state.instruction)
+            assert (about == "type") <= (not names_thing), "the type only where no word says it"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "lines", "first", "never"),
+    [
+        ("Find me a bath towel.", [], None, {"type", "scent"}),  # no towel has a scent
+        ("Find me a bath towel in white.", [], None, {"color"}),
+        ("Anything nice?", [], "type", set()),
+        # Of what the profile tells it asks last.
+        ("Find me a bath towel.", [(f"{a}: x", True, "history") for a in ABOUTS[1:]], "brand", set()),
+    ],
+)
+def test_what_is_open_follows_from_request_shop_and_profile(teacher, instruction, lines, first, never):
+    state, asked = state_of(instruction, *lines), []
+    while (action := teacher("search", questions=9)(state)).name == "respond":
+        asked.append(action.arguments["content"].split()[1])
+        state = state_of(instruction, *lines, session=(*state.session, answered(asked[-1], "Either way.")))
+    assert asked[0] == (first or asked[0]) and not never & {*asked}
+    assert not asked[1:] or first != "type", "no answer to it, nothing to go on asking about"
+
+
+def test_how_many_it_asks_is_a_limit_and_its_order_is_seeded(study, train_tasks):
+    tasks = [*train_tasks["search"][:8], *train_tasks["review"][:2]]
+    for questions in (0, 1, 3):
+        assert all(len(ask_all(study.teacher(0, questions), task, study)) <= questions for task in tasks)
+    orders = [[ask_all(study.teacher(n, 3), task, study) for task in tasks] for n in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+LINES = (("color: white", True, "history"), ("style: plain", True, "history"), ("topic: rug", True, "history"))
+HATES = (*LINES, ("style: plain", False, "history"))
+NAVY = answered("color", "Best in navy.")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "lines", "session", "query"),
+    [
+        ("Find me a bath towel.", LINES, (), "bath towel white plain"),
+        ("Find me a bath towel in white.", LINES, (), "bath towel white plain"),
+        ("Find me a bath towel in navy.", LINES, (), "bath towel navy plain"),
+        # An answer is read whether the profile was updated by it or not.
+        ("Find me a bath towel.", LINES, (NAVY,), "bath towel plain navy"),
+        ("Find me a bath towel.", (("color: navy", True, "stated"), *LINES[1:]), (NAVY,), None),
+        ("Find me a bath towel.", LINES, (answered("color", "Either way is fine."),), "bath towel white plain"),
+        ("Find me a bath towel.", HATES, (), "bath towel white"),  # never what is to be avoided
+        ("Anything nice?", (("price: around 20 dollars", True, "stated"),), (), "Anything nice?"),
+        ("Anything nice?", (("Likes what lasts for years.", True, "history"),), (), "Anything nice?"),
+    ],
+)
+def test_a_query_is_composed_of_request_profile_and_answers(teacher, instruction, lines, session, query):
+    action = teacher("search")(state_of(instruction, *lines, session=session))
+    made = action.arguments["query"]
+    assert made == query if query else {*made.split()} == {"bath", "towel", "navy", "plain"}
+
+
+def test_a_recommendation_takes_the_purchases_that_hold_most_of_what_was_said(teacher):
+    titles = {"B1": "Navy cotton bath towel", "B2": "White linen bath towel", "B3": "Navy steel desk lamp"}
+    bought = tuple(Purchase(asin, title, "Home", "2020-01") for asin, title in titles.items())
+
+    def ids(instruction, *session):
+        state = state_of(instruction, purchases=bought, session=session)
+        return teacher("recommend")(state).arguments["product_sequence"]
+
+    assert ids("Anything nice?") == ["B1", "B2", "B3"]
+    assert ids("Anything nice?", NAVY) == ["B1", "B3"]
+    assert ids("Any ideas for a towel?", NAVY) == ["B1"]
+    assert teacher("recommend")(state_of("Anything nice?")).arguments["product_sequence"] == []
+
+
+def test_a_review_in_the_earlier_ones_words_mentions_what_is_asked_for(teacher, benchmark):
+    towel, mat = (
+        next(p for p in benchmark.products.values() if t in p.title) for t in ("bath towel", "yoga mat")
+    )
+    earlier = Review(rating=5, text="What a lovely find, my yoga mat! I trust it by now. It made my week.")
+    past = (Behavior(parent_asin=mat.parent_asin, timestamp=1, review=earlier),)
+    asked = (
+        step(call("ask", content="How many stars would you give it?"), "I would give it two stars."),
+        step(call("ask", content="What should the review mention?"), "Do mention the smell."),
+    )
+
+    def review(instruction, session=()):
+        state = state_of(instruction, product=towel, history=past, session=session)
+        return teacher("search", questions=2)(state)
+
+    assert review("Review my bath towel.").arguments["content"] == "How many stars would you give it?"
+    assert review("Review my bath towel.", asked).arguments["review"] == (
+        "I am not happy with my bath towel. I do not like the smell."
+    )
+    five = (step(asked[0].action, "Five stars."), step(asked[1].action, "Either way is fine."))
+    assert review("Review my bath towel, mention the Willow brand.", five).arguments["review"] == (
         "What a lovely find, my bath towel! I am glad about the Willow brand. It made my week."
     )
-    assert review_of("two") == "I am not happy with my bath towel. I do not like the Willow brand."
 
 
-def test_another_hidden_target_changes_nothing(setting, catalogue, benchmark, tasks):
-    """Tasks that differ in their target alone begin alike, and the teacher acts the same."""
-    teacher, again = make_teacher(setting, catalogue), make_teacher(setting, catalogue)
-    for task in [*tasks["search"], *tasks["recommend"]]:
-        other = next(asin for asin in benchmark.products if asin != task.target)
-        state, hidden = (
-            setting.start(task).state,
-            setting.start(task.model_copy(update={"target": other})).state,
-        )
-        assert state == hidden and teacher(state) == again(hidden)
-
-
-def test_its_turns_are_read_as_a_policys(setting, catalogue, tasks):
-    for kind in tasks:
-        for step in play(setting, make_teacher(setting, catalogue), tasks[kind][0]).steps:
-            action: Action = step.action
+def test_its_turns_are_read_as_a_policys_and_end_after_the_result(study, train_tasks):
+    for kind in TASK_TYPES:
+        *_, result, stop = play(study, study.teacher(0, 2), train_tasks[kind][0])[1].steps
+        assert result.action.name in FUNCTION_OF.values() and stop.action.name == "stop"
+        for action in (result.action, stop.action):
             text = f'{action.thought}<tool_call>{{"name": "{action.name}", "arguments": {{}}}}</tool_call>'
-            assert action.thought.startswith(f"<think>{kind}, open: ") and action.thought.endswith("</think>")
-            assert read_turn(Reply(text=text)).thought == action.thought
+            assert action.thought.startswith("<think>") and read_turn(Reply(text=text)).thought == action.thought
+
+
+def test_another_hidden_target_changes_nothing(study, train_tasks):
+    """Tasks that differ in their target alone begin alike, and the teacher acts the same."""
+    for task in (*train_tasks["search"], *train_tasks["recommend"]):
+        other = next(asin for asin in study.benchmark.products if asin != task.target)
+        states = [study.start(task.model_copy(update={"target": t})).state for t in (task.target, other)]
+        for questions in (0, 2):
+            one, same = (study.teacher(0, questions)(state) for state in states)
+            assert states[0] == states[1] and one == same
+
+
+def test_a_language_model_teaches_from_the_same_messages_each_round_another_reply(study, train_tasks):
+    done = Reply(text='<think>x</think><tool_call>{"name": "stop", "arguments": {}}</tool_call>')
+    model = ScriptedModel([done] * 3)
+    for number, kind in ((0, "search"), (1, "search"), (0, "review")):
+        assert llm_teachers(model)(number)(study.start(train_tasks[kind][0]).state).name == "stop"
+    assert [request.sample for request in model.requests] == [0, 1, 0]
+    assert [request.sampling["temperature"] for request in model.requests] == [0.6, 0.6, 1.0]
+    assert model.requests[0].messages == model.requests[1].messages and model.requests[0].tools
