@@ -151,11 +151,11 @@ class Study:
         self.held_out, self._trained = part_users(self.benchmark, settings)
         types, first_task = settings.study.task_types, self.benchmark.first_task
         to_train = [t for t in tasks_of(self.benchmark, self._trained, "train", types) if has_answer(t)]
-        n_validated = max(1, round(settings.study.validation * len(self._trained)))
-        validated = frozenset(self._trained[-n_validated:])
         to_test = tasks_of(self.benchmark, self.held_out, "test", types)
         self.date = parting_date(to_train, to_test, first_task)
         before = [task for task in to_train if task.timestamp < self.date]
+        users = list(dict.fromkeys(task.user_id for task in before))
+        validated = frozenset(users[-max(1, round(settings.study.validation * len(users))) :])
         self.train_tasks = tuple(task for task in before if task.user_id not in validated)
         self.validation_tasks = tuple(task for task in before if task.user_id in validated)
         later = [task for task in to_test if first_task(task.user_id) >= self.date]

@@ -126,20 +126,22 @@ def reinforce(
 
 
 def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
-    """How episodes are played to learn from: where a model behind a role refuses, the training goes on."""
-    decoding = _sampled(study, config)
-
-    def start(task: Task) -> WebEnvironment:
-        episode = study.start(task)
-        silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
-        episode.user = episode.user and _answering(episode.user, silence)
-        episode.update = episode.update and _answering(episode.update, unchanged)
-        return episode
+    """How episodes are played to learn from."""
+    decoding, start = _sampled(study, config), partial(_start, study)
 
     def play(model, tasks, seed):
         return play_rollouts(model, tokenizer, tasks, start, decoding, seed)
 
     return play
+
+
+def _start(study: Study, task: Task) -> WebEnvironment:
+    """Begin an episode of a training, which goes on where a model behind a role refuses."""
+    episode = study.start(task)
+    silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
+    episode.user = episode.user and _answering(episode.user, silence)
+    episode.update = episode.update and _answering(episode.update, unchanged)
+    return episode
 
 
 def _answering(role: Callable[..., R], otherwise: Callable[..., R]) -> Callable[..., R]:
@@ -160,7 +162,7 @@ def evaluator(study: Study, tokenizer: Any, config: RlSettings, rewards: Rewards
     tested = sample_tasks(study.validation_tasks, log_tasks, study.seed)
 
     def evaluate(model) -> dict[str, float]:
-        rollouts = play_rollouts(model, tokenizer, tested, study.start, decoding)
+        rollouts = play_rollouts(model, tokenizer, tested, partial(_start, study), decoding)
         grades = [grade(rollout.trajectory) for rollout in rollouts]
         parts = rewards([(rollout.states, rollout.trajectory) for rollout in rollouts]).values()
         asks = [count_asks(rollout.trajectory) for rollout in rollouts]
