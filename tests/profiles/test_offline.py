@@ -108,7 +108,7 @@ BEFORE = profile(WHITE, LUMO, NO_STEEL)
         # who does not mind one thing has no preference about it any more, and may have others
         (BRAND, "I don't mind the brand, but it should be navy.", ["+stated color: navy", NO_STEEL]),
         (BRAND, "I do not know that.", [WHITE, LUMO, NO_STEEL]),
-        ("Color?", "Not navy, rather red.", ["-stated color: navy", "+stated color: red", LUMO, NO_STEEL]),
+        ("Color?", "Not navy, rather red.", ["+stated color: red", LUMO, "-stated color: navy", NO_STEEL]),
         ("Price?", "At most $35!", ["+stated price: at most 35 dollars", WHITE, LUMO, NO_STEEL]),
     ],
 )
