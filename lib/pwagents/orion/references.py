@@ -50,7 +50,7 @@ def play_ladder(runs: OrionRuns, numbers: Sequence[int]) -> pd.DataFrame:
     """Episodes of the teacher by rules with each number of questions at most, ``questions``."""
     study, frames = runs.study, []
     for n in numbers:
-        teacher = study.teacher(0, n)
+        teacher = study.rule_teacher(0, n)
         records = runs.agent(f"{n} questions", lambda _, teacher=teacher: teacher, {"questions": n})
         frames.append(runs.frame(records).assign(questions=n))
     return pd.concat(frames, ignore_index=True)

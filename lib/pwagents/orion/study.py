@@ -278,8 +278,10 @@ class Study:
 
     def teacher(self, number: int, questions: int) -> Agent:
         """Who plays the agent in a round of the role-play, asking at most so many questions (by rules)."""
-        if self.llm_teacher:
-            return self.llm_teacher(number)
+        return self.llm_teacher(number) if self.llm_teacher else self.rule_teacher(number, questions)
+
+    def rule_teacher(self, number: int, questions: int) -> OfflineTeacher:
+        """The teacher by rules, whoever plays the role."""
         own_seed = derive_seed(self.seed, "teacher", str(number))
         return OfflineTeacher(self.catalogue, own_seed, self._identify, questions)
 
