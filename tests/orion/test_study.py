@@ -1,4 +1,4 @@
-"""A study: who is trained on and who is held out, and that it comes from settings alone."""
+"""A study: who is trained on and who is held out, what episodes know, and that it comes from settings alone."""
 
 import json
 import pickle
@@ -8,210 +8,137 @@ import pytest
 
 from pwagents.data import DataSettings, load_benchmark
 from pwagents.orion import study as orion_study
-from pwagents.orion.agent import opening, orion_messages
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import make_study, role_facts
-from pwagents.schema import FUNCTION_OF, TASK_TYPES, Action
+from pwagents.orion.teacher import OfflineTeacher
+from pwagents.profiles.types import ContextualProfile
+from pwagents.schema import FUNCTION_OF
+from pwagents.web.environment import Context
 
-from .small_study import GROUPS, small_settings, small_study
+from .small_study import GROUPS, SEARCHES, call, play, small_study
 
-DATA = GROUPS["data"]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("study")
+ASK = call("ask", content="Which brand would you like?")
 
 
 @pytest.fixture(scope="module")
-def study(folder):
-    return small_study(folder)
+def variant(study):
+    """``variant(players={...})``: a study that differs, of searches alone, with results in the same folder."""
+
+    def made(seed=0, **groups):
+        groups["study"] = SEARCHES | groups.get("study", {})
+        return small_study(study.output_dir, seed=seed, **groups)
+
+    return made
 
 
-def test_nobody_who_is_held_out_is_trained_on(study):
-    trained, tested = ({t.user_id for t in ts} for ts in (study.train_tasks, study.test_tasks))
-    assert trained and tested and not trained & set(study.held_out)
-    assert tested <= set(study.held_out) and len(study.held_out) == DATA["n_users"]
-    assert {task.type for task in (*study.train_tasks, *study.test_tasks)} == {"search"}
+def test_nobody_who_is_held_out_is_trained_on_and_validation_is_a_part_of_its_own(study):
+    sets = (study.train_tasks, study.validation_tasks, study.test_tasks)
+    trained, validated, tested = ({t.user_id for t in tasks} for tasks in sets)
+    held_out = set(study.held_out)
+    assert trained and validated and tested <= held_out and len(held_out) == GROUPS["data"]["n_users"]
+    assert not trained & validated and not (trained | validated) & held_out
+    of = {t.task_id: split for split, tasks in study.benchmark.tasks.items() for t in tasks}
+    assert [{of[t.task_id] for t in tasks} for tasks in sets] == [{"train"}, {"train"}, {"test"}]
+    assert len(study.test_tasks) == GROUPS["study"]["eval_tasks"]
 
 
-def test_the_held_out_are_the_users_of_the_other_notebooks(study):
-    alone, _ = load_benchmark(DataSettings(**DATA), 0)
-    assert list(alone.behaviors) == list(study.held_out) and alone.content_hash == study.held_out_hash
-    assert set(alone.all_tasks()) >= set(study.test_tasks)
-
-
-def test_test_tasks_come_from_the_test_split_alone(study, folder):
-    in_test = [t for t in study.benchmark.tasks["test"] if t.user_id in study.held_out and t.type == "search"]
-    assert study.test_tasks == tuple(in_test) and len(in_test) > 2
-    few = small_study(folder, study={"eval_tasks": 2}).test_tasks
-    assert len(few) == 2 and set(few) < set(in_test)
-
-
-def test_nothing_is_lost_where_all_train_tasks_lie_before_all_test_tasks(study):
-    trained = [t for t in study.benchmark.tasks["train"] if t.user_id not in study.held_out]
-    assert study.train_tasks == tuple(t for t in trained if t.type == "search")
-    assert study.date == min(study.benchmark.first_task(t.user_id) for t in study.test_tasks)
-
-
-def test_an_episode_begins_with_what_lay_before_the_users_first_task(study):
-    split_of = {task.task_id: split for split, tasks in study.benchmark.tasks.items() for task in tasks}
+def test_nothing_from_the_first_test_task_on_is_learned_from(study):
+    first = min(study.benchmark.first_task(task.user_id) for task in study.test_tasks)
+    assert study.date <= first
+    assert all(t.timestamp < study.date for t in (*study.train_tasks, *study.validation_tasks))
+    splits = dict.fromkeys((t.task_id for t in study.test_tasks), "test")
     for task in (*study.train_tasks, *study.test_tasks):
-        state = study.start(task).state
-        assert state.history == study.benchmark.history(task, split_of[task.task_id])
-        assert state.context == study.context(task)
-        known = {behavior.parent_asin for behavior in state.history}
-        assert set(state.profile.bought) <= set(state.context.bought) <= known
-        assert state.profile == state.context.profile
+        split = splits.get(task.task_id, "train")
+        state, begun = study.start(task).state, study.benchmark.first_task(task.user_id, split)
+        assert state.history == study.benchmark.history(task, split)
+        assert all(behavior.timestamp < begun for behavior in state.history)
+        assert state.context == study.context(task) and state.profile == state.context.profile
 
 
-def test_an_episode_may_begin_with_the_profile_of_another(study):
-    mine, other = study.test_tasks[0], study.context(study.test_tasks[-1])
-    assert study.start(mine, other).state.context == other != study.context(mine)
+def test_a_recommender_knows_only_users_of_its_part(study, train_tasks):
+    behaviors, held_out = study.benchmark.behaviors, set(study.held_out)
+    bought = [{b.parent_asin for u in behaviors if (u in held_out) == out for b in behaviors[u]} for out in (0, 1)]
+    task = train_tasks["recommend"][0]
+    ids = [x.asin for x in study.context(task).purchases]
+    shown = set(study.start(task).shop.recommender.recommend(ids, 300))
+    assert shown <= bought[0] and not shown & (bought[1] - bought[0])
 
 
-def test_the_same_settings_make_the_same_study_also_in_another_process(study, folder):
+def test_the_held_out_are_the_users_of_the_other_notebooks(study, variant):
+    alone, _ = load_benchmark(DataSettings(**GROUPS["data"]), 0)
+    assert list(alone.behaviors) == list(study.held_out)
+    explicit = variant(study={"instructions": "explicit"})
+    assert alone.content_hash == explicit.held_out_hash and {*alone.all_tasks()} >= {*explicit.test_tasks}
+
+
+def test_instructions_are_ambiguous_unless_explicit_ones_are_the_control(variant):
+    ambiguous, explicit = variant(), variant(study={"instructions": "explicit"})
+    assert [t.task_id for t in ambiguous.test_tasks] == [t.task_id for t in explicit.test_tasks]
+    stated = [
+        sum(len(study.catalogue.find(task.instruction)) for task in study.train_tasks)
+        for study in (ambiguous, explicit)
+    ]
+    assert stated[0] < stated[1] / 3 and ambiguous.facts != explicit.facts
+
+
+def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_it(study, train_tasks, monkeypatch):
+    """Whatever profile the agent begins with, the user has the own one."""
+    seen = []
+    monkeypatch.setattr(study, "_user", lambda task, *_, profile: seen.append((task.target, profile)) or study_user)
+    study_user = type("Reply", (), {"text": "Navy.", "usage": None})
+    task = train_tasks["search"][0]
+    for context in (None, Context(ContextualProfile())):
+        study.start(task, context).step(ASK)
+    assert seen == [(task.target, study.context(task).profile)] * 2
+
+
+def test_the_same_settings_make_the_same_study_whatever_a_notebook_sets_beside(variant):
+    study = variant()
     assert make_study(pickle.loads(pickle.dumps(study.settings))) is study
-    assert small_study(folder, seed=1) is not study
+    groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
+    more = {"study": GROUPS["study"] | SEARCHES | {"complete_tasks": 5}, "rl": {"max_steps": 2}}
+    assert make_study(GrpoNotebook(**groups | more)) is study
     json.dumps(study.facts)
 
 
-def test_what_a_notebook_sets_beside_makes_no_other_study(study, folder):
-    settings = small_settings(folder)
-    groups = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    more = {"study": {"training_users": 24, "eval_tasks": 8, "complete_tasks": 5}, "rl": {"max_steps": 2}}
-    assert make_study(GrpoNotebook(**groups | more)) is study
+def test_facts_tell_who_plays_but_not_who_looks_on(variant):
+    study, other = variant(), variant(players={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
+    assert variant(seed=1) is not study and other.facts == study.facts
+    assert variant(players={"user": "none"}).facts != study.facts
+    told = {"model": "openai:x", "shown": 2}
+    assert role_facts(other.settings.players, "teacher") == role_facts(other.settings.players, "judge") == told
+    assert role_facts(study.settings.players, "teacher") == "offline"
 
 
-def test_instructions_trained_on_take_turns_in_how_much_they_say(study, folder):
-    mixed = small_study(folder, study={"train_completeness": (DATA["completeness"], 1.0)})
-    assert [t.task_id for t in mixed.train_tasks] == [t.task_id for t in study.train_tasks]
-    assert mixed.train_tasks[::2] == study.train_tasks[::2] and mixed.test_tasks == study.test_tasks
-    said, before = (sum(len(t.instruction) for t in s.train_tasks[1::2]) for s in (mixed, study))
-    assert said > 1.5 * before and mixed.facts != study.facts
-    stated = [
-        line for line in mixed.context(mixed.train_tasks[1]).profile.lines if line.provenance == "stated"
-    ]
-    assert len(stated) > 3
+def test_the_teacher_does_what_is_asked_for_and_each_round_plays_the_same_again(study, train_tasks):
+    right = 0
+    for task in (*train_tasks["search"], *train_tasks["recommend"]):
+        called = {s.action.name for s in play(study, study.teacher(0, 1), task)[1].steps}
+        right += called - {"respond", "stop"} == {FUNCTION_OF[task.type]}
+    assert right > 0.8 * (len(train_tasks["search"]) + len(train_tasks["recommend"]))
+    assert isinstance(study.teacher(0, 1), OfflineTeacher)
+    orders = [play(study, study.teacher(n, 3), train_tasks["search"][1])[1] for n in (0, 0, 1, 2, 3)]
+    assert orders[0] == orders[1] and len({each.model_dump_json() for each in orders}) > 1
 
 
-def test_an_answer_tells_other_ids_and_a_review_is_told_none(folder):
-    study, changed = small_study(folder, study={"task_types": TASK_TYPES}), 0
-    for task in study.test_tasks:
-        episode = study.start(task)
-        first, history = episode.state.profile, {b.parent_asin for b in episode.state.history}
-        if task.type == "review":
-            assert not first.bought and "Bought before" not in opening(episode.state)
-            continue
-        assert first.bought and set(first.bought) <= history
-        assert f"Bought before: {', '.join(first.bought)}" in opening(episode.state)
-        for about in ("type", "brand"):
-            question = Action(name="respond", arguments={"content": f"Which {about} would you like?"})
-            before = episode.state.profile.bought
-            episode.step(question)
-            state = episode.state
-            assert set(state.profile.bought) <= set(state.context.bought)
-            if state.profile.bought != before:
-                changed += 1
-                told = orion_messages(state)[-1]["content"]
-                assert f"Bought before: {', '.join(state.profile.bought)}" in told
-    assert changed
+def test_without_user_nobody_answers_and_without_updater_the_profile_stays(variant):
+    episode = (study := variant(players={"user": "none", "updater": "none"})).start(study.train_tasks[0])
+    assert episode.step(ASK).observation.text == "Nobody answers."
+    assert episode.state.profile == episode.state.context.profile
+    episode = (study := variant(players={"updater": "none"})).start(study.train_tasks[0])
+    assert episode.step(ASK).observation.text != "Nobody answers." and not episode.state.session[0].profile
 
 
-def test_the_teacher_does_what_is_asked_for_however_much_is_said(folder):
-    study = small_study(folder, study={"task_types": TASK_TYPES, "train_completeness": (0.2, 1.0)})
-    for task in study.train_tasks:
-        episode, teacher = study.start(task), study.teacher(0)
-        while not episode.done:
-            episode.step(teacher(episode.state))
-        called = {step.action.name for step in episode.trajectory.steps}
-        assert called - {"respond", "stop"} == {FUNCTION_OF[task.type]}
+def test_where_the_source_has_fewer_users_both_parts_shrink_and_one_is_too_few(variant, monkeypatch):
+    def load(n):
+        return lambda data, seed: load_benchmark(replace(data, n_users=n), seed)
 
-
-def test_who_judges_and_who_teaches_does_not_change_an_episode(study, folder):
-    other = small_study(folder, players={"teacher": "openai:x", "judge": "openai:x", "workers": 3})
-    assert other.facts == study.facts
-    assert small_study(folder, players={"user": "none"}).facts != study.facts
-
-
-def test_what_a_language_model_is_told_is_part_of_who_plays(study, folder):
-    other = small_study(folder, players={"teacher": "openai:x", "shown": 3})
-    assert role_facts(other.settings.players, "teacher") == {"model": "openai:x", "shown": 3}
-    assert (
-        role_facts(study.settings.players, "teacher")
-        == role_facts(other.settings.players, "judge")
-        == "offline"
-    )
-
-
-def test_where_the_source_has_fewer_users_both_parts_shrink_and_facts_tell_who_is_held_out(
-    study, folder, monkeypatch
-):
-    monkeypatch.setattr(
-        orion_study, "load_benchmark", lambda data, seed: load_benchmark(replace(data, n_users=12), seed)
-    )
-    three, six = (small_study(folder, seed=2, study={"training_users": n}) for n in (24, 8))
-    assert (len(three.held_out), len(six.held_out)) == (3, 6)
-    assert three.facts["data"] == six.facts["data"] and three.facts != six.facts
-    assert study.facts["held_out"] == DATA["n_users"]
-
-
-def test_each_round_of_the_teacher_plays_the_same_again_and_rounds_differ(study):
-    task = study.train_tasks[0]
-
-    def play(number):
-        episode, act = study.start(task), study.teacher(number)
-        while not episode.done:
-            episode.step(act(episode.state))
-        return episode.trajectory
-
-    assert play(0) == play(0)
-    assert len({play(number).model_dump_json() for number in range(6)}) > 1
-
-
-def test_without_user_nobody_answers_and_without_updater_the_profile_stays(folder):
-    study = small_study(folder, players={"user": "none", "updater": "none"})
-    asks = next(t for t in study.train_tasks if study.teacher(0)(study.start(t).state).name == "respond")
-    episode = study.start(asks)
-    episode.step(study.teacher(0)(episode.state))
-    state = episode.state
-    assert state.session[0].observation.text == "Nobody answers." and state.profile == state.context.profile
-
-
-def test_rules_hear_the_instruction_and_a_language_model_reads_it_itself(study, folder):
-    model = small_study(folder, players={"updater": "openai:x"})
-    stated = [
-        sum(
-            line.provenance == "stated"
-            for task in each.train_tasks
-            for line in each.context(task).profile.lines
-        )
-        for each in (study, model)
-    ]
-    assert stated[0] > stated[1] == 0
-
-
-def test_a_recommender_knows_only_users_of_its_part(folder):
-    study = small_study(folder, study={"task_types": ("search", "recommend", "review")})
-    held_out = {b.parent_asin for user in study.held_out for b in study.benchmark.behaviors[user]}
-    others = study.benchmark.behaviors.keys() - set(study.held_out)
-    trained = {b.parent_asin for user in others for b in study.benchmark.behaviors[user]}
-    task = next(t for t in study.train_tasks if t.type == "recommend")
-    shop = study.start(task).shop
-    shown = set(shop.recommender.recommend(list(study.context(task).bought), 300))
-    assert shown <= trained and not shown & (held_out - trained)
-    assert {task.type for task in study.test_tasks} == {"search", "recommend", "review"}
-
-
-def test_both_parts_need_users(folder, monkeypatch):
-    def one_user(data, seed):
-        return load_benchmark(replace(data, n_users=1), seed)
-
-    monkeypatch.setattr(orion_study, "load_benchmark", one_user)
-    with pytest.raises(ValueError, match=r"training_users is 24 beside n_users 8, and .* has 1 users"):
-        small_study(folder, seed=5)
-
-
-def test_a_word_that_is_no_player_is_refused(folder):
+    monkeypatch.setattr(orion_study, "load_benchmark", load(12))
+    few, many = (variant(seed=2, study={"training_users": n}) for n in (42, 14))
+    assert (len(few.held_out), len(many.held_out)) == (3, 6)
+    assert few.facts["data"] == many.facts["data"] and few.facts != many.facts
+    monkeypatch.setattr(orion_study, "load_benchmark", load(1))
+    with pytest.raises(ValueError, match=r"training_users is 16 beside n_users 14, and .* has 1 users"):
+        variant(seed=5)
     with pytest.raises(ValueError, match="expected rules, terse, vague, wrong, impatient, none, openai:NAME"):
-        small_study(folder, players={"user": "nobody"})
+        variant(players={"user": "nobody"})

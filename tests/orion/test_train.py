@@ -1,24 +1,24 @@
 """Orion's trainings: made once, found by what they follow from, told in their cards."""
 
-from copy import copy
+import os
 from dataclasses import replace
 
 import grimp
 import pytest
 
-from pwagents.errors import DataError
-from pwagents.evaluation.statistics import summarise
+from pwagents.errors import DataError, NotEvaluableError
+from pwagents.evaluation.breakdowns import by_type_and_mean
+from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.exercises import ids_and_titles
 from pwagents.lm.log import not_falling, read_losses
 from pwagents.orion import train as orion_train
-from pwagents.orion.runs import episodes_frame
-from pwagents.orion.train import RL, OrionModels, add_results
+from pwagents.orion.reward import Rewards
+from pwagents.orion.runs import OrionRuns
+from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player
 from pwagents.rl.log import read_curves
-from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
-from pwagents.schema import Action, Review
 
-from .small_study import REWARD, elsewhere, save_tiny_model, small_study
+from .small_study import SEARCHES, call, elsewhere, small_study
 
 STEP = {
     "max_steps": 1,
@@ -30,28 +30,18 @@ STEP = {
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    return small_study(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def models(study):
-    return OrionModels(study)
-
-
-@pytest.fixture(scope="module")
-def base(study):
-    return save_tiny_model(study.output_dir / "tiny")
-
-
-@pytest.fixture(scope="module")
 def kept(models):
     return models.role_play(4).kept
 
 
 @pytest.fixture(scope="module")
-def sft(models, base, kept):
-    return models.sft(base, kept)
+def sft(models, tiny, kept):
+    return models.sft(tiny, kept)
+
+
+@pytest.fixture(scope="module")
+def reward(study):
+    return study.settings.earned
 
 
 def stored_models(study, **changes):
@@ -64,12 +54,10 @@ def test_fewer_trajectories_are_the_first_of_more(models, kept):
     assert stored_models(models.study).role_play(4).kept == kept
     stricter = replace(models.study.settings.role_play, success_rank=9)
     with pytest.raises(DataError, match="an episode missing"):
-        stored_models(models.study, role_play=stricter).role_play(4)
+        stored_models(models.study, role_play=replace(stricter, questions=2)).role_play(4)
 
 
-def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(
-    study, kept, monkeypatch
-):
+def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(study, kept, monkeypatch):
     made = []
     monkeypatch.setattr(orion_train, "base_model", lambda *given, **_: made.append(given[3]))
     same, other = replace(OrionModels(study), seed=study.seed), OrionModels(study, study.seed + 1)
@@ -77,20 +65,19 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
         models.base()
     assert made == [study.seed, study.seed, study.seed + 1]
     assert same.role_play(4).kept == kept != other.role_play(4).kept
-    assert (
-        same.base_text.dialogue(0) == OrionModels(study).base_text.dialogue(0) != other.base_text.dialogue(0)
-    )
+    first, second, third = (each.base_text.dialogue(0) for each in (OrionModels(study), same, other))
+    assert first == second != third
 
 
-def test_fine_tuning_learns_and_is_found_again(models, base, kept, sft):
+def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
     assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft
-    assert stored.sft(base, kept, replace(config, trainer=config.trainer | {"save_steps": 7})) == sft
+    assert stored.sft(tiny, kept, replace(config, trainer=config.trainer | {"save_steps": 7})) == sft
     told_more = replace(models.study.settings.players, shown=3)
     for other in (
-        lambda: stored.sft(base, kept[:3]),
-        lambda: stored.sft(base, kept, replace(config, seed=1)),
-        lambda: stored_models(models.study, players=told_more).sft(base, kept),
+        lambda: stored.sft(tiny, kept[:3]),
+        lambda: stored.sft(tiny, kept, replace(config, seed=1)),
+        lambda: stored_models(models.study, players=told_more).sft(tiny, kept),
     ):
         with pytest.raises(DataError, match=r"orion-sft.*run once with stored_runs_only=False"):
             other()
@@ -103,79 +90,84 @@ def test_a_card_tells_what_a_model_was_made_from_and_what_it_achieved(study, sft
     exec(code, said := {})
     assert said["agent"](study.start(study.test_tasks[0]).state).thought is not None
     assert said["agent"].shown == 2
-    add_results(sft, summarise(episodes_frame([]), ["method", "type"], ["result_final"]))
+    runs = OrionRuns(study, tasks=study.test_tasks[:3])
+    add_results(sft, by_type_and_mean(runs.frame(runs.policy("SFT", sft)), "result_final"))
     added = (sft / "README.md").read_text()
-    assert "## Results" in added and added.replace("\r", "").startswith(card.split("## Use")[0][:200])
+    assert "| SFT" in added and added.replace("\r", "").startswith(card.split("## Use")[0][:200])
 
 
 @pytest.mark.parametrize(("stage", "config"), [("grpo", GrpoSettings(**STEP)), ("ppo", PpoSettings(**STEP))])
-def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, stage, config):
-    run = models.reinforced(sft, config, REWARD, log_tasks=3)
+def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, reward, stage, config):
+    run = models.reinforced(sft, config, reward, log_tasks=3)
     curves = read_curves({stage: run})
-    assert curves["step"].tolist() == [0, 1] and curves["eval_result_final"].notna().all()
+    assert curves["step"].tolist() == [0, 1]
+    assert curves[["eval_result_final", "eval_return"]].notna().all(axis=None)
+    assert {"reward_task", "reward_alignment", "reward_patience"} <= {*curves}
     assert (run / "model" / "model.safetensors").exists() and not list(run.glob("checkpoint-*"))
     card = (run / "model" / "README.md").read_text()
     assert f"orion-{stage}" in card and "shown=2)" in card
-    assert models.reinforced(sft, config, REWARD, log_tasks=3) == run
-    stored = stored_models(models.study)
+    assert models.reinforced(sft, config, reward, log_tasks=3) == run
     with pytest.raises(DataError, match=f"orion-{stage}"):
-        stored.reinforced(sft, config, replace(REWARD, use="task"), log_tasks=3)
+        stored_models(models.study).reinforced(sft, config, replace(reward, use="task"), log_tasks=3)
 
 
-def test_evaluations_pass_over_what_cannot_be_scored_and_count_valid_questions(
-    study, tokenizer, small_model, monkeypatch
-):
-    first, *others = study.test_tasks
-    odd = copy(study)
-    odd.test_tasks = (first.model_copy(update={"type": "review", "review": Review(rating=5)}), *others)
-    evaluate = orion_train.evaluator(odd, tokenizer, GrpoSettings(**STEP), log_tasks=0)
-    assert evaluate(small_model)["turns"] > 0 and evaluate(small_model) == evaluate(small_model)
+def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(study, tiny, reward, monkeypatch):
+    """The user refuses each answer, the updater each update; policies that write anything go on."""
 
-    def play(model, tokenizer, tasks, start, decoding):
-        """Each task: a question that is none, then a question."""
-        asks = [Action(name="respond", arguments=said) for said in ({}, {"content": "Which color?"})]
+    def refuse(*_, **__):
+        raise NotEvaluableError("a content filter")
+
+    def ask(model, tokenizer, tasks, start, decoding, seed=0):
         episodes = [start(task) for task in tasks]
-        for episode in episodes:
-            list(map(episode.step, asks))
-        return [Rollout([], [], [], [], [], (), episode.trajectory) for episode in episodes]
+        answers.extend(episode.step(call("ask", content="Which color?")) for episode in episodes)
+        return played(model, tokenizer, tasks, start, decoding, seed)
 
-    monkeypatch.setattr(orion_train, "play_rollouts", play)
-    assert evaluate(small_model)["asks"] == 1
+    answers, played = [], orion_train.play_rollouts
+    monkeypatch.setattr(study, "_user", refuse)
+    monkeypatch.setattr(study, "_update", refuse)
+    monkeypatch.setattr(orion_train, "play_rollouts", ask)
+    model, tokenizer, config = read_model(tiny, "float32"), read_tokenizer(tiny), GrpoSettings(**STEP)
+    assert len(player(study, tokenizer, config)(model, study.train_tasks[:2], 0)) == 2
+    evaluate = evaluator(study, tokenizer, config, Rewards(study.judge, reward), log_tasks=0)
+    assert evaluate(model)["turns"] > 0 and evaluate(model) == evaluate(model)
+    assert {step.observation.text for step in answers} == {"..."} and not any(s.profile for s in answers)
 
 
-def test_what_a_model_is_made_from_tells_of_several_gpus_and_of_what_a_judge_is_told(
-    study, base, kept, sft, monkeypatch
+def test_trainings_beside_each_other_have_their_study(models, study, ship, monkeypatch, tmp_path):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    assert len(set(models.side_by_side(lambda _: os.getpid(), range(2)))) == 2
+    # A study that asks a language model keeps its trainings in one process.
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    asked = small_study(tmp_path, study=SEARCHES, players={"updater": "openai:gpt-4o-mini"})
+    assert OrionModels(asked).side_by_side(lambda _: os.getpid(), range(2)) == [os.getpid()] * 2
+    ship()
+    made = models.side_by_side(lambda n: [task.task_id for task in study.train_tasks[:n]], [1, 2])
+    assert made == [[task.task_id for task in study.train_tasks[:n]] for n in (1, 2)]
+
+
+def test_what_a_model_is_made_from_tells_of_gpus_and_of_what_a_judge_is_told(
+    study, tiny, kept, sft, reward, monkeypatch
 ):
     keys = []
     monkeypatch.setattr(orion_train, "cached", lambda root, name, parts, make, **_: keys.append(parts))
 
     def judged(**players):
         asked = elsewhere(study, study.output_dir, players=replace(study.settings.players, **players))
-        OrionModels(asked).reinforced(sft, GrpoSettings(**STEP), REWARD, log_tasks=3)
+        OrionModels(asked).reinforced(sft, GrpoSettings(**STEP), reward, log_tasks=3)
         return keys[-1]["facts"]["judge"]
 
     assert judged() == "offline"
     known = judged(judge="openai:x", shown=3)
     assert known["shown"] == 3 and known["prompt"] and judged(judge="openai:x", shown=4) != known
     for n_gpus, told in ((2, 2), (1, None)):
-        OrionModels(study).sft(base, kept, replace(study.settings.sft, n_gpus=n_gpus))
+        OrionModels(study).sft(tiny, kept, replace(study.settings.sft, n_gpus=n_gpus))
         assert keys[-1]["settings"].get("n_gpus") == told
 
 
-# What decides nothing, or is told in a key by itself: the data by their content hash,
-# settings by their values.
+# What decides nothing, or is told in a key by itself: the data by their content hash, settings by their values.
 ASIDE = (
-    "cache",
-    "data",
-    "engine",
-    "evaluation",
-    "errors",
-    "notebook",
-    "portable",
-    "progress",
-    "project",
-    "settings",
-    "threads",
+    *("cache", "data", "engine", "evaluation", "errors", "notebook"),
+    *("portable", "progress", "project", "settings", "tasks", "threads"),
 )
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pwagents.benchmark.adversarial import ordinary_questions
+from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
 from pwagents.users.rules import DIFFICULT, RuleUser, VagueUser, WrongUser
 
@@ -131,3 +132,13 @@ def test_each_differs_in_its_share_of_facts_leaks_nothing_and_follows_the_seed(k
             assert text == expected
     low, high = {VagueUser: (0.35, 0.65), WrongUser: (0.02, 0.2)}.get(kind, (0, 1))
     assert len(differs) > 50 and low <= sum(differs) / len(differs) <= high
+
+
+def test_of_what_the_page_does_not_tell_it_says_what_it_usually_likes():
+    """It knows P_ctx,0, too (Orion, 4.3)."""
+    lines = [("size: large", True), ("color: grey", True), ("scent: mint", False)]
+    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line, "history") for line in lines))
+    user, said = RuleUser({LAMP.parent_asin: LAMP}), {}
+    for about in ("size", "color", "scent"):
+        said[about] = user(lamp_task(), (), f"Which {about} would you like?", profile).text.lower()
+    assert "large" in said["size"] and "navy" in said["color"] and "mint" not in said["scent"]
