@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from pwagents.orion.wishes import BOUGHT
 
 from pwagents.agents.replies import read_turn
 from pwagents.data.synthetic import WorldConfig, make_world
@@ -24,7 +25,6 @@ from pwagents.lm.base import content_hash
 from pwagents.lm.dialogues import SHOWN, DialogueText
 from pwagents.lm.exercises import ids_and_titles
 from pwagents.orion.agent import RULES, orion_messages, orion_tools
-from pwagents.orion.wishes import BOUGHT
 from pwagents.profiles.catalogue import Catalogue, word_lists
 from pwagents.profiles.update import OfflineUpdater
 

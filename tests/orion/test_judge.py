@@ -65,7 +65,11 @@ TABLE = {
         call("search", query="bath towel cotton white plain"),
         1.0,
     ),
-    "an answer is wanted": ({"session": (THICK,)}, call("search", query="bath towel white plain"), 7 / 9 * 2 - 1),
+    "an answer is wanted": (
+        {"session": (THICK,)},
+        call("search", query="bath towel white plain"),
+        7 / 9 * 2 - 1,
+    ),
     "and founded": ({"session": (THICK,)}, call("search", query="bath towel white thick plain"), 1.0),
     "a search where a review is due": ({"product": True}, call("search", query="bath towel"), -1.0),
     "a question about what is open": ({}, call("ask", content="Which feature would you like?"), 0.0),
@@ -115,7 +119,9 @@ def test_a_review_says_what_is_asked_for_at_the_usual_length(judge, towel):
     review = Review(rating=5, text="Good towel. Works.")
     past = Behavior(parent_asin=towel.parent_asin, timestamp=1, review=review)
     state = state_of("Write a review. Mention the Willow brand.", (), product=towel, history=(past,))
-    score = {t: judge(state, call("review", review=t)) for t in ("I like Willow.", "I like it.", "Willow " * 300)}
+    score = {
+        t: judge(state, call("review", review=t)) for t in ("I like Willow.", "I like it.", "Willow " * 300)
+    }
     assert list(score.values()) == pytest.approx([1.0, 0.0, 3 / 300])
 
 

@@ -53,7 +53,9 @@ CASES = [  # results, the judge's score, settings -> R_t of each step
 def test_each_step_earns_success_alignment_and_patience(given, score, config, expected):
     made = dict(given)
     parts = Rewards(FixedJudge(score), RewardSettings(**config))([episode(*made.pop("results"), **made)])
-    assert [sum(step) for step in zip(*(own for (own,) in parts.values()), strict=True)] == pytest.approx(expected)
+    assert [sum(step) for step in zip(*(own for (own,) in parts.values()), strict=True)] == pytest.approx(
+        expected
+    )
 
 
 def test_success_goes_by_the_rank_of_the_last_attempt():

@@ -159,7 +159,11 @@ def test_the_teachers_side_never_sees_the_target_before_the_shop_shows_it(play, 
 
 
 def test_sigkill_loses_nothing_and_the_result_is_the_same(study, tmp_path):
-    store, calls, searches = tmp_path / "played.jsonl", tmp_path / "calls", small_study(tmp_path, study=SEARCHES)
+    store, calls, searches = (
+        tmp_path / "played.jsonl",
+        tmp_path / "calls",
+        small_study(tmp_path, study=SEARCHES),
+    )
 
     def lines():
         return store.read_bytes().count(b"\n") if store.exists() else 0

@@ -123,7 +123,9 @@ def test_the_ladder_chooses_the_number_of_questions_by_the_return_on_train_tasks
     assert train.groupby("questions")["asks"].mean()[0] == 0 < train.groupby("questions")["asks"].mean()[2]
 
 
-def test_the_fewest_questions_of_those_that_are_as_good_and_no_look_at_a_test_task(study, tmp_path, monkeypatch):
+def test_the_fewest_questions_of_those_that_are_as_good_and_no_look_at_a_test_task(
+    study, tmp_path, monkeypatch
+):
     played = []
 
     def ladder(runs, numbers):

@@ -57,7 +57,9 @@ def test_nothing_from_the_first_test_task_on_is_learned_from(study):
 
 def test_a_recommender_knows_only_users_of_its_part(study, train_tasks):
     behaviors, held_out = study.benchmark.behaviors, set(study.held_out)
-    bought = [{b.parent_asin for u in behaviors if (u in held_out) == out for b in behaviors[u]} for out in (0, 1)]
+    bought = [
+        {b.parent_asin for u in behaviors if (u in held_out) == out for b in behaviors[u]} for out in (0, 1)
+    ]
     task = train_tasks["recommend"][0]
     ids = [x.asin for x in study.context(task).purchases]
     shown = set(study.start(task).shop.recommender.recommend(ids, 300))
@@ -81,10 +83,14 @@ def test_instructions_are_ambiguous_unless_explicit_ones_are_the_control(variant
     assert stated[0] < stated[1] / 3 and ambiguous.facts != explicit.facts
 
 
-def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_it(study, train_tasks, monkeypatch):
+def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_it(
+    study, train_tasks, monkeypatch
+):
     """Whatever profile the agent begins with, the user has the own one."""
     seen = []
-    monkeypatch.setattr(study, "_user", lambda task, *_, profile: seen.append((task.target, profile)) or study_user)
+    monkeypatch.setattr(
+        study, "_user", lambda task, *_, profile: seen.append((task.target, profile)) or study_user
+    )
     study_user = type("Reply", (), {"text": "Navy.", "usage": None})
     task = train_tasks["search"][0]
     for context in (None, Context(ContextualProfile())):
@@ -106,7 +112,9 @@ def test_facts_tell_who_plays_but_not_who_looks_on(variant):
     assert variant(seed=1) is not study and other.facts == study.facts
     assert variant(players={"user": "none"}).facts != study.facts
     told = {"model": "openai:x", "shown": 2}
-    assert role_facts(other.settings.players, "teacher") == role_facts(other.settings.players, "judge") == told
+    assert (
+        role_facts(other.settings.players, "teacher") == role_facts(other.settings.players, "judge") == told
+    )
     assert role_facts(study.settings.players, "teacher") == "offline"
 
 

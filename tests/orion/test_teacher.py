@@ -96,7 +96,11 @@ def test_how_many_it_asks_is_a_limit_and_its_order_is_seeded(study, train_tasks)
     assert orders[0] == orders[1] != orders[2]
 
 
-LINES = (("color: white", True, "history"), ("style: plain", True, "history"), ("topic: rug", True, "history"))
+LINES = (
+    ("color: white", True, "history"),
+    ("style: plain", True, "history"),
+    ("topic: rug", True, "history"),
+)
 HATES = (*LINES, ("style: plain", False, "history"))
 NAVY = answered("color", "Best in navy.")
 
@@ -110,7 +114,12 @@ NAVY = answered("color", "Best in navy.")
         # An answer is read whether the profile was updated by it or not.
         ("Find me a bath towel.", LINES, (NAVY,), "bath towel plain navy"),
         ("Find me a bath towel.", (("color: navy", True, "stated"), *LINES[1:]), (NAVY,), None),
-        ("Find me a bath towel.", LINES, (answered("color", "Either way is fine."),), "bath towel white plain"),
+        (
+            "Find me a bath towel.",
+            LINES,
+            (answered("color", "Either way is fine."),),
+            "bath towel white plain",
+        ),
         ("Find me a bath towel.", HATES, (), "bath towel white"),  # never what is to be avoided
         ("Anything nice?", (("price: around 20 dollars", True, "stated"),), (), "Anything nice?"),
         ("Anything nice?", (("Likes what lasts for years.", True, "history"),), (), "Anything nice?"),
@@ -167,7 +176,9 @@ def test_its_turns_are_read_as_a_policys_and_end_after_the_result(study, train_t
         assert result.action.name in FUNCTION_OF.values() and stop.action.name == "stop"
         for action in (result.action, stop.action):
             text = f'{action.thought}<tool_call>{{"name": "{action.name}", "arguments": {{}}}}</tool_call>'
-            assert action.thought.startswith("<think>") and read_turn(Reply(text=text)).thought == action.thought
+            assert (
+                action.thought.startswith("<think>") and read_turn(Reply(text=text)).thought == action.thought
+            )
 
 
 def test_another_hidden_target_changes_nothing(study, train_tasks):

@@ -57,7 +57,9 @@ def test_fewer_trajectories_are_the_first_of_more(models, kept):
         stored_models(models.study, role_play=replace(stricter, questions=2)).role_play(4)
 
 
-def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(study, kept, monkeypatch):
+def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(
+    study, kept, monkeypatch
+):
     made = []
     monkeypatch.setattr(orion_train, "base_model", lambda *given, **_: made.append(given[3]))
     same, other = replace(OrionModels(study), seed=study.seed), OrionModels(study, study.seed + 1)

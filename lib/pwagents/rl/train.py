@@ -95,7 +95,7 @@ def train_policy(
         write({"step": 0} | learner.evaluate(evaluate))
     evaluated = {row["step"]: row["eval_return"] for row in read_rows(log.path) if "eval_return" in row}
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
-    is_over = config.stop_when_flat and is_flat(returns)  # killed before the model was saved
+    is_over = config.stop_when_flat and is_flat(evaluated)  # killed before the model was saved
     steps = range(first, first if is_over else config.max_steps)
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
     for step in bar:

@@ -1,0 +1,159 @@
+"""Who does the work: calls that repeat their prompt are seen, and queries that follow what was told."""
+
+import re
+
+import pytest
+
+from pwagents.evaluation.episodes import EpisodeRecord
+from pwagents.orion.control import identify_parts
+from pwagents.orion.work import ANSWER, LINE, follow_swaps, wasted_calls, who_does_the_work
+from pwagents.schema import Action, Trajectory
+
+from .small_study import call, play, step
+
+
+def record(task, steps, method="m"):
+    given = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
+    trajectory = Trajectory(**given, target=task.target, steps=tuple(steps))
+    told = {"key": "k", "method": method, "model": "none", "params": {}, "outcome": "scored", "seconds": 0.0}
+    return EpisodeRecord(**given, **told, trajectory=trajectory)
+
+
+def search(query):
+    return step(call("search", query=query))
+
+
+@pytest.fixture(scope="module")
+def searches(study):
+    return [task for task in study.test_tasks if task.type == "search"]
+
+
+def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
+    task = next(t for t in searches if len(study.context(t).profile.lines) > 2)
+    one, other, *_ = (line.value for line in study.context(task).profile.lines)
+    asked = step(call("ask", content="Which?"), "Lime zest.")
+    episodes = {  # method -> its steps; one line, two or three lines, within the profile
+        "the instruction": ([search(task.instruction)], 1, 1, 0),
+        "a line": ([search(one)], 1, 1, 1),
+        "a first call alone counts": ([search("zebra"), search(one)], 0, 0, 0),
+        "an answer is a line": ([asked, search("lime zest")], 1, 1, 0),
+        "two lines": ([search(f"{one} {other}")], 0, 1, 1),
+        "words of its own": ([search(f"zebra crossing {one} {other}")], 0, 0, 0),
+        "no call": ([asked], None, None, None),
+    }
+    records = [record(task, steps, method) for method, (steps, *_) in episodes.items()]
+    table = who_does_the_work(study, records)
+    shares = table.drop(columns=["type", "calls"]).set_index("method")
+    assert {name: tuple(row) for name, row in shares.iterrows()} == {
+        name: tuple(expected) for name, (_, *expected) in episodes.items() if None not in expected
+    }
+    assert (table["calls"] == 1).all()
+
+
+def test_wasted_calls_are_counted_by_kind(searches):
+    cut = step(Action(problem="cut off", problem_kind="cut_off"), error="cut off", error_kind="cut_off")
+    odd = step(call("search"), error="no query", error_kind="arguments")
+    records = [
+        record(searches[0], [search("a"), search("b"), search("a"), cut, odd]),
+        record(searches[0], []),
+    ]
+    (row,) = wasted_calls(records).to_dict("records")
+    assert row == {"method": "m", "repeated": 0.5, "cut off": 0.5, "malformed": 0.5}
+
+
+def told_values(study, messages):
+    """The values that stand in what an agent is told, in its order: in the profile, then in answers."""
+    texts = [m["content"] for m in messages[1:] if m["role"] != "assistant"]
+    lines = [line for line in texts[0].split("\n") if line.startswith("- [history] ")]
+    lines = [line for line in lines if " not " not in line and "topic:" not in line]
+    words = [line.rpartition(": ")[2] for line in lines]
+    return " ".join([*words, *(re.sub(r"\n\nProfile:.*", "", text, flags=re.DOTALL) for text in texts[1:])])
+
+
+def test_where_an_answer_or_a_line_says_something_else_the_query_of_who_reads_follows(study, searches):
+    """The reader searches for all that it is told; the deaf one searches for what it always has."""
+    records = []
+    for task in searches:
+        states, _ = play(study, study.teacher(0, 4), task)
+        before = next(s for s in states if s.session and not s.session[-1].is_talk)
+        told = [x.value for x in before.profile.lines if x.positive]
+        records.append(record(task, [*before.session[:-1], search(" ".join(told))]))
+
+    def read(conversations):
+        return [call("search", query=told_values(study, messages)) for messages in conversations]
+
+    def deaf(conversations):
+        return [call("search", query="navy towel") for _ in conversations]
+
+    for act, share in ((read, 1.0), (deaf, 0.0)):
+        table = follow_swaps(study, records, act).set_index("swapped")
+        assert (table["tasks"] > 2).all() and list(table.index) == [ANSWER, LINE]
+        assert table["follows"].tolist() == [share, share]
+
+
+def test_the_teachers_query_follows_another_answer_and_another_value_of_the_profile(study, searches):
+    """By the belief state itself: one value exchanged, in the answer or in the line that history left."""
+    followed = {ANSWER: 0, LINE: 0}
+    for task in searches:
+        states, _ = play(study, study.teacher(0, 4), task)
+        before = next(s for s in states if s.session and not s.session[-1].is_talk)
+        state = next(s for s in states if len(s.session) == len(before.session) - 1)
+        query = study.teacher(0, 0)(state).arguments["query"]
+        for kind, old in swappable(study, state, query):
+            new = next(v for v in ("lime", "navy", "steel", "rose") if v not in query.lower())
+            swapped = study.teacher(0, 0)(exchanged(state, kind, old, new)).arguments["query"].lower().split()
+            followed[kind] += 1
+            assert new in swapped and not set(old.lower().split()) <= set(swapped)
+    assert min(followed.values()) > 2
+
+
+def swappable(study, state, query):
+    """Values of colors, materials and scents in a query, and where they come from."""
+    abouts = ("color", "material", "scent")
+    for line in state.profile.lines:
+        if line.about in abouts and line.positive and line.value in query:
+            yield (ANSWER if line.provenance == "stated" else LINE), line.value
+
+
+def exchanged(state, kind, old, new):
+    """The state with a value exchanged wherever it was told; with it the attribute that it is of."""
+    from dataclasses import replace
+
+    def other(text):
+        return re.sub(rf"\b{re.escape(old)}\b", new, text, flags=re.IGNORECASE)
+
+    lines = [x.model_copy(update={"text": other(x.text)}) for x in state.profile.lines]
+    profile = state.profile.model_copy(update={"lines": tuple(lines)})
+    session = state.session
+    if kind == ANSWER:
+        session = tuple(
+            s.model_copy(
+                update={"observation": s.observation.model_copy(update={"text": other(s.observation.text)})}
+            )
+            for s in session
+        )
+    return replace(state, profile=profile, session=session)
+
+
+def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified():
+    import pandas as pd
+
+    def rows(method, asks):
+        return [
+            {
+                "method": method,
+                "seed": 0,
+                "task_id": f"t{i}",
+                "asks": n,
+                "result_final": 0.5,
+                "return": n / 10,
+            }
+            for i, n in enumerate(asks)
+        ]
+
+    same, half = [1] * 10, [1] * 5 + [0] * 5
+    for asks, verdict, often in ((same, "not identified", 1.0), (half, "identified", 0.5)):
+        frame = pd.DataFrame([*rows("w/o update", same), *rows("w/o asking", asks)])
+        (row,) = identify_parts(frame, ["w/o update", "w/o asking"]).to_dict("records")
+        assert (row["verdict"], row["as often"], row["same result"]) == (verdict, often, 1.0)
+        assert row["w/o update: return"] == pytest.approx(0.1) and row["w/o asking: questions"] == often
