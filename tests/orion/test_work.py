@@ -1,7 +1,9 @@
 """Who does the work: calls that repeat their prompt are seen, and queries that follow what was told."""
 
 import re
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from pwagents.evaluation.episodes import EpisodeRecord
@@ -52,26 +54,21 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
 
 def test_wasted_calls_are_counted_by_kind(searches):
     cut = step(Action(problem="cut off", problem_kind="cut_off"), error="cut off", error_kind="cut_off")
-    odd = step(call("search"), error="no query", error_kind="arguments")
-    records = [
-        record(searches[0], [search("a"), search("b"), search("a"), cut, odd]),
-        record(searches[0], []),
-    ]
+    odd = step(call("search"), error="no query", error_kind="wrong_arguments")
+    records = [record(searches[0], [search("a"), search("b"), search("a"), cut, odd]), record(searches[0], [])]
     (row,) = wasted_calls(records).to_dict("records")
     assert row == {"method": "m", "repeated": 0.5, "cut off": 0.5, "malformed": 0.5}
 
 
-def told_values(study, messages):
-    """The values that stand in what an agent is told, in its order: in the profile, then in answers."""
-    texts = [m["content"] for m in messages[1:] if m["role"] != "assistant"]
-    lines = [line for line in texts[0].split("\n") if line.startswith("- [history] ")]
-    lines = [line for line in lines if " not " not in line and "topic:" not in line]
-    words = [line.rpartition(": ")[2] for line in lines]
-    return " ".join([*words, *(re.sub(r"\n\nProfile:.*", "", text, flags=re.DOTALL) for text in texts[1:])])
+def wants(messages):
+    """The wishes that the profile told last holds."""
+    told = [m["content"].split("Wants:\n")[1] for m in messages[1:] if "Wants:\n" in m["content"]]
+    lines = re.findall(r"^- \[\w+\] (?!not )[a-z]+: (.+)$", told[-1], flags=re.MULTILINE)
+    return " ".join(lines)
 
 
 def test_where_an_answer_or_a_line_says_something_else_the_query_of_who_reads_follows(study, searches):
-    """The reader searches for all that it is told; the deaf one searches for what it always has."""
+    """The reader searches for all that is wanted; the deaf one searches for what it always has."""
     records = []
     for task in searches:
         states, _ = play(study, study.teacher(0, 4), task)
@@ -80,7 +77,7 @@ def test_where_an_answer_or_a_line_says_something_else_the_query_of_who_reads_fo
         records.append(record(task, [*before.session[:-1], search(" ".join(told))]))
 
     def read(conversations):
-        return [call("search", query=told_values(study, messages)) for messages in conversations]
+        return [call("search", query=wants(messages)) for messages in conversations]
 
     def deaf(conversations):
         return [call("search", query="navy towel") for _ in conversations]
@@ -117,8 +114,6 @@ def swappable(study, state, query):
 
 def exchanged(state, kind, old, new):
     """The state with a value exchanged wherever it was told; with it the attribute that it is of."""
-    from dataclasses import replace
-
     def other(text):
         return re.sub(rf"\b{re.escape(old)}\b", new, text, flags=re.IGNORECASE)
 
@@ -136,18 +131,9 @@ def exchanged(state, kind, old, new):
 
 
 def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified():
-    import pandas as pd
-
     def rows(method, asks):
         return [
-            {
-                "method": method,
-                "seed": 0,
-                "task_id": f"t{i}",
-                "asks": n,
-                "result_final": 0.5,
-                "return": n / 10,
-            }
+            {"method": method, "seed": 0, "task_id": f"t{i}", "asks": n, "result_final": 0.5, "return": n / 10}
             for i, n in enumerate(asks)
         ]
 

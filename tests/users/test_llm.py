@@ -2,6 +2,7 @@
 
 import pytest
 
+from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Product, Review, UserProfile
 from pwagents.users.llm import LlmUser
 from pwagents.web.official_prompts import official_prompts
@@ -23,8 +24,8 @@ BRIGHT = Review(rating=4, text="Bright enough to read for hours.")
 
 def asked(task_type="search", session=(), says="Well?", **options):
     """The messages that the model gets."""
-    model = ScriptedModel(["Fine."])
-    LlmUser(model, PRODUCTS, **options)(lamp_task(task_type, review=BRIGHT), session, says)
+    model, likes = ScriptedModel(["Fine."]), options.pop("likes", None)
+    LlmUser(model, PRODUCTS, **options)(lamp_task(task_type, review=BRIGHT), session, says, likes)
     (request,) = model.requests
     assert request.sampling == {"temperature": 1.0, "max_tokens": 150}  # the paper's
     return request.messages
@@ -38,6 +39,9 @@ def test_the_model_knows_its_role_and_the_target_and_in_a_review_task_the_review
     profile = UserProfile(**dict.fromkeys(UserProfile.model_fields, "x") | {"occupation": "Lampist"})
     system, _ = asked("review", profiles={"ann": profile})
     assert "4 of 5 stars. Bright enough" in system["content"] and "Lampist" in system["content"]
+    likes = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))  # P_ctx,0
+    system, _ = asked(likes=likes)
+    assert "usually like" in system["content"] and "- [history] color: navy" in system["content"]
 
 
 def test_foreign_text_cannot_leave_its_fence_and_is_as_the_page_has_it_otherwise():
