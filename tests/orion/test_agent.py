@@ -1,4 +1,4 @@
-"""Orion's agent: what the policy is told of a belief state, and that it says nothing of the call to be made."""
+"""Orion's agent: what the policy is told of a belief state, and that no line of it is the call."""
 
 import json
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_a_review_task_shows_the_product_and_the_latest_earlier_review(benchmark
 def test_a_call_is_told_as_a_call_and_its_answer_as_the_tools():
     news = "Wants:\n- cotton"
     asked, found = step(ASK, "Cotton, please.", profile=news), step(SEARCH, *listed(10))
-    turn, answer, second, shown = orion_messages(state_of((asked, found)), shown=3)[2:]
+    turn, answer, _, shown = orion_messages(state_of((asked, found)), shown=3)[2:]
     assert (turn["content"], turn["tool_calls"][0]["function"]) == (
         "<think>open: color</think>",
         {"name": "respond", "arguments": '{"content": "Which one?"}'},

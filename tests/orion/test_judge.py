@@ -48,8 +48,8 @@ def state_of(instruction=TOWEL, lines=LINES, session=(), **fields):
     return BeliefState("U1", instruction, instruction, session=session, profile=profile, **known)
 
 
-# The user's own words (bath, towel, white) weigh 2 each, the style that the past tells of 1: 7 in all. Off go 2
-# for the share of words without a reason.
+# The user's own words (bath, towel, white) weigh 2 each, the style that the past tells of 1: 7 in all. Off
+# go 2 for the share of words without a reason.
 TABLE = {
     "all that is known": ({}, call("search", query="towel, plain, white: bath"), 1.0),
     "another value of the past": ({}, call("search", query="bath towel white bold"), 1.0),

@@ -161,7 +161,10 @@ def test_who_failed_is_found_by_asking_what_would_have_helped(searches):
             return [(asin, 1.0) for asin in self.found]
 
     question = call("ask", content="What kind of thing is it?")
-    told = {task.task_id: cooperative(task, (), question.arguments["content"]).text for task in searches.test_tasks}
+    told = {
+        task.task_id: cooperative(task, (), question.arguments["content"]).text
+        for task in searches.test_tasks
+    }
     task = next(t for t in searches.test_tasks if cooperative.react(t, (), question.arguments["content"])[1])
     helpful, silent = step(question, told[task.task_id]), step(question, "No idea.")
     searched, right = step(call("search", query="something")), Engine(task.target)

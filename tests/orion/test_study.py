@@ -1,4 +1,4 @@
-"""A study: who is trained on and who is held out, what episodes know, and that it comes from settings alone."""
+"""A study: who is trained on and held out, what episodes know, and that it comes from settings alone."""
 
 import json
 import pickle
@@ -22,7 +22,7 @@ ASK = call("ask", content="Which brand would you like?")
 
 @pytest.fixture(scope="module")
 def variant(study):
-    """``variant(players={...})``: a study that differs, of searches alone, with results in the same folder."""
+    """``variant(players={...})``: another study, of searches alone, with results in the same folder."""
 
     def made(seed=0, **groups):
         groups["study"] = SEARCHES | groups.get("study", {})

@@ -166,7 +166,7 @@ def test_what_a_model_is_made_from_tells_of_gpus_and_of_what_a_judge_is_told(
         assert keys[-1]["settings"].get("n_gpus") == told
 
 
-# What decides nothing, or is told in a key by itself: the data by their content hash, settings by their values.
+# What decides nothing, or is told in a key by itself: data by their hash, settings by their values.
 ASIDE = (
     *("cache", "data", "engine", "evaluation", "errors", "notebook"),
     *("portable", "progress", "project", "settings", "tasks", "threads"),

@@ -55,7 +55,10 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
 def test_wasted_calls_are_counted_by_kind(searches):
     cut = step(Action(problem="cut off", problem_kind="cut_off"), error="cut off", error_kind="cut_off")
     odd = step(call("search"), error="no query", error_kind="wrong_arguments")
-    records = [record(searches[0], [search("a"), search("b"), search("a"), cut, odd]), record(searches[0], [])]
+    records = [
+        record(searches[0], [search("a"), search("b"), search("a"), cut, odd]),
+        record(searches[0], []),
+    ]
     (row,) = wasted_calls(records).to_dict("records")
     assert row == {"method": "m", "repeated": 0.5, "cut off": 0.5, "malformed": 0.5}
 
@@ -114,6 +117,7 @@ def swappable(study, state, query):
 
 def exchanged(state, kind, old, new):
     """The state with a value exchanged wherever it was told; with it the attribute that it is of."""
+
     def other(text):
         return re.sub(rf"\b{re.escape(old)}\b", new, text, flags=re.IGNORECASE)
 
@@ -133,7 +137,14 @@ def exchanged(state, kind, old, new):
 def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified():
     def rows(method, asks):
         return [
-            {"method": method, "seed": 0, "task_id": f"t{i}", "asks": n, "result_final": 0.5, "return": n / 10}
+            {
+                "method": method,
+                "seed": 0,
+                "task_id": f"t{i}",
+                "asks": n,
+                "result_final": 0.5,
+                "return": n / 10,
+            }
             for i, n in enumerate(asks)
         ]
 
