@@ -1,17 +1,14 @@
-"""What notebooks 05 to 07 show, by hand."""
+"""What notebooks 05 to 08 show, by hand: tables, figures, pages."""
 
-import math
-from collections import Counter
-
+import matplotlib
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from pwagents.data.synthetic.words import TaskTruth
-from pwagents.data.synthetic.world import Truth
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.notebook.settings import load_settings
 from pwagents.orion.control import FOREIGN, NONE, OWN
-from pwagents.orion.role_play import RolePlay
+from pwagents.orion.figures import plot_curves, plot_scaling
 from pwagents.orion.settings import OrionPlayers, SftNotebook
 from pwagents.orion.views import (
     PRINTED,
@@ -19,17 +16,13 @@ from pwagents.orion.views import (
     of_one_seed,
     orion_rows,
     profile_effect,
-    role_play_outcomes,
     show_card,
     show_tokens,
     starts_and_gains,
-    success_by_rank,
-    with_ambiguity,
     worth_of_profiles,
 )
-from pwagents.profiles.catalogue import Catalogue
-from pwagents.schema import Product, Review, Task
-from pwagents.tasks.ambiguity import WordIndex
+
+matplotlib.use("Agg")
 
 
 def frame(values, type_="search"):
@@ -39,56 +32,23 @@ def frame(values, type_="search"):
     return pd.DataFrame(rows).assign(type=type_, step_accuracy=1.0, steps=2.0)
 
 
-@pytest.fixture(scope="module")
-def catalogue():
-    colors, stores = ["navy", "red"], ["Kestrel", "Willow"]
-    products = [
-        Product(
-            parent_asin=f"B{i}",
-            title=f"{stores[i % 2]} {colors[i % 2]} wool jacket",
-            category="Clothing",
-            price=10.0 + i,
-            store=stores[i % 2],
-            details={"Color": colors[i % 2], "Material": "wool"},
+def by_profiles(results):
+    """profiles -> method -> its results of one user each."""
+    return pd.concat(
+        frame({(m, f"u{i}", f"t{i}"): v for m, values in runs.items() for i, v in enumerate(values)}).assign(
+            profiles=profiles
         )
-        for i in range(12)
-    ]
-    return Catalogue({product.parent_asin: product for product in products})
-
-
-def task(task_id, instruction, target):
-    review = Review(rating=5)
-    return Task(
-        task_id=task_id, user_id="u", type="search", timestamp=1, instruction=instruction, target=target,
-        review=review,
-    )  # fmt: skip
-
-
-def test_ambiguity_goes_from_what_says_most_to_what_says_least(catalogue):
-    tasks = [task("vague", "I want a jacket", "B0"), task("clear", "The jacket with id B0", "B0")]
-    wants = {"kind": "incomplete", "interest": "coats", "wants": {}, "stated": (), "in_history": ()}
-    truth = Truth({}, {}, {"vague": TaskTruth(**wants, in_head=("color", "style"))})
-    episodes = frame({("m", "u", "vague"): 0.0, ("m", "u", "clear"): 1.0})
-    found = with_ambiguity(episodes, tasks, WordIndex(catalogue.products), truth)
-    assert found[["task_id", "fitting"]].to_numpy().tolist() == [["clear", "1 to 3"], ["vague", "4 to 12"]]
-    assert math.isnan(found["untold"][0]) and found["untold"][1] == 2
-    assert with_ambiguity(episodes, tasks, WordIndex(catalogue.products), None)["untold"].isna().all()
+        for profiles, runs in results.items()
+    )
 
 
 def test_each_policy_is_compared_with_itself_under_other_profiles():
-    played = pd.concat(
-        frame({(m, f"u{i}", f"t{i}"): value for m in ("SFT", "RL") for i in range(3)}).assign(
-            profiles=profiles
-        )
-        for profiles, value in {OWN: 0.75, FOREIGN: 0.25, NONE: 0.5}.items()
-    )
+    values = {OWN: 0.75, FOREIGN: 0.25, NONE: 0.5}
+    played = by_profiles({name: {m: [value] * 3 for m in ("SFT", "RL")} for name, value in values.items()})
     worth = worth_of_profiles(played, "result_final").set_index("comparison")["difference"]
-    assert worth.to_dict() == {
-        "SFT: own profile - another user's profile": 0.5,
-        "SFT: own profile - no profile": 0.25,
-        "RL: own profile - another user's profile": 0.5,
-        "RL: own profile - no profile": 0.25,
-    }
+    others = {FOREIGN: 0.5, NONE: 0.25}
+    expected = {f"{m}: {OWN} - {name}": value for m in ("SFT", "RL") for name, value in others.items()}
+    assert worth.to_dict() == expected
 
 
 def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
@@ -97,29 +57,9 @@ def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
         FOREIGN: {"SFT": (0.3, 0.5), "RL": (0.4, 0.6)},
         NONE: {"SFT": (0.1,), "RL": (0.3,)},  # on fewer tasks, which must not count
     }
-    played = pd.concat(
-        frame({(m, f"u{i}", f"t{i}"): v for m, values in runs.items() for i, v in enumerate(values)}).assign(
-            profiles=profiles
-        )
-        for profiles, runs in results.items()
-    )
-    effect = profile_effect(played, "SFT", "RL", "result_final")
+    effect = profile_effect(by_profiles(results), "SFT", "RL", "result_final")
     assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.0, 0.1, 0.3])
     assert set(effect["n_tasks"]) == {2} and "p" not in effect
-
-
-def test_success_by_rank():
-    rows = [("a", "search", r) for r in (1.0, 0.8, 0.7, 0.1, 0.0)] + [
-        ("a", "review", 0.9),
-        ("b", "recommend", 0.9),
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "type", "result_final"])
-    table = success_by_rank(frame).set_index(["method", "type"])
-    assert table.loc[("a", "search")].tolist() == pytest.approx([0.2, 0.4, 0.8, 5])
-    assert table.loc[("b", "recommend")].tolist() == [0, 1, 1, 1]
-    assert len(table) == 2
-    alone = success_by_rank(frame[frame["type"] == "search"])
-    assert list(alone) == ["method", "rank 1", "rank <= 3", "rank <= 10", "episodes"]
 
 
 def test_our_rows_stand_below_the_papers_for_what_was_played():
@@ -130,7 +70,8 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
     table = orion_rows(played.assign(tokens=900.0, usd=0.0), "Table 1", shown, smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
-    assert list(table["row"]) == [*printed, *(f"small model, 0.7M parameters ({method})" for method in shown)]
+    ours = [f"{smoke.base.backbone} ({method})" for method in shown]
+    assert list(table["row"]) == [*printed, *ours]
     assert table["source"].tolist() == ["Orion, Table 1"] * 2 + ["here"] * 3
     assert table["data"].tolist()[2:] == ["embedded world"] * 3
     assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100, 0]
@@ -144,16 +85,9 @@ def test_what_models_will_be_asked_has_a_row_for_each_role_that_one_plays(monkey
     asked = OrionPlayers(teacher="openai:gpt-4o-mini", judge="openai:gpt-4o-mini")
     rows = model_calls(asked, **counts).set_index("role")
     assert dict(rows["calls"]) == {"teacher": 40, "judge": 32} and (rows["US dollars"] > 0).all()
-    assert list(model_calls(asked, judged=8)["role"]) == ["judge"]
 
 
-def test_outcomes_of_a_role_play_begin_with_what_was_kept():
-    table = role_play_outcomes(RolePlay((1, 2), Counter({"malformed": 1, "no success": 2})))
-    assert table["outcome"].tolist() == ["kept", "no success", "malformed"]
-    assert table["share"].tolist() == [0.4, 0.4, 0.2]
-
-
-def test_what_a_training_began_with_stands_beside_what_it_gained():
+def test_what_a_training_began_with_stands_beside_what_it_gained_and_the_noise_of_seeds():
     rows = [("SFT", 0, 0.5), ("SFT", 1, 0.7), ("GRPO", 0, 0.8), ("GRPO", 1, 0.6)]
     means = pd.DataFrame(rows, columns=["method", "seed", "mean"]).assign(type="search")
     steps = [(f"GRPO, seed {seed}", step, 0.1 * step, seed, 0.0) for seed in (1, 0) for step in range(4)]
@@ -163,15 +97,42 @@ def test_what_a_training_began_with_stands_beside_what_it_gained():
     assert table.loc["GRPO, seed 0", "entropy"] == pytest.approx(0.15)  # step 0 is before the first
     assert table["SFT: search"].tolist() == [0.7, 0.5]
     assert table["gain: search"].tolist() == pytest.approx([-0.1, 0.3])
-
-
-def test_a_note_on_one_seed_tells_the_noise_where_it_was_measured():
-    noise = {"search": 0.14, "overall": 0.0512}
-    assert of_one_seed(noise).endswith("Noise of seeds (notebook 07): search 0.14, overall 0.051.")
+    assert of_one_seed({"search": 0.14, "overall": 0.0512}).endswith("search 0.14, overall 0.051.")
     assert of_one_seed(None).endswith("not measured at this preset.")
 
 
-def test_what_is_learned_from_is_shown_escaped_with_inline_styles(tokenizer):
+@pytest.fixture
+def plain_matplotlib():
+    with matplotlib.rc_context():
+        yield
+    plt.close("all")
+
+
+def test_curves_have_a_panel_a_number_that_the_log_has(plain_matplotlib):
+    runs = [
+        pd.DataFrame({"run": r, "step": range(1, 11), "grad_norm": 1.0, "kl": 0.0}) for r in ("GRPO", "PPO")
+    ]
+    runs = [run.assign(reward=run["step"] / 10 + 0.1 * i) for i, run in enumerate(runs)]
+    first = pd.DataFrame({"run": ["GRPO", "PPO"], "step": 0, "eval_result_final": [0.5, 0.6]})
+    figure = plot_curves(pd.concat([first, *runs], ignore_index=True), window=2, columns=2)
+    shown = {ax.get_title(): ax for ax in figure.axes if ax.get_visible()}
+    assert set(shown) == {"reward of an episode", "result accuracy, validation", "gradient norm"}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["GRPO", "PPO"]
+    thin, thick = shown["reward of an episode"].lines[:2]
+    assert thin.get_ydata().tolist() == pytest.approx([i / 10 for i in range(1, 11)])
+    assert thick.get_ydata()[1] == pytest.approx(0.15)
+
+
+def test_scaling_has_a_line_a_type_of_task_and_levels_beside(plain_matplotlib):
+    rows = pd.DataFrame({"trajectories": [100, 400] * 2, "mean": [0.3, 0.5, 0.2, 0.4]})
+    rows = rows.assign(type=["search"] * 2 + ["mean"] * 2, low=rows["mean"] - 0.1, high=rows["mean"] + 0.1)
+    ax = plot_scaling(rows, {"teacher": 0.7}).axes[0]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "400"]
+    assert [container[0].get_ydata().tolist() for container in ax.containers] == [[0.3, 0.5], [0.2, 0.4]]
+    assert [text.get_text() for text in ax.texts] == ["teacher"]
+
+
+def test_what_is_learned_from_and_a_card_are_shown_escaped_with_inline_styles(tokenizer, tmp_path):
     talk = [
         {"role": "user", "content": "<script>alert(1)</script>"},
         {"role": "assistant", "content": "<think>open: color</think>"},
@@ -179,14 +140,8 @@ def test_what_is_learned_from_is_shown_escaped_with_inline_styles(tokenizer):
     page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).html
     assert "<script>" not in page and "&lt;think&gt;" in page
     assert "<style" not in page and page.count("white-space:pre-wrap") > 10
-    learned, given = (
-        page.index("#9fd3f5", page.index("given: ")),
-        page.index("#ececec", page.index("given: ")),
-    )
-    assert given < learned
-
-
-def test_a_card_is_shown_as_text_so_that_its_headings_are_none_of_the_notebooks(tmp_path):
+    given = page.index("given: ")
+    assert page.index("#ececec", given) < page.index("#9fd3f5", given)
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\n| a | <b> |\n")
     page = show_card(tmp_path).html
     assert "# A model" in page and "<h1" not in page and "&lt;b&gt;" in page and "license" not in page
