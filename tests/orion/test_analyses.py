@@ -1,4 +1,4 @@
-"""What agents ask and search for, told by attributes; examples are chosen by a rule and show what they say."""
+"""What agents ask and search for, by attributes; examples are chosen by a rule and show what they say."""
 
 import pandas as pd
 import pytest
