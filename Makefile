@@ -58,7 +58,7 @@ run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report check lint data clean help \
+.PHONY: setup lock lab web serve test test-slow reproduce reproduce-full figures report papers check lint data clean help \
   preflight models
 
 help: ## list the targets
@@ -86,6 +86,9 @@ figures: $(READY) ## draw all figures again from their stored numbers, as FORMAT
 
 report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
 	@$(run) pwagents.notebook.report $(OUT)
+
+papers: $(READY) ## write PAPERS.md and RESULTS.md from the papers' files and outputs/reference
+	@$(run) pwagents.notebook.pages
 
 check: $(READY) ## compare the preset's tables with the papers' numbers and outputs/reference: OK, noise or FAIL
 	@$(run) pwagents.notebook.check $(OUT)

@@ -94,7 +94,7 @@ def reproduced(project):
 def test_help_is_the_default_and_lists_every_target(project):
     shown = project.make().stdout
     targets = "setup lock lab web serve test reproduce reproduce-full figures report check lint data clean"
-    targets += " help preflight models"
+    targets += " help preflight models papers"
     assert {*re.findall(r"^  ([\w-]+)", shown, re.MULTILINE)} >= {*targets.split()}
 
 
@@ -212,6 +212,7 @@ def test_a_killed_make_leaves_no_finished_output_and_a_notebook_edited_while_it_
         (("lab",), "--notebook-dir=. "),
         (("preflight", "PRESET=paper", "ONLY=03"), "paper --output-dir outputs/paper 03_benchmark\n"),
         (("models",), "notebook.preflight --models\n"),
+        (("papers",), "notebook.pages\n"),
     ],
 )
 def test_variables_reach_the_commands(project, arguments, part):

@@ -13,10 +13,10 @@ from pwagents import __main__ as shell
 from pwagents.benchmark.settings import DataNotebook
 from pwagents.data.synthetic import make_world
 from pwagents.evaluation.metrics import grade
+from pwagents.notebook.forecast import forecast
 from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.reference import read_episodes
-from pwagents.notebook.settings import load_settings
-from pwagents.notebook.summary import TASKS
+from pwagents.notebook.settings import load_settings, settings_values
 from pwagents.schema import Trajectory
 
 from .notebook.notebooks import ROOT, parameters_of
@@ -78,11 +78,31 @@ def test_a_papermill_command_sets_what_the_notebook_has(command, monkeypatch, tm
 
 
 REFERENCE = ROOT / "outputs" / "reference"
-QUOTED = {  # notebook of a row of the main table -> lines of the summary that it quotes
-    "(04)": [f"{who} {task}" for who in ("puma", "puma_plus", "plain") for task in TASKS],
-    "(05)": [f"{who} {task}" for who in ("base", "orion_sft") for task in TASKS],
-    "(06)": [f"orion_{how} {task}" for how in ("sft", "ppo", "grpo") for task in ("search", "mean")],
-}
+RESULTS = (ROOT / "RESULTS.md").read_text("utf-8").split("\n## ")
+LEDGER = yaml.safe_load((ROOT / "tests" / "claims.yaml").read_text("utf-8"))
+NUMBER = re.compile(r"(?<![\d.])\.\d\d(?!\d)(?: \[-?\.\d\d, -?\.\d\d\])?")
+NOTEBOOK = re.compile(r"\((\d\d)\)|notebooks/(\d\d)_")
+SAID = [(line, "".join(place.groups(""))) for line in README.splitlines() if (place := NOTEBOOK.search(line))]
+SAID += [(each["says"], each["notebook"]) for each in LEDGER["results"]]
+
+
+@pytest.mark.parametrize(("text", "notebook"), [(text, n) for text, n in SAID if NUMBER.search(text)])
+def test_numbers_of_readme_and_guide_are_those_of_the_notebooks_findings(text, notebook):
+    """RESULTS.md has them, which is made of stored tables; the next test has those of repurchases."""
+    assert text in README + " ".join(TEXTS.split())
+    found = " ".join(" ".join(part for part in RESULTS if f"notebook [{notebook}_" in part).split())
+    told = re.sub(r"\([^()]*bought before[^()]*\)", "", text)
+    assert found and [number for number in NUMBER.findall(told) if number not in found] == []
+
+
+def test_guide_says_what_preset_paper_is_estimated_to_cost():
+    for notebook in ("03_benchmark", "07_ablations"):
+        values = settings_values(notebook, kind_of(notebook), {"preset": "paper"})
+        dollars = f"{round(forecast(notebook, values).usd, -1):,.0f}"
+        budget = f"{values['players']['budget_usd']:.0f}"
+        assert re.search(
+            rf"{dollars} (dollars )?for (notebook )?{notebook[:2]} \((budget )?{budget}\)", TEXTS
+        )
 
 
 def row_of_the_main_table(part):
@@ -92,45 +112,6 @@ def row_of_the_main_table(part):
 
 def quotes(row, value):
     return re.search(rf"(?<!\d){re.escape(f'{value:.2f}'.removeprefix('0'))}(?!\d)", row)
-
-
-def test_the_main_table_quotes_the_reference():
-    lines = pd.read_csv(REFERENCE / "summary.csv")
-    values = dict(zip(lines["name"] + " " + lines["task"], lines["value"], strict=True))
-    for notebook, names in QUOTED.items():
-        row = row_of_the_main_table(f"{notebook} |")
-        assert [name for name in names if not quotes(row, values[name])] == []
-    means = pd.read_csv(REFERENCE / "tables" / "07_seeds.csv").query("type == 'mean'")
-    row = row_of_the_main_table("chance? (07)")
-    assert means["method"].nunique() >= 3 and all(quotes(row, value) for value in means["mean"])
-    work = pd.read_csv(REFERENCE / "tables" / "05_work.csv").query("method == 'SFT' and type != 'review'")
-    row = row_of_the_main_table("(05) |")  # how often a line of the prompt is repeated
-    assert len(work) == 2 and all(quotes(row, share) for share in work["one line"])
-
-
-def test_readme_quotes_what_parts_are_worth_over_the_pipelines():
-    tests = pd.read_csv(REFERENCE / "tables" / "07_part_tests.csv").query("task == 'mean'")
-    tests = tests.set_index("comparison").drop("GRPO - no profile")
-    row = row_of_the_main_table("Which part")
-    ends = [[f"{abs(v):.2f}".removeprefix("0") for v in each] for each in tests[["low", "high"]].to_numpy()]
-    assert len(ends) == 8  # three parts, in two ways, and two other profiles
-    for low, high in ends:
-        assert f"[{low}, {high}]" in row or f"[{high}, {low}]" in row
-
-
-WORLDS = [("04_worlds", "PUMA+ - Plain agent", task) for task in ("recommend", "recommend, new", "search")]
-
-
-@pytest.mark.parametrize(
-    ("name", "comparison", "task"), [*WORLDS, ("04_seed_tests", "PUMA - w/o DPO", "mean")]
-)
-def test_readme_quotes_what_holds_over_worlds_and_trainings(name, comparison, task):
-    tests = pd.read_csv(REFERENCE / "tables" / f"{name}.csv").set_index(["comparison", "task"])
-    difference, low, high = tests.loc[(comparison, task), ["difference", "low", "high"]]
-    if difference < 0 and task != "mean":  # told as how far below
-        difference, low, high = -difference, -high, -low
-    texts = [f"{value:.2f}".replace("0.", ".") for value in (difference, low, high)]
-    assert "{} [{}, {}]".format(*texts) in row_of_the_main_table("(04) |")
 
 
 # Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.

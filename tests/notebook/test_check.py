@@ -138,6 +138,13 @@ def test_ours_is_compared_with_the_papers_row_of_the_same_method_model_and_data(
     assert [verdict for _, verdict in verdicts("paper")] == ["OK", *expected]
 
 
+def test_quoted_cells_and_rows_of_ours_are_counted_apart(save, command):
+    save("paper", "03_table_3", PRINTED, OURS, OURS | {"backbone": "small model"})
+    assert "1 of 1 quoted cells are as the papers print them; 1 of our rows can be" in command("paper")[1]
+    save("paper", "03_table_3", PRINTED | {"search: result accuracy": 0.7})
+    assert "0 of 1 quoted cells are as the papers print them; 0 of our rows can be" in command("paper")[1]
+
+
 def test_a_mean_over_part_of_its_tasks_is_compared_with_nothing(save, verdicts, command):
     save("laptop", "03_references", {"method": "a", "mean": 0.9, "n_missing": 3})
     save("reference", "03_references", {"method": "a", "mean": 0.5, "n_missing": 0})

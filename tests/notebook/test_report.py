@@ -49,6 +49,11 @@ def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+SAVES = (
+    'run.table(rows, "single_turn", title="x")\nfor way in "abc":\n    run.figure(plot, f"var{way}", rows)'
+)
+
+
 def write_notebook(path):
     shown = f"<pre>{'wide ' * 100}</pre><img alt='' src=\"data:image/png;base64,iVBORw0KGgo=\">"
     outputs = [
@@ -56,7 +61,9 @@ def write_notebook(path):
         nbformat.v4.new_output("display_data", {"text/html": PRINTABLE}),  # worse than any of ours
         nbformat.v4.new_output("stream", text=PRINTABLE),
     ]
-    cells = [nbformat.v4.new_markdown_cell("# 04"), nbformat.v4.new_code_cell("x = 1", outputs=outputs)]
+    code = nbformat.v4.new_code_cell
+    cells = [nbformat.v4.new_markdown_cell("# 04"), code("%magic", outputs=outputs)]
+    cells += [nbformat.v4.new_markdown_cell("## Results\n\nIs *PUMA* best? No."), code(SAVES)]
     path.parent.mkdir()
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
@@ -198,6 +205,27 @@ def test_episodes_are_filtered_searched_and_shown_beside_each_other(opened):
     page.fill("#text", "present for a cat")
     page.check("#whole")
     page.wait_for_function("/^1 of/.test(document.getElementById('count').textContent)")
+
+
+def test_tables_and_figures_stand_in_the_notebooks_order_with_what_it_says_of_them(site):
+    page = (site / "04_puma.html").read_text()
+    places = [
+        page.index(part) for part in ("<h2>Results", '="04_single_turn"', '="figure-04_var', '="04_table_5"')
+    ]
+    assert places == sorted(places) and "Is PUMA best?<br>" in page
+    assert "results in smoke. Preset smoke; made by commit <code>c0ffee</code> (04, 09)" in page
+
+
+def test_the_page_of_papers_has_all_their_parts(site):
+    page = (site / "papers.html").read_text()
+    for part in (
+        "PersonalWAB, Table 4",
+        "PersonalWAB, Equation 1",
+        "Orion, R_t",
+        "Persona2Web, Main results",
+    ):
+        assert f"<h3>{part}: " in page
+    assert "<td>0.25</td>" in page and "04_puma.html#04_table_5" in page
 
 
 def test_each_table_says_what_made_it(site):

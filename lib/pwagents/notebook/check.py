@@ -29,6 +29,7 @@ from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
 from pwagents.project import ROOT, read_yaml
 
 VERDICTS = ("OK", "noise", "FAIL")
+QUOTED, STORED = "the paper's print", "the reference"  # what a cell is compared with, beside a paper's row
 IN_PART = "part"  # the verdict on a mean over part of its tasks
 # Columns that say what a row is, or that no paper has.
 _ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
@@ -113,7 +114,7 @@ def _with_papers(table: pd.DataFrame) -> Iterator[Pair]:
     printed, facts = printed.reindex(columns=columns), targets.drop_duplicates(["source", "row"])
     for _, row in table.iterrows():
         if row["source"] != "here":
-            yield "the paper's print", row, printed.loc[row["source"], row["row"]], _EXACT
+            yield QUOTED, row, printed.loc[row["source"], row["row"]], _EXACT
         elif row["data"] == _PAPERS_DATA:
             # Behind the model stands what tells several cells of notebook 03 apart; the papers' is published.
             backbone, *words = row["backbone"].split(", ")
@@ -150,10 +151,10 @@ def _with_reference(table: pd.DataFrame, expected: pd.DataFrame, rule: Mapping[s
         expected = expected[[column for column in whole if column not in unfilled]]
     if len(table) != len(expected):
         counts = [pd.Series({"rows": len(each)}, name="(whole table)") for each in (table, expected)]
-        yield "the reference", *counts, _EXACT
+        yield STORED, *counts, _EXACT
         return
     for (_, row), (_, wanted) in zip(table.iterrows(), expected.iterrows(), strict=True):
-        yield "the reference", row, wanted, rule
+        yield STORED, row, wanted, rule
 
 
 def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str], list[str]]:
@@ -180,7 +181,11 @@ def check_runs(output_dir: Path, reference: Path) -> tuple[list[str], list[str],
 
 
 def report(cells: list[Cell]) -> str:
-    """List a line a table, below it each cell that is not OK, and the sum."""
+    """List a line a table, below it each cell that is not OK, and the sums.
+
+    A quoted cell says that a paper was copied without a mistake, a row of ours how near it comes: each is
+    counted for itself.
+    """
 
     def count(own: pd.DataFrame) -> str:
         counts = own["verdict"].value_counts()
@@ -192,7 +197,12 @@ def report(cells: list[Cell]) -> str:
         for cell in own[own["verdict"] != "OK"].itertuples():
             text = f"    {cell.verdict:5}  {cell.row} | {cell.column}: {cell.found}, expected {cell.expected}"
             lines.append(text + " (over part of the tasks: not compared)" * (cell.verdict == IN_PART))
-    return "\n".join([*lines, f"{count(frame)}  cells in all"])
+    quoted, ours = frame[frame["against"] == QUOTED], frame[~frame["against"].isin([QUOTED, STORED])]
+    rows = ours.drop_duplicates(["table", "against", "row"])
+    told = f"{(quoted['verdict'] == 'OK').sum()} of {len(quoted)} quoted cells are as the papers print them"
+    told += f"; {len(rows)} of our rows can be compared with a paper's"
+    told += f" ({count(ours)}  cells)" if len(rows) else " (none has a paper's model and data)"
+    return "\n".join([*lines, f"{count(frame)}  cells in all", told])
 
 
 def main() -> int:

@@ -8,13 +8,15 @@ reviews, replies of models) are escaped: by Jinja, by great_tables where the tab
 browser of episodes by writing text nodes alone. Other pages may run no script at all.
 """
 
+import ast
 import json
 import re
 import shutil
 import sys
 from base64 import b64decode
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from markupsafe import Markup
 from pwagents import engine
 from pwagents.notebook.episodes import write_episodes
 from pwagents.notebook.execute import without_passwords
+from pwagents.notebook.pages import read_papers, with_printed
 from pwagents.notebook.reference import REFERENCE, find_results, read_lines
 from pwagents.notebook.run import SMOKE_BANNER
 from pwagents.project import read_yaml
@@ -33,32 +36,37 @@ _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>'
 _HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)
 _OURS = re.compile(r"<tr>(\s*<td [^>]*>here[^<]*</td>)")
 _PAPERS = re.compile(r"<tr>(\s*<td [^>]*>(?:PersonalWAB|Orion|Persona2Web), )")
-_OF_PAPER = re.compile(r"(PersonalWAB|Orion|Persona2Web)\b.*?Table (\d+)")
+_SENTENCE = re.compile(r"[.?!](?=\s|$)")
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets
 _IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
 
 @dataclass(frozen=True)
 class Part:
-    """A saved table or figure. ``html`` is a table's, without its style and title; great_tables escaped
-    it."""
+    """A saved table or figure, with the heading above its cell and the text's first sentence.
+
+    ``html`` is a table's, without its style and title, empty for a figure; great_tables escaped it.
+    """
 
     name: str
     files: tuple[Path, ...]
     title: str = ""
     html: str = ""
+    section: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """What one notebook left; ``row`` is of the journal: its last run that came to its end, or else its
-    last."""
+    """What one notebook left, in its order.
+
+    ``row`` is of the journal: its last run that came to its end, or else its last.
+    """
 
     name: str
     executed: Path | None
     row: Mapping[str, Any]
-    tables: tuple[Part, ...]
-    figures: tuple[Part, ...]
+    parts: tuple[Part, ...]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -88,9 +96,46 @@ def read_notebooks(output_dir: Path) -> list[Notebook]:
     notebooks = []
     for number in sorted({part.name[:2] for part in (*tables, *figures)} | names.keys()):
         name = names.get(number, number)
-        own = (tuple(p for p in parts if p.name.startswith(f"{number}_")) for parts in (tables, figures))
-        notebooks.append(Notebook(name, executed.get(name), rows.get(name, {}), *own))
+        cells = [*(_saved(executed[name]) if name in executed else ()), (".*", "", "")]
+        own = []
+        for part in (part for part in (*figures, *tables) if part.name.startswith(f"{number}_")):
+            # The cell that names it; else one that makes up such a name; else the end.
+            places = [i for i, (saved, *_) in enumerate(cells) if re.fullmatch(saved, part.name[3:])]
+            place = max(places, key=lambda i: (len(cells[i][0]), -i))
+            own.append((place, replace(part, section=cells[place][1], caption=cells[place][2])))
+        parts = tuple(part for _, part in sorted(own, key=lambda each: each[0]))
+        notebooks.append(Notebook(name, executed.get(name), rows.get(name, {}), parts))
     return notebooks
+
+
+def _saved(executed: Path) -> Iterator[tuple[str, str, str]]:
+    """List what a notebook's cells save: a pattern of its name, the heading above, a sentence on it."""
+    section = caption = ""
+    for cell in json.loads(executed.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            headings = [line.strip("# ") for line in source.splitlines() if line.startswith("#")]
+            section = headings[-1] if headings else section
+            # Of the first paragraph that is neither a heading nor a table.
+            texts = [text for text in source.split("\n\n") if text.strip() and text[0] not in "#|"]
+            text = " ".join(texts[0].split()) if texts else ""
+            end = _SENTENCE.search(text)
+            caption = re.sub(r"[*`]", "", text[: end.end()] if end else text)
+            continue
+        with suppress(SyntaxError):  # a reader's own magics
+            calls = [
+                call
+                for call in ast.walk(ast.parse(source))
+                if isinstance(call, ast.Call) and len(call.args) > 1
+            ]
+            for call in sorted(calls, key=lambda call: call.lineno):
+                name = call.args[1]
+                if getattr(call.func, "attr", "") in ("table", "figure", "show"):
+                    pieces = name.values if isinstance(name, ast.JoinedStr) else [name]
+                    texts = (
+                        re.escape(str(p.value)) if isinstance(p, ast.Constant) else r"\w+" for p in pieces
+                    )
+                    yield "".join(texts), section, caption
 
 
 def build(output_dir: Path) -> Path:
@@ -110,32 +155,29 @@ def build(output_dir: Path) -> Path:
     shutil.rmtree(site, ignore_errors=True)
     for folder in ("files", "notebooks"):
         (site / folder).mkdir(parents=True)
-    parts = [(part, notebook) for notebook in notebooks for part in (*notebook.tables, *notebook.figures)]
-    for part, _ in parts:
+    parts = {
+        (part.name, bool(part.html)): (part, notebook) for notebook in notebooks for part in notebook.parts
+    }
+    for part, _ in parts.values():
         for file in part.files:
             shutil.copyfile(file, site / "files" / file.name)
     n_episodes = write_episodes(output_dir, site / "data")
 
-    # Which of the papers' tables have something of ours beside them, in the papers' order.
-    papers: dict[str, list] = {}
-    for part, notebook in parts:
-        if place := _OF_PAPER.search(part.title):
-            papers.setdefault(place[1], []).append((int(place[2]), part, notebook))
-    papers = {paper: sorted(tables, key=lambda each: each[0]) for paper, tables in papers.items()}
-    pages = {"index.html": "Results"} | ({"papers.html": "Papers' tables"} if papers else {})
-    pages |= {"episodes.html": "Episodes"} if n_episodes else {}
+    def left(names: Sequence[str]) -> list[tuple[Part, Notebook]]:
+        """Return the figures, and then the tables, of these names that are there."""
+        return [
+            parts[name, is_table] for is_table in (False, True) for name in names if (name, is_table) in parts
+        ]
+
+    pages = {"index.html": "Results", "papers.html": "Papers"} | (
+        {"episodes.html": "Episodes"} if n_episodes else {}
+    )
     pages |= {f"{notebook.name}.html": notebook.name[:2] for notebook in notebooks}
-    headlines = [
-        (question, notebook, *chosen)
-        for question, *names in read_yaml("pwagents.notebook", "site/headlines.yaml")
-        for notebook in notebooks
-        if any(
-            chosen := [
-                [part for part in parts if part.name == name]
-                for parts, name in zip((notebook.figures, notebook.tables), names, strict=True)
-            ]
-        )
-    ]
+    headlines = []
+    for each in read_yaml("pwagents.notebook", "site/headlines.yaml"):
+        figure, table = parts.get((each["figure"], False)), parts.get((each["table"], True))
+        if shown := [*filter(None, (figure, table))]:
+            headlines.append((each["question"], shown))
 
     from jinja2 import Environment, PackageLoader
 
@@ -143,8 +185,9 @@ def build(output_dir: Path) -> Path:
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {
         "preset": next((n.row["preset"] for n in notebooks if n.row), output_dir.name),
-        "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes, "papers": papers,
-        "headlines": headlines, "notebooks": notebooks,
+        "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes, "papers": read_papers(),
+        "headlines": headlines, "notebooks": notebooks, "left": left, "is_reference": output_dir == REFERENCE,
+        "folder": output_dir.name, "printed": partial(with_printed, results=output_dir),
     }  # fmt: skip
 
     def write(name: str, template: str, up: str = "", **values) -> None:
@@ -168,6 +211,8 @@ def _read_table(path: Path) -> Part:
     page = path.read_text("utf-8")
     html = page[page.index("<table") : page.rindex("</table>") + len("</table>")]
     title = _TITLE.search(html)
+    if html.count("<th ") > 14:  # in small type
+        html = html.replace("<table ", "<table data-wide ", 1)
     html = _OURS.sub(r'<tr class="ours">\1', _PAPERS.sub(r'<tr class="papers">\1', _HEADING.sub("", html)))
     return Part(
         path.stem, _files(path, ".csv", ".tex"), Markup(title[1] if title else path.stem), Markup(html)
