@@ -19,122 +19,94 @@ from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
 
 
-def rollout(names: list[str], turns: list[int], mask: list[int], error: str = "") -> Rollout:
+def rollout(names, turns, mask, error="", thought="", answer="."):
     """An episode whose steps call these functions; ``error`` is that of a stop."""
     steps = tuple(
         Step(
-            action=Action(name=name),
-            observation=Observation(text="."),
+            action=Action(name=name, thought=thought),
+            observation=Observation(text=answer),
             error=error if name == "stop" else "",
         )
         for name in names
     )
     trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
-    n = len(turns)
-    return Rollout([1], list(range(n)), mask, [-0.5 * m for m in mask], turns, (), trajectory)
+    return Rollout([1], list(range(len(turns))), mask, [-0.5 * m for m in mask], turns, (), trajectory)
 
 
-def test_an_episode_is_compared_with_the_others_of_its_group():
+def scaled(deviation, values):
+    return [[value / (deviation + 1e-4) for value in steps] for steps in values]
+
+
+STATES = [["start", "asked"], ["start", "asked"], ["start", "looked"]]
+GROUPS = {
     # Returns 2, 1, 0, 1: mean 1; squared differences 1, 0, 1, 0, over n - 1 = 3: standard deviation .8165.
-    found = group_advantages([[1.0, 1.0], [0.0, 0.5, 0.5], [0.0], [1.0]])
-    expected = 1 / (np.sqrt(2 / 3) + 1e-4)
-    assert [list(values) for values in found] == [
-        pytest.approx([expected, expected]),
-        pytest.approx([0, 0, 0]),
-        pytest.approx([-expected]),
-        pytest.approx([0]),
-    ]
-
-
-def test_a_turn_is_compared_with_the_same_turn_of_the_others():
-    # Still to come: A 1, 0 and then over (0); B 2, 2, 1. Means 1.5, 1, .5.
-    # Differences: A -.5, -1; B .5, 1, .5. Squares of these five: .25 + 1 + .25 + 1 + .25 = 2.75;
-    # over 5 - 1: .6875; root .829156.
-    a, b = group_advantages([[1.0, 0.0], [0.0, 1.0, 1.0]], "turn")
-    scale = np.sqrt(0.6875) + 1e-4
-    assert list(a) == pytest.approx([-0.5 / scale, -1 / scale])
-    assert list(b) == pytest.approx([0.5 / scale, 1 / scale, 0.5 / scale])
-
-
-def test_a_step_is_compared_with_what_else_was_done_in_its_state():
+    "episode": ([[1, 1], [0, 0.5, 0.5], [0], [1]], {}, scaled((2 / 3) ** 0.5, [[1, 1], [0] * 3, [-1], [0]])),
+    # Still to come: A 1, 0, then over (0); B 2, 2, 1. Means 1.5, 1, .5. Differences: A -.5, -1; B .5, 1, .5.
+    # Squares of these five: .25 + 1 + .25 + 1 + .25 = 2.75; over 5 - 1: .6875.
+    "turn": (
+        [[1, 0], [0, 1, 1]],
+        {"credit": "turn"},
+        scaled(0.6875**0.5, [[-0.5, -1], [0.5, 1, 0.5]]),
+    ),
+    # A 1 + .5 * 2 = 2, then 2; B 0. Means 1, 1. Differences 1, 1, -1, -1.
+    "discounted": (
+        [[1, 2], [0, 0]],
+        {"credit": "turn", "gamma": 0.5},
+        scaled((4 / 3) ** 0.5, [[1, 1], [-1, -1]]),
+    ),
     # Returns 2, 0, 1: less their mean 1: 1, -1, 0. All begin in "start", with G 2, 0, 1: the same again. Then
     # two are in "asked" with G 1 and 0: .5 and -.5. The third alone is in "looked": nothing.
-    rewards = [[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]]
-    states = [["start", "asked"], ["start", "asked"], ["start", "looked"]]
-    found = group_advantages(rewards, "state", scale="none", states=states)
-    assert [list(values) for values in found] == [[2, 1.5], [-2, -1.5], [0, 0]]
-    scaled = group_advantages(rewards, "state", states=states)
-    deviation = np.sqrt(0.5) + 1e-4  # of 1 and 0
-    assert scaled[0][1] == pytest.approx(1 / (1 + 1e-4) + 0.5 / deviation)
+    "state": (
+        [[1, 1], [0, 0], [0, 1]],
+        {"credit": "state", "scale": "none", "states": STATES},
+        [[2, 1.5], [-2, -1.5], [0, 0]],
+    ),
+    # All succeed, one asked once too often: its advantage is as small as what it lost, or is blown up.
+    "undivided": ([[0, 1], [-0.1, 1]], {"scale": "none"}, [[0.05] * 2, [-0.05] * 2]),
+    "divided": ([[0, 1], [-0.1, 1]], {}, scaled(0.1 / 2**0.5, [[0.05] * 2, [-0.05] * 2])),
+}
+
+
+@pytest.mark.parametrize(("rewards", "how", "expected"), GROUPS.values(), ids=GROUPS)
+def test_a_group_is_compared_by_hand(rewards, how, expected):
+    for values, by_hand in zip(group_advantages(rewards, **how), expected, strict=True):
+        assert list(values) == pytest.approx(by_hand)
 
 
 def test_a_state_is_what_was_done_and_came_back_and_no_thought():
-    def played(thought, answer):
-        action = Action(name="respond", arguments={"content": "Which colour?"}, thought=thought)
-        steps = (
-            Step(action=action, observation=Observation(text=answer)),
-            Step(action=Action(name="stop"), observation=Observation(text=".")),
-        )
-        trajectory = Trajectory(task_id="t", user_id="u", type="search", target="B1", steps=steps)
-        return states_of(Rollout([1], [1, 2], [1, 1], [0.0, 0.0], [0, 1], (), trajectory))
-
-    one, same, other = played("open: colour", "Navy."), played("hm", "Navy."), played("hm", "Grey.")
+    one, same, other = (
+        states_of(rollout(["respond", "stop"], [0, 1], [1, 1], thought=thought, answer=answer))
+        for thought, answer in (("open: colour", "Navy."), ("hm", "Navy."), ("hm", "Grey."))
+    )
     assert one == same and one[0] == other[0] and one[1] != other[1]
 
 
-def test_later_rewards_count_less_with_a_discount():
-    # gamma .5: A 1 + .5 * 2 = 2, then 2; B 0 + .5 * 0 = 0, then 0. Means 1, 1. Differences 1, 1, -1, -1.
-    a, b = group_advantages([[1.0, 2.0], [0.0, 0.0]], "turn", gamma=0.5)
-    scale = np.sqrt(4 / 3) + 1e-4
-    assert list(a) == pytest.approx([1 / scale, 1 / scale])
-    assert list(b) == pytest.approx([-1 / scale, -1 / scale])
+REWARDS = st.lists(st.lists(st.floats(-2, 2), min_size=1, max_size=5), min_size=2, max_size=8)
 
 
-def test_episodes_of_one_step_are_judged_alike_by_episode_and_by_turn():
-    rewards = [[0.3], [0.1], [1.0], [0.3]]
-    by_episode, by_turn = group_advantages(rewards), group_advantages(rewards, "turn")
-    assert np.concatenate(by_episode) == pytest.approx(np.concatenate(by_turn))
-
-
-@given(
-    st.lists(st.floats(-2, 2), min_size=1, max_size=5),
-    st.integers(2, 8),
-    st.sampled_from(["episode", "turn"]),
-)
-def test_a_group_that_earned_the_same_teaches_nothing(steps, size, credit):
-    for values in group_advantages([steps] * size, credit):
-        assert not values.any()
-
-
-@given(
-    st.lists(st.lists(st.floats(-2, 2), min_size=1, max_size=5), min_size=2, max_size=8),
-)
-def test_first_turns_of_a_group_are_centred_and_finite(rewards):
-    for credit in ("episode", "turn"):
-        found = group_advantages(rewards, credit)
-        assert [len(values) for values in found] == [len(steps) for steps in rewards]
-        assert np.isfinite(np.concatenate(found)).all()
-        assert sum(values[0] for values in found) == pytest.approx(0, abs=1e-6)
+@given(REWARDS, st.integers(2, 8), st.sampled_from(["episode", "turn"]))
+def test_advantages_are_finite_centred_and_nothing_where_all_earned_the_same(rewards, size, credit):
+    found = group_advantages(rewards, credit)
+    assert [len(values) for values in found] == [len(steps) for steps in rewards]
+    assert np.isfinite(np.concatenate(found)).all()
+    assert sum(values[0] for values in found) == pytest.approx(0, abs=1e-6)
+    assert not np.concatenate(group_advantages(rewards[:1] * size, credit)).any()
+    first = [steps[:1] for steps in rewards]  # of one step each: the same by episode and by turn
+    assert np.concatenate(group_advantages(first)) == pytest.approx(
+        np.concatenate(group_advantages(first, "turn"))
+    )
 
 
 def test_neither_answers_nor_what_follows_stop_are_learned_from():
     one = rollout(["respond", "stop", "search"], turns=[0, 0, 1, 1, 2], mask=[1, 0, 1, 1, 1])
     other = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
     assert loss_mask(one) == [1, 0, 1, 1, 0]
+    refused = rollout(["stop", "search"], turns=[0, 0, 1], mask=[1, 0, 1], error="stop takes no arguments")
+    assert loss_mask(refused) == [1, 0, 1], "it ended nothing"
     played = Played([one, other], [[0.0, 1.0, 9.0], [0.0, 4.0]], {}, 0.0)
     config = GrpoSettings(max_steps=1, num_generations=2, credit="turn", scale_rewards="none")
     # Still to come: 10, 10, 9 and 4, 4: less their means (7, 7): 3, 3 and -3, -3.
     assert token_advantages(played, config).tolist() == [3, 3, 3, -3, -3, -3, -3]
-
-
-def test_a_stop_that_was_refused_ends_nothing():
-    episode = rollout(["stop", "search"], turns=[0, 0, 1], mask=[1, 0, 1], error="stop takes no arguments")
-    assert loss_mask(episode) == [1, 0, 1]
-
-
-def test_a_reward_is_paid_at_the_last_sampled_token_of_its_turn():
-    episode = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
-    assert sampled_rewards(episode, [0.5, 1.0]) == [0.0, 0.5, 0.0, 1.0]
 
 
 def test_gae_by_hand():
@@ -147,21 +119,13 @@ def test_gae_by_hand():
     assert list(advantages) == pytest.approx([0.673375, 0.6075, 1.35, 1])
 
 
-def test_gae_goes_from_turn_to_turn_as_if_the_answer_took_no_time():
+def test_a_reward_is_paid_at_the_last_sampled_token_of_its_turn_and_answers_take_no_time():
     # lambda 1, gamma 1: the advantage is what is still to come less the value.
-    episode = rollout(["respond", "search"], turns=[0, 0, 0, 0, 1], mask=[1, 1, 0, 0, 1])
+    episode = rollout(["respond", "search"], turns=[0, 0, 0, 1, 1], mask=[1, 1, 0, 1, 1])
     rewards = sampled_rewards(episode, [0.5, 1.0])
-    assert list(returns_to_go(rewards, 1.0)) == pytest.approx([1.5, 1.5, 1.0])
-    assert list(gae(rewards, [0.2, 0.2, 0.2], 1.0, 1.0)) == pytest.approx([1.3, 1.3, 0.8])
-
-
-@pytest.mark.parametrize("credit", ["episode", "turn"])
-def test_without_a_scale_a_small_difference_stays_small(credit):
-    """All succeed, one asked once too often: its advantage is as small as what it lost."""
-    cheap, dear = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit, scale="none")
-    assert cheap[0] == pytest.approx(0.05) and dear[0] == pytest.approx(-0.05)
-    blown_up = group_advantages([[0.0, 1.0], [-0.1, 1.0]], credit)[0][0]
-    assert blown_up > 0.5
+    assert rewards == [0.0, 0.5, 0.0, 1.0]
+    assert list(returns_to_go(rewards, 1.0)) == pytest.approx([1.5, 1.5, 1.0, 1.0])
+    assert list(gae(rewards, [0.2] * 4, 1.0, 1.0)) == pytest.approx([1.3, 1.3, 0.8, 0.8])
 
 
 def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():

@@ -7,7 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pwagents.rl.log import RunLog, read_rows
+from pwagents.errors import DataError
+from pwagents.rl.log import RunLog, read_curves, read_rows, smooth
+from pwagents.rl.settings import GrpoSettings, PpoSettings
+from pwagents.settings import meaning
 
 from ..processes import begin, kill
 from . import game
@@ -55,15 +58,49 @@ def kill_at(method: str, folder: Path, moment) -> None:
     kill(process)
 
 
+# The log, and settings
+
+
 def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st', encoding="utf-8")
     log = RunLog(tmp_path, 2)
     log.append({"step": 3, "loss": 0.5})
-    assert [row["step"] for row in read_rows(path)] == [1, 2, 3]
-    assert read_rows(path)[-1] == {"step": 3, "loss": 0.5}
-
-
-def test_a_run_that_diverged_says_so(tmp_path):
+    assert read_rows(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 0.5}]
     with pytest.raises(RuntimeError, match=r"diverged: loss is nan at step 7; take a lower"):
-        RunLog(tmp_path, 0).append({"step": 7, "loss": float("nan")})
+        log.append({"step": 7, "loss": float("nan")})
+
+
+def test_runs_stand_below_one_another_and_none_reaches_into_another(tmp_path):
+    for name, rows in {
+        "a": [{"eval_x": 0.5}, {"reward": 0.0}, {"reward": 1.0}],
+        "b": [{"reward": 4.0}],
+    }.items():
+        log = RunLog(tmp_path / name, 0)
+        for step, row in enumerate(rows):
+            log.append({"step": step} | row)
+    curves = read_curves({"GRPO": tmp_path / "a", "PPO": tmp_path / "b"})
+    assert list(curves.columns) == ["run", "step", "eval_x", "reward"]
+    assert list(curves["run"]) == ["GRPO"] * 3 + ["PPO"] and list(curves["step"]) == [0, 1, 2, 0]
+    assert curves["eval_x"].isna().tolist() == [False, True, True, True]
+    assert smooth(curves, "reward", window=2).fillna(-1).tolist() == [-1, 0.0, 0.5, 4.0]
+
+
+def test_a_log_that_is_none_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"record GRPO, field 'step': found no rows"):
+        read_curves({"GRPO": tmp_path})
+    for line, field in (("reward: 2", r"\(whole line\)"), ('{"reward": 2}', "step")):
+        (tmp_path / "log.jsonl").write_text(f'{{"step": 1}}\n{line}\n', encoding="utf-8")
+        with pytest.raises(DataError, match=f"record line 2, field '{field}'"):
+            read_curves({"GRPO": tmp_path})
+
+
+WRONG = [{"num_generations": 1}, {"credit": "token"}, {"temperature": 0.0}, {"sharding": "deepspeed"}]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_settings_say_what_they_mean_and_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        GrpoSettings(max_steps=1, **wrong)
+    for group in (GrpoSettings, PpoSettings):
+        assert all(meaning(group, name) for name in group.__pydantic_fields__)

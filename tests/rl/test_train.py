@@ -1,6 +1,7 @@
 """GRPO and PPO on tiny games: they learn, their gradient is the published one, settings do what they say."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -269,6 +270,20 @@ def test_a_finished_run_is_not_run_again_and_other_settings_are_refused(tmp_path
     assert (out / "model.safetensors").stat().st_mtime_ns == written
     with pytest.raises(DataError, match=r"'learning_rate': found 0\.005; expected 0\.1"):
         game.train("grpo", tmp_path, max_steps=2, learning_rate=0.1)
+
+
+@BOTH
+def test_a_run_stops_where_the_evaluated_return_is_flat_also_when_it_is_taken_up_again(tmp_path, method):
+    game.save_model(tmp_path / "start")
+    config = game.CONFIGS[method](max_steps=20, eval_steps=2, stop_when_flat=True)
+    given = (game.make_tokenizer(), game.make_tasks(6), game.play_bandit, game.pay_bandit, config)
+    values = iter([0.1, 0.2, 0.3, 0.3, 0.2, *[0.3] * 20])  # after steps 0, 2, 4 ...
+    out = train_policy(tmp_path / "start", *given, tmp_path / "run", lambda _: {"return": next(values)})
+    assert [row["step"] for row in read_rows(tmp_path / "run" / "log.jsonl")] == list(range(9))
+    whole = load_file(out / "model.safetensors")
+    shutil.rmtree(out)  # killed after the last checkpoint, before the model was saved
+    again = train_policy(tmp_path / "start", *given, tmp_path / "run", lambda _: {"return": 1.0})
+    assert all(torch.equal(whole[name], w) for name, w in load_file(again / "model.safetensors").items())
 
 
 def test_what_cannot_be_is_refused_before_anything_runs(tmp_path):
