@@ -10,10 +10,10 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from pwagents.errors import DataError
-from pwagents.llm.folder import ADAPTER, point_to_base, read_model
+from pwagents.llm.folder import ADAPTER, adapter_base, point_to_base, read_model
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.card import write_card
-from pwagents.lm.load import load_model, merge, with_adapter
+from pwagents.lm.load import hold_in_float32, load_model, merge, with_adapter
 from pwagents.lm.settings import SftSettings
 
 NORM, EMBEDDINGS, LORA = "model.norm.weight", "model.embed_tokens.weight", (4, 8)
@@ -51,11 +51,12 @@ def test_a_moved_adapter_finds_its_base_beside_it_and_a_lonely_one_names_it(mode
     assert LocalModel(moved / "dpo").complete(ask, max_tokens=5, temperature=0.0).text == before
     # Its name, by which stored replies are found, does not tell where the base lies.
     config = json.loads((moved / "dpo" / ADAPTER).read_text())
-    named = dict.fromkeys(("base", "other"))
+    named = dict.fromkeys(("other", "base"))
     for base in named:
         other = {"base_model_name_or_path": f"/else/{base}", "target_modules": config["target_modules"][::-1]}
         (moved / "dpo" / ADAPTER).write_text(json.dumps(config | other))
         named[base] = LocalModel(moved / "dpo").name
+    assert adapter_base(moved / "dpo") == moved / "base"
     assert named["base"] == LocalModel(models / "dpo").name != named["other"]
     shutil.copy(models / "dpo" / ADAPTER, moved / "dpo")
     (moved / "base").rename(moved / "other")
@@ -84,9 +85,11 @@ def test_an_adapter_follows_from_its_seed_and_halves_what_it_leaves_on_a_gpu(bas
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     first = []
     for seed in (1, 1, 2):
-        settings = SftSettings(lora=LORA, trainer={"bf16": True}, seed=seed)
-        weights = dict(with_adapter(load_model(base, settings), settings).named_parameters())
-        kinds = {("lora_" in name, each.dtype) for name, each in weights.items()}
+        settings = SftSettings(lora=LORA, modules_to_save=("norm",), trainer={"bf16": True}, seed=seed)
+        adapted = with_adapter(load_model(base, settings), settings)
+        hold_in_float32(adapted)
+        weights = dict(adapted.named_parameters())
+        kinds = {(each.requires_grad, each.dtype) for each in weights.values()}
         assert kinds == {(True, torch.float32), (False, frozen)}
         first.append(next(each for name, each in weights.items() if "lora_A" in name))
         whole = SftSettings(trainer={"bf16": True})  # small steps of what is trained would round away
