@@ -19,6 +19,7 @@ from pwagents.adapters import mcp_server
 from pwagents.adapters.trl_environment import environment_factory, prompt_rows
 from pwagents.web.environment import MAX_STEPS
 
+from ..llm.server import Answer, completion
 from ..paper_standins import make_tokenizer, save_qwen
 from .conftest import greedy, play_greedily
 
@@ -181,7 +182,17 @@ def reply_of_a_model(begin_twice):
         name, arguments = greedy(heard[0]["observation"], answers)
         return call(name, {"session": heard[0]["session"], **arguments})
 
-    return reply
+    def streamed(body):
+        """The message as verifiers asks for it: a stream of one event, and its end."""
+        message = reply(body)
+        calls = [{"index": i, **each} for i, each in enumerate(message.get("tool_calls", ()))]
+        choice = {"index": 0, "delta": message | {"tool_calls": calls}, "finish_reason": "stop"}
+        usage = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 1)
+        part = {"object": "chat.completion.chunk", "choices": [choice], "usage": usage}
+        chunk = json.dumps(completion(message) | part)
+        return Answer(f"data: {chunk}\n\ndata: [DONE]\n\n", headers={"Content-Type": "text/event-stream"})
+
+    return streamed
 
 
 @pytest.mark.skipif(not VERIFIERS, reason="needs verifiers, whose pins exclude ours: VERIFIERS_PYTHON")
