@@ -30,6 +30,7 @@ def test_each_part_of_a_paper_names_what_there_is(paper):
             headings = "".join(line for cell in cells for line in cell["source"] if line.startswith("#"))
             assert f" {section}\n" in f"{headings}\n".replace("#", "\n#"), part["here"]
         assert all(callable(resolve_name(code)) for code in part["code"])
+        assert all(None not in value for value in part["values"]), part["values"]  # a setting that is gone
         # What a stand-in leaves is in the reference, but for what takes a model or published profiles.
         stored = [[*pages.REFERENCE.glob(f"**/{file}.*")] for file in part["files"]]
         assert part["status"] == "needed" or not stored or stored[0], part["files"]
