@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
 LESSONS = (
     Lesson(limit=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=180),
-    Lesson(limit=None, batch_size=4, learning_rate=4e-4, accuracy=ALL_STEPS, most_steps=7),
+    Lesson(limit=2, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=120),
 )
 
 
