@@ -1,17 +1,23 @@
-"""The batched decoder against transformers' own forward pass and generation, and vLLM's against ours."""
+"""What models read and write: our ways against transformers' own, vLLM's against ours."""
 
+import random
 import sys
 import warnings
-from functools import cache
-from types import ModuleType, SimpleNamespace
+from importlib.machinery import ModuleSpec
+from types import SimpleNamespace
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2ForCausalLM
 
+from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.lm.complete import complete
 from pwagents.lm.decode import BatchDecoder, VllmDecoder
+from pwagents.lm.packed import states_before
 from pwagents.lm.small import make_small_model
+
+from .conftest import texts
 
 PROMPTS = ([5, 6, 7, 8, 9, 40, 41], [60, 61, 62], [5, 6, 7, 8, 80, 81, 82, 83, 84, 85, 86])
 MOST = 10
@@ -36,11 +42,6 @@ def model(request, tokenizer):
 
 def generate(model, ids, end, most=MOST):
     """What transformers writes after ``ids``, greedily."""
-    return _generated(model, tuple(ids), end, most)
-
-
-@cache  # several tests compare with the same
-def _generated(model, ids, end, most):
     read = torch.tensor([ids])
     options = {"do_sample": False, "eos_token_id": end, "max_new_tokens": most, "pad_token_id": 0}
     with torch.inference_mode():
@@ -84,22 +85,17 @@ def test_greedy_turns_are_those_of_generate_over_turns_that_end_at_different_tok
     assert min(lengths) < MOST
 
 
-def test_equal_first_texts_are_read_once(model):
+def test_equal_first_texts_are_read_once_and_a_turn_may_be_one_token_long(model):
     prompts, read = [PROMPTS[0], PROMPTS[1], PROMPTS[0], PROMPTS[0]], []
-    embedding = model.get_input_embeddings()
+    embedding, end = model.get_input_embeddings(), generate(model, PROMPTS[0], end=None)[0]
     hook = embedding.register_forward_hook(lambda _, given, __: read.append(given[0].numel()))
-    written = write(BatchDecoder(model, 4), prompts, 2, -1)
+    write(BatchDecoder(model, 4), prompts, 2, -1)
     hook.remove()
-    assert [turn for turn, _ in written] == [generate(model, p, end=None, most=2) for p in prompts]
     assert read == [len(PROMPTS[0]) + len(PROMPTS[1]), 4]  # then one token of each row
-
-
-@pytest.mark.parametrize("most", [1, MOST])
-def test_a_turn_may_be_one_token_long(model, most):
-    end = generate(model, PROMPTS[0], end=None)[0]
-    for prompts in ([PROMPTS[0]], [PROMPTS[0]] * 3, PROMPTS):
-        turns = [turn for turn, _ in write(BatchDecoder(model, len(prompts)), prompts, most, end)]
-        assert turns == [generate(model, prompt, end, most) for prompt in prompts] and turns[0] == [end]
+    for most in (1, MOST):
+        for some in ([PROMPTS[0]], prompts[2:], prompts):
+            turns = [turn for turn, _ in write(BatchDecoder(model, len(some)), some, most, end)]
+            assert turns == [generate(model, each, end, most) for each in some] and turns[0] == [end]
 
 
 def test_log_probabilities_are_those_of_a_plain_forward_pass_at_each_rows_temperature(model):
@@ -122,45 +118,157 @@ def test_tokens_come_as_often_as_the_model_says(small_model):
 
 
 class Engine:
-    """``vllm.LLM.generate`` for greedy turns, computed with transformers: a turn holds its end token."""
+    """``vllm.LLM`` for greedy turns, computed with transformers: a turn holds its end token."""
 
     def __init__(self, model):
         self.model, self.asked = model, []
 
     def generate(self, prompts, sampling_params, use_tqdm):
-        self.asked += sampling_params
-        return [self._one(*pair) for pair in zip(prompts, sampling_params, strict=True)]
-
-    def _one(self, prompt, sampling):
-        ids = prompt["prompt_token_ids"]
-        turn = generate(self.model, ids, *sampling.stop_token_ids, sampling.max_tokens)
-        logprobs = logprobs_of(self.model, [*ids, *turn], len(ids), 1.0).tolist()
-        entries = [{t: SimpleNamespace(logprob=p)} for t, p in zip(turn, logprobs, strict=True)]
-        return SimpleNamespace(outputs=[SimpleNamespace(token_ids=turn, logprobs=entries)])
+        self.asked, outputs = self.asked + sampling_params, []
+        for prompt, sampling in zip(prompts, sampling_params, strict=True):
+            ids = prompt["prompt_token_ids"]
+            turn = generate(self.model, ids, *sampling.stop_token_ids, sampling.max_tokens)
+            logprobs = logprobs_of(self.model, [*ids, *turn], len(ids), 1.0).tolist()
+            entries = [{t: SimpleNamespace(logprob=p)} for t, p in zip(turn, logprobs, strict=True)]
+            outputs.append(SimpleNamespace(outputs=[SimpleNamespace(token_ids=turn, logprobs=entries)]))
+        return outputs
 
 
 def test_vllm_is_asked_for_the_turns_that_our_own_decoder_writes(small_model, monkeypatch):
     """vLLM needs a GPU: what is tested is what we ask of it and make of its answers."""
-    module = ModuleType("vllm")
-    module.SamplingParams = SimpleNamespace
-    monkeypatch.setitem(sys.modules, "vllm", module)
-    engine, seeds = Engine(small_model.eval()), []
-    end = generate(small_model, PROMPTS[0], end=None)[3]
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=SimpleNamespace))
+    seeds, end = [], generate(small_model.eval(), PROMPTS[0], end=None)[3]
     for _ in range(2):
-        ours, theirs, chance = BatchDecoder(small_model, 3), VllmDecoder(engine, 3), torch.Generator()
-        unread = [list(prompt) for prompt in PROMPTS]
-        chance.manual_seed(3)
+        engine, unread, chance = Engine(small_model), [*map(list, PROMPTS)], torch.Generator().manual_seed(3)
+        ours, theirs = BatchDecoder(small_model, 3), VllmDecoder(engine, 3)
         for kept in ([0, 2], [0, 1]):
             expected = write(ours, unread, 8, end)
-            temperatures = [0.6, 1.0, 0.0][: len(unread)]
-            written = write(theirs, unread, 8, end, temperatures, chance)
-            assert [turn for turn, _ in written] == [turn for turn, _ in expected]
-            for (_, one), (_, other) in zip(written, expected, strict=True):
-                assert one == pytest.approx(other, abs=1e-4)
+            written = write(theirs, unread, 8, end, [0.6, 1.0, 0.0][: len(unread)], chance)
+            for (turn, logprobs), (own_turn, own) in zip(written, expected, strict=True):
+                assert turn == own_turn and logprobs == pytest.approx(own, abs=1e-4)
             unread = [[written[i][0][-1], 30 + i, 31] for i in kept]
             ours.keep(kept), theirs.keep(kept)
-        asked, engine.asked = engine.asked, []
-        assert [each.temperature for each in asked] == [0.6, 1.0, 0.0, 0.6, 1.0]
-        assert {each.max_tokens for each in asked} == {8}
-        seeds.append([each.seed for each in asked])
+        assert [each.temperature for each in engine.asked] == [0.6, 1.0, 0.0, 0.6, 1.0]
+        assert {each.max_tokens for each in engine.asked} == {8}
+        seeds.append([each.seed for each in engine.asked])
     assert seeds[0] == seeds[1] and len(set(seeds[0])) == len(seeds[0])
+
+
+# Texts in one line: the same hidden states and gradients as side by side, and less to read.
+SIZE = {"vocab_size": 30, "hidden_size": 24, "num_hidden_layers": 2, "intermediate_size": 32}
+SIZE |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+TOLERANCE = {"rtol": 0, "atol": 1e-5}
+
+
+def llama():
+    """Another family than the small model's, with shared key heads."""
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SIZE))
+
+
+MODEL = llama()
+
+
+def gradient(model, states):
+    model.zero_grad()
+    (states**2 * torch.arange(1, len(states) + 1)[:, None]).sum().backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_states_and_gradients_are_those_of_texts_side_by_side(seed):
+    """Up to six texts, many with a beginning in common, and tokens chosen from each; from some none."""
+    draw, other = random.Random(seed), llama()
+    beginnings = [draw.choices(range(30), k=draw.randint(1, 5)) for _ in range(2)]
+    ids, chosen = torch.zeros(6, 11, dtype=torch.long), torch.zeros(6, 11).bool()
+    for row in range(draw.randint(1, 6)):
+        begin = draw.choice(beginnings)
+        text = begin + draw.choices(range(30), k=draw.randint(1, 6))
+        ids[row, : len(text)] = torch.tensor(text)
+        rest = range(len(begin), len(text))
+        chosen[row, draw.sample(rest, draw.randint(row == 0, len(rest)))] = True
+    packed = states_before(MODEL, ids, chosen)
+    hidden = other.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    plain = hidden[:, :-1][chosen[:, 1:]]
+    assert torch.allclose(packed, plain, **TOLERANCE)
+    missed, expected = gradient(MODEL, packed), gradient(other, plain)
+    assert (missed - expected).norm() < 1e-3 * expected.norm()
+
+
+def test_a_beginning_in_common_is_read_once_and_no_padding():
+    model, read = llama(), []
+    model.model.embed_tokens.register_forward_hook(lambda _, given, __: read.append(given[0].numel()))
+    ids = torch.tensor([[1, 2, 3, 4, 5, 0], [1, 2, 3, 6, 0, 0], [7, 8, 9, 9, 9, 9]])
+    chosen = torch.zeros_like(ids).bool()
+    chosen[[0, 0, 1, 2], [3, 4, 3, 1]] = True
+    states_before(model, ids, chosen)
+    # "1 2 3" of two texts, then what is left up to what foretells the last chosen token: one of the first
+    # text, none of the second, one of the third.
+    assert read == [3 + 1 + 0 + 1]
+
+
+def test_the_model_reads_as_before_afterwards_and_one_that_sees_a_window_only_is_refused():
+    ids, mask = torch.tensor([[0, 0, 3, 4], [5, 6, 7, 8]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    model, windowed = llama(), MistralForCausalLM(MistralConfig(**SIZE, sliding_window=2))
+    before = model(ids, attention_mask=mask).logits  # padding on the left and a mask: what generation needs
+    states_before(model, ids, mask == 1)
+    assert torch.allclose(model(ids, attention_mask=mask).logits, before, **TOLERANCE)
+    with pytest.raises(ValueError, match="window"):
+        states_before(windowed, ids, mask == 1)
+
+
+# Completions of plain texts: no template, no end token.
+ROWS, SIX = [row["prompt"] for row in texts(7)], {"max_new_tokens": 6, "batch_size": 3}
+
+
+def test_a_greedy_completion_is_the_most_likely_text_up_to_the_end_whatever_stands_beside_it(models):
+    tokenizer, model = read_tokenizer(models / "sft"), read_model(models / "sft", torch.float32)
+    expected = []
+    for prompt in ROWS:
+        ids = tokenizer(prompt)["input_ids"]
+        begin = len(ids)
+        while len(ids) < begin + 6 and tokenizer.eos_token_id not in ids:
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        expected.append([tokenizer.decode(ids[begin:], skip_special_tokens=True)])
+    assert complete(models / "sft", ROWS, **SIX) == expected
+    assert complete(models / "sft", ROWS, **SIX | {"batch_size": 1}) == expected
+    assert any(text for (text,) in expected)
+
+
+def test_sampled_beams_follow_from_the_seed_and_a_killed_run_goes_on_after_what_it_stored(
+    models, tmp_path, monkeypatch
+):
+    store, options = tmp_path / "texts.jsonl", {**SIX, "temperature": 1.5, "beams": 4, "returned": 3}
+    unbroken = complete(models / "sft", ROWS, **options, seed=1, store=store)
+    assert [len(texts) for texts in unbroken] == [3] * len(ROWS)
+    torch.manual_seed(99)  # chance elsewhere changes nothing
+    assert complete(models / "sft", ROWS, **options, seed=1) == unbroken
+    assert complete(models / "sft", ROWS, **options, seed=2) != unbroken
+    lines = store.read_bytes().splitlines(keepends=True)
+    store.write_bytes(lines[0] + lines[1][:20])
+    assert complete(models / "sft", ROWS, **options, seed=1, store=store) == unbroken
+    assert store.read_bytes() == b"".join(lines)
+    monkeypatch.setattr("pwagents.lm.complete.read_model", lambda *_: pytest.fail("a model is loaded"))
+    assert complete(models / "sft", ROWS, **options, seed=1, store=store) == unbroken
+
+
+def test_vllm_writes_independent_samples_of_a_whole_model_where_it_is_there(tmp_path, monkeypatch):
+    asked = []
+
+    class LLM:
+        def __init__(self, model):
+            assert model == str(tmp_path)
+
+        def generate(self, prompts, sampling, use_tqdm):
+            asked.append((len(prompts), sampling.temperature, sampling.seed))
+            texts = [[f"{prompt}{i}" for i in range(sampling.n)] for prompt in prompts]
+            return [SimpleNamespace(outputs=[SimpleNamespace(text=t) for t in each]) for each in texts]
+
+    vllm = SimpleNamespace(LLM=LLM, SamplingParams=SimpleNamespace, __spec__=ModuleSpec("vllm", None))
+    monkeypatch.setitem(sys.modules, "vllm", vllm)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    prompts = [f"prompt {i} " for i in range(300)]
+    written = complete(tmp_path, prompts, **SIX, temperature=1.5, beams=10, returned=10)
+    assert written == [[f"{prompt}{i}" for i in range(10)] for prompt in prompts]
+    (first, temperature, seed), (second, _, other) = asked
+    assert (first, second, temperature) == (256, 44, 1.5) and seed != other

@@ -1,13 +1,16 @@
-"""Settings of trainings: TRL's fields by TRL's names, what decides the weights, what is refused."""
+"""Settings of trainings: TRL's fields, what decides the weights, what is refused, what memory they take."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import LlamaConfig, Qwen2Config
 
 from pwagents.lm import settings as module
+from pwagents.lm.fit import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
 from pwagents.lm.settings import DpoSettings, SftSettings, deciding
 from pwagents.lm.trainer import trl_config
+from pwagents.rl.settings import GrpoSettings
 
 from .conftest import CIRCUMSTANCES
 
@@ -41,3 +44,56 @@ def test_what_decides_the_weights():
     assert deciding(replace(settings, sharding="ddp", trainer=aside)) == deciding(settings)
     for decides in ({"seed": 1}, {"n_gpus": 2}, {"lora": (4, 8)}, {"trainer": {"max_steps": 5}}):
         assert deciding(replace(settings, **decides)) != deciding(settings)
+
+
+# The formula of memory, of Qwen2.5-7B and LLaMA-2-7B by their shapes.
+H100 = Device("H100", 78 * GIB, 80 * GIB, 1)
+FIELDS = {"per_device_train_batch_size": 1, "bf16": True, "activation_checkpointing": True}
+ADAPTED = SftSettings(lora=(16, 32), trainer=FIELDS)
+GRPO = GrpoSettings(max_steps=1, lora=(16, 32), bf16=True)
+WHOLE = ("embed_tokens", "lm_head", "input_layernorm", "post_attention_layernorm", "norm")
+QWEN = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "vocab_size": 152064}
+QWEN = Qwen2Config(**QWEN, num_attention_heads=28, num_key_value_heads=4, tie_word_embeddings=False)
+LLAMA = LlamaConfig(tie_word_embeddings=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "plan", "measured"),
+    [
+        # Peaks of torch's tensors on an H200 (benchmarks/gpu_proof.py), in GiB.
+        (QWEN, Plan(ADAPTED, 4096), 17.3),
+        (QWEN, Plan(replace(GRPO, per_device_train_batch_size=1), 1280, 32), 17.6),
+        (LLAMA, Plan(replace(ADAPTED, modules_to_save=WHOLE), 1280), 18.7),
+        (LLAMA, Plan(DpoSettings(modules_to_save=WHOLE, trainer=FIELDS), 1024), 19.1),
+    ],
+)
+def test_the_forecast_is_near_what_was_measured_and_not_below_it(shape, plan, measured):
+    forecast = needed(without_storage(shape), plan, H100) / GIB
+    assert measured < forecast < 1.25 * measured + 1
+
+
+def test_what_saves_memory_saves_it_and_what_takes_more_takes_it():
+    network = without_storage(QWEN)
+
+    def size(settings, length=4096, episodes=0):
+        return needed(network, Plan(settings, length, episodes), H100)
+
+    trainers = ({"bf16": False}, {"activation_checkpointing": False}, {"per_device_train_batch_size": 4})
+    for change in ({"lora": None}, *({"trainer": FIELDS | fields} for fields in trainers)):
+        assert size(replace(ADAPTED, **change)) > size(ADAPTED)
+    assert size(ADAPTED, 8192) > size(ADAPTED) < size(DpoSettings(trainer=FIELDS))
+    whole = replace(ADAPTED, lora=None, n_gpus=4)
+    assert size(whole) < size(replace(whole, sharding="ddp"))
+    assert size(GRPO, episodes=8) < size(replace(GRPO, use_vllm=True), episodes=8)
+
+
+def test_a_line_says_what_is_needed_and_what_would_help():
+    line = require_fit(QWEN, Plan(ADAPTED, 4096), H100)
+    assert line.startswith("qwen2 (7,615,616,512 parameters) needs ")
+    assert line.endswith("H100 has 78.0 GiB free: it fits.")
+    for change, told in (
+        ({"lora": None}, r"it does not fit\. What would help: a smaller per_device"),
+        ({"n_gpus": 2}, "n_gpus is 2; expected at most 1"),
+    ):
+        with pytest.raises(DoesNotFitError, match=told):
+            require_fit(QWEN, Plan(replace(ADAPTED, **change), 4096), H100)

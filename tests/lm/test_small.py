@@ -1,7 +1,9 @@
-"""The small model: its tokenizer tells calls, ids and any text whole; its layers copy before any training."""
+"""The small base model: its tokenizer, its layers that copy, what it reads, which is nothing that is real."""
 
 import json
+import re
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -11,19 +13,10 @@ from transformers import Qwen2ForCausalLM
 from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import dropped_by_template, read_tokenizer
+from pwagents.lm.base import ALL_STEPS, CHECK_EVERY, LOG, Lesson, content_hash, small_base
 from pwagents.lm.dialogues import dialogue_tokenizer
-from pwagents.lm.exercises import shop_words
-from pwagents.lm.small import (
-    CHAT_TEMPLATE,
-    CONTEXT,
-    END,
-    LAYERS,
-    ROLES,
-    UNKNOWN,
-    make_small_model,
-    make_tokenizer,
-    with_copying_layers,
-)
+from pwagents.lm.exercises import REVIEW, SEARCH, ExerciseText, ids_and_titles, shop_words
+from pwagents.lm.small import CONTEXT, LAYERS, make_small_model, make_tokenizer, with_copying_layers
 from pwagents.orion.agent import RULES
 
 TOKENIZER = dialogue_tokenizer(RULES)
@@ -36,7 +29,7 @@ def encode(text):
 
 
 def again(text):
-    return TOKENIZER.decode(encode(text), skip_special_tokens=False)
+    return TOKENIZER.decode(encode(text))
 
 
 def turn(name, arguments):
@@ -63,18 +56,17 @@ def test_a_call_comes_back_as_it_was_in_few_tokens(words, asin):
 
 @given(st.text(max_size=80))
 def test_any_text_can_be_told_and_is_told_alike_again(text):
-    ids = encode(text)
-    assert all(0 <= token < len(TOKENIZER) for token in ids)
-    once = TOKENIZER.decode(ids, skip_special_tokens=False)
-    assert again(once).replace(" ", "") == once.replace(" ", "")
+    assert all(0 <= token < len(TOKENIZER) for token in encode(text))
+    assert again(again(text)).replace(" ", "") == again(text).replace(" ", "")
 
 
-def test_other_words_are_spelled_foreign_characters_unknown_and_roles_control_tokens(tmp_path):
-    assert again("qwertyuiop") == "qwertyuiop" and UNKNOWN not in again("Qwert1 zz9")
-    assert encode("漢") == [TOKENIZER.unk_token_id] and UNKNOWN in again("mat 漢字 ☕")
-    assert again("x" * 61) == UNKNOWN, "no word is that long"
+def test_other_words_are_spelled_foreign_characters_unknown_and_roles_control_tokens():
+    assert again("qwertyuiop") == "qwertyuiop" and TOKENIZER.unk_token not in again("Qwert1 zz9")
+    assert encode("漢") == [TOKENIZER.unk_token_id] and TOKENIZER.unk_token in again("mat 漢字 ☕")
+    assert again("x" * 61) == TOKENIZER.unk_token, "no word is that long"
     special = {token.content for token in TOKENIZER.added_tokens_decoder.values() if token.special}
-    assert {END, *(f"<|{role}|>" for role in ROLES)} <= special and TOKENIZER.padding_side == "left"
+    assert {"<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", TOKENIZER.eos_token} <= special
+    assert TOKENIZER.padding_side == "left"
     assert dropped_by_template(TOKENIZER) == [], "functions are known by heart"
     made = make_tokenizer(["mat", "B0", "##KA"], fixed=["Profile:\nnone"])
     assert made.tokenize("B0KAKA mats Profile:\nnone") == [
@@ -85,74 +77,93 @@ def test_other_words_are_spelled_foreign_characters_unknown_and_roles_control_to
         "##s",
         "Profile:\nnone",
     ]
-    TOKENIZER.save_pretrained(tmp_path)
-    loaded, text = read_tokenizer(tmp_path), turn("stop", {})
-    assert loaded.chat_template == CHAT_TEMPLATE and loaded(text)["input_ids"] == TOKENIZER(text)["input_ids"]
 
 
-def test_it_is_a_qwen2_model_of_the_announced_size_that_knows_where_its_turn_ends(small_model, tmp_path):
+def test_it_is_a_qwen2_model_of_the_announced_size_and_is_read_from_a_folder_as_it_was(small_model, tmp_path):
     assert 0.3e6 < small_model.num_parameters() < 3e6
     assert small_model.lm_head.weight is small_model.model.embed_tokens.weight
     small_model.save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    tokenizer, text = read_tokenizer(tmp_path), turn("stop", {})
+    assert tokenizer.chat_template == TOKENIZER.chat_template
+    assert tokenizer(text).input_ids == TOKENIZER(text).input_ids
     loaded = Qwen2ForCausalLM.from_pretrained(tmp_path)
     assert (loaded.config.vocab_size, loaded.config.max_position_embeddings) == (len(TOKENIZER), CONTEXT)
-    for config in (loaded.config, loaded.generation_config):
+    for config in (loaded.config, loaded.generation_config):  # where its turn ends
         assert (config.eos_token_id, config.pad_token_id) == (TOKENIZER.eos_token_id, TOKENIZER.pad_token_id)
 
 
-# Of the layers that copy: texts of twenty words of two hundred.
-N = 20
-
-
-@pytest.fixture(scope="module")
-def copying():
-    """A model of one layer with random weights, and the same above the layers that copy."""
-    words = [f"w{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(20)]
-    model = make_small_model(make_tokenizer(words), 0, {"num_hidden_layers": 1})
-    return model, with_copying_layers(model, 0)
-
-
-def texts(model, n):
-    """(16, n) different words a row."""
-    draw = torch.Generator().manual_seed(0)
-    ids = torch.stack([torch.randperm(200, generator=draw)[:n] for _ in range(16)])
-    return ids + model.config.vocab_size - 200 - 62  # the words; 62 characters follow
-
-
-def scores_of(model, ids):
-    """(rows, places, words): by what the second layer adds at each place."""
-    with torch.inference_mode():
-        states = model.model(ids, output_hidden_states=True).hidden_states
-        return (states[LAYERS] - states[LAYERS - 1]) @ model.model.embed_tokens.weight.T
-
-
-@pytest.mark.parametrize(("between", "best", "share"), [(0, 2, 0.7), (1, 30, 0.3)])
-def test_a_text_that_comes_again_is_gone_on_with_also_where_words_are_left_out(copying, between, best, share):
+def test_before_any_training_a_text_that_comes_again_is_gone_on_with():
     """What comes next is mostly among the best 2 of 269 tokens; with each second word left out, for which one
     head of three looks, three times as often among the best 30 as by chance."""
-    ids = texts(copying[1], N * (1 + between))
-    ids, begin = torch.cat([ids, ids[:, :: 1 + between]], dim=1), N * (1 + between)
-    scores = scores_of(copying[1], ids)[:, begin:-1]
-    rank = (scores > scores.gather(-1, ids[:, begin + 1 :, None])).sum(-1)
-    assert (rank < best).float().mean() > share
+    words, draw = [f"w{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(20)], torch.Generator()
+    model = with_copying_layers(make_small_model(make_tokenizer(words), 0, {"num_hidden_layers": 1}), 0)
+    for between, best, share in ((0, 2, 0.7), (1, 30, 0.3)):
+        begin = 20 * (1 + between)
+        ids = torch.stack([torch.randperm(200, generator=draw.manual_seed(i))[:begin] for i in range(16)])
+        ids += model.config.vocab_size - 200 - 62  # the words; 62 characters follow
+        ids = torch.cat([ids, ids[:, :: 1 + between]], dim=1)
+        with torch.inference_mode():
+            states = model.model(ids, output_hidden_states=True).hidden_states
+        added = (states[LAYERS] - states[LAYERS - 1])[:, begin:-1]  # by the second layer
+        scores = added @ model.model.embed_tokens.weight.T
+        rank = (scores > scores.gather(-1, ids[:, begin + 1 :, None])).sum(-1)
+        assert (rank < best).float().mean() > share
 
 
-def test_what_stood_before_a_word_tells_which_of_two_texts_is_gone_on_with(copying):
-    """Word 1 stands in both texts, once between 0 and 2 and once between 8 and 9."""
-    drawn, right = texts(copying[1], N), []
-    for before, wanted, other in ((0, 2, 9), (8, 9, 2)):
-        places = [0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 9, 10, 11, 12, 13, before, 1]
-        scores = scores_of(copying[1], drawn[:, places])[:, -1]
-        right.append(scores.gather(-1, drawn[:, [wanted]]) > scores.gather(-1, drawn[:, [other]]))
-    assert torch.cat(right).float().mean() > 0.6
+SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 32}
+LESSONS = (
+    Lesson(limit=2, batch_size=8, learning_rate=4e-3, accuracy=0.61, most_steps=900),
+    Lesson(limit=None, batch_size=2, learning_rate=4e-4, accuracy=ALL_STEPS, most_steps=CHECK_EVERY + 3),
+)
 
 
-def test_the_other_layers_stay_but_add_nothing_yet(copying):
-    model, deeper = copying
-    for name, weights in model.state_dict().items():
-        moved = deeper.state_dict()[name.replace("layers.0", f"layers.{LAYERS}")]
-        adds = name.endswith(("o_proj.weight", "down_proj.weight"))
-        assert torch.equal(moved, torch.zeros_like(weights) if adds else weights)
-    with torch.inference_mode():
-        states = deeper.model(texts(model, N), output_hidden_states=True).hidden_states
-    assert torch.equal(states[-1], deeper.model.norm(states[LAYERS]))  # the last one is normalised
+@pytest.fixture
+def text(benchmark):
+    return ExerciseText(benchmark.products, 0)
+
+
+def test_a_base_model_is_made_once_and_is_the_same_every_time(benchmark, tmp_path, monkeypatch):
+    monkeypatch.setattr(ExerciseText, "lessons", LESSONS)
+
+    def make(folder, seed=5, products=benchmark.products, **options):
+        return small_base(tmp_path / folder, ExerciseText(products, seed), seed, size=SIZE, **options)
+
+    first, again = make("one"), make("two")
+    assert first.name == again.name == make("one", stored_only=True).name
+    for name in ("model.safetensors", LOG, "tokenizer.json", "README.md"):
+        assert (first / name).read_bytes() == (again / name).read_bytes()
+    others = {make("one", seed=6).name, make("one", steps=2).name, make("one", products={}, steps=2).name}
+    assert len(others | {first.name}) == 4
+    facts = json.loads((first / "made_from.json").read_text())
+    assert facts["text"] == content_hash(ExerciseText(benchmark.products, 5))
+    log = pd.read_csv(first / LOG)
+    reached, whole = (log[log["lesson"] == lesson] for lesson in (0, 1))
+    assert reached["query_accuracy"].iloc[-1] >= 0.61 > reached["query_accuracy"].iloc[:-1].max()
+    assert list(whole["step"]) == [CHECK_EVERY, CHECK_EVERY + 3]
+    assert "library_name: transformers" in (first / "README.md").read_text()
+
+
+def test_completions_are_copies_of_what_the_prompt_says_and_are_learned_to_their_end(text):
+    tokenizer = text.tokenizer()
+    for n in range(200):
+        prompt, completion = text.exercise(n)
+        if f"Tool: {REVIEW}" not in prompt:
+            assert {word.strip(",") for word in completion.split()} <= set(re.split(r"[\s,.|:()]+", prompt))
+        example = text.example(tokenizer, n, LESSONS[1])
+        learned = [token for token, is_learned in zip(*example, strict=True) if is_learned]
+        assert learned.pop() == tokenizer.eos_token_id and tokenizer.decode(learned) == completion
+    prompt, completion = text.exercise(3, most_words=4)
+    assert f"Tool: {SEARCH}" in prompt and "Memory: \n" in prompt
+    assert {*completion.split()} <= {*prompt.split()} | {word.strip(".,?") for word in prompt.split()}
+
+
+def test_nothing_of_the_benchmark_is_read_no_two_texts_are_alike_and_the_seed_decides(text, benchmark):
+    texts = [" ".join(text.exercise(n)) for n in range(600)]
+    assert len(set(texts)) == len(texts)
+    real = {*ids_and_titles(benchmark.products)}
+    real |= {task.instruction for split in benchmark.tasks.values() for task in split}
+    assert not any(each in "\n".join(texts) for each in real)
+    again = ExerciseText(benchmark.products, 0)
+    assert [" ".join(again.exercise(n)) for n in reversed(range(20))][::-1] == texts[:20]
+    assert content_hash(again) == content_hash(text) != content_hash(ExerciseText(benchmark.products, 1))

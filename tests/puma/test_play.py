@@ -1,4 +1,4 @@
-"""The test of notebook 04: actions computed at once, under the protocol that the records name."""
+"""Notebook 04: its settings by the real loading path; its test, under the protocol that the records name."""
 
 from copy import copy
 from dataclasses import replace
@@ -7,16 +7,67 @@ from types import SimpleNamespace
 import pytest
 
 from pwagents.benchmark.settings import read_functions
-from pwagents.errors import DataError
+from pwagents.errors import DataError, SettingsError
+from pwagents.notebook.settings import load_settings, settings_values
 from pwagents.puma import agent as agent_module
-from pwagents.puma.play import PLAIN, play, play_at_once, play_worlds, time_agents, write_functions
-from pwagents.puma.settings import NO_DPO, PUMA, Method
+from pwagents.puma.play import PLAIN, other_world, play, play_anew, play_at_once, time_agents, write_functions
+from pwagents.puma.settings import NO_DPO, PLUS, PUMA, Method, PumaNotebook
 from pwagents.puma.train import Trained
 from pwagents.puma.worlds import Worlds
-from pwagents.schema import Action
+from pwagents.schema import Action, Review
 from pwagents.web.environment import run_episode
 
-from .by_hand import make_benchmark, memory_of
+from .conftest import CIRCUMSTANCES, make_benchmark, memory_of
+
+GROUPS = ("data", "shop", "players", "base", "study", "identify", "sft", "dpo")
+GIVEN = {"preset": "laptop", "source": "", "data_dir": "", "output_dir": "", "seed": None}
+GIVEN |= {"stored_runs_only": False, **{group: {} for group in GROUPS}}
+
+
+def load(**parameters):
+    return load_settings("04_puma", PumaNotebook, GIVEN | parameters)
+
+
+def test_the_paper_preset_has_the_scripts_values():
+    values = settings_values("04_puma", PumaNotebook, {"preset": "paper"})
+    for group, fields in CIRCUMSTANCES["paper"].items():
+        assert values[group].items() >= fields.items()
+    for group, fields in CIRCUMSTANCES["trainers"].items():
+        assert values[group]["trainer"].items() >= fields.items()
+    assert {"embed_tokens", "lm_head", "norm"} < set(values["sft"]["modules_to_save"])
+    assert values["identify"] == values["sft"]
+
+
+def test_few_variants_are_puma_and_puma_plus_and_all_has_each_part_by_itself():
+    few, every = (load(study={"variants": variants}).methods() for variants in ("few", "all"))
+    assert list(few) == [PUMA, PLUS, NO_DPO]
+    puma, plus = few[PUMA], few[PLUS]
+    assert (puma.memory, puma.ids, puma.hint) == ("paper", "asin", "none")
+    assert (plus.memory, plus.ids, plus.hint) == ("interest", "number", "recurring")
+    switched = [name for name in every if name.startswith("PUMA + ")]
+    assert switched == ["PUMA + interest memory", "PUMA + numbers for ids", "PUMA + recurring word"]
+    for method in every.values():  # but for PUMA+, each row changes PUMA in one thing, or is without training
+        different = [name for name in vars(puma) if getattr(method, name) != getattr(puma, name)]
+        assert len(different) <= 1 or method == plus or not (method.sft or method.dpo)
+    assert every["PUMA, 64 tokens"].memory_tokens == 64
+    assert every["PUMA, published labels"].labels == "published"
+
+
+def test_variants_of_preferences_are_two_at_most_and_chosen_on_tasks_held_out():
+    varied = load(dpo={"variants": [{"name": "strict", "trainer": {"beta": 0.5}}]}).dpo.varied
+    assert list(varied) == ["as set", "strict"]
+    assert varied["strict"].trainer == {**varied["as set"].trainer, "beta": 0.5}
+    for wrong, told in CIRCUMSTANCES["preferences"]:
+        with pytest.raises(SettingsError, match=told):
+            load(dpo=wrong)
+
+
+def test_all_trainings_take_the_runs_seed_and_a_whole_run_has_one_seed():
+    for loaded in (load(seed=7), load().seeded(7)):
+        assert {loaded.seed, loaded.identify.seed, loaded.sft.seed, loaded.dpo.seed} == {7}
+    for wrong in ([0, 0], [-1], []):
+        with pytest.raises(SettingsError, match=r"study\.seeds"):
+            load(study={"seeds": wrong})
 
 
 @pytest.fixture
@@ -33,10 +84,7 @@ def search(state):
 
 def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
     acted, tasks = [], elsewhere.worlds.tasks
-    review = next(task for task in elsewhere.worlds.tested.tasks["test"] if task.type == "review")
-    empty = review.model_copy(
-        update={"task_id": "none", "review": review.review.model_copy(update={"text": ""})}
-    )
+    empty = tasks[0].model_copy(update={"task_id": "none", "type": "review", "review": Review(rating=1)})
     elsewhere.worlds = replace(elsewhere.worlds, tasks=[empty, *tasks])
 
     def act(begun):
@@ -54,7 +102,6 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
 
 
 def test_each_episode_is_timed_by_itself(elsewhere):
-    elsewhere.settings = replace(elsewhere.settings, study=replace(elsewhere.settings.study, timed_tasks=5))
     seconds = time_agents(elsewhere, {"search": search})
     assert len(seconds) == 5 and seconds["seconds"].min() > 0
 
@@ -87,7 +134,7 @@ def test_other_worlds_are_made_trained_and_tested_anew(tiny, tmp_path):
     """A seed makes other people and trainings; the dial, people who buy nothing twice."""
     here = replace(tiny, output_dir=tmp_path)
     control = replace(here, data=replace(here.data, n_products=1500, repurchase=0.0)).seeded(1)
-    frames = play_worlds({"as it is": here, "control": control}, [NO_DPO], "as set")
+    frames = play_anew(other_world, {"as it is": here, "control": control}, [PLAIN, NO_DPO], "as set")
     tasks = [set(frame["task_id"]) for frame in frames.values()]
     assert not tasks[0] & tasks[1] and all(len(each) == 6 for each in tasks)
     assert all(set(frame["method"]) == {PLAIN, NO_DPO} for frame in frames.values())

@@ -2,19 +2,23 @@
 
 from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from pwagents.errors import DataError
-from pwagents.lm.log import read_losses
+from pwagents.lm.log import not_falling, read_losses
 from pwagents.puma.agent import call_of
-from pwagents.puma.labels import as_text
-from pwagents.puma.memory import RECOMMEND, REVIEW, SEARCH
-from pwagents.puma.pairs import carry_out, choose_pair, part
+from pwagents.puma.labels import Label, as_text, carry_out, choose_pair, part
+from pwagents.puma.memory import RECOMMEND, SEARCH
 from pwagents.puma.settings import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, PreferenceSettings
 from pwagents.puma.study import PumaStudy
 from pwagents.puma.train import PumaModels
+from pwagents.puma.views import ids_note, label_examples, outcome_counts, pair_examples
 from pwagents.puma.worlds import load_worlds, purchases_to_learn_from
+from pwagents.schema import Action
+
+from .conftest import CIRCUMSTANCES
 
 
 def with_study(settings, **changes):
@@ -54,51 +58,23 @@ def test_the_shop_to_learn_in_knows_nothing_from_the_first_train_task_on(study):
     assert {*study.learning_shop.recommender.index} <= {asin for own in bought.values() for asin in own}
 
 
-def test_labels_are_worth_what_they_reach_in_the_shop_to_learn_in(study):
+def test_labels_and_calls_are_worth_what_they_reach_in_the_shop_to_learn_in(study):
     worth = study.worth_of_labels(["published", "leak_free"]).set_index(["task", "target"])
     assert list(worth.columns) == ["instruction alone", "published", "leak-free", "tasks"]
     review, search = worth.loc["review", "all"], worth.loc["search"]["tasks"]
     assert review["published"] == pytest.approx(1, abs=1e-4) and review["tasks"] > 0
     assert search["all"] == search.drop("all").sum()
+    asked = next(each for each in study.begun if each.function == SEARCH)
+    queries = (study.worlds.products[asked.task.target].title, "qqq", "")  # the last one is a malformed call
+    assert [carry_out(asked, call_of(SEARCH, each), study.start) for each in queries] == [1.0, 0.0, 0.0]
 
 
-def test_a_call_is_worth_the_result_accuracy_of_the_real_environment(study):
-    shop, kinds = study.learning_shop, set()
-    for each in study.begun[:30]:
-        kinds.add(each.function)
-        if each.function == SEARCH:
-            title = shop.benchmark.products[each.task.target].title
-            queries = (title, "qqq", "")  # a malformed call is worth nothing
-            assert [carry_out(each, call_of(SEARCH, q), study.start) for q in queries] == [1.0, 0.0, 0.0]
-        elif each.function == RECOMMEND:
-            known = [b.parent_asin for b in each.state.history]
-            rank = [*shop.recommender.recommend(known, k=10), each.task.target].index(each.task.target)
-            worth = carry_out(each, call_of(RECOMMEND, known), study.start)
-            assert worth == pytest.approx(max(1 - rank / 10, 0))
-        else:
-            own, other = (call_of(REVIEW, text) for text in (each.task.review.text, "Blue."))
-            assert carry_out(each, own, study.start) == pytest.approx(1.0, abs=1e-4)
-            assert carry_out(each, other, study.start) < 0.9
-    assert kinds == {SEARCH, RECOMMEND, REVIEW}
-
-
-@pytest.mark.parametrize(
-    ("scores", "chosen", "rejected", "outcome"),
-    [
-        ({"a": 0.2, "b": 0.9, "c": 0.1, "d": 0.9, "e": 0.1}, "b", "e", "differs"),
-        ({"a": 0.5, "b": 0.5, "c": 0.5}, "a", "c", "tie"),
-        ({"a": 0.7}, "a", "a", "one text"),
-    ],
-)
-def test_every_task_pairs_the_first_of_the_best_with_the_last_of_the_worst(
-    begun, scores, chosen, rejected, outcome
-):
-    pair = choose_pair(begun["query"], scores)
-    assert (pair.chosen, pair.rejected, pair.outcome) == (chosen, rejected, outcome)
-    assert (pair.best, pair.worst) == (max(scores.values()), min(scores.values()))
-
-
-def test_all_settings_are_judged_by_the_same_held_out_pairs_that_differ(begun):
+def test_every_task_pairs_the_first_of_the_best_with_the_last_of_the_worst(begun):
+    for scores, chosen, rejected, outcome in CIRCUMSTANCES["pairs"]:
+        pair = choose_pair(begun["query"], scores)
+        assert (pair.chosen, pair.rejected, pair.outcome) == (chosen, rejected, outcome)
+        assert (pair.best, pair.worst) == (max(scores.values()), min(scores.values()))
+    # All settings are judged by the same held-out pairs that differ.
     pairs = [choose_pair(begun["query"], each) for each in [{"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.5}] * 4]
     every, judges = part(pairs, PreferenceSettings(held_out=0.5))
     differing, same = part(pairs, PreferenceSettings(held_out=0.5, pairs="differing"))
@@ -107,100 +83,95 @@ def test_all_settings_are_judged_by_the_same_held_out_pairs_that_differ(begun):
 
 
 @pytest.fixture(scope="module")
-def models(study):
-    return PumaModels(study)
-
-
-@pytest.fixture(scope="module")
-def methods(study):
-    return study.settings.methods()
-
-
-@pytest.fixture(scope="module")
-def writer(models, methods):
-    return models.fine_tuned(methods[PUMA])
-
-
-@pytest.fixture(scope="module")
-def rows(models, methods):
-    """Pairs of each search, all alike."""
-    searches = [each for each in models.study.begun if each.function == SEARCH]
+def made(study):
+    """Trainings: of step 2 for PUMA on labels, then on pairs that are all alike."""
+    models, methods = PumaModels(study), study.settings.methods()
+    searches = [each for each in study.begun if each.function == SEARCH]
     pairs = [choose_pair(each, {"red mug": 1.0, "blue": 0.0}) for each in searches]
-    return models.preference_rows(pairs, methods[PUMA])
+    writer, rows = models.fine_tuned(methods[PUMA]), models.preference_rows(pairs, methods[PUMA])
+    improved = models.preferred(writer, rows, study.settings.dpo)
+    return SimpleNamespace(models=models, methods=methods, writer=writer, rows=rows, improved=improved)
 
 
-@pytest.fixture(scope="module")
-def improved(models, writer, rows):
-    return models.preferred(writer, rows, models.study.settings.dpo)
+def changed(study, **changes):
+    """Trainings of the same study with other settings."""
+    other = copy(study)
+    other.settings = replace(study.settings, **changes)
+    return PumaModels(other)
 
 
-def changed(models, **changes):
-    """The same study with other settings."""
-    study = copy(models.study)
-    study.settings = replace(study.settings, **changes)
-    return PumaModels(study)
+def test_every_training_learns(made):
+    identifier = made.models.identifier()
+    logs = read_losses({"function": identifier, "parameter": made.writer, "dpo": made.improved})
+    assert len(logs["training"].unique()) == 3 and not_falling(logs) == []
 
 
-def test_every_training_learns_and_dpo_begins_at_the_fine_tuned_model(models, writer, improved):
-    logs = read_losses({"function": models.identifier(), "parameter": writer, "dpo": improved})
-    for _, log in logs.groupby("training"):
-        assert log["loss"].iloc[-1] < log["loss"].iloc[0]
-    dpo = logs[logs["training"] == "dpo"]
-    assert dpo["loss"].iloc[0] == pytest.approx(0.693, abs=1e-3)  # log 2: the reference is where it starts
-    assert dpo["loss"].iloc[-1] < 0.5 and dpo["rewards/accuracies"].iloc[-1] == 1.0
-
-
-def test_rows_are_prompts_in_plain_text_and_bare_parameters(models, methods):
-    labels, rows = models.study.labels("leak_free")[0], models.rows(methods[PUMA])
+def test_rows_are_prompts_in_plain_text_and_bare_parameters(study, made):
+    labels, rows = study.labels("leak_free")[0], made.models.rows(made.methods[PUMA])
     for (begun, parameter), row in zip(labels, rows, strict=True):
         assert begun.state.instruction in row["prompt"] and begun.function in row["prompt"]
         assert row["completion"] == as_text(parameter)
     # Without memory recommendations are trained all the same.
-    bare = models.rows(methods[NO_MEMORY])
+    bare = made.models.rows(made.methods[NO_MEMORY])
     assert [row["completion"] for row in bare] == [row["completion"] for row in rows]
     assert all("Memory: \n" in row["prompt"] for row in bare)
     # Numbers take the place of ids.
-    numbered = [row for row in models.rows(methods[PLUS]) if RECOMMEND in row["prompt"]]
+    numbered = [row for row in made.models.rows(made.methods[PLUS]) if RECOMMEND in row["prompt"]]
     assert numbered and all(n.strip().isdigit() for row in numbered for n in row["completion"].split(","))
-    assert not any(asin in row["prompt"] for row in numbered for asin in models.study.memory.products)
+    assert not any(asin in row["prompt"] for row in numbered for asin in study.memory.products)
 
 
-def test_what_was_trained_is_found_again_and_nothing_else(models, methods, writer, rows, improved):
-    trainer = models.study.settings.sft.trainer | {"save_steps": 7, "report_to": "tensorboard"}
-    other = {"sft": replace(models.study.settings.sft, trainer=trainer), "stored_runs_only": True}
-    stored = changed(models, **other)
-    assert stored.fine_tuned(methods[PUMA]) == writer
-    assert stored.preferred(writer, rows, models.study.settings.dpo) == improved
+def test_what_was_trained_is_found_again_and_nothing_else(study, made):
+    methods, settings = made.methods, study.settings
+    trainer = settings.sft.trainer | {"save_steps": 7, "report_to": "tensorboard"}
+    stored = changed(study, sft=replace(settings.sft, trainer=trainer), stored_runs_only=True)
+    assert stored.fine_tuned(methods[PUMA]) == made.writer
+    assert stored.preferred(made.writer, made.rows, settings.dpo) == made.improved
     with pytest.raises(DataError, match="stored_runs_only"):
         stored.fine_tuned(methods[NO_MEMORY])
-    # Another seed changes trainings alone.
-    study, seeded = models.study, models.study.settings.seeded(5)
-    other = study.with_seed(seeded, writer)
-    assert (other.seed, other.settings.sft.seed, other.base) == (study.seed, 5, writer)
+    other = study.with_seed(settings.seeded(5), made.writer)  # which changes trainings alone
+    assert (other.seed, other.settings.sft.seed, other.base) == (study.seed, 5, made.writer)
     assert other.shops is study.shops and other.labels("published") == study.labels("published")
 
 
-def test_without_sft_it_is_the_base_and_without_pairs_the_model_stays_what_it_is(models, methods, writer):
-    base = models.study.base
-    assert models.fine_tuned(methods[NO_SFT]) == base
-    assert models.preferred(writer, [], models.study.settings.dpo) == writer
-    assert models.train(methods[UNTUNED], "as set")[1:] == (base, base)
-    assert models.train(methods[NO_DPO], "as set").writer == writer
+def test_without_sft_it_is_the_base_and_without_pairs_the_model_stays_what_it_is(study, made):
+    assert made.models.fine_tuned(made.methods[NO_SFT]) == study.base
+    assert made.models.preferred(made.writer, [], study.settings.dpo) == made.writer
+    assert made.models.train(made.methods[UNTUNED], "as set")[1:] == (study.base, study.base)
+    assert made.models.train(made.methods[NO_DPO], "as set").writer == made.writer
 
 
-def test_candidates_are_sampled_once_and_every_task_makes_a_pair(models, methods, writer):
-    config = models.study.settings.dpo
-    pairs = models.pairs(writer, methods[PUMA], config)
-    assert len(pairs) == config.train_tasks
-    assert changed(models, stored_runs_only=True).pairs(writer, methods[PUMA], config) == pairs
-
-
-def test_preferences_are_chosen_on_held_out_train_pairs(models, methods, monkeypatch):
+def test_candidates_are_sampled_once_and_preferences_chosen_on_held_out_train_pairs(study, made, monkeypatch):
+    puma, dpo = made.methods[PUMA], study.settings.dpo
+    pairs = made.models.pairs(made.writer, puma, dpo)
+    assert len(pairs) == dpo.train_tasks  # every task makes one
+    assert changed(study, stored_runs_only=True).pairs(made.writer, puma, dpo) == pairs
     stiff = {"name": "stiff", "trainer": {"beta": 0.5}}
-    tried = changed(models, dpo=replace(models.study.settings.dpo, held_out=0.5, variants=(stiff,)))
-    pairs = [choose_pair(each, {"red": 1.0, "blue": 0.0}) for each in models.study.begun[:8]]
+    tried = changed(study, dpo=replace(dpo, held_out=0.5, variants=(stiff,)))
+    pairs = [choose_pair(each, {"red": 1.0, "blue": 0.0}) for each in study.begun[:8]]
     monkeypatch.setattr(PumaModels, "pairs", lambda *_: pairs)
-    name, table = tried.choose_preferences(methods[PUMA])
+    name, table = tried.choose_preferences(puma)
     assert list(table["preferences"]) == ["as set", "stiff"]
     assert list(table["pairs trained on"]) == list(table["pairs judged"]) == [4, 4]
     assert name == table.loc[table["accuracy"].idxmax(), "preferences"] and table["margin"].notna().all()
+
+
+def test_outcomes_labels_and_pairs_are_shown_by_type_and_who_cannot_copy_ids_is_named(begun):
+    counts = {("review", "labelled"): 2, ("search", "labelled"): 3, ("search", "nothing to say"): 1}
+    rows = outcome_counts(counts)[["task", "labelled", "nothing to say"]].values.tolist()
+    assert rows == [["search", 3, 1], ["review", 2, 0]] and outcome_counts({}).empty
+    labels = [Label(begun[name], parameter) for name, parameter in (("words", "x"), ("early", ("A", "B")))]
+    table = label_examples({"published": labels, "leak_free": labels[1:]})
+    assert table[["task", "published", "leak_free"]].values.tolist() == [
+        ["recommend", "A, B", "A, B"],
+        ["review", "x", ""],
+    ]
+    pairs = [choose_pair(begun["query"], {"a": best, "b": worst}) for best, worst in ((0.5, 0.5), (0.9, 0.0))]
+    assert pair_examples(pairs).splitlines()[1:] == ["  chosen,   0.90: a", "  rejected, 0.00: b"]
+    records = []
+    for method, ids in (("PUMA", ["AX", "A", "B1"]), ("PUMA+", ["A", "B"])):
+        step = SimpleNamespace(action=Action(name="", arguments={"product_sequence": ids}))
+        records.append(SimpleNamespace(method=method, trajectory=SimpleNamespace(steps=[step])))
+    note = ids_note(records, {"A", "B"})
+    assert "PUMA 0.33, PUMA+ 1.00." in note and note.endswith("cannot copy ids in the rows PUMA.")
+    assert "cannot" not in ids_note(records[1:], {"A", "B"})

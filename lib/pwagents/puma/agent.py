@@ -122,12 +122,9 @@ class PumaAgent:
         order = sorted(range(len(places)), key=lambda k: (functions[places[k]], len(prompts[k])))
         places, prompts = [places[k] for k in order], [prompts[k] for k in order]
         written = complete(self.writer, prompts, max_new_tokens=self.max_new_tokens, **options)
-        actions = [_unnamed(text) for (text,) in named]
+        problem = f"name one of {', '.join(FUNCTION_OF.values())}"
+        lost = {"problem": problem, "problem_kind": "unknown_function"}
+        actions = [Action(thought=text, **lost) for (text,) in named]
         for i, (text,) in zip(places, written, strict=True):
             actions[i] = read_parameter(functions[i], text, recalls[i], self.method, self.protocol)
         return actions
-
-
-def _unnamed(text: str) -> Action:
-    problem = f"name one of {', '.join(FUNCTION_OF.values())}"
-    return Action(thought=text, problem=problem, problem_kind="unknown_function")

@@ -1,6 +1,6 @@
-"""What PUMA is fine-tuned to write: a parameter for each train task (PersonalWAB, 5.2).
+"""What PUMA learns to write (PersonalWAB, 5.2): a label for each train task, pairs of its own parameters.
 
-``published`` is what ``PUMA/prepare_param_data.py`` writes:
+Of labels, ``published`` is what ``PUMA/prepare_param_data.py`` writes:
 
 - search: a query that a language model (gpt-4o-mini) writes from instruction and memory, which is not cut;
   for a test task the product's title, a placeholder;
@@ -11,28 +11,39 @@
 ``leak_free`` is the same in kind, and knows nothing of the target: the category is that of the remembered
 purchase which is closest to the instruction, and a task whose input or label tells the answer is left out.
 
-Departure: 1. where no language model is set, :func:`offline_queries` writes the queries by a rule.
+Pairs are the model's own parameters, scored in the shop. For each train task the fine-tuned model samples a
+beam of parameters at a high temperature (``generate_param_dpo.sh``: 10 beams, temperature 1.5). Each is
+carried out in the shop to learn in, and its result accuracy goes into a dict by its text, so that equal texts
+count once (``test.py --evaluate_dpo``). Every task makes a pair (``prepare_dpo_data.py``): the first of the
+best texts is chosen, the last of the worst is rejected. Where all do equally well these are ties, and where
+all are one text it is both.
 
-Result: tables ``04_labels``, ``04_label_examples`` and ``04_label_worth`` of notebook 04, in seconds; with a
-language model, a call for each search of the train tasks.
+Departures: 1. where no language model is set, :func:`offline_queries` writes the queries by a rule. 2. A
+candidate is graded as everywhere here: a target at rank r is worth 1 - (r - 1) / 10, a review at least 0, a
+malformed call 0.
+
+Result: tables ``04_labels``, ``04_label_examples``, ``04_label_worth`` and ``04_pairs`` of notebook 04, in
+seconds; with a language model, a call for each search of the train tasks.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pwagents.errors import NotEvaluableError
+from pwagents.evaluation.metrics import attempts
 from pwagents.llm.chat import ChatModel, Request, ask_all
 from pwagents.llm.make import Models
 from pwagents.puma.memory import SEARCH, TaskMemory
 from pwagents.puma.prompts import Prompts
-from pwagents.puma.settings import LabelKind, PumaPlayers
-from pwagents.schema import FUNCTION_OF, Product, Split, Task
+from pwagents.puma.settings import LabelKind, PreferenceSettings, PumaPlayers
+from pwagents.schema import FUNCTION_OF, Action, Product, Split, Task
 from pwagents.web.environment import BeliefState, WebEnvironment
 
 MOST_RECOMMENDED = 30  # ids in a label, as many as the function reads
+Outcome = Literal["differs", "tie", "one text"]  # of a pair: what it teaches
 LABELLED, AGAIN = "labelled", "labelled, bought before"
 
 
@@ -184,3 +195,52 @@ def llm_queries(
     replies = ask_all(model, requests, "write queries")
     written = [reply.text.strip() if reply and not reply.is_cut else "" for reply in replies]
     return [query or rule for query, rule in zip(written, offline_queries(memory, searches), strict=True)]
+
+
+class Pair(NamedTuple):
+    """The chosen and the rejected text of a task, and the result accuracy (0 to 1) of both."""
+
+    begun: Begun
+    chosen: str
+    rejected: str
+    best: float
+    worst: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the pair teaches: something, nothing sure, nothing at all."""
+        if self.best > self.worst:
+            return "differs"
+        return "one text" if self.chosen == self.rejected else "tie"
+
+
+def carry_out(begun: Begun, action: Action, start: StartEpisode) -> float:
+    """Return the result accuracy of one call in an episode of its own; a malformed one is worth 0."""
+    environment = start(begun.task)
+    environment.step(action)
+    return max(attempts(environment.trajectory), default=0.0)
+
+
+def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
+    """Take the first of the best and the last of the worst texts.
+
+    Args:
+        scores: text -> result accuracy, in the order of the beam.
+    """
+    best, worst = max(scores.values()), min(scores.values())
+    chosen = next(text for text, score in scores.items() if score == best)
+    rejected = next(text for text, score in reversed(scores.items()) if score == worst)
+    return Pair(begun, chosen, rejected, best, worst)
+
+
+def part(pairs: Sequence[Pair], preferences: PreferenceSettings) -> tuple[list[Pair], list[Pair]]:
+    """Part pairs into those to learn from and those to judge by, which are the same for all settings.
+
+    The last share of the tasks is held out. Where none is, all are learned from and judged by. A pair that
+    does not differ says nothing of a preference, so it judges nothing.
+    """
+    n = round(len(pairs) * (1 - preferences.held_out))
+    learned, held_out = pairs[:n], pairs[n:] if preferences.held_out else pairs
+    differing = [pair for pair in learned if pair.outcome == "differs"]
+    judges = [pair for pair in held_out if pair.outcome == "differs"]
+    return list(learned) if preferences.pairs == "every_task" else differing, judges

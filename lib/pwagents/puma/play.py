@@ -142,82 +142,64 @@ def time_agents(study: PumaStudy, agents: Mapping[str, Agent]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", "task_id", "user_id", "seconds"])
 
 
-def play_seeds(
-    study: PumaStudy, methods: Mapping[str, Method], preferences: str, seeds: Sequence[int]
-) -> pd.DataFrame:
-    """Train variants with several seeds, from the base model on, and let them play the test tasks.
+def other_seed(study: PumaStudy, settings: PumaNotebook) -> PumaStudy:
+    """Return the study for trainings with the seed of ``settings``, from the base model on.
 
     A seed decides the small base model's text and first weights, the order of fine-tuning, the samples and
-    their pairs. A base model that is given, data, shops, labels and test tasks stay. What was trained is
-    found again. Trainings of the small model run beside each other.
-
-    Returns:
-        One row an episode, with its ``seed`` (:func:`pwagents.evaluation.episodes.records_frame`).
-
-    Raises:
-        InfrastructureError: some episode could not be played.
+    their pairs. A base model that is given, data, shops, labels and test tasks stay.
     """
-    settings, train = study.settings, partial(_train_seed, study, methods, preferences)
-    trained = side_by_side(train, seeds, settings.base, stored_only=settings.stored_runs_only)
-    frames = []
-    for seed, models in zip(seeds, trained, strict=True):
-        own = _with_seed(study, seed)
-        records = [record for name, each in models.items() for record in play(own, name, methods[name], each)]
-        require_played(records)
-        frames.append(records_frame(records).assign(seed=seed))
-    return pd.concat(frames, ignore_index=True)
+    return study.with_seed(settings, make_base(settings, study.worlds))
 
 
-def play_worlds(
-    worlds: Mapping[str, PumaNotebook], names: Sequence[str], preferences: str
-) -> dict[str, pd.DataFrame]:
-    """Train and test variants, and the plain agent, in whole worlds: shop, people and trainings anew.
+def other_world(settings: PumaNotebook) -> PumaStudy:
+    """Make a study anew: shop, people and base model, with other data and another seed of all."""
+    worlds = load_worlds(settings)
+    return PumaStudy(worlds, settings, make_base(settings, worlds))
+
+
+def play_anew(
+    make_study: Callable[[PumaNotebook], PumaStudy],
+    runs: Mapping[Any, PumaNotebook],
+    names: Sequence[str],
+    preferences: str,
+) -> dict[Any, pd.DataFrame]:
+    """Train variants in several runs, and let them play the test tasks of each.
 
     What was trained is found again. Trainings of the small model run beside each other.
 
     Args:
-        worlds: name -> the settings of a world: other data, and another seed of all
+        make_study: :func:`other_seed` of a study, or :func:`other_world`; processes get it by pickle.
+        runs: a seed or the name of a world -> its settings
             (:meth:`pwagents.puma.settings.PumaNotebook.seeded`).
-        names: of variants (:meth:`pwagents.puma.settings.PumaNotebook.methods`).
+        names: of variants (:meth:`pwagents.puma.settings.PumaNotebook.methods`), and :data:`PLAIN`.
 
     Returns:
-        World -> one row an episode, with ``target``, whether its product was bought before
+        Run -> one row an episode, with ``target``, whether its product was bought before
         (:func:`pwagents.benchmark.plain.tell_repurchases`).
 
     Raises:
         InfrastructureError: some episode could not be played.
     """
-    first = next(iter(worlds.values()))
-    train = partial(_train_world, names, preferences)
-    trained = side_by_side(train, [*worlds.values()], first.base, stored_only=first.stored_runs_only)
+    first, train = next(iter(runs.values())), partial(_train, make_study, names, preferences)
+    trained = side_by_side(train, [*runs.values()], first.base, stored_only=first.stored_runs_only)
     frames = {}
-    for (world, settings), models in zip(worlds.items(), trained, strict=True):
-        study, methods = _study_of(settings), settings.methods()
-        records = play_plain(study, make_plain_agent(study))
-        for name, each in models.items():
-            records += play(study, name, methods[name], each)
+    for (run, settings), models in zip(runs.items(), trained, strict=True):
+        study, methods, records = make_study(settings), settings.methods(), []
+        for name in names:
+            if name == PLAIN:
+                records += play_plain(study, make_plain_agent(study))
+            else:
+                records += play(study, name, methods[name], models[name])
         require_played(records)
-        frames[world] = tell_repurchases(records_frame(records), study.worlds.tested)
+        frames[run] = tell_repurchases(records_frame(records), study.worlds.tested)
     return frames
 
 
-def _study_of(settings: PumaNotebook) -> PumaStudy:
-    worlds = load_worlds(settings)
-    return PumaStudy(worlds, settings, make_base(settings, worlds))
-
-
-def _train_world(names: Sequence[str], preferences: str, settings: PumaNotebook) -> dict[str, Trained]:
-    models, methods = PumaModels(_study_of(settings)), settings.methods()
-    return {name: models.train(methods[name], preferences) for name in names}
-
-
-def _with_seed(study: PumaStudy, seed: int) -> PumaStudy:
-    seeded = study.settings.seeded(seed)
-    return study.with_seed(seeded, make_base(seeded, study.worlds))
-
-
-def _train_seed(
-    study: PumaStudy, methods: Mapping[str, Method], preferences: str, seed: int
+def _train(
+    make_study: Callable[[PumaNotebook], PumaStudy],
+    names: Sequence[str],
+    preferences: str,
+    settings: PumaNotebook,
 ) -> dict[str, Trained]:
-    models = PumaModels(_with_seed(study, seed))
-    return {name: models.train(method, preferences) for name, method in methods.items()}
+    models, methods = PumaModels(make_study(settings)), settings.methods()
+    return {name: models.train(methods[name], preferences) for name in names if name != PLAIN}

@@ -19,9 +19,16 @@ from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.base import base_model
 from pwagents.lm.exercises import ExerciseText
 from pwagents.puma.agent import call_of
-from pwagents.puma.labels import Begun, Label, begin_tasks, bought_before, make_labels, query_writer
+from pwagents.puma.labels import (
+    Begun,
+    Label,
+    begin_tasks,
+    bought_before,
+    carry_out,
+    make_labels,
+    query_writer,
+)
 from pwagents.puma.memory import REVIEW, SEARCH, Recall, TaskMemory
-from pwagents.puma.pairs import carry_out
 from pwagents.puma.prompts import load_prompts
 from pwagents.puma.settings import LabelKind, Method, PumaNotebook
 from pwagents.puma.worlds import Worlds, purchases_to_learn_from

@@ -38,9 +38,8 @@ from pwagents.lm.settings import SftSettings, deciding
 from pwagents.lm.sft import fine_tune
 from pwagents.project import code_hash, write_aside
 from pwagents.puma.agent import completion_of, read_parameter
-from pwagents.puma.labels import Begun
+from pwagents.puma.labels import Begun, Pair, carry_out, choose_pair, part
 from pwagents.puma.memory import REVIEW
-from pwagents.puma.pairs import Pair, carry_out, choose_pair, part
 from pwagents.puma.settings import Method, PreferenceSettings
 from pwagents.puma.study import PumaStudy
 from pwagents.settings import plain

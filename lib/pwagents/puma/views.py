@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 
 from pwagents.evaluation.episodes import EpisodeRecord
-from pwagents.puma.labels import Label, as_text
-from pwagents.puma.pairs import Pair
+from pwagents.puma.labels import Label, Pair, as_text
 from pwagents.puma.study import PumaStudy
 from pwagents.schema import TASK_TYPES
 
