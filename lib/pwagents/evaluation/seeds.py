@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.breakdowns import by_type_and_mean, sort_by_type, split_by_type
-from pwagents.evaluation.statistics import Interval, mean_interval
+from pwagents.evaluation.statistics import SHARES, Interval, mean_interval
 from pwagents.evaluation.tables import format_intervals
 from pwagents.seeds import rng
 
@@ -20,7 +20,7 @@ MUST_EXCEED = "what a difference must exceed"  # heading
 
 
 def means_by_seed(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tabulate :func:`by_type_and_mean` of a share for each ``seed`` of the frame, and which seed it is."""
+    """Tabulate :func:`by_type_and_mean` for each ``seed`` of the frame, and which seed it is."""
     of_seeds = [by_type_and_mean(own, metric).assign(seed=seed) for seed, own in frame.groupby("seed")]
     return sort_by_type(pd.concat(of_seeds)).reset_index(drop=True)
 
@@ -29,15 +29,17 @@ def by_seed(means: pd.DataFrame) -> pd.DataFrame:
     """Tabulate, for each method of training and task type, the mean of each seed and the mean over seeds.
 
     Returns:
-        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, cut at 0 and
-        1), ``sd`` (of the seeds' means), and ``n_missing``, episodes not scored, where there are any.
+        ``method, type``, a column "seed ..." each, ``mean, low, high`` (Student's t over seeds, of shares
+        cut at 0 and 1), ``sd`` (of the seeds' means), and ``n_missing``, episodes that were not scored, where
+        there are any.
     """
     rows = means.groupby(["method", "type"], sort=False)
     wide = means.set_index(["method", "type", "seed"])["mean"].unstack("seed", sort=False)
     # A seed's mean is no hit or miss: no Wilson's interval where all are 0 or all 1.
     over = pd.DataFrame([mean_interval(own.dropna(), own.dropna().index) for _, own in wide.iterrows()])
     table = wide.rename(columns="seed {}".format).reset_index().rename_axis(columns=None)
-    table = pd.concat([table, over.clip(0, 1)], axis=1).assign(sd=wide.std(axis=1).to_numpy())
+    over = over.clip(0, 1) if {*means["metric"]} <= {*SHARES} else over
+    table = pd.concat([table, over], axis=1).assign(sd=wide.std(axis=1).to_numpy())
     missing = rows["n_missing"].sum().reindex(wide.index).to_numpy()
     return table.assign(n_missing=missing) if missing.any() else table
 

@@ -159,22 +159,27 @@ def identify_parts(frame: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """Whether two trained methods are different policies, task by task.
 
     Args:
-        frame: one row an episode with ``method, seed, task_id, asks, result_final`` and ``return``.
+        frame: one row an episode, as of :meth:`OrionRuns.frame`, with ``seed``.
 
     Returns:
         A row a seed: the share of tasks on which both ask ``as often`` and reach the ``same result``, the
-        mean ``questions`` and ``return`` of each, and a ``verdict``: "not identified" where nine tasks of ten
-        or more are alike in both.
+        share of searches with the ``same query`` (NaN without any), the mean ``questions`` and ``return`` of
+        each, and a ``verdict``: "not identified" where nine tasks of ten or more are alike in all of these.
     """
     rows = []
     for seed, own in frame[frame["method"].isin(methods)].groupby("seed"):
-        wide = own.pivot_table(index="task_id", columns="method", values=["asks", "result_final", "return"])
-        row = {"seed": seed}
-        for name, column in {"as often": "asks", "same result": "result_final"}.items():
-            row[name] = (wide[column][methods[0]] == wide[column][methods[1]]).mean()
-        for method in methods:
-            row |= {f"{method}: questions": wide["asks"][method].mean()}
-            row |= {f"{method}: return": wide["return"][method].mean()}
-        row["verdict"] = "identified" if min(row["as often"], row["same result"]) < SAME else "not identified"
+        scored = own.dropna(subset=["result_final"])
+        a, b = (scored[scored["method"] == method].set_index("task_id") for method in methods)
+        a, b = a.align(b, join="inner", axis=0)  # tasks that both were scored on
+        alike = {
+            "as often": a["asks"] == b["asks"],
+            "same query": (a["query"] == b["query"])[a["type"] == "search"],
+            "same result": a["result_final"] == b["result_final"],
+        }
+        row = {"seed": seed, **{name: each.mean() for name, each in alike.items()}}
+        for method, episodes in zip(methods, (a, b), strict=True):
+            row |= {f"{method}: questions": episodes["asks"].mean()}
+            row |= {f"{method}: return": episodes["return"].mean()}
+        row["verdict"] = "identified" if any(row[name] < SAME for name in alike) else "not identified"
         rows.append(row)
     return pd.DataFrame(rows)

@@ -25,7 +25,7 @@ from pwagents.orion.study import Study
 from pwagents.progress import progress
 from pwagents.project import code_hash
 from pwagents.rl.rollout import StartEpisode, count_asks
-from pwagents.schema import Task, Trajectory
+from pwagents.schema import FUNCTION_OF, Task, Trajectory
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
 from pwagents.web.environment import Agent
@@ -91,10 +91,10 @@ class OrionRuns:
         return self._run(method, solve, "none", facts, self.study.settings.players.workers)
 
     def frame(self, *records: Sequence[EpisodeRecord]) -> pd.DataFrame:
-        """:func:`records_frame` of one or several runs, with two columns more.
+        """:func:`records_frame` of one or several runs, with three columns more.
 
-        ``asks`` is how often each episode asked the user, ``return`` what training pays for: success,
-        alignment by the study's judge, and questions.
+        ``asks`` is how often each episode asked the user, ``query`` its last search, and ``return`` what
+        training pays for: success, alignment by the study's judge, and questions.
         """
         all_records = [record for run in records for record in run]
         tasks = {task.task_id: task for task in self._tasks}
@@ -110,6 +110,7 @@ class OrionRuns:
         }
         return records_frame(all_records).assign(
             asks=[float(count_asks(r.trajectory)) if r.trajectory else float("nan") for r in all_records],
+            query=[last_query(r.trajectory) for r in all_records],
             **{"return": [returns.get(id(r), float("nan")) for r in all_records]},
         )
 
@@ -152,6 +153,13 @@ class OrionRuns:
         )
         require_played(records)
         return records
+
+
+def last_query(trajectory: Trajectory | None) -> str:
+    """The query of an episode's last well-formed search; empty where there is none."""
+    steps = reversed(trajectory.steps if trajectory else ())
+    searches = (step for step in steps if step.action.name == FUNCTION_OF["search"] and not step.error)
+    return next((step.action.arguments["query"] for step in searches), "")
 
 
 @dataclass(frozen=True)

@@ -186,19 +186,26 @@ def vary(study: Study, policy: Path, name: str, values: Iterable[float], **fixed
 
 
 def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path) -> pd.DataFrame:
-    """Episodes of GRPO's policies that were trained with other profiles, or where questions cost something.
+    """Episodes of GRPO's policies that were trained where questions cost something, or with other profiles.
+
+    Policies with other profiles are trained and tested where Figure 4 is: on the embedded world with short
+    histories. There, too, one has the usual profiles.
 
     Args:
         start: the fine-tuned model that all of them start from.
 
     Returns:
-        One row an episode, the change as ``method``: "alpha 0", "l_c 12", "patience 0.1", "as it is".
+        One row an episode, the change as ``method``: "as it is", "patience 0.1", "alpha 15, l_c 6",
+        "alpha 0", "l_c 12".
     """
-    sweep, changes = settings.study.sweep, {"as it is": {}}
-    changes |= {f"alpha {value}": {"study": {"alpha": value}} for value in sweep.trained_alpha}
-    changes |= {f"l_c {value}": {"study": {"l_c": value}} for value in sweep.trained_l_c}
-    changes |= {f"patience {value:g}": {"rl": {"patience": value}} for value in sweep.patience}
-    changed = {name: settings.changed(**each) for name, each in changes.items()}
+    study, sweep = settings.study, settings.study.sweep
+    changed = {"as it is": settings}
+    changed |= {f"patience {each:g}": settings.changed(rl={"patience": each}) for each in sweep.patience}
+    short = settings.changed(data=FIGURE_4) if settings.data.source == "synthetic" else settings
+    if short is not settings and (sweep.trained_alpha or sweep.trained_l_c):
+        changed[f"alpha {study.alpha}, l_c {study.l_c}"] = short
+    changed |= {f"alpha {each}": short.changed(study={"alpha": each}) for each in sweep.trained_alpha}
+    changed |= {f"l_c {each}": short.changed(study={"l_c": each}) for each in sweep.trained_l_c}
     policies = models.side_by_side(partial(_reinforce, start), list(changed.values()))
     frames = []
     for (name, there), policy in zip(changed.items(), policies, strict=True):
@@ -212,21 +219,23 @@ def _reinforce(start: Path, settings: ReinforcedNotebook) -> Path:
     return models.reinforced(start, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
 
 
-def by_value(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean result accuracy for each value of :func:`vary`, by task type and their mean."""
-    means = by_type_and_mean(frame, "result_final").drop(columns="metric")
+def by_value(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:
+    """Means for each value of :func:`vary`, by task type and their mean."""
+    means = by_type_and_mean(frame, metric).drop(columns="metric")
     return means.assign(value=means.pop("method").astype(float))[["value", *means.columns]]
 
 
-def from_usual(frame: pd.DataFrame) -> pd.DataFrame:
+def from_usual(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:
     """What each other value of :func:`vary` gives more than the usual one, paired by task."""
     (usual,) = frame.loc[frame["usual"], "method"].unique()
     others = frame.loc[~frame["usual"], "method"].unique()
     pairs = {f"{method} - {usual}": (method, usual) for method in others}
-    return trained_differences(frame, pairs, "result_final")
+    return trained_differences(frame, pairs, metric)
 
 
-def worth_of_clusters(clustered: pd.DataFrame, averaged: pd.DataFrame) -> pd.DataFrame:
+def worth_of_clusters(
+    clustered: pd.DataFrame, averaged: pd.DataFrame, metric: str = "result_final"
+) -> pd.DataFrame:
     """What interest clusters give more than the global profile alone, by how much of a history is known.
 
     Args:
@@ -234,7 +243,7 @@ def worth_of_clusters(clustered: pd.DataFrame, averaged: pd.DataFrame) -> pd.Dat
     """
     pairs = {f"last {method}": (f"{method}, clusters", method) for method in averaged["method"].unique()}
     named = clustered.assign(method=clustered["method"] + ", clusters")
-    return trained_differences(pd.concat([named, averaged]), pairs, "result_final")
+    return trained_differences(pd.concat([named, averaged]), pairs, metric)
 
 
 def parts_in_worlds(settings: OrionSettings, policy: Path, worlds: Sequence[str]) -> pd.DataFrame:
@@ -270,7 +279,7 @@ def with_users(
     return records, pd.concat(frames, ignore_index=True)
 
 
-def losses(frame: pd.DataFrame) -> pd.DataFrame:
+def losses(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:
     """What is lost without each part, in each world, paired by task.
 
     Args:
@@ -282,7 +291,7 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
     pairs = {part: ("whole", part) for part in PARTS}
     rows = []
     for world, episodes in frame.groupby("world", sort=False):
-        found = trained_differences(episodes, pairs, "result_final")
+        found = trained_differences(episodes, pairs, metric)
         rows.append(found.assign(world=world, without=found.pop("comparison").str.removeprefix("w/o ")))
     table = pd.concat(rows, ignore_index=True)
     return table[["world", "without", *table.columns.drop(["world", "without"])]]

@@ -1,6 +1,6 @@
 """What notebooks 05 to 08 show of studies, trainings and results: tables, and pages for single examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ from pwagents.cache import CARD
 from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
-from pwagents.evaluation.tables import Html
+from pwagents.evaluation.tables import Html, format_intervals
 from pwagents.llm.budget import Load, estimate
 from pwagents.lm.tokens import Example
 from pwagents.notebook.forecast import CALLS
@@ -31,6 +31,8 @@ METRICS = {  # columns of episodes -> headings
     "steps": "steps",
     "asks": "questions",
 }
+# What a row of a table is about, in whatever tables have of it.
+ROWS = ("comparison", "task", "method", "type", "setting", "value", "world", "without")
 PRINTED = {  # table of the paper -> our method -> the row of the same training
     "Table 1": {
         "SFT": "Qwen2.5-7B-Instruct (SFT)",
@@ -45,6 +47,27 @@ PRINTED = {  # table of the paper -> our method -> the row of the same training
         "w/o asking, trained so": "w/o PD",
     },
 }
+
+
+def with_return(
+    tabulate: Callable[[str], pd.DataFrame], format_table: Callable[[pd.DataFrame], pd.DataFrame]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tabulate result accuracy and, beside it, the return, which is what training pays for.
+
+    Args:
+        tabulate: a metric of episodes -> means or differences, in ``mean`` or ``difference``, ``low, high``.
+        format_table: such a table -> what is shown of it.
+
+    Returns:
+        The table of result accuracy with ``return, return_low, return_high``; and what is shown of it.
+    """
+    accuracy, returns = tabulate("result_final"), tabulate("return")
+    names = {"difference" if "difference" in accuracy else "mean": "return"}
+    names |= {"low": "return_low", "high": "return_high"}
+    keys = [name for name in ROWS if name in accuracy]
+    table = accuracy.merge(returns[[*keys, *names]].rename(columns=names), how="left", on=keys)
+    cells = format_intervals(table[list(names.values())].set_axis(["mean", "low", "high"], axis=1))
+    return table, format_table(accuracy).reset_index(drop=True).assign(**{"return": cells})
 
 
 def by_profile(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,7 +147,7 @@ def orion_rows(
     """Trained rows of Orion as printed, and ours in rows of their own, for the tasks that were played here.
 
     Args:
-        frame: one row an episode, as from :func:`pwagents.orion.runs.episodes_frame`.
+        frame: one row an episode, as from :meth:`pwagents.orion.runs.OrionRuns.frame`.
         table: "Table 1", by task, or "Table 2", a mean over all three types of tasks.
         methods: ours that are shown, in the frame's order, and of the printed rows those that :data:`PRINTED`
             gives to them.
