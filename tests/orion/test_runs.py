@@ -109,7 +109,13 @@ def test_the_return_is_what_training_pays_for_the_same_episode(study, runs):
     episodes = [play(study, study.teacher(0, 2), task) for task in study.test_tasks]
     parts = Rewards(study.judge, study.settings.earned)([(states[:-1], t) for states, t in episodes])
     by_hand = [sum(map(sum, own)) for own in zip(*parts.values(), strict=True)]
-    assert runs.frame(records)["return"].tolist() == pytest.approx(by_hand) and len({*by_hand}) > 3
+    frame = runs.frame(records)
+    assert frame["return"].tolist() == pytest.approx(by_hand) and len({*by_hand}) > 3
+    searches = [
+        [step.action.arguments["query"] for step in t.steps if "query" in step.action.arguments]
+        for _, t in episodes
+    ]
+    assert frame["query"].tolist() == [own[-1] if own else "" for own in searches] and any(searches)
 
 
 def test_the_ladder_chooses_the_number_of_questions_by_the_return_on_train_tasks_alone(study, tmp_path):

@@ -1,6 +1,7 @@
 """Sensitivity: histories cut short and made noisy, profiles made anew, other users, other worlds."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from pwagents.orion.analyses import cause_of, failure_causes
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (
     Known,
+    SensitivityNotebook,
     SweepSettings,
     benchmark_known,
     by_value,
@@ -16,6 +18,7 @@ from pwagents.orion.sensitivity import (
     losses,
     parts_in_worlds,
     play_knowing,
+    trained_again,
     usually_known,
     vary,
     with_users,
@@ -23,7 +26,10 @@ from pwagents.orion.sensitivity import (
 )
 from pwagents.users.rules import RuleUser
 
-from .small_study import SEARCHES, call, elsewhere, small_study, step
+from .small_study import GROUPS, SEARCHES, call, elsewhere, small_study, step
+
+LISTS = {"alpha": (0,), "l_c": (1,), "clusters": (1,), "last": (1,), "noise": (0.5,), "users": ("rules",)}
+LISTS |= {"worlds": ("as it is",), "trained_alpha": (), "trained_l_c": (), "patience": (0.1,)}
 
 
 @pytest.fixture(scope="module")
@@ -141,13 +147,40 @@ def test_parts_are_switched_off_world_by_world(searches, asking, tmp_path):
     assert n_still >= 2 * len(searches.test_tasks), "w/o update"
 
 
+def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches, asking, tmp_path):
+    groups = {field.name: getattr(searches.settings, field.name) for field in fields(searches.settings)}
+    trainings = []
+
+    def train(_, settings):
+        trainings.extend(settings)
+        return [tmp_path] * len(settings)
+
+    def again(**trained):
+        sweep = SweepSettings(**LISTS | trained)
+        more = {
+            "study": GROUPS["study"] | SEARCHES | {"sweep": sweep},
+            "rl": {"max_steps": 1},
+            "output_dir": tmp_path,
+        }
+        settings = SensitivityNotebook(**groups | more)
+        return trained_again(SimpleNamespace(side_by_side=train), settings, tmp_path)
+
+    frame = again(trained_l_c=(1,), patience=(0.1,))
+    usual = f"alpha {SEARCHES['alpha']}, l_c 6"
+    assert frame["method"].unique().tolist() == ["as it is", "patience 0.1", usual, "l_c 1"]
+    assert [each.paid.patience for each in trainings] == [0, 0.1, 0, 0]
+    assert [each.data.lengths for each in trainings] == ["log-normal"] * 2 + ["uniform"] * 2
+    assert [each.study.l_c for each in trainings] == [6, 6, 6, 1]
+    tasks = {method: [*own["task_id"]] for method, own in frame.groupby("method")}
+    assert tasks["as it is"] == tasks["patience 0.1"] != tasks[usual] == tasks["l_c 1"]
+    assert again(patience=())["method"].unique().tolist() == ["as it is"]
+
+
 def test_what_cannot_be_swept_is_refused():
-    lists = {"alpha": (0,), "l_c": (1,), "clusters": (1,), "last": (1,), "noise": (0.5,), "users": ("rules",)}
-    lists |= {"worlds": ("as it is",), "trained_alpha": (), "trained_l_c": (), "patience": (0.1,)}
-    SweepSettings(**lists)
+    SweepSettings(**LISTS)
     for wrong in ({"worlds": ("flat earth",)}, {"users": ("rulez",)}, {"last": (0,)}, {"patience": (-1,)}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            SweepSettings(**lists | wrong)
+            SweepSettings(**LISTS | wrong)
 
 
 def test_who_failed_is_found_by_asking_what_would_have_helped(searches):

@@ -1,10 +1,16 @@
 """What notebooks 05 to 08 show, by hand: tables, figures, pages."""
 
+from functools import partial
+
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
+from pwagents.evaluation.breakdowns import trained_differences
+from pwagents.evaluation.seeds import by_seed, format_seeds, means_by_seed
+from pwagents.evaluation.tables import format_differences
 from pwagents.lm.tokens import tokenize_conversation
 from pwagents.notebook.settings import load_settings
 from pwagents.orion.control import FOREIGN, NONE, OWN
@@ -19,6 +25,7 @@ from pwagents.orion.views import (
     show_card,
     show_tokens,
     starts_and_gains,
+    with_return,
     worth_of_profiles,
 )
 
@@ -49,6 +56,22 @@ def test_each_policy_is_compared_with_itself_under_other_profiles():
     others = {FOREIGN: 0.5, NONE: 0.25}
     expected = {f"{m}: {OWN} - {name}": value for m in ("SFT", "RL") for name, value in others.items()}
     assert worth.to_dict() == expected
+
+
+def test_the_return_stands_beside_accuracy_row_by_row_uncut():
+    values = {("SFT", "u", "a"): 0.5, ("SFT", "v", "b"): 0.5, ("RL", "u", "a"): 0.75, ("RL", "v", "b"): 0.25}
+    played = frame(values).assign(**{"return": [-2.0, 0.0, 2.0, np.nan]})
+    pairs = {"RL - SFT": ("RL", "SFT"), "SFT - RL": ("SFT", "RL")}
+    table, shown = with_return(partial(trained_differences, played, pairs), format_differences)
+    assert table["difference"].tolist() == [0, 0] and table["n_tasks"].tolist() == [2, 2]
+    assert table["return"].tolist() == [4, -4] and table["return_low"].isna().all()
+    assert shown["return"].tolist() == ["4.000", "-4.000"] and not {"low", "return_low"} & {*shown}
+    seeds = pd.concat([played.assign(seed=0), played.assign(seed=1)])
+    over, _ = with_return(lambda metric: by_seed(means_by_seed(seeds, metric)), format_seeds)
+    assert over[["method", "mean", "return", "return_high"]].to_numpy().tolist() == [
+        ["SFT", 0.5, -1.0, -1.0],
+        ["RL", 0.5, 2.0, 2.0],
+    ]
 
 
 def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():

@@ -134,23 +134,28 @@ def exchanged(state, kind, old, new):
     return replace(state, profile=profile, session=session)
 
 
-def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified():
-    def rows(method, asks):
-        return [
-            {
-                "method": method,
-                "seed": 0,
-                "task_id": f"t{i}",
-                "asks": n,
-                "result_final": 0.5,
-                "return": n / 10,
-            }
-            for i, n in enumerate(asks)
-        ]
+@pytest.mark.parametrize(
+    ("asks", "query", "found", "verdict"),
+    [
+        ([1] * 10, "red mug", 0.5, "not identified"),
+        ([1] * 9 + [0], "red mug", 0.5, "not identified"),
+        ([1] * 5 + [0] * 5, "red mug", 0.5, "identified"),
+        ([1] * 10, "mug", 0.5, "identified"),
+        ([1] * 10, "red mug", 1.0, "identified"),
+    ],
+)
+def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified(asks, query, found, verdict):
+    def rows(method, asks, query, found):
+        told = {"method": method, "seed": 0, "type": "search", "query": query, "result_final": found}
+        rows = [told | {"task_id": f"t{i}", "asks": n, "return": n / 10} for i, n in enumerate(asks)]
+        lost = {"task_id": f"lost by {method}", "asks": 9.0, "return": 9.0, "result_final": float("nan")}
+        return [*rows, told | lost, told | {"task_id": "review", "type": "review", "asks": 1, "return": 0.1}]
 
-    same, half = [1] * 10, [1] * 5 + [0] * 5
-    for asks, verdict, often in ((same, "not identified", 1.0), (half, "identified", 0.5)):
-        frame = pd.DataFrame([*rows("w/o update", same), *rows("w/o asking", asks)])
-        (row,) = identify_parts(frame, ["w/o update", "w/o asking"]).to_dict("records")
-        assert (row["verdict"], row["as often"], row["same result"]) == (verdict, often, 1.0)
-        assert row["w/o update: return"] == pytest.approx(0.1) and row["w/o asking: questions"] == often
+    names = ["w/o update", "w/o asking"]
+    both = [*rows(names[0], [1] * 10, "red mug", 0.5), *rows(names[1], asks, query, found)]
+    (row,) = identify_parts(pd.DataFrame(both).sample(frac=1, random_state=0), names).to_dict("records")
+    assert row["verdict"] == verdict
+    assert row["as often"] == pytest.approx((sum(asks) + 1) / 11)
+    assert row["same query"] == float(query == "red mug") and row["same result"] == float(found == 0.5)
+    assert row["w/o update: return"] == pytest.approx(0.1)
+    assert row["w/o asking: questions"] == pytest.approx((sum(asks) + 1) / 11)
