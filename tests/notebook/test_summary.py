@@ -79,7 +79,7 @@ def test_every_printed_row_stands_and_says_what_it_takes(tmp_path):
     for paper, table in (("PersonalWAB", "Table 3"), ("PersonalWAB", "Table 4"), ("Orion", "Table 1")):
         rows = summary.build_paper_table(tmp_path, paper, table, NO_LINES)
         assert rows["row"].tolist() == list(paper_table(paper, table).index) and not rows["notebook"].any()
-        assert rows["to run it here"].str.contains(r"notebooks?[ /]0[3-6]").all()
+        assert rows["to run it here"].str.contains(r"(?:notebooks?[ /]|ONLY=)0[3-6]").all()
 
 
 def test_ours_stand_below_once_each_with_their_notebook_and_what_other_pipelines_reach():
