@@ -87,7 +87,7 @@ figures: $(READY) ## draw all figures again from their stored numbers, as FORMAT
 report: $(READY) ## make a site of the preset's results, to be opened by double click: OUTPUTS/PRESET/report/index.html
 	@$(run) pwagents.notebook.report $(OUT)
 
-papers: $(READY) ## write PAPERS.md and RESULTS.md from the papers' files and outputs/reference
+papers: $(READY) ## write PAPERS.md, RESULTS.md and README's picture from the papers' files and outputs/reference
 	@$(run) pwagents.notebook.pages
 
 check: $(READY) ## compare the preset's tables with the papers' numbers and outputs/reference: OK, noise or FAIL

@@ -81,15 +81,20 @@ REFERENCE = ROOT / "outputs" / "reference"
 RESULTS = (ROOT / "RESULTS.md").read_text("utf-8").split("\n## ")
 NUMBER = re.compile(r"(?<![\d.])\.\d\d(?!\d)(?: \[-?\.\d\d, -?\.\d\d\])?")
 NOTEBOOK = re.compile(r"\((\d\d)\)|notebooks/(\d\d)_")
-SAID = [(line, "".join(place.groups(""))) for line in TEXTS.splitlines() if (place := NOTEBOOK.search(line))]
+PASSAGES = [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n(?=\||- |\d\. )", TEXTS)]
+TOLD = [(text, "".join(place.groups(""))) for text in PASSAGES if (place := NOTEBOOK.search(text))]
 
 
-@pytest.mark.parametrize(("text", "notebook"), [(text, n) for text, n in SAID if NUMBER.search(text)])
+@pytest.mark.parametrize(("text", "notebook"), [(text, n) for text, n in TOLD if NUMBER.search(text)])
 def test_numbers_of_readme_and_guide_are_those_of_the_notebooks_findings(text, notebook):
-    """RESULTS.md has them, which is made of stored tables; the next test has those of repurchases."""
-    found = " ".join(" ".join(part for part in RESULTS if f"notebook [{notebook}_" in part).split())
-    told = re.sub(r"\([^()]*bought before[^()]*\)", "", text)
-    assert found and [number for number in NUMBER.findall(told) if number not in found] == []
+    """RESULTS.md has them, which is made of stored tables; the last test has those of repurchases."""
+    findings = " ".join(" ".join(part for part in RESULTS if f"notebook [{notebook}_" in part).split())
+    assert findings and [number for number in NUMBER.findall(text) if number not in findings] == []
+
+
+def test_readme_has_five_findings_with_a_number_each():
+    findings = [text for text, _ in TOLD if re.match(r"\d\. ", text) and NUMBER.search(text)]
+    assert len(findings) == 5 and all("make reproduce" in text for text in findings)
 
 
 def test_guide_says_what_preset_paper_is_estimated_to_cost():
@@ -102,21 +107,15 @@ def test_guide_says_what_preset_paper_is_estimated_to_cost():
         )
 
 
-def row_of_the_main_table(part):
-    (row,) = (line for line in README.splitlines() if line.startswith("| ") and part in line)
-    return row
-
-
-def quotes(row, value):
-    return re.search(rf"(?<!\d){re.escape(f'{value:.2f}'.removeprefix('0'))}(?!\d)", row)
-
-
-# Part of a row of the main table -> stored episodes, and whose recommendations it tells apart.
+# Question of RESULTS.md -> stored episodes, and whose recommendations it tells apart.
 REPURCHASES = {
-    "an agent without a language model? (03)": ("03_single_turn", ["Plain, relevant memory"]),
-    "(04) |": ("04_puma", ["PUMA", "PUMA+"]),
-    "(05) |": ("orion", ["SFT", "Teacher"]),
-    "(06) |": ("orion", ["SFT", "GRPO", "PPO"]),
+    "What does memory help an agent without a language model?": (
+        "03_single_turn",
+        ["Plain, relevant memory"],
+    ),
+    "Is PUMA best, and which of its parts bring what?": ("04_puma", ["PUMA", "PUMA+"]),
+    "Does Orion learn by imitation?": ("orion", ["SFT", "Teacher"]),
+    "Does training by reward add to it?": ("orion", ["SFT", "GRPO", "PPO"]),
 }
 
 
@@ -129,9 +128,9 @@ def is_repurchase():
     return {t.task_id: t.target in {b.parent_asin for b in benchmark.history(t, "test")} for t in tasks}
 
 
-@pytest.mark.parametrize("part", REPURCHASES)
-def test_the_main_table_tells_repurchases_from_new_products(part, is_repurchase):
-    runs, methods = REPURCHASES[part]
+@pytest.mark.parametrize("question", REPURCHASES)
+def test_results_tell_repurchases_from_new_products(question, is_repurchase):
+    runs, methods = REPURCHASES[question]
     episodes = read_episodes(REFERENCE / "runs" / f"{runs}.parquet", {*methods, "Teacher"})
     stored = pd.DataFrame(each for each in episodes if each["type"] == "recommend")
     # The main test comes first, and all of Orion's play the tasks of the teacher.
@@ -140,8 +139,13 @@ def test_the_main_table_tells_repurchases_from_new_products(part, is_repurchase)
         stored = stored[stored["task_id"].isin(stored.loc[stored["method"] == "Teacher", "task_id"])]
     result = [grade(Trajectory.model_validate(each)).result_official for each in stored["trajectory"]]
     means = stored.assign(result=result, again=stored["task_id"].map(is_repurchase))
-    means = means.groupby(["method", "again"])["result"].mean()
-    row = row_of_the_main_table(part)
-    told = row[row.index("bought before") :]
-    assert [name for name in methods for again in (True, False) if not quotes(told, means[name, again])] == []
+    means = means.groupby(["method", "again"])["result"].mean().map("{:.2f}".format).str.lstrip("0")
+    (finding,) = (part for part in RESULTS if part.startswith(question))
+    _, _, finding = " ".join(finding.split()).partition("bought before")
+    assert [
+        mean
+        for name in methods
+        for mean in means[name]
+        if not re.search(rf"(?<!\d){re.escape(mean)}(?!\d)", finding)
+    ] == [], means
     assert f"{pd.Series(is_repurchase).mean():.2f}".removeprefix("0") == ".40" and "bought .40 of" in README

@@ -1,8 +1,11 @@
 """The trajectory viewer: readable and complete; that nothing it shows is HTML, a browser tells elsewhere."""
 
+import re
+from xml.etree import ElementTree
+
 import pytest
 
-from pwagents.evaluation.viewer import MAX_TEXT, show_episodes
+from pwagents.evaluation.viewer import MAX_TEXT, draw_episode, show_episodes
 from pwagents.schema import Action, Observation, Product, Review, Step, Task, Trajectory
 
 EVIL = "<script>alert('x')</script>"
@@ -41,3 +44,24 @@ def test_it_says_why_an_episode_counts_0(end, words):
     episode = EPISODE.model_copy(update={"end": end, "message": f"too long {EVIL}"})
     page = show_episodes(TASK, {"ReAct": episode}, PRODUCTS).data.replace("&#39;", "'")
     assert f"{words} (too long &lt;script&gt;" in page
+
+
+def test_a_picture_tells_what_is_asked_searched_and_found():
+    """Words of the history alone are bold; what came up, and the target among it, stands below."""
+    profile = "Wants:\n- [stated] color: brown\n- [history] material: Oak"
+    query = Action(name="search_product_by_query", arguments={"query": "brown Oak <b>stool</b>"})
+    answers = ("Brown, please.", "1. B2 Table, wide ($5, 4 stars)\n2. B1 Stool <x> ($3, 4 stars)", "")
+    seen = [Observation(text=text, products=("B2", "B1") if "B1" in text else ()) for text in answers]
+    actions = (ACTIONS[1], query, ACTIONS[3])
+    steps = [Step(action=a, observation=o, profile=profile) for a, o in zip(actions, seen, strict=True)]
+    svg = draw_episode("a stool", EPISODE.model_copy(update={"steps": tuple(steps)}), "by PPO & co")
+    shown = [" ".join("".join(text.itertext()).split()) for text in ElementTree.fromstring(svg)[2:]]
+    assert shown == [
+        "User a stool",
+        "Agent asks Which?",
+        "User answers Brown, please.",
+        "Agent searches (bold: from the user's history) brown Oak <b>stool</b>",
+        "Shop 1. Table, wide 2. Stool <x> \N{BLACK STAR} wanted",
+        "by PPO & co",
+    ]
+    assert re.findall(r'bold">([^<]*)<', svg) == ["Oak", "\N{BLACK STAR}", "wanted"]

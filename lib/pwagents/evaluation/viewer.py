@@ -4,8 +4,10 @@ All texts are escaped: product titles, reviews and what models wrote can hold an
 """
 
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
+from textwrap import wrap
 from typing import NamedTuple
 
 from pwagents.evaluation.metrics import attempts, grade
@@ -96,6 +98,53 @@ def show_episodes(
         episodes.append((method, profile, bubbles, describe_outcome(trajectory)))
     template = files("pwagents.evaluation").joinpath("trajectory.html").read_text("utf-8")
     return HTML(Template(template, autoescape=True).render(task=task, episodes=episodes))
+
+
+def draw_episode(instruction: str, trajectory: Trajectory, title: str, most: int = 3) -> str:
+    """Draw an episode of questions and searches as SVG, for a page that shows images and no HTML.
+
+    Bold are the words of a query that come from the history alone; a star marks the target.
+
+    Args:
+        title: below the picture, and what is read aloud in its place.
+        most: products of a list that are shown.
+
+    Returns:
+        The text of an SVG file.
+    """
+    from jinja2 import Template
+
+    parts, spoken, profile = [("user", "User", [instruction], set())], instruction, ""
+    for step in trajectory.steps:
+        action, answer = step.action, step.observation
+        if action.name == "respond":
+            parts.append(("agent", "Agent asks", [action.arguments["content"]], set()))
+            parts.append(("user", "User answers", [answer.text], set()))
+            spoken += f" {answer.text}"
+        elif action.name == "search_product_by_query":
+            query = action.arguments["query"]
+            known = re.findall(r"\w+", " ".join(re.findall(r"\[history\] (.*)", profile)).lower())
+            bold = {word for word in query.split() if word.lower() in known and word not in spoken.lower()}
+            parts.append(("agent", "Agent searches (bold: from the user's history)", [query], bold))
+            # A line is "1. B0QAFAQA Stonegate sun hat, navy ($52.99, 4.5 stars)".
+            shown = list(zip(answer.text.splitlines(), answer.products, strict=False))[:most]
+            names = {asin: line.replace(f"{asin} ", "").rpartition(" (")[0] for line, asin in shown}
+            texts = [
+                name + " \N{BLACK STAR} wanted" * (asin == trajectory.target) for asin, name in names.items()
+            ]
+            parts.append(("user", "Shop", texts, {"\N{BLACK STAR}", "wanted"}))
+        profile = step.profile or profile
+
+    # Boxes lie below each other; lines are wrapped by characters, for an SVG has no wrapping of its own.
+    boxes, top = [], 18
+    for kind, who, texts, bold in parts:
+        lines = [line for text in texts for line in wrap(text, 38)]
+        boxes.append({"kind": kind, "who": who, "lines": lines, "bold": bold, "top": top})
+        top += 66 + 33 * len(lines)
+    template = files("pwagents.evaluation").joinpath("episode.svg").read_text("utf-8")
+    return Template(template, autoescape=True, trim_blocks=True).render(
+        boxes=boxes, title=title, height=top + 42
+    )
 
 
 def describe_outcome(trajectory: Trajectory) -> str:

@@ -1,6 +1,6 @@
-"""PAPERS.md and RESULTS.md, made of the committed reference and of the papers' files.
+"""PAPERS.md, RESULTS.md and README's picture, made of the committed reference and of the papers' files.
 
-    python -m pwagents.notebook.pages    # writes both beside README.md; as `make papers` does
+    python -m pwagents.notebook.pages    # writes them; as `make papers` does
 
 PAPERS.md has each part of each paper (``evaluation/papers/parts.yaml``) and what is printed of it.
 RESULTS.md has the questions of ``site/headlines.yaml`` and what the reference says to them; each number of a
@@ -16,12 +16,15 @@ from typing import Any
 import pandas as pd
 from omegaconf import OmegaConf
 
+from pwagents.evaluation.metrics import attempts
 from pwagents.evaluation.paper import COSTS, load_targets
+from pwagents.evaluation.viewer import draw_episode
 from pwagents.notebook.preflight import kind_of
-from pwagents.notebook.reference import REFERENCE, SUMMARY, read_lines
+from pwagents.notebook.reference import REFERENCE, SUMMARY, read_episodes, read_lines
 from pwagents.notebook.settings import settings_values
 from pwagents.notebook.summary import METHODS, TASKS
 from pwagents.project import ROOT, read_yaml, write_aside
+from pwagents.schema import Trajectory
 
 # Columns that PAPERS.md leaves to the tables themselves.
 _LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook")
@@ -126,8 +129,35 @@ def with_printed(part: Mapping[str, Any], results: Path) -> list[list[str]]:
     return []
 
 
+def draw_best_episode(results: Path) -> str:
+    """Draw an episode of Orion's main test that asks, searches and finds, as SVG.
+
+    Of all such it is the one whose query has most words of the user's history.
+
+    Raises:
+        ValueError: there is none.
+    """
+    firsts: dict[tuple[str, str], dict[str, Any]] = {}  # variations are played later than the main test
+    for record in read_episodes(results / "runs" / "orion.parquet", ("GRPO", "PPO", "SFT")):
+        firsts.setdefault((record["method"], record["task_id"]), record)
+    pictures = []
+    for (method, _), record in firsts.items():
+        trajectory = Trajectory.model_validate(record["trajectory"])
+        calls = [step.action.name for step in trajectory.steps]
+        if calls[:2] == ["respond", "search_product_by_query"] and attempts(trajectory) == [1.0]:
+            # The answer must be of use: the query repeats its last word ("My style of choice: retro.").
+            value = trajectory.steps[0].observation.text.split()[-1].rstrip(".")
+            query = trajectory.steps[1].action.arguments["query"]
+            title = f"A stored episode of notebook 06 ({method}), all made up"
+            if value in query.split() and value not in record["instruction"]:
+                pictures.append(draw_episode(record["instruction"], trajectory, title))
+    if not pictures:
+        raise ValueError(f"no episode in {results} asks, searches and finds")
+    return max(pictures, key=lambda svg: (svg.count("<tspan"), -len(svg)))  # bold words, and brief
+
+
 def make_pages(results: Path = REFERENCE) -> dict[str, str]:
-    """Make the text of both pages, by file name."""
+    """Make the texts of both pages and of the picture, by path."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def link(name: str, kinds: str = "table figure") -> str:
@@ -159,7 +189,8 @@ def make_pages(results: Path = REFERENCE) -> dict[str, str]:
         "papers": read_papers(),
         "printed": partial(with_printed, results=results),
     }
-    return {name: environment.get_template(name).render(**values) for name in ("PAPERS.md", "RESULTS.md")}
+    texts = {name: environment.get_template(name).render(**values) for name in ("PAPERS.md", "RESULTS.md")}
+    return texts | {f"{values['results']}/episode.svg": draw_best_episode(results)}
 
 
 def _decimal(value: float) -> str:
