@@ -71,6 +71,21 @@ TABLE = {
         7 / 9 * 2 - 1,
     ),
     "and founded": ({"session": (THICK,)}, call("search", query="bath towel white thick plain"), 1.0),
+    "what an answer turns down": (
+        {"session": (step(THICK.action, "Anything but thick."),)},
+        call("search", query="bath towel white thick plain"),
+        -1.0,
+    ),
+    "an amount of money, which no search reads": (
+        {"lines": (*LINES, ("price: around 20 dollars", True, "stated"))},
+        call("search", query="bath towel white plain"),
+        1.0,
+    ),
+    "but a band of prices": (
+        {"instruction": f"{TOWEL} Something premium."},
+        call("search", query="bath towel white plain"),
+        7 / 9 * 2 - 1,
+    ),
     "a search where a review is due": ({"product": True}, call("search", query="bath towel"), -1.0),
     "a question about what is open": ({}, call("ask", content="Which feature would you like?"), 0.0),
     "about what was stated": ({}, call("ask", content="Which color would you like?"), -1.0),

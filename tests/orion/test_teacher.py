@@ -121,6 +121,9 @@ NAVY = answered("color", "Best in navy.")
             "bath towel white plain",
         ),
         ("Find me a bath towel.", HATES, (), "bath towel white"),  # never what is to be avoided
+        ("Find me a plain bath towel.", HATES, (), "bath towel plain white"),  # unless it is asked for
+        ("Find me a bath towel.", LINES, (answered("style", "Anything but plain."),), "bath towel white"),
+        ("Find me a premium bath towel.", LINES, (), "bath towel premium white plain"),
         ("Anything nice?", (("price: around 20 dollars", True, "stated"),), (), "Anything nice?"),
         ("Anything nice?", (("Likes what lasts for years.", True, "history"),), (), "Anything nice?"),
     ],

@@ -20,7 +20,14 @@ from pwagents.llm.chat import ChatModel, Reply, Request, ask_all
 from pwagents.llm.fence import FENCE_NOTE, fence
 from pwagents.llm.replies import read_reply
 from pwagents.orion.agent import orion_messages
-from pwagents.profiles.catalogue import TOPIC, Catalogue, spaced_words
+from pwagents.profiles.catalogue import (
+    TOPIC,
+    Catalogue,
+    affirmed,
+    denied,
+    find_bands,
+    spaced_words,
+)
 from pwagents.project import read_yaml
 from pwagents.schema import FUNCTION_OF, Action, Usage
 from pwagents.web.environment import BeliefState
@@ -56,8 +63,9 @@ class OfflineJudge:
       was stated or asked before; a review where there is nothing to review, a search or recommendation where
       there is.
     - Search: from -1 to 1 by how much the query holds of the user's own values and words for the thing, which
-      weigh twice, and, for each other attribute that the profile tells of, of one such value. Off this goes
-      twice the share of its words that nobody said.
+      weigh twice, and, for each other attribute that the profile tells of, of one such value. Amounts of
+      money, which no search reads, count neither way. Off this goes twice the share of its words that nobody
+      said.
     - Recommendation: the share of its ids that are purchases told of, from -1 to 1; where the user's words
       are in some of these, only such purchases count.
     - Review: the share it mentions of what is asked for, and how near its length is to the earlier review's.
@@ -85,9 +93,11 @@ class OfflineJudge:
             return WORST
         value = action.arguments[_ARGUMENT[action.name]]
         # What the user themselves said may stand in a call that repeats it.
-        own_words = singular(" ".join(_said(state)))
+        own_words = singular(" ".join(map(affirmed, _said(state))))
         lines = state.profile.lines if state.profile else ()
-        avoided = [x.value for x in lines if not x.positive and not holds(own_words, x.value)]
+        avoided = [line.value for line in lines if not line.positive]
+        avoided += [t.value for text in _said(state) for _, t in self.catalogue.find(denied(text))]
+        avoided = [value for value in avoided if not holds(own_words, value)]
         if action.name == "get_recommendations_by_history":
             return self._recommendation(state, value, avoided)
         text = singular(value)
@@ -108,12 +118,13 @@ class OfflineJudge:
         return WORST if is_known else 0.0
 
     def _search(self, state: BeliefState, query: str) -> float:
-        said = " ".join(_said(state))
+        said = " ".join(map(affirmed, _said(state)))
         values = {trait.about: trait.value for _, trait in self.catalogue.find(said)}  # the last word counts
-        wanted = [*self.catalogue.find_topics(state.instruction), *values.values()]
+        values |= {"price": band for band in find_bands(said)}
+        wanted = [*self.catalogue.find_topics(affirmed(state.instruction)), *values.values()]
         past: dict[str, list[str]] = {}  # attribute -> the values that the profile tells, where nobody spoke
         for line in state.profile.lines if state.profile else ():
-            if line.positive and line.about not in (*values, TOPIC, ""):
+            if line.positive and line.about not in (*values, TOPIC, "") and not line.is_amount:
                 past.setdefault(line.about, []).append(line.value)
         covered = STATED_WEIGHT * sum(holds(query, value) for value in wanted)
         covered += sum(any(holds(query, value) for value in some) for some in past.values())
@@ -132,7 +143,7 @@ class OfflineJudge:
         touched = {trait.value.lower() for asin in foreign for trait in self.catalogue.traits(asin)}
         if not asins or touched & values:
             return WORST
-        named = [word for text in _said(state) for word in self.catalogue.find_topics(text)]
+        named = [word for text in _said(state) for word in self.catalogue.find_topics(affirmed(text))]
         fitting = {asin for asin, text in listed.items() if any(holds(text, word) for word in named)}
         right = [asin for asin in asins if asin in (fitting or listed)]
         return 2 * len(right) / len(asins) - 1

@@ -17,6 +17,8 @@ from pwagents.orion.agent import orion_messages, orion_tools
 from pwagents.profiles.catalogue import (
     TOPIC,
     Catalogue,
+    affirmed,
+    denied,
     expresses,
     find_bands,
     spaced_words,
@@ -90,6 +92,7 @@ class OfflineTeacher:
         for step in state.session:
             text = step.observation.text
             if step.is_talk and not expresses("indifferent", text) and not expresses("unknown", text):
+                text = affirmed(text)
                 values = [trait.value for _, trait in self.catalogue.find(text)] + find_bands(text)
                 about = self.catalogue.find_attribute(step.action.arguments["content"])
                 if about == "mention":  # anything may be
@@ -138,21 +141,25 @@ class OfflineTeacher:
 
     def _query(self, state: BeliefState) -> str:
         lines = state.profile.lines if state.profile else ()
-        answers = dict(self._answers(state))
+        answers = {about: values for about, values in self._answers(state) if values}
         spoken_of = {trait.about for _, trait in self.catalogue.find(state.instruction)} | answers.keys()
         # What the past speaks for counts where the user did not speak; titles' other words are no taste.
         spoken_of |= {line.about for line in lines if line.provenance == "stated"} | {TOPIC, ""}
         told = [x for x in lines if x.positive and (x.provenance == "stated" or x.about not in spoken_of)]
         values = [value for line in told if (value := _searchable(line))]
-        said = (trait.value for _, trait in self.catalogue.find(state.instruction))
-        words = [*self.catalogue.find_topics(state.instruction), *said, *values]
-        words += [value for some in answers.values() for value in some]
+        request = affirmed(state.instruction)
+        said = [trait.value for _, trait in self.catalogue.find(request)] + find_bands(request)
+        answered = [value for some in answers.values() for value in some]
+        words = [*self.catalogue.find_topics(request), *said, *values, *answered]
         wanted: dict[str, str] = {}  # in small letters -> as it is written first
         for word in words:
             wanted.setdefault(word.lower(), word)
-        for line in lines:
-            if not line.positive:
-                wanted.pop(line.value.lower(), None)
+        # What is to be avoided goes, whether the profile says so or, where nobody updates it, the user alone.
+        texts = [state.instruction, *(step.observation.text for step in state.session if step.is_talk)]
+        avoided = [line.value for line in lines if not line.positive]
+        avoided += [trait.value for text in texts for _, trait in self.catalogue.find(denied(text))]
+        for value in {value.lower() for value in avoided} - {value.lower() for value in [*said, *answered]}:
+            wanted.pop(value, None)
         return " ".join(wanted.values()) or state.instruction
 
     def _choose(self, state: BeliefState) -> list[str]:
@@ -200,8 +207,7 @@ def is_result(step: Step) -> bool:
 
 def _searchable(line: ProfileLine) -> str:
     """The value of a line as a search understands it: no amount of money, no sentence."""
-    is_amount = line.about == "price" and re.search(r"\d", line.value)
-    return "" if is_amount or len(line.value.split()) > _LONGEST_VALUE else line.value
+    return "" if line.is_amount or len(line.value.split()) > _LONGEST_VALUE else line.value
 
 
 def _longest_run(title: str, topics: set[str], text: str) -> str:

@@ -17,6 +17,11 @@ _LEAST_GROUP = 8  # products that say what is usual among their like
 _LEAST_USES = 3  # of a value in details, before it is recognised wherever it is read
 _LONGEST = 3  # words of a value
 _WORD = re.compile(r"[^\W_]+(?:[-'\u2019][^\W_]+)*")
+# Where the reach of a "not" ends; "anything but" is itself a "not".
+_CLAUSE_END = re.compile(r"[.!?;,:]\s|(?<!anything) but\b|\brather\b", re.IGNORECASE)
+_NEGATION = re.compile(
+    r"\b(not|no|never|without|avoid|hate|dislike|except|instead of|anything but)\b|n't\b", re.IGNORECASE
+)
 
 
 class Trait(NamedTuple):
@@ -169,6 +174,21 @@ def find_bands(text: str) -> list[str]:
     """Find the price bands that a text names: "premium" of "something luxury"."""
     words = set(stems(text))
     return [band for band, names in word_lists()["price_words"].items() if words & set(names.split())]
+
+
+def split_clauses(text: str) -> list[tuple[str, bool]]:
+    """Split a text where the reach of a "not" ends; each clause with whether it is free of one."""
+    return [(clause, not _NEGATION.search(clause)) for clause in _CLAUSE_END.split(f"{text} ")]
+
+
+def affirmed(text: str) -> str:
+    """The clauses of a text without a "not": "in navy" of "Anything but black, in navy"."""
+    return " ".join(clause for clause, positive in split_clauses(text) if positive)
+
+
+def denied(text: str) -> str:
+    """The clauses of a text with a "not": "Anything but black" of "Anything but black, in navy"."""
+    return " ".join(clause for clause, positive in split_clauses(text) if not positive)
 
 
 def expresses(manner: str, text: str) -> bool:

@@ -74,6 +74,11 @@ class ProfileLine(Record):
         match = _ABOUT.fullmatch(self.text)
         return match[2] if match else self.text
 
+    @property
+    def is_amount(self) -> bool:
+        """Whether it is an amount of money, which no search reads: "price: around 20 dollars"."""
+        return self.about == "price" and any(map(str.isdigit, self.value))
+
 
 class ContextualProfile(Record):
     """What is held to matter now: P_ctx,t of Orion, sections 4.1 and 4.2."""

@@ -17,6 +17,7 @@ from pwagents.profiles.catalogue import (
     expresses,
     find_bands,
     spaced_words,
+    split_clauses,
     word_lists,
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine
@@ -24,11 +25,6 @@ from pwagents.schema import Step, Usage
 from pwagents.words import content_words
 
 _SEVERAL = ("feature", "mention")  # one may state a second value of these without taking back the first
-# Where the reach of a "not" ends; "anything but" is itself a "not".
-_CLAUSE_END = re.compile(r"[.!?;,:]\s|(?<!anything) but\b|\brather\b", re.IGNORECASE)
-_NEGATION = re.compile(
-    r"\b(not|no|never|without|avoid|hate|dislike|except|instead of|anything but)\b|n't\b", re.IGNORECASE
-)
 # "$20", "around 20 dollars", "no more than 15 bucks"
 _AMOUNT = re.compile(
     r"(?:\b(around|about|under|below|over|above|up to|at most|at least|(?:no )?(?:less|more) than)\s+)?"
@@ -101,7 +97,7 @@ class OfflineUpdater:
         about = self.catalogue.find_attribute(str(session[-1].action.arguments.get("content", "")))
         answer = session[-1].observation.text
         if expresses("indifferent", answer):
-            rest = [c for c in _CLAUSE_END.split(f"{answer} ") if not expresses("indifferent", c)]
+            rest = [c for c, _ in split_clauses(answer) if not expresses("indifferent", c)]
             lines = [x for x in profile.lines if not about or x.about != about or x.provenance == "stated"]
             profile = profile.model_copy(update={"lines": tuple(lines)})
             return Update(self.hear(profile, ". ".join(rest)))
@@ -115,7 +111,7 @@ class OfflineUpdater:
 
     def hear(self, profile: ContextualProfile, text: str, about: str = "") -> ContextualProfile:
         """The profile after the user said ``text``, perhaps in answer to a question about an attribute."""
-        clauses = [(clause, not _NEGATION.search(clause)) for clause in _CLAUSE_END.split(f"{text} ")]
+        clauses = split_clauses(text)
         is_wanted: dict[Trait, bool] = {}
         for clause, positive in clauses:
             is_wanted |= dict.fromkeys((trait for _, trait in self.catalogue.find(clause)), positive)
