@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pwagents.benchmark.adversarial import ordinary_questions
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Product, Review, UserProfile
-from pwagents.users.rules import DIFFICULT, RuleUser, VagueUser, WrongUser
+from pwagents.users.rules import DIFFICULT, ImpatientUser, RuleUser, VagueUser, WrongUser
 
 from .conftest import LAMP, is_leak, lamp_task, look_up, results, review, talk
 
@@ -142,3 +142,9 @@ def test_of_what_the_page_does_not_tell_it_says_what_it_usually_likes():
     for about in ("size", "color", "scent"):
         said[about] = user(lamp_task(), (), f"Which {about} would you like?", profile).text.lower()
     assert "large" in said["size"] and "navy" in said["color"] and "mint" not in said["scent"]
+    told = (talk("Which color?", "It would look good in navy."),)
+    impatient = ImpatientUser({LAMP.parent_asin: LAMP})
+    assert "large" not in impatient(lamp_task(), told, "Which size would you like?", profile).text.lower()
+    vague = {seed: VagueUser({LAMP.parent_asin: LAMP}, seed=seed) for seed in range(30)}
+    tells = ["large" in u(lamp_task(), (), "Which size would you like?", profile).text for u in vague.values()]
+    assert 0 < sum(tells) < len(tells), "what it usually likes it holds back like all else"

@@ -91,12 +91,7 @@ class RuleUser:
             profile: P_ctx,0, which the user knows too (Orion, 4.3): what they usually like counts where the
                 target's page says nothing.
         """
-        manner, fact = self.react(task, session, says)
-        if manner == "indifferent":
-            lines = [line for line in profile.lines if line.positive] if profile else []
-            usual = (Fact(x.about, x.value) for x in lines if x.about and find_run(x.about, says) is not None)
-            if wish := next(usual, None):
-                manner, fact = "tell", wish
+        manner, fact = self.react(task, session, says, profile)
         generator = rng(self.seed, "rule user", task.task_id, str(len(session)))
         lines, product = self.phrasings(manner, fact, generator), self.products[task.target]
         safe = (line for line in (*lines, *REFUSALS) if not leaks(line, task, product))
@@ -117,7 +112,9 @@ class RuleUser:
             )
         return self._facts[task]
 
-    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
+    def react(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> tuple[str, Fact | None]:
         """Choose the manner of the answer (of ``phrases.yaml``), and the fact that it tells."""
         facts = self.facts(task)
         lines = [task.instruction, *(step.observation.text for step in session if step.is_talk)]
@@ -144,6 +141,10 @@ class RuleUser:
         if new := [fact for fact in about if fact in untold]:
             return "tell", new[0]
         if slots and not about:
+            lines = [line for line in profile.lines if line.positive] if profile else []
+            usual = (Fact(x.about, x.value) for x in lines if x.about and find_run(x.about, says) is not None)
+            if "identity" not in slots and (wish := next(usual, None)):
+                return "tell", wish
             return ("unknown" if "identity" in slots else "indifferent"), None
 
         # A result: whether it is right, and a hint where it is not and one is left.
@@ -314,8 +315,10 @@ class TerseUser(RuleUser):
 class VagueUser(RuleUser):
     """Does not know what to say to half of the questions that the cooperative user would answer."""
 
-    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
-        manner, fact = super().react(task, session, says)
+    def react(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says, profile)
         withholds = rng(self.seed, "vague user", task.task_id, str(len(session))).random() < VAGUE
         return ("unknown", None) if manner == "tell" and withholds else (manner, fact)
 
@@ -328,8 +331,10 @@ class WrongUser(RuleUser):
     review tasks nothing is told wrongly, nor in hints on results.
     """
 
-    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
-        manner, fact = super().react(task, session, says)
+    def react(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says, profile)
         generator = rng(self.seed, "wrong user", task.task_id, str(len(session)))
         if manner != "tell" or generator.random() >= WRONG:
             return manner, fact
@@ -345,13 +350,15 @@ class WrongUser(RuleUser):
 class ImpatientUser(RuleUser):
     """Answers one question, and then none before they have seen something."""
 
-    def react(self, task: Task, session: tuple[Step, ...], says: str) -> tuple[str, Fact | None]:
-        manner, fact = super().react(task, session, says)
+    def react(
+        self, task: Task, session: tuple[Step, ...], says: str, profile: ContextualProfile | None = None
+    ) -> tuple[str, Fact | None]:
+        manner, fact = super().react(task, session, says, profile)
         # Only answers since the last result count: who has seen something answers once more.
         last = max((i for i, step in enumerate(session) if is_result(step)), default=-1)
         answers = [step.observation.text for step in session[last + 1 :] if step.is_talk]
-        told = pairs(self.facts(task), answers)
-        has_answered = any(find_run(each.value, text) is not None for each, text in told)
+        known = [each.value for each in (*self.facts(task), *(profile.lines if profile else ()))]
+        has_answered = any(find_run(value, text) is not None for value, text in pairs(known, answers))
         return ("impatient", None) if manner == "tell" and has_answered else (manner, fact)
 
 
