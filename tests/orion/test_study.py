@@ -84,7 +84,7 @@ def test_instructions_are_ambiguous_unless_explicit_ones_are_the_control(variant
 
 
 def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_it(
-    study, train_tasks, monkeypatch
+    study, train_tasks, monkeypatch, variant
 ):
     """Whatever profile the agent begins with, the user has the own one."""
     seen = []
@@ -95,7 +95,11 @@ def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_
     task = train_tasks["search"][0]
     for context in (None, Context(ContextualProfile())):
         study.start(task, context).step(ASK)
-    assert seen == [(task.target, study.context(task).profile)] * 2
+    lacking = variant(study={"micro_profiles": False, "alpha": GROUPS["study"]["alpha"]})
+    monkeypatch.setattr(lacking, "_user", study._user)
+    lacking.start(task).step(ASK)
+    assert lacking.context(task).profile != study.context(task).profile
+    assert seen == [(task.target, study.context(task).profile)] * 3
 
 
 def test_the_same_settings_make_the_same_study_whatever_a_notebook_sets_beside(variant):

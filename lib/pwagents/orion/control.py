@@ -12,6 +12,7 @@ import pandas as pd
 
 from pwagents.cache import hash_of
 from pwagents.data.synthetic import Truth
+from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.orion.agent import purchases
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.settings import GrpoNotebook
@@ -29,22 +30,27 @@ OWN, FOREIGN, NONE, TRUE = "own profile", "another user's profile", "no profile"
 def asks_by_instruction(
     settings: GrpoNotebook, policies: Mapping[str, Path], played: pd.DataFrame
 ) -> pd.DataFrame:
-    """Searches and recommendations of policies where instructions say more: same people, shop and targets.
+    """Searches and recommendations of policies where instructions say more: the same tasks in other words.
 
     Args:
         policies: method -> its folder.
-        played: the methods' episodes with the ambiguous instructions.
+        played: the methods' episodes with the instructions of the settings.
 
     Returns:
-        All episodes with ``instruction``: "ambiguous", the source's own ("explicit"), and, on the embedded
-        world, one that names all attributes ("complete").
+        The episodes of ``study.complete_tasks`` tasks, with ``instruction``: "ambiguous", the source's own
+        ("explicit"), and, on the embedded world, one that names all attributes ("complete").
     """
-    types = [type_ for type_ in settings.study.task_types if type_ != "review"]
-    parts = [played[played["type"].isin(types)].assign(instruction="ambiguous")]
-    study = {"eval_tasks": settings.study.complete_tasks, "task_types": types, "instructions": "explicit"}
-    complete = {"complete": {"completeness": 1.0}} if settings.data.source == "synthetic" else {}
-    for name, data in ({"explicit": {}} | complete).items():
-        runs = OrionRuns(make_study(settings.changed(data=data, study=study)))
+    study = make_study(settings)
+    asked = [task for task in study.test_tasks if task.type != "review"]
+    chosen = {task.task_id for task in sample_tasks(asked, settings.study.complete_tasks, study.seed)}
+    own = settings.study.instructions
+    parts = [played[played["task_id"].isin(chosen)].assign(instruction=own)]
+    changes = {name: {"study": {"instructions": name}} for name in ("ambiguous", "explicit") if name != own}
+    if settings.data.source == "synthetic":
+        changes["complete"] = {"data": {"completeness": 1.0}, "study": {"instructions": "explicit"}}
+    for name, change in changes.items():
+        there = make_study(settings.changed(**change))
+        runs = OrionRuns(there, tasks=[task for task in there.test_tasks if task.task_id in chosen])
         episodes = runs.frame(*(runs.policy(method, folder) for method, folder in policies.items()))
         parts.append(episodes.assign(instruction=name))
     return pd.concat(parts)
@@ -159,7 +165,8 @@ def identify_parts(frame: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """Whether two trained methods are different policies, task by task.
 
     Args:
-        frame: one row an episode, as of :meth:`OrionRuns.frame`, with ``seed``.
+        frame: one row an episode, as of :meth:`OrionRuns.frame`, with ``seed``; of episodes that were all
+            played alike, so that what differs is the policy.
 
     Returns:
         A row a seed: the share of tasks on which both ask ``as often`` and reach the ``same result``, the

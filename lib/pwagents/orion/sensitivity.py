@@ -37,7 +37,7 @@ WORLDS: Mapping[World, Mapping[str, Mapping[str, Any]]] = {
 }
 # What takes a part of Orion away: changes of settings (:meth:`OrionSettings.changed`).
 PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "w/o micro-profiles": {"study": {"alpha": 10**6}},
+    "w/o micro-profiles": {"study": {"micro_profiles": False}},
     "w/o update": {"players": {"updater": "none"}},
     "w/o asking": {"players": {"user": "none"}},
 }

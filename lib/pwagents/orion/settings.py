@@ -73,6 +73,8 @@ class StudySettings:
     """No interest clusters, and so no micro-profiles, for histories of at most so many behaviours."""
     l_c: PositiveInt = L_C
     """Behaviours of a cluster that its micro-profile is made from, at most."""
+    micro_profiles: bool = True
+    """Whether the agent is told of interests; false: of the global profile alone. The user knows both."""
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
     seed_noise: dict[str, NonNegativeFloat] | None = None

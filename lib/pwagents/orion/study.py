@@ -114,12 +114,14 @@ class _Part(NamedTuple):
 
     Args:
         contexts: task_id -> what retrieval found for the instruction.
+        known: likewise, what the user knows of it: P_ctx,0, whatever part of it the agent lacks.
         recommenders: each user gets one that knows nothing of what comes after their first task of the split;
             None where recommendation is not among the tasks.
     """
 
     split: Split
     contexts: Mapping[str, Context]
+    known: Mapping[str, Context]
     recommenders: "RecommendersByTime | None"
 
 
@@ -228,7 +230,7 @@ class Study:
             shop = replace(shop, recommender=part.recommenders.at(first))
         context = context or self.context(task)
         # The user simulator knows P_ctx,0 and the final answer (Orion, 4.3).
-        user = self._user and partial(self._user, profile=self.context(task).profile)
+        user = self._user and partial(self._user, profile=part.known[task.task_id].profile)
         environment = WebEnvironment(shop, "multi_turn", user)
         history = (known or self.benchmark).history(task, part.split)
         environment.reset(task, history, context, self._update)
@@ -250,6 +252,7 @@ class Study:
             "validation": settings.study.validation,
             "alpha": settings.study.alpha,
             "l_c": settings.study.l_c,
+            "micro_profiles": settings.study.micro_profiles,
             "shop": plain(settings.shop),
             "recommender": "recommend" in settings.study.task_types,
             # teacher and judge only look on
@@ -263,8 +266,12 @@ class Study:
         return (*self.train_tasks, *self.validation_tasks) if split == "train" else self.test_tasks
 
     def _make_part(self, users: Sequence[str], split: Split) -> _Part:
-        found = self.retrieve(split, self.benchmark, self.settings.study.alpha, self.settings.study.l_c)
-        return _Part(split, found, self._recommenders(users, split))
+        own = self.settings.study
+        known = found = self.retrieve(split, self.benchmark, own.alpha, own.l_c)
+        if not own.micro_profiles:
+            longest = max(map(len, self.benchmark.behaviors.values()))
+            found = self.retrieve(split, self.benchmark, longest, own.l_c)
+        return _Part(split, found, known, self._recommenders(users, split))
 
     def _recommenders(self, users: Sequence[str], split: Split) -> "RecommendersByTime | None":
         """Trained on these users and strangers; tasks of the split must not be foreseen."""

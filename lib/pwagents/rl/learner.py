@@ -227,10 +227,15 @@ class Learner:
         return {name: value / int(n) for name, value in sums.items()} | {"grad_norm": float(norm)}
 
     def evaluate(self, evaluate: Evaluate) -> dict[str, float]:
+        """The numbers of an evaluation, the same in all processes, which stop or go on by them together."""
+        import torch
+
         self.policy.eval()
         measured = evaluate(self.player)
         self.policy.train()
-        return {f"eval_{name}": value for name, value in measured.items()}
+        values = torch.tensor(list(measured.values()), dtype=torch.float64, device=self.accelerator.device)
+        means = self.accelerator.reduce(values, "mean").tolist()
+        return {f"eval_{name}": value for name, value in zip(measured, means, strict=True)}
 
     def save_checkpoint(self, checkpoint: Path) -> None:
         """Write a checkpoint beside its place and move it there; then the one before it may go."""
