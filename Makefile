@@ -51,9 +51,13 @@ CHOSEN := $(foreach n,$(ONLY),$(or $(filter $(NB)/$(n)%,$(REPRODUCE_FULL)),\
   $(error ONLY names "$(n)"; expected numbers of notebooks, as in ONLY="03 04")))
 REPRODUCE := $(or $(CHOSEN),$(filter-out $(NB)/07% $(NB)/08%,$(REPRODUCE_FULL)))
 EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
-# The other presets train all variants of PUMA as it is.
-ALL_OF_PUMA := $(if $(and $(filter laptop,$(PRESET)),$(filter $(NB)/04%,$(EVERYTHING))),$(NB)/.all_variants_of_puma)
-FURTHER_WORLDS := $(if $(and $(filter laptop,$(PRESET)),$(filter $(NB)/03%,$(EVERYTHING))),$(NB)/.further_worlds)
+# What reproduce-full changes of some notebooks at laptop, which then run again: what was made before is found, and
+# their tables get longer. The other presets have all of it as they are.
+FULL_03_benchmark := play: {worlds: [0, 1, 2, 3, 4]}
+FULL_04_puma := study: {variants: all, worlds: [0, 1, 2, 3, 4]}
+FULL_05_orion_sft := role_play: {scaling: [100, 200, 400, 800, 1600]}
+FULL_06_orion_grpo := rl: {methods: [GRPO, PPO]}
+FULL := $(if $(filter laptop,$(PRESET)),$(foreach n,$(basename $(notdir $(EVERYTHING))),$(if $(FULL_$(n)),$(NB)/.full_$(n))))
 run = $(VENV)/bin/python -m
 
 .DEFAULT_GOAL := help
@@ -73,7 +77,7 @@ FIRST := $(filter $(if $(filter paper,$(PRESET)),$(NB)/04%) $(NB)/05%,$(REPRODUC
 
 reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10 (or ONLY="03 04"), as far as they are not up to date
 
-reproduce-full: $(FIRST) $(EVERYTHING) $(FURTHER_WORLDS) $(ALL_OF_PUMA) ## run all notebooks, 03 in further worlds, all of PUMA
+reproduce-full: $(FIRST) $(EVERYTHING) $(FULL) ## run all notebooks, 03 in further worlds, all of PUMA, Orion by PPO
 
 preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
 	@$(run) pwagents.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))
@@ -165,16 +169,12 @@ $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb
 $(NB)/08_sensitivity.ipynb: $(NB)/07_ablations.ipynb
 $(NB)/10_summary.ipynb: $(NB)/03_benchmark.ipynb $(NB)/04_puma.ipynb $(NB)/05_orion_sft.ipynb $(NB)/06_orion_grpo.ipynb
 # The summary has lines of pipelines, too, where they are trained.
-$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb $(FURTHER_WORLDS) $(ALL_OF_PUMA))
+$(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_ablations.ipynb $(FULL))
 
-# Notebook 04 again, with the variants and pipelines that laptop leaves out: what it trained before is found, and its
-# tables get longer.
-$(NB)/.all_variants_of_puma: $(NB)/04_puma.ipynb
-	@$(run_notebook) 04_puma --changes 'study: {variants: all, worlds: [0, 1, 2, 3, 4]}' && touch $@
-
-# And notebook 03 in five worlds, and in one in which nothing is bought twice.
-$(NB)/.further_worlds: $(NB)/03_benchmark.ipynb
-	@$(run_notebook) 03_benchmark --changes 'play: {worlds: [0, 1, 2, 3, 4]}' && touch $@
+$(FULL): $(NB)/.full_%: $(NB)/%.ipynb
+	@$(run_notebook) $* --changes '$(FULL_$*)' && touch $@
+# It trains the same models as 07 would.
+$(filter $(NB)/07%,$(EVERYTHING)): $(filter $(NB)/.full_06%,$(FULL))
 
 # --- environment -----------------------------------------------------------------------------------
 

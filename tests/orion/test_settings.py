@@ -78,7 +78,7 @@ def test_variants_are_changes_of_rl():
 
 EXPECTED = "a name for each of variants, of its own"
 WRONG = [  # changes of rl in notebook 07 -> what is said
-    ({"methods": ["PPO"]}, "07_ablations, rl: expected GRPO among methods"),
+    ({"methods": ["PPO"]}, r"rl\.methods: expected GRPO among methods"),
     ({"seeds": [1, 1]}, "each of seeds once"),
     ({"variants": [{"name": "x", "scale": "none"}]}, "Unexpected keyword"),
     ({"variants": [{"credit": "turn"}]}, EXPECTED),
@@ -98,10 +98,12 @@ def test_what_cannot_be_is_refused(changed, said):
 
 @pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])
 def test_the_noise_of_seeds_is_the_one_that_notebook_07_has_measured(notebook):
-    """Where the reference results are made again and this fails, the number in params/laptop.yaml is old."""
+    """Where the reference results are made again and this fails, the number in params/laptop.yaml is old; none
+    where Orion has changed since notebook 07 ran."""
     floor = pd.read_csv(REFERENCE / "07_noise_floor.csv")
     measured = floor[floor["method"] != "Base"].groupby("type")[MUST_EXCEED].max()  # of what is trained
-    assert load(notebook, "laptop").study.seed_noise == pytest.approx(measured.to_dict(), abs=0.005)
+    noise = load(notebook, "laptop").study.seed_noise
+    assert noise is None or noise == pytest.approx(measured.to_dict(), abs=0.005)
     assert load(notebook).study.seed_noise is None, "not measured at smoke"
 
 

@@ -251,21 +251,35 @@ class ControlledStudy(StudySettings):
 
 
 @settings
+class ComparedSettings(OnlineSettings):
+    """Reinforcement learning by GRPO and, where it is wanted, by PPO."""
+
+    methods: tuple[Literal["GRPO", "PPO"], ...]
+    """What is trained from the same fine-tuned model; GRPO is always among them."""
+
+    @field_validator("methods")
+    @classmethod
+    def _check_methods(cls, methods: tuple[str, ...]) -> tuple[str, ...]:
+        if "GRPO" not in methods:
+            raise ValueError("expected GRPO among methods")
+        return methods
+
+
+@settings
 class GrpoNotebook(ReinforcedNotebook):
     """Notebook 06."""
 
     study: ControlledStudy
+    rl: ComparedSettings
 
 
 @settings
-class AblationSettings(OnlineSettings):
+class AblationSettings(ComparedSettings):
     """Reinforcement learning in notebook 07: several whole pipelines, and of the first GRPO with one thing
     changed."""
 
     seeds: Seeds
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
-    methods: tuple[Literal["GRPO", "PPO"], ...]
-    """What each pipeline trains beside SFT and GRPO without each part; GRPO is always among them."""
     variants: Variants = ()
     """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
 
@@ -276,8 +290,6 @@ class AblationSettings(OnlineSettings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if "GRPO" not in self.methods:
-            raise ValueError("expected GRPO among methods")
         for name, rl in self.varied.items():  # raises where one has settings that there are not
             ours, theirs = (
                 (each.grpo, each.reward, each.alignment_weight, each.patience) for each in (self, rl)
