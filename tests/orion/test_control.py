@@ -100,7 +100,11 @@ def test_the_true_preferences_are_those_of_the_targets_interest(study):
 def test_controls_are_played_by_the_same_people_on_instructions_that_say_more(study, tiny, tmp_path):
     study = elsewhere(study, tmp_path)
     groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
-    more = {"study": GROUPS["study"] | {"complete_tasks": 6}, "rl": {"max_steps": 1, "methods": ["GRPO"]}, "output_dir": tmp_path}
+    more = {
+        "study": GROUPS["study"] | {"complete_tasks": 6},
+        "rl": {"max_steps": 1, "methods": ["GRPO"]},
+        "output_dir": tmp_path,
+    }
     runs = OrionRuns(study)
     played = runs.frame(runs.policy("tiny", tiny))
     said = asks_by_instruction(GrpoNotebook(**groups | more), {"tiny": tiny}, played)

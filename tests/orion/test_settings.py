@@ -98,8 +98,7 @@ def test_what_cannot_be_is_refused(changed, said):
 
 @pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])
 def test_the_noise_of_seeds_is_the_one_that_notebook_07_has_measured(notebook):
-    """Where the reference results are made again and this fails, the number in params/laptop.yaml is old; none
-    where Orion has changed since notebook 07 ran."""
+    """Where the reference is made again and this fails, laptop.yaml is old; none: Orion changed since."""
     floor = pd.read_csv(REFERENCE / "07_noise_floor.csv")
     measured = floor[floor["method"] != "Base"].groupby("type")[MUST_EXCEED].max()  # of what is trained
     noise = load(notebook, "laptop").study.seed_noise

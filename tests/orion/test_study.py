@@ -106,7 +106,10 @@ def test_the_same_settings_make_the_same_study_whatever_a_notebook_sets_beside(v
     study = variant()
     assert make_study(pickle.loads(pickle.dumps(study.settings))) is study
     groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
-    more = {"study": GROUPS["study"] | SEARCHES | {"complete_tasks": 5}, "rl": {"max_steps": 2, "methods": ["GRPO"]}}
+    more = {
+        "study": GROUPS["study"] | SEARCHES | {"complete_tasks": 5},
+        "rl": {"max_steps": 2, "methods": ["GRPO"]},
+    }
     assert make_study(GrpoNotebook(**groups | more)) is study
     json.dumps(study.facts)
 

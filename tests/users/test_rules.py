@@ -145,6 +145,6 @@ def test_of_what_the_page_does_not_tell_it_says_what_it_usually_likes():
     told = (talk("Which color?", "It would look good in navy."),)
     impatient = ImpatientUser({LAMP.parent_asin: LAMP})
     assert "large" not in impatient(lamp_task(), told, "Which size would you like?", profile).text.lower()
-    vague = {seed: VagueUser({LAMP.parent_asin: LAMP}, seed=seed) for seed in range(30)}
-    tells = ["large" in u(lamp_task(), (), "Which size would you like?", profile).text for u in vague.values()]
+    vague = [VagueUser({LAMP.parent_asin: LAMP}, seed=seed) for seed in range(30)]
+    tells = ["large" in user(lamp_task(), (), "Which size would you like?", profile).text for user in vague]
     assert 0 < sum(tells) < len(tells), "what it usually likes it holds back like all else"

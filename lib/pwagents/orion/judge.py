@@ -120,7 +120,8 @@ class OfflineJudge:
     def _search(self, state: BeliefState, query: str) -> float:
         said = " ".join(map(affirmed, _said(state)))
         values = {trait.about: trait.value for _, trait in self.catalogue.find(said)}  # the last word counts
-        values |= {"price": band for band in find_bands(said)}
+        if bands := find_bands(said):
+            values["price"] = bands[-1]
         wanted = [*self.catalogue.find_topics(affirmed(state.instruction)), *values.values()]
         past: dict[str, list[str]] = {}  # attribute -> the values that the profile tells, where nobody spoke
         for line in state.profile.lines if state.profile else ():
