@@ -45,11 +45,17 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
     }
     records = [record(task, steps, method) for method, (steps, *_) in episodes.items()]
     table = who_does_the_work(study, records)
-    shares = table.drop(columns=["type", "calls"]).set_index("method")
+    shares = table.drop(columns=["type", "calls", "ids told"]).set_index("method")
     assert {name: tuple(row) for name, row in shares.iterrows()} == {
         name: tuple(expected) for name, (_, *expected) in episodes.items() if None not in expected
     }
-    assert (table["calls"] == 1).all()
+    assert (table["calls"] == 1).all() and table["ids told"].isna().all()
+    task = next(t for t in study.test_tasks if t.type == "recommend")
+    told = study.context(task).purchases[0].asin
+    row = who_does_the_work(
+        study, [record(task, [step(call("recommend", product_sequence=[told, "B0NONE"]))])]
+    )
+    assert row["ids told"].item() == 0.5
 
 
 def test_wasted_calls_are_counted_by_kind(searches):

@@ -7,6 +7,7 @@ changes one thing that the user told, or one line of the profile, and looks whet
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from pwagents.evaluation.episodes import EpisodeRecord
@@ -48,7 +49,8 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
     Returns:
         A row a method and type: ``calls``, and the shares of them that overlap by :data:`REPEATS` with ``one
         line`` of the prompt, with ``two or three lines`` that stand beside each other (or with one), and
-        those ``within the profile``, all of whose words stand in its profile parts.
+        those ``within the profile``, all of whose words stand in its profile parts. Last, ``ids told``: the
+        share of a recommendation's ids that are of purchases in the prompt. Who cannot copy makes up ids.
     """
     rows = []
     for record, state, step in first_calls(study, records):
@@ -60,6 +62,8 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
         begun = state.context.profile.describe() if state.context else ""
         profile = spaced_words(" ".join([begun, *(step.profile for step in state.session)])).split()
         (argument,) = step.action.arguments.values()
+        listed = {x.asin for x in state.context.purchases} if state.context else set()
+        told_ids = np.mean([asin in listed for asin in argument]) if isinstance(argument, list) else np.nan
         call = set(spaced_words(argument if isinstance(argument, str) else " ".join(argument)).split())
 
         def repeats(words: Sequence[str], call: set[str] = call) -> bool:
@@ -68,8 +72,9 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
         one = any(map(repeats, (*lines, *bare)))
         runs = (of[i : i + n] for of in (lines, bare) for n in (2, 3) for i in range(len(of)))
         several = one or any(repeats([word for line in run for word in line]) for run in runs)
-        rows.append((record.method, record.type, 1, one, several, bool(call) and call <= set(profile)))
-    columns = ["method", "type", "calls", "one line", "two or three lines", "within the profile"]
+        shares = (one, several, bool(call) and call <= set(profile), told_ids)
+        rows.append((record.method, record.type, 1, *shares))
+    columns = ["method", "type", "calls", "one line", "two or three lines", "within the profile", "ids told"]
     groups = pd.DataFrame(rows, columns=columns).groupby(columns[:2], sort=False)
     return groups.mean().astype(float).assign(calls=groups["calls"].sum()).reset_index()
 
