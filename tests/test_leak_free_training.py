@@ -47,7 +47,7 @@ def test_what_is_kept_is_the_greatest_share_on_the_side_that_loses_more():
     tested = [task(user, n) for user, n in first.items()]
     # From 2 on: 1 of 4 and 3 of 3; from 5: 3 of 4 and 2 of 3; from 50: 4 of 4 and 1 of 3.
     assert parting_date(train, tested, first.get) == 5
-    with pytest.raises(ValueError, match="none of 1 train tasks lies before the first of 1 test tasks"):
+    with pytest.raises(ValueError, match="none of the 1 train tasks is older than a user's first test task"):
         parting_date([task("a", 5)], [task("b", 5)], {"b": 5}.get)
 
 

@@ -72,7 +72,7 @@ def cached(
             aside = folder.with_name(f".{folder.name}.damaged")
             shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
             os.replace(folder, aside)
-            print(f"{folder.name} is damaged ({wrong}): it is made again; what there was lies in {aside}")
+            print(f"{folder.name} is damaged ({wrong}) and is made again; the damaged copy is {aside}")
         if not folder.exists():
             part.mkdir(exist_ok=True)
             make(part)

@@ -57,7 +57,7 @@ def remote(function: Callable[[Any], Any]) -> Remote | None:
     try:
         pickled = _pickled(function)
     except StaysHere as reason:
-        print(f"Not for the engine {in_use}: {reason}.")
+        print(f"This runs here, not on the engine {in_use}: {reason}.")
         return None
 
     def rounds(units: Sequence[Any]) -> Iterator[list[Any]]:

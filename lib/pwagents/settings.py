@@ -22,7 +22,7 @@ Group = TypeVar("Group")
 
 def _refuse_repeats(seeds: tuple[int, ...]) -> tuple[int, ...]:
     if len(set(seeds)) < len(seeds):
-        raise ValueError("expected each of seeds once")
+        raise ValueError("a seed is listed twice; expected different seeds")
     return seeds
 
 
@@ -67,7 +67,7 @@ def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
         changes = dict(variant)
         name = changes.pop("name", None)
         if not isinstance(name, str) or name in {*taken, *made}:
-            raise ValueError("expected a name for each of variants, of its own")
+            raise ValueError(f"a variant is named {name!r}; expected a name that no other variant has")
         # What a variant changes of a mapping, such as a trainer's fields, joins what is there.
         joined = {
             key: {**getattr(group, key), **value} if isinstance(value, dict) else value
@@ -75,7 +75,7 @@ def variants_of(group: Group, taken: Collection[str] = ()) -> dict[str, Group]:
         }
         made[name] = replace(group, **{"variants": (), **joined})
         if made[name] == replace(group, variants=()):
-            raise ValueError(f"expected variants that change something, as {name!r} does not")
+            raise ValueError(f"variant {name!r} changes nothing; expected a change")
     return made
 
 

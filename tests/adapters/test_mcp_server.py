@@ -81,11 +81,11 @@ def test_sessions_know_nothing_of_each_other_and_a_silent_one_ends(sessions, tas
     for seconds in (599, 601):
         monkeypatch.setattr(time, "monotonic", lambda now=begin + seconds: now)
         assert sessions.reward(first) == ends[0]  # asked again, the same
-    with pytest.raises(ValueError, match="session: unknown, or ended"):
+    with pytest.raises(ValueError, match="session: not open"):
         sessions.reward(silent)
     monkeypatch.setattr(mcp_server, "MAX_SESSIONS", 3)
     many = [sessions.reset("task-0")["session"] for _ in range(4)]
-    with pytest.raises(ValueError, match="session: unknown, or ended"):
+    with pytest.raises(ValueError, match="session: not open"):
         sessions.reward(first)
     assert sessions.reward(many[-1])["reward"] == 0
 
@@ -93,9 +93,9 @@ def test_sessions_know_nothing_of_each_other_and_a_silent_one_ends(sessions, tas
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [
-        ("reset", {}, r"task: found None; expected one of the 18 of /tasks"),
+        ("reset", {}, r"task: found None; expected one of the 18 names that GET /tasks lists"),
         ("reset", {"task": ["x"]}, r"task: found \['x'\]; expected"),
-        ("stop", {}, r"session: unknown, or ended; begin one with reset"),
+        ("stop", {}, r"session: not open; the tool reset opens one"),
     ],
 )
 def test_a_wrong_request_is_one_line(url, name, arguments, told):

@@ -261,7 +261,7 @@ def test_files_of_names_that_are_written_alike_do_not_collide(play, folder):
     pages = {play(patient, tasks=1, name=name).page for name in names}
     assert len(pages) == len(names) and all(page.exists() for page in pages)
     assert folder / "episodes" / "A_b_multi_turn_synthetic_smoke_1.html" in pages
-    with pytest.raises(SettingsError, match="expected one that no reference has"):
+    with pytest.raises(SettingsError, match="is the name of a reference row"):
         play(patient, tasks=1, name="Reference: oracle")
 
 

@@ -76,10 +76,10 @@ def test_variants_are_changes_of_rl():
     assert (published.paid.alignment_weight, published.rl.grpo.scale_rewards) == (1.0, "group")
 
 
-EXPECTED = "a name for each of variants, of its own"
+EXPECTED = "a name that no other variant has"
 WRONG = [  # changes of rl in notebook 07 -> what is said
     ({"methods": ["PPO"]}, r"rl\.methods: expected GRPO among methods"),
-    ({"seeds": [1, 1]}, "each of seeds once"),
+    ({"seeds": [1, 1]}, "expected different seeds"),
     ({"variants": [{"name": "x", "scale": "none"}]}, "Unexpected keyword"),
     ({"variants": [{"credit": "turn"}]}, EXPECTED),
     ({"variants": [{"name": "x", "credit": "turn"}] * 2}, EXPECTED),

@@ -44,7 +44,9 @@ class Sessions:
     def reset(self, task: str) -> dict[str, Any]:
         """Begin a task, by its name, in a new session; return its id, and what the agent is told."""
         if not isinstance(task, str) or task not in self.names:
-            raise ValueError(f"task: found {task!r}; expected one of the {len(self.names):,} of /tasks")
+            raise ValueError(
+                f"task: found {task!r}; expected one of the {len(self.names):,} names that GET /tasks lists"
+            )
         session, key = Session(self.tasks), secrets.token_urlsafe(16)
         text = session.reset(self.names[task])
         with self._lock:
@@ -72,7 +74,7 @@ class Sessions:
             for idle in [k for k, used in self._used.items() if now - used >= IDLE_S]:
                 del self._open[idle], self._used[idle]
             if key not in self._open:
-                raise ValueError("session: unknown, or ended; begin one with reset")
+                raise ValueError("session: not open; the tool reset opens one")
             self._used[key] = now
             return self._open[key]
 

@@ -149,7 +149,7 @@ class ChatAgent:
             raise ValueError(f"{type(self).__name__} does not run in the {setup.track} track")
         strategy = setup.strategy or self.strategy
         if strategy == "task_specific" and not self.function:
-            raise ValueError(f"{type(self).__name__} does not know the function that its memory would serve")
+            raise ValueError(f"{type(self).__name__} has no function to choose a task-specific memory for")
         # The setup's length counts before the method's own, which counts before the track's; 0 is one, too.
         lengths = (setup.length, self.length, MEMORY_LENGTH[setup.track])
         length = next(length for length in lengths if length is not None)

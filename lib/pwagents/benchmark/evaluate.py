@@ -71,7 +71,7 @@ def evaluate(
     else:
         own_agent.require_agent(agent)
     if name.startswith("Reference"):
-        raise SettingsError(f"name: found {name!r}; expected one that no reference has")
+        raise SettingsError(f"name: {name!r} is the name of a reference row; expected another")
 
     # It plays as notebook 03's methods do, in a run of its own.
     settings = study_settings(preset, tasks, output_dir, changes)

@@ -77,7 +77,7 @@ def parting_date(train: Sequence[Task], tested: Sequence[Task], first_task: Call
     dates = [date for date in sorted(set(starts)) if times and times[0] < date]
     if not dates:
         raise ValueError(
-            f"none of {len(times)} train tasks lies before the first of {len(starts)} test tasks of any "
-            "user: nothing can be learned without knowing a tested user's future; take more users"
+            f"none of the {len(times)} train tasks is older than a user's first test task ({len(starts)} "
+            "test tasks): a training would use the future of tested users; take more users"
         )
     return max(dates, key=lambda date: (min(kept(date)), -date))

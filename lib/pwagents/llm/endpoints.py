@@ -112,7 +112,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
     if not key and url == OPENAI_URL:
         raise RefusedError(f"{url}: no key; set the environment variable {KEY_VARIABLE}")
     if not all("!" <= letter <= "~" for letter in key):
-        raise RefusedError(f"{KEY_VARIABLE} holds what cannot be a key; set it anew")
+        raise RefusedError(f"{KEY_VARIABLE} holds spaces or other characters that no key has; set it again")
 
     named = {name: value for name in _CERTIFICATES if (value := os.environ.get(name))}
     verify: ssl.SSLContext | bool = True
@@ -129,7 +129,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
         """Read the body, unless it grows too long or takes too much time: the client knows no such bounds."""
         end, body = time.monotonic() + total_s, bytearray()
         if answer.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.DecodingError("a compressed answer, which was not asked for")
+            raise httpx2.DecodingError("the server compressed its answer, although it was asked not to")
         with closing(answer.stream) as stream:
             for part in stream:
                 body += part

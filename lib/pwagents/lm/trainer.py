@@ -91,7 +91,7 @@ def last_checkpoint(folder: Path) -> str | None:
         aside = checkpoint.with_name(f"damaged-{checkpoint.name}")
         shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
         checkpoint.rename(aside)
-        print(f"{checkpoint} is damaged ({wrong}); the training does not go on from it")
+        print(f"{checkpoint} is damaged ({wrong}): set aside as {aside.name}; the one before it is tried")
     return None
 
 

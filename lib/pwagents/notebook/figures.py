@@ -130,7 +130,7 @@ def redraw(output_dir: Path, formats: Collection[str] = ("png", "svg")) -> Path:
     files = sorted((source / "figures").glob("*.parquet"))
     if not files:
         found = f"{source / 'figures'} holds no figure's numbers (*.parquet)"
-        raise ValueError(f"{found}; a notebook's run leaves them")
+        raise ValueError(f"{found}; expected what a notebook leaves there when it has run")
     for path in progress(files, desc="figures", unit="figure"):
         figure = draw_figure(path, stamped=True)
         for kind in formats:

@@ -40,7 +40,7 @@ def find_results(output_dir: Path, *kinds: str) -> Path:
     """
     left = (path for kind in kinds for path in output_dir.glob(kind))
     if output_dir.name == PRESET and not any(left):
-        print(f"{output_dir} holds no results: these are those of the committed reference, {REFERENCE}")
+        print(f"{output_dir} holds no results yet; used instead: the committed reference, {REFERENCE}")
         return REFERENCE
     return output_dir
 
@@ -91,7 +91,7 @@ def make_reference(output_dir: Path, reference: Path = REFERENCE) -> None:
     journal = output_dir / "timings" / "journal.jsonl"
     rows = [row for row in read_lines(journal) if row["status"] == "finished"]
     if not rows:
-        raise ValueError(f"{journal} tells of no finished notebook; expected a preset's folder")
+        raise ValueError(f"{journal} lists no finished notebook; expected a preset's folder")
     places = sorted({row["settings"]["output_dir"] for row in rows}, key=len, reverse=True)
 
     def write_text(path: str, text: str) -> None:

@@ -125,7 +125,7 @@ class PreferenceSettings(DpoSettings):
     @model_validator(mode="after")
     def _check_variants(self) -> Self:
         if len(self.varied) > 3:  # raises where one is no change of this group
-            raise ValueError("expected two variants at most: what is chosen from many fits by chance")
+            raise ValueError("expected two variants at most: the best of many may be best by chance")
         others = {name for variant in self.variants for name in variant} - _OF_THE_TRAINING
         if others:
             raise ValueError(

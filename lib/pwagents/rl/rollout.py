@@ -133,7 +133,7 @@ def _check(rollout: Rollout, rewards: Sequence[float]) -> None:
     if not steps or missing or not rollout.prompt_ids:
         raise ValueError(f"{where}: every episode needs a prompt and a step, every step a sampled token")
     if not np.isfinite(rewards).all():
-        raise ValueError(f"{where} was paid {rewards}; expected finite numbers")
+        raise ValueError(f"{where} has the rewards {rewards}; expected finite numbers")
 
 
 def summarize(played: Played) -> dict[str, float]:

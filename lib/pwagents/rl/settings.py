@@ -136,5 +136,5 @@ def use_vllm(asked: bool | None) -> bool:
 
     is_there = find_spec("vllm") is not None and torch.cuda.is_available()
     if asked and not is_there:
-        raise ValueError("expected the package vllm and a GPU; none goes without them where they are missing")
+        raise ValueError("the package vllm or a GPU is missing; expected both, or None to do without")
     return is_there

@@ -56,7 +56,9 @@ class HumanUser:
         """
         # The main thread hears the box; while it waits here, it would hear nothing.
         if threading.current_thread() is threading.main_thread():
-            raise RuntimeError("the cell would wait for itself; run the episode with HumanUser.play(...)")
+            raise RuntimeError(
+                "a cell cannot wait for its own input box; run the episode with HumanUser.play(...)"
+            )
         with self._turn:
             lines = [*self._lines(task, session), f"Agent: {says}"]
             self._show(lines)
