@@ -97,10 +97,11 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
         talks, tests = sum(scaling), 12 + len(scaling)
     elif number == "06":  # GRPO and PPO
         policies, tests = 2, 23
-    elif number == "07":  # pipelines: each method, GRPO without each of three parts; variants once
-        seeds = len(rl["seeds"])
-        policies = seeds * (len(rl["methods"]) + 3) + len(rl["variants"])
-        talks, tests = seeds * values["role_play"]["n_trajectories"], policies + 8 * seeds
+    elif number == "07":  # worlds and pipelines: each method; pipelines: GRPO without a part; variants once
+        seeds, worlds, methods = len(rl["seeds"]), len(rl["worlds"]), len(rl["methods"])
+        policies = (seeds + worlds) * methods + 3 * seeds + len(rl["variants"])
+        talks = (seeds + worlds) * values["role_play"]["n_trajectories"]
+        tests = policies + 8 * seeds + 2 * worlds
     else:
         tests = sum(map(len, study["sweep"].values()))
         profiled = users * tests

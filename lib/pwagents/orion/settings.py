@@ -241,6 +241,10 @@ class ReinforcedNotebook(OrionSettings):
         own = {name: value for name, value in own.items() if value is not None}
         return replace(self.earned, use=self.rl.reward, **own)
 
+    def seeded(self, seed: int) -> Self:
+        """Change the seed of all samples and trainings; data loaded with it are those of another world."""
+        return replace(self, seed=seed, sft=replace(self.sft, seed=seed), rl=replace(self.rl, seed=seed))
+
 
 @settings
 class ControlledStudy(StudySettings):
@@ -280,6 +284,8 @@ class AblationSettings(ComparedSettings):
 
     seeds: Seeds
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
+    worlds: tuple[NonNegativeInt, ...] = ()
+    """Seeds of whole embedded worlds, data and trainings; none: only this world."""
     variants: Variants = ()
     """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
 
