@@ -270,9 +270,18 @@ class ComparedSettings(OnlineSettings):
 
 
 @settings
+class PromptedPlayers(OrionPlayers):
+    """The players of notebook 06, with the models behind the prompt baselines of Orion's Table 1."""
+
+    policies: tuple[Annotated[str, player()], ...] = ()
+    """Models that play each of the baselines on the test tasks, in rows of their own; none: not played."""
+
+
+@settings
 class GrpoNotebook(ReinforcedNotebook):
     """Notebook 06."""
 
+    players: PromptedPlayers
     study: ControlledStudy
     rl: ComparedSettings
 
