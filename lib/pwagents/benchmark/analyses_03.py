@@ -18,7 +18,7 @@ from pwagents.evaluation.breakdowns import by_task, sort_by_type
 from pwagents.evaluation.episodes import EpisodeRecord, records_frame
 from pwagents.evaluation.figures import COLORS, NEUTRAL, legend_above, plot_intervals, use_style
 from pwagents.evaluation.metrics import GRADER, attempts
-from pwagents.evaluation.paper import IN_PERCENT, ORION, PERSONALWAB, Setup, below_paper, paper_table
+from pwagents.evaluation.paper import PERSONALWAB, Setup, below_paper
 from pwagents.evaluation.statistics import paired_gains
 from pwagents.schema import TASK_TYPES, ProblemKind, Usage
 
@@ -140,27 +140,21 @@ def note(study: Study) -> str:
 def prompting_tables(
     study: Study, single: Mapping[Cell, Runs], multi: Mapping[Cell, Runs]
 ) -> list[dict[str, Any]]:
-    """Put both tracks' runs below the papers' tables of prompting methods, for ``run.table``."""
-
-    def below(played: Mapping[Cell, Runs], shown: Sequence[str], *table, printed=None) -> pd.DataFrame:
+    """Put both tracks' runs below PersonalWAB's tables of prompting methods, for ``run.table``."""
+    tables = []
+    for played, number, track in ((single, 3, "single-turn"), (multi, 4, "multi-turn")):
         made = []
         for cell, words in name_cells(study).items():
             frame = frame_of(played[cell])
             setup = Setup(", ".join(dict.fromkeys([cell.policy, *words])), study.settings.data.label)
-            made.append(below_paper(frame[frame["method"].isin(shown)], *table, setup, printed))
+            shown = frame[frame["method"].isin(PERSONALWAB)]
+            made.append(below_paper(shown, "PersonalWAB", f"Table {number}", setup))
         # The printed rows stand once.
         ours = [each[each["source", ""] == "here"] for each in made[1:]]
-        return pd.concat([made[0], *ours], ignore_index=True)
-
-    tables = []
-    for played, number, track in ((single, 3, "single-turn"), (multi, 4, "multi-turn")):
-        data = below(played, PERSONALWAB, "PersonalWAB", f"Table {number}")
+        data = pd.concat([made[0], *ours], ignore_index=True)
         title = f"PersonalWAB, Table {number}: prompting methods, {track}"
         tables.append({"data": data, "name": f"table_{number}", "title": title})
-    prompted = paper_table("Orion", "Table 1").index[:-3]  # the last ones are trained: notebooks 05 and 06
-    data = below(multi, ORION, "Orion", "Table 1", printed=prompted)
-    title = "Orion, Table 1: prompting methods, in percent (Raw: No memory, CoT: Chain of thought)"
-    return [*tables, {"data": data, "name": "orion_table_1", "title": title, "formats": IN_PERCENT}]
+    return tables
 
 
 def plot_accuracy(rows: pd.DataFrame, by: str, of: str = ""):

@@ -34,6 +34,7 @@ PERSONALWAB = (
     *("No memory", "Random memory", "Last memory", "Relevant memory", "ReAct"),
     *("Reflection", "RecMind", "InteRecAgent", "PUMA (gpt-4o)", "PUMA (prompted)"),
 )
+NOT_RUN = "not run"  # the source of a row that says what it needs
 ORION = ("No memory", "Chain of thought", "ReAct", "ChatShop", "PUMA (prompted)")
 # Formats of Orion's columns, which are in percent.
 IN_PERCENT = dict.fromkeys(METRICS["Orion"].values(), ".1f")
@@ -140,6 +141,38 @@ def below_paper(
     return pd.concat([facts, theirs], axis=1).reset_index(drop=True)
 
 
+def with_prompted(trained: pd.DataFrame, played: pd.DataFrame, data: str) -> pd.DataFrame:
+    """Put the prompting rows into Orion's Table 1: the paper's, ours, and those that were not run.
+
+    Args:
+        trained: the other rows, of :func:`below_paper`.
+        played: one row an episode of :data:`ORION`'s methods, with its ``model``; may be empty.
+        data: on which ours were played.
+
+    Returns:
+        The paper's rows, ours, and a row for each prompting one of the paper whose model did not play here
+        (``source`` "not run"), with what it ``needs``.
+    """
+    rows = _cells("Orion", "Table 1").drop_duplicates("row")
+    printed = rows[rows["ours"].isin(ORION)]
+    theirs = below_paper(played.head(0), "Orion", "Table 1", Setup("", data), printed["row"])
+    ours = [
+        below_paper(own, "Orion", "Table 1", Setup(model, data), [])
+        for model, own in played.groupby("model", sort=False)
+    ]
+    is_ours = trained["source", ""] == "here"
+    # The model that a printed row's command names; a maker before the name of ours does not matter.
+    names = printed["command"].str.extract(r"openai:([^\],}]+)")[0].str.casefold()
+    models = played["model"].str.rpartition("/")[2].str.casefold() if len(played) else ()
+    absent = printed[~names.isin(models)]
+    needs = "the model, and its key in OPENAI_API_KEY: " + absent["command"]
+    missing = absent[["row", "backbone"]].assign(source=NOT_RUN, data=data, needs=needs)
+    missing.columns = pd.MultiIndex.from_product([missing.columns, [""]])
+    table = pd.concat([theirs, trained[~is_ours], *ours, trained[is_ours], missing], ignore_index=True)
+    in_part = [place for place in table if place[1] == SCORED and place not in trained]
+    return table[[*trained, *in_part, ("needs", "")]]
+
+
 def below_printed(ours: pd.DataFrame, paper: str, table: str, setup: Setup, grader: str) -> pd.DataFrame:
     """Put means of ours, as they are, below a table that does not tell types of tasks apart.
 
@@ -168,6 +201,7 @@ def rank_rows(table: pd.DataFrame, task: str, metric: str) -> str:
     if (task, metric) not in table:
         return f"{metric}, {task}: not played here"
     whole = table[table[task, SCORED].isna()] if (task, SCORED) in table else table
+    whole = whole[whole["source"] != NOT_RUN]
     lines = []
     for source, rows in whole.groupby("source", sort=False):
         best = rows.sort_values((task, metric), ascending=False, kind="stable")

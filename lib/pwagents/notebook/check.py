@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pwagents.evaluation.breakdowns import SCORED
-from pwagents.evaluation.paper import COSTS, load_targets
+from pwagents.evaluation.paper import COSTS, NOT_RUN, load_targets
 from pwagents.notebook.reference import PRESET, REFERENCE, read_lines
 from pwagents.project import ROOT, read_yaml
 
@@ -33,7 +33,7 @@ QUOTED, STORED = "the paper's print", "the reference"  # what a cell is compared
 IN_PART = "part"  # the verdict on a mean over part of its tasks
 # Columns that say what a row is, or that no paper has.
 _ABOUT = ("source", "row", "backbone", "data", "n", "grader", *COSTS.values())
-_ABOUT += ("notebook", "over pipelines", "to run it here")
+_ABOUT += ("notebook", "over pipelines", "to run it here", "needs")
 _PAPERS_DATA = "PersonalWAB's files"  # the only paper's data that can be had
 _MISSING = ("n_missing", "n_left_out")  # counts of tasks that a mean, or a difference, leaves out
 _EXACT = {"ok": 0, "noise": 0}
@@ -112,7 +112,7 @@ def _with_papers(table: pd.DataFrame) -> Iterator[Pair]:
     columns = [column for column in table if column not in _ABOUT and not column.endswith(f": {SCORED}")]
     printed = targets.pivot(index=["source", "row"], columns="heading", values="value")
     printed, facts = printed.reindex(columns=columns), targets.drop_duplicates(["source", "row"])
-    for _, row in table.iterrows():
+    for _, row in table[table["source"] != NOT_RUN].iterrows():
         if row["source"] != "here":
             yield QUOTED, row, printed.loc[row["source"], row["row"]], _EXACT
         elif row["data"] == _PAPERS_DATA:

@@ -26,6 +26,7 @@ CALLS = {
     "teacher": (4, 2_500, 80),
     "user": (1.5, 1_200, 40),
     "policy": (2.6, 11_500, 60),  # notebook 03, both tracks
+    "baseline": (4.5, 4_000, 60),  # notebook 06, multi-turn on compact pages; PUMA names the function first
     "navigator": (11, 2_000, 60),  # notebook 09's policy: steps of an episode, with the page
 }
 
@@ -55,8 +56,9 @@ def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
     units, seconds, trainings = _work(notebook[:2], values)
     loads = {}
     for role in units:
-        own = players.get("policy" if role == "navigator" else role, "")
-        for spec in [own, *players.get("more_policies", ())] if role == "policy" else [own]:
+        specs = [players.get("policy" if role == "navigator" else role, "")]
+        specs += players.get("more_policies", ()) if role == "policy" else ()
+        for spec in players.get("policies", ()) if role == "baseline" else specs:
             loads[f"{role}, {spec}"] = Load(spec, units[role], *CALLS[role])
     usd = float(estimate(loads)["US dollars"].sum())
     return Forecast(seconds / 3600, usd, trainings) if trains else Forecast(0.0, usd, 0)
@@ -108,6 +110,9 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
     rewarded = policies * rl["max_steps"] * rl["prompts_per_step"] * rl["num_generations"] if policies else 0
     played = 2 * talks + rewarded + tests * study["eval_tasks"]
     units = Counter(user=played, updater=played, teacher=2 * talks, judge=rewarded, profiler=profiled)
+    if prompted := values["players"].get("policies"):  # five baselines each
+        units["baseline"] = 5 * study["eval_tasks"]
+        units["user"] += len(prompted) * units["baseline"]
     # In a test an episode has four turns, half as long as they may be.
     seconds = tests * study["eval_tasks"] * 4 * values["play"]["turn_tokens"] / 2 / WRITTEN
     seconds += rewarded * values["play"]["episode_tokens"] * STEP_S / STEP_TOKENS

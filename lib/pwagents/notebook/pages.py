@@ -27,7 +27,7 @@ from pwagents.project import ROOT, read_yaml, write_aside
 from pwagents.schema import Trajectory
 
 # Columns that PAPERS.md leaves to the tables themselves.
-_LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook")
+_LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook", "needs")
 
 
 class Numbers:

@@ -56,7 +56,7 @@ COLUMNS = ("name", "task", "value", "low", "high", "n_tasks", "n_seeds", "notebo
 MADE = {
     ("PersonalWAB", "Table 3"): ("03_single_turn_with_paper", "03_table_3", "04_table_3"),
     ("PersonalWAB", "Table 4"): ("03_table_4",),
-    ("Orion", "Table 1"): ("03_orion_table_1", "05_orion_table_1", "06_orion_table_1"),
+    ("Orion", "Table 1"): ("05_orion_table_1", "06_orion_table_1"),
 }
 
 
