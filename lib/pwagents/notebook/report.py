@@ -36,7 +36,7 @@ _TITLE = re.compile(r'<td [^>]*class="gt_heading gt_title[^"]*"[^>]*>(.*?)</td>'
 _HEADING = re.compile(r'<tr class="gt_heading">.*?</tr>', re.DOTALL)
 _OURS = re.compile(r"<tr>(\s*<td [^>]*>here[^<]*</td>)")
 _PAPERS = re.compile(r"<tr>(\s*<td [^>]*>(?:PersonalWAB|Orion|Persona2Web), )")
-_SENTENCE = re.compile(r"[.?!](?=\s|$)")
+_SENTENCE = re.compile(r"(?<=.{40})[.!](?=\s|$)")  # a question, or "Figure 5.", alone says too little
 _SHOWN = ["text/html", "image/png", "text/markdown", "text/plain"]  # of outputs; no scripts, no widgets
 _IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
