@@ -122,6 +122,7 @@ class Engine:
 
     def __init__(self, model):
         self.model, self.asked = model, []
+        self.llm_engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=4096))
 
     def generate(self, prompts, sampling_params, use_tqdm):
         self.asked, outputs = self.asked + sampling_params, []

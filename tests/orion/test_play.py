@@ -111,6 +111,25 @@ def test_a_turn_cut_off_and_a_conversation_too_long_end_nothing_but_themselves(t
         assert len(cut.trajectory.steps) == cut.turns[-1] + 1
 
 
+def test_what_is_longer_than_the_model_reads_is_cut_or_ends_its_own_episode(
+    tasks, roll, loaded, study, monkeypatch
+):
+    """An instruction that fills the prompt loses its middle; of two episodes the longer ends alone."""
+    whole = roll(tasks[:2], GREEDY)
+    room = len(whole[0].prompt_ids) + 60
+    monkeypatch.setattr(loaded.model.config, "max_position_embeddings", room)
+
+    def start(task):
+        words = f"{task.instruction} " + "lamp " * (20_000 if task is tasks[0] else 0)
+        return study.start(task.model_copy(update={"instruction": words}), context=study.context(task))
+
+    long, other = roll(tasks[:2], GREEDY, start=start)
+    assert len(long.prompt_ids) == room - 8 and long.prompt_ids[:10] == whole[0].prompt_ids[:10]
+    assert long.prompt_ids[-5:] == whole[0].prompt_ids[-5:]
+    assert long.trajectory.end == "tokens" and len(long.trajectory.steps) == 1
+    assert len(other.prompt_ids) + len(other.completion_ids) <= room and len(other.trajectory.steps) > 1
+
+
 # Well-formed turns: written by a script in the model's place
 
 
@@ -120,6 +139,8 @@ def play_script(monkeypatch, loaded):
         """Rollouts in which the rows write these turns."""
 
         class Scripted:
+            room = 10**6
+
             def __init__(self, model, rows):
                 self.rows = [deque(script) for script in scripts]
 

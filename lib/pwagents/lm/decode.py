@@ -33,6 +33,9 @@ class BatchDecoder:
     Args:
         model: a causal language model of the Qwen2 family; an adapter may be on it.
         rows: conversations at once.
+
+    Attributes:
+        room: tokens that a conversation may have, at most.
     """
 
     def __init__(self, model: Any, rows: int):
@@ -41,6 +44,7 @@ class BatchDecoder:
         model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.model, self.trunk = model, model.model
         config = model.config
+        self.room = config.max_position_embeddings
         heads, key_heads = config.num_attention_heads, config.num_key_value_heads
         self.width = getattr(config, "head_dim", None) or config.hidden_size // heads
         self.rows = torch.arange(rows, device=model.device)  # of each slot, which row lies there
@@ -252,7 +256,7 @@ class VllmDecoder:
     """
 
     def __init__(self, engine: Any, rows: int):
-        self.engine = engine
+        self.engine, self.room = engine, engine.llm_engine.model_config.max_model_len
         self.texts: list[list[int]] = [[] for _ in range(rows)]  # of each row, the tokens up to its last turn
 
     def write(

@@ -141,8 +141,9 @@ def _play_batch(
     decoding: Decoding,
     generator: "torch.Generator",
 ) -> list[Rollout]:
-    records = [_Record(episode, orion_prompt(tokenizer, episode.state)) for episode in episodes]
-    decoder = (VllmDecoder if _is_vllm(model) else BatchDecoder)(model, len(records))
+    decoder = (VllmDecoder if _is_vllm(model) else BatchDecoder)(model, len(episodes))
+    most = decoder.room - decoding.turn_tokens  # of a conversation before a turn
+    records = [_Record(episode, _cut(orion_prompt(tokenizer, episode.state), most)) for episode in episodes]
     unread, active = [record.prompt_ids for record in records], records
     while active:
         temperatures = [decoding.temperature_of(record.episode.task.type) for record in active]
@@ -150,11 +151,20 @@ def _play_batch(
         turns = [record.add_turn(*turn, tokenizer) for record, turn in zip(active, written, strict=True)]
         _advance(active, turns, decoding.workers)
         rows = [row for row, record in enumerate(active) if record.goes_on(decoding)]
-        decoder.keep(rows)
-        active = [active[row] for row in rows]
-        answers = orion_answers(tokenizer, [record.episode.state for record in active], decoding.shown)
-        unread = [record.add_answer(ids, tokenizer) for record, ids in zip(active, answers, strict=True)]
+        answers = orion_answers(tokenizer, [active[row].episode.state for row in rows], decoding.shown)
+        # An episode whose answer leaves no room for a turn ends there; the others go on.
+        read = [
+            (row, ids) for row, ids in zip(rows, answers, strict=True) if active[row].length + len(ids) < most
+        ]
+        decoder.keep([row for row, _ in read])
+        unread = [active[row].add_answer(ids, tokenizer) for row, ids in read]
+        active = [active[row] for row, _ in read]
     return [record.rollout() for record in records]
+
+
+def _cut(ids: list[int], most: int) -> list[int]:
+    """A prompt without its middle where it is too long: there stands what others wrote, behind the rules."""
+    return ids if len(ids) <= most else ids[: most // 2] + ids[len(ids) - (most - most // 2) :]
 
 
 def _advance(records: "Sequence[_Record]", actions: Sequence[Action], workers: int) -> None:
@@ -176,10 +186,15 @@ class _Record:
     turns: list[int] = field(default_factory=list)
     states: list[BeliefState] = field(default_factory=list)
 
+    @property
+    def length(self) -> int:
+        """Tokens so far."""
+        return len(self.prompt_ids) + len(self.completion_ids)
+
     def add_turn(self, ids: list[int], logprobs: list[float], tokenizer: Any) -> Action:
         """Take down a turn; the action that it means."""
         self.states.append(self.episode.state)
-        read = len(self.prompt_ids) + len(self.completion_ids)
+        read = self.length
         self._add(ids, logprobs, 1)
         return _read(ids, read, tokenizer)
 
