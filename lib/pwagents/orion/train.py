@@ -13,7 +13,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -242,12 +242,15 @@ class OrionModels:
         )
 
     @property
+    def are_questions_tried(self) -> bool:
+        """Whether the ladder says how many questions the teacher asks: it is rules, and no number is set."""
+        settings = self.study.settings
+        return settings.role_play.questions is None and settings.players.teacher == "offline"
+
+    @cached_property
     def questions(self) -> int:
         """How many questions the teacher by rules asks, at most: fixed before any test task is played."""
-        if (
-            self.study.settings.role_play.questions is not None
-            or self.study.settings.players.teacher != "offline"
-        ):
+        if not self.are_questions_tried:
             return self.study.settings.role_play.questions or 0
         means = (
             self.ladder("train").groupby(["questions", "type"])["return"].mean().groupby("questions").mean()
@@ -259,7 +262,7 @@ class OrionModels:
         study, played = self.study, self.study.settings.role_play
         tasks = study.train_tasks if split == "train" else study.test_tasks
         tried = sample_tasks(tasks, played.ladder_tasks, study.seed)
-        runs = OrionRuns(study, tasks=tried, file="cache/ladder.jsonl")  # played again in seconds
+        runs = OrionRuns(study, tasks=tried, file="runs/orion_ladder.jsonl")
         return play_ladder(runs, sorted(played.ladder))
 
     def sft(self, start: Path, played: Sequence[Played], config: SftSettings | None = None) -> Path:
