@@ -10,7 +10,7 @@ import pytest
 from pwagents.data import personalwab
 from pwagents.errors import SettingsError
 from pwagents.notebook import preflight
-from pwagents.notebook.forecast import forecast
+from pwagents.notebook.forecast import estimate_calls, forecast
 from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights
 from pwagents.notebook.settings import settings_values
 from pwagents.project import ROOT
@@ -160,9 +160,20 @@ def test_an_estimate_is_there_where_a_notebook_asks_models_or_trains_them(notebo
         assert (usd > 0, hours > 0) == (asks, "/" in values.get("base", {}).get("model", ""))
 
 
+def test_calls_of_orion_are_those_of_conversations_tests_and_the_ladder():
+    values = settings_values("05_orion_sft", kind_of("05_orion_sft"), {"preset": "smoke"})
+    assert estimate_calls("05_orion_sft", values).empty
+    values["players"] |= {"teacher": "openai:gpt-4o-mini", "judge": "openai:gpt-4o-mini"}
+    rows = estimate_calls("05_orion_sft", values).set_index("role")
+    # 13 times 40 tests and three rungs of 20 train and 20 test tasks are judged, in four steps each; two
+    # conversations are played for each of 20 that is kept.
+    assert dict(rows["calls"]) == {"teacher": 4 * (2 * 20 + 40), "judge": 4 * (13 * 40 + 3 * 2 * 20)}
+    assert (rows["US dollars"] > 0).all()
+
+
 def test_gpu_hours_follow_from_measured_rates():
     values = settings_values("06_orion_grpo", kind_of("06_orion_grpo"), {"preset": "paper"})
-    values["study"]["eval_tasks"] = 0
+    values["study"]["eval_tasks"] = values["role_play"]["ladder_tasks"] = values["rl"]["eval_steps"] = 0
     # Two policies of 200 steps of 64 episodes of 6,144 tokens; measured were 27.2 s for 32 of 1,280.
     expected = 2 * 200 * 64 * 6144 / (32 * 1280) * 27.2 / 3600
     assert forecast("06_orion_grpo", values).gpu_hours == pytest.approx(expected)

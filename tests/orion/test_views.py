@@ -15,10 +15,9 @@ from pwagents.lm.tokens import tokenize_conversation
 from pwagents.notebook.settings import load_settings
 from pwagents.orion.control import FOREIGN, NONE, OWN
 from pwagents.orion.figures import plot_curves, plot_scaling
-from pwagents.orion.settings import OrionPlayers, SftNotebook
+from pwagents.orion.settings import SftNotebook
 from pwagents.orion.views import (
     PRINTED,
-    model_calls,
     of_one_seed,
     orion_rows,
     profile_effect,
@@ -99,15 +98,6 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     assert table["data"].tolist()[2:] == ["embedded world"] * 3
     assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100, 0]
     assert not {"recommend", "review", "overall"} & set(table.columns.get_level_values(0))
-
-
-def test_what_models_will_be_asked_has_a_row_for_each_role_that_one_plays(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    counts = {"profiled": 2, "taught": 10, "judged": 8, "played": 20}
-    assert model_calls(OrionPlayers(), **counts).empty
-    asked = OrionPlayers(teacher="openai:gpt-4o-mini", judge="openai:gpt-4o-mini")
-    rows = model_calls(asked, **counts).set_index("role")
-    assert dict(rows["calls"]) == {"teacher": 40, "judge": 32} and (rows["US dollars"] > 0).all()
 
 
 def test_what_a_training_began_with_stands_beside_what_it_gained_and_the_noise_of_seeds():

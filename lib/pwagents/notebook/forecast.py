@@ -1,15 +1,18 @@
 """GPU hours and US dollars that a notebook takes, estimated from its settings before anything is loaded.
 
 All are estimates. Rates are what ``benchmarks/gpu_proof.py`` measured with seven billion parameters on an
-H200 (bfloat16, an adapter, no vLLM, which writes several times as fast). Where language models are asked, a
-notebook shows a closer estimate of their cost once its data are loaded.
+H200 (bfloat16, an adapter, no vLLM, which writes several times as fast). Where language models are asked,
+notebooks 02 to 04 and 09 show a closer estimate of their cost once their data are loaded.
 """
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.llm.budget import Load, estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEARNED, WRITTEN = 8_031, 523  # tokens a second: of fine-tuning, and of 32 episodes played at once
 STEP_S, STEP_TOKENS = 27.2, 32 * 1_280  # a step of GRPO, and the tokens of its episodes
@@ -53,15 +56,26 @@ def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
     asks = "openai:" in str([*players.values()])
     if not trains and not asks:
         return Forecast(0.0, 0.0, 0)
-    units, seconds, trainings = _work(notebook[:2], values)
-    loads = {}
-    for role in units:
+    _, seconds, trainings = _work(notebook[:2], values)
+    usd = float(estimate_calls(notebook, values)["US dollars"].sum())
+    return Forecast(seconds / 3600, usd, trainings) if trains else Forecast(0.0, usd, 0)
+
+
+def estimate_calls(notebook: str, values: Mapping[str, Any]) -> "pd.DataFrame":
+    """Estimate what a notebook asks of language models at most, by :func:`~pwagents.llm.budget.estimate`.
+
+    Args:
+        notebook, values: as of :func:`forecast`.
+    """
+    players, loads = values["players"], {}
+    for role, n in _work(notebook[:2], values)[0].items():
         specs = [players.get("policy" if role == "navigator" else role, "")]
         specs += players.get("more_policies", ()) if role == "policy" else ()
         for spec in players.get("policies", ()) if role == "baseline" else specs:
-            loads[f"{role}, {spec}"] = Load(spec, units[role], *CALLS[role])
-    usd = float(estimate(loads)["US dollars"].sum())
-    return Forecast(seconds / 3600, usd, trainings) if trains else Forecast(0.0, usd, 0)
+            loads[f"{role}, {spec}" if len(specs) > 1 or role == "baseline" else role] = Load(
+                spec, n, *CALLS[role]
+            )
+    return estimate(loads)
 
 
 def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
@@ -91,35 +105,69 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
     if number not in ("05", "06", "07", "08"):
         return Counter(), 0.0, 0
 
-    # Orion's: conversations to imitate, policies that are trained by rewards, tests of them on all tasks.
-    rl, talks, profiled = values.get("rl", {}), 0, users + study["training_users"]
-    policies, tests = 0, 0
+    return _orion_work(number, values)
+
+
+def _orion_work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
+    """As :func:`_work`, of 05 to 08: conversations to imitate, trainings by rewards, and all that is played.
+
+    What notebook 05 makes for the others counts there alone. A language model as judge scores every episode
+    but the conversations: each is paid, or its return is told.
+    """
+    rl, study, players = values.get("rl", {}), values["study"], values["players"]
+    kept, users = values["role_play"]["n_trajectories"], values["data"]["n_users"]
+    everybody, rungs = users + study["training_users"], len(values["role_play"]["ladder"])
+    ladder = rungs * values["role_play"]["ladder_tasks"]  # on train tasks or on test tasks
+    talks = learned = trainings = tests = further = 0
+    profiled = everybody
     if number == "05":
-        scaling = {values["role_play"]["n_trajectories"], *values["role_play"]["scaling"]}
-        talks, tests = sum(scaling), 12 + len(scaling)
-    elif number == "06":  # GRPO and PPO
-        policies, tests = 2, 23
-    elif number == "07":  # worlds and pipelines: each method; pipelines: GRPO without a part; variants once
+        # Tests: five references, two models greedily and sampled, one with three other profiles.
+        numbers = {kept, *values["role_play"]["scaling"]}
+        talks, learned = max(numbers), sum(numbers)
+        tests, further = 11 + len(numbers), 2 * ladder
+    elif number == "06":
+        # Likewise; two policies with other profiles, and twice with other instructions.
+        trainings = len(rl["methods"])
+        tests, further = 15 + 2 * trainings, ladder + 4 * study["complete_tasks"]
+    elif number == "07":
+        # Pipelines end in each method and in GRPO without each of three parts, worlds in each method;
+        # variants are trained once. Tested are base and fine-tuned models, too, GRPO's policies with three
+        # other profiles and without each part, and with all parts two of those trained without one.
         seeds, worlds, methods = len(rl["seeds"]), len(rl["worlds"]), len(rl["methods"])
-        policies = (seeds + worlds) * methods + 3 * seeds + len(rl["variants"])
-        talks = (seeds + worlds) * values["role_play"]["n_trajectories"]
-        tests = policies + 8 * seeds + 2 * worlds
+        trainings = (seeds + worlds) * methods + 3 * seeds + len(rl["variants"])
+        talks = learned = (seeds + worlds) * kept
+        tests, further = trainings + 10 * seeds + 2 * worlds, worlds * ladder
+        profiled *= 4 + worlds
     else:
-        tests = sum(map(len, study["sweep"].values()))
-        profiled = users * tests
-    rewarded = policies * rl["max_steps"] * rl["prompts_per_step"] * rl["num_generations"] if policies else 0
-    played = 2 * talks + rewarded + tests * study["eval_tasks"]
-    units = Counter(user=played, updater=played, teacher=2 * talks, judge=rewarded, profiler=profiled)
-    if prompted := values["players"].get("policies"):  # five baselines each
+        # Lengths of histories are varied with and without clusters, each world has four parts; whoever is
+        # trained with other profiles is compared with one that has the usual ones.
+        sweep = study["sweep"]
+        remade = sum(len(sweep[name]) for name in ("alpha", "l_c", "clusters", "last", "last", "noise"))
+        remade += 4 * len(sweep["worlds"])
+        others = len(sweep["trained_alpha"]) + len(sweep["trained_l_c"])
+        trainings = len(sweep["patience"]) + others + bool(others)
+        tests = remade + len(sweep["users"]) + trainings + 1
+        profiled = users * remade + everybody * (others + 1)
+
+    episodes = rl["prompts_per_step"] * rl["num_generations"] if rl else 0
+    paid = trainings * rl["max_steps"] * episodes if rl else 0
+    if rl and rl["eval_steps"]:  # before the first step, every so many, and after the last
+        further += trainings * (2 + rl["max_steps"] // rl["eval_steps"]) * rl["log_tasks"]
+    judged = paid + tests * study["eval_tasks"] + further
+    played = 2 * talks + judged  # one conversation of two is kept
+    units = Counter(user=played, updater=played, teacher=2 * talks, judge=judged, profiler=profiled)
+    if number == "05":
+        units["teacher"] += study["eval_tasks"]
+    if prompted := players.get("policies"):  # five baselines each
         units["baseline"] = 5 * study["eval_tasks"]
         units["user"] += len(prompted) * units["baseline"]
+
     # In a test an episode has four turns, half as long as they may be.
-    seconds = tests * study["eval_tasks"] * 4 * values["play"]["turn_tokens"] / 2 / WRITTEN
-    seconds += rewarded * values["play"]["episode_tokens"] * STEP_S / STEP_TOKENS
-    if talks:
-        sft = values["sft"]
-        seconds += talks * _of(sft, "num_train_epochs") * _of(sft, "max_length") / LEARNED
-    return units, seconds, policies + (number in ("05", "07"))
+    seconds = (judged - paid) * 4 * values["play"]["turn_tokens"] / 2 / WRITTEN
+    seconds += paid * values["play"]["episode_tokens"] * STEP_S / STEP_TOKENS
+    sft = values["sft"]
+    seconds += learned * _of(sft, "num_train_epochs") * _of(sft, "max_length") / LEARNED
+    return units, seconds, trainings + bool(talks)
 
 
 def _of(group: Mapping[str, Any], name: str) -> Any:

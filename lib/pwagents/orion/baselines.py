@@ -21,22 +21,13 @@ from pwagents.agents.methods import METHODS
 from pwagents.embedding import Embedder
 from pwagents.evaluation.episodes import EpisodeRecord, Store, records_frame, require_played, run_episodes
 from pwagents.evaluation.paper import ORION
-from pwagents.llm.budget import Load, estimate
 from pwagents.llm.make import Models
-from pwagents.notebook.forecast import CALLS
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import Study
 from pwagents.schema import Task, Trajectory
 from pwagents.web.environment import run_episode
 
 FILE = "runs/orion_baselines.jsonl"  # of the episodes, in the output folder
-
-
-def estimate_baselines(settings: GrpoNotebook) -> tuple[pd.DataFrame, int]:
-    """Estimate what each of ``players.policies`` is asked, and count episodes, in which a user answers."""
-    n, policies = len(ORION) * settings.study.eval_tasks, settings.players.policies
-    loads = {f"baselines, {spec}": Load(spec, n, *CALLS["baseline"]) for spec in policies}
-    return estimate(loads), n * len(policies)
 
 
 def play_baselines(study: Study, settings: GrpoNotebook) -> pd.DataFrame:

@@ -229,12 +229,6 @@ class ReinforcedNotebook(OrionSettings):
     rl: OnlineSettings
 
     @property
-    def logged(self) -> int:
-        """Episodes of the evaluations that a training's log holds."""
-        times = sum(map(self.rl.evaluates_after, range(self.rl.max_steps + 1)))
-        return times * self.rl.log_tasks
-
-    @property
     def paid(self) -> RewardSettings:
         """What the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
         own = {"alignment_weight": self.rl.alignment_weight, "patience": self.rl.patience}

@@ -13,12 +13,10 @@ from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Html, format_intervals
-from pwagents.llm.budget import Load, estimate
 from pwagents.lm.tokens import Example
-from pwagents.notebook.forecast import CALLS
 from pwagents.orion.control import FOREIGN, OWN
 from pwagents.orion.role_play import RolePlay
-from pwagents.orion.settings import OrionPlayers, OrionSettings
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study
 
 if TYPE_CHECKING:
@@ -155,22 +153,6 @@ def orion_rows(
     here = Setup(settings.base.backbone, settings.data.label)
     printed = [row for method, row in PRINTED[table].items() if method in methods]
     return below_paper(frame[frame["method"].isin(methods)], "Orion", table, here, printed)
-
-
-def model_calls(
-    players: OrionPlayers, *, profiled: int = 0, taught: int = 0, judged: int = 0, played: int = 0
-) -> pd.DataFrame:
-    """What language models will be asked and cost at most: a row for each role that one plays.
-
-    Guesses on the safe side: four steps in each episode.
-
-    Args:
-        profiled: users whose profiles are written.
-        taught, judged: conversations that the teacher plays, episodes that the judge scores.
-        played: all episodes, in each of which the user answers and the updater follows.
-    """
-    asked = {"profiler": profiled, "teacher": taught, "judge": judged, "user": played, "updater": played}
-    return estimate({role: Load(getattr(players, role), n, *CALLS[role]) for role, n in asked.items() if n})
 
 
 def role_play_outcomes(role_play: RolePlay) -> pd.DataFrame:
