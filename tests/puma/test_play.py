@@ -8,9 +8,20 @@ import pytest
 
 from pwagents.benchmark.settings import read_functions
 from pwagents.errors import DataError, SettingsError
+from pwagents.llm.folder import read_model
+from pwagents.lm import complete as complete_module
 from pwagents.notebook.settings import load_settings, settings_values
 from pwagents.puma import agent as agent_module
-from pwagents.puma.play import PLAIN, other_world, play, play_anew, play_at_once, time_agents, write_functions
+from pwagents.puma.play import (
+    PLAIN,
+    make_agent,
+    other_world,
+    play,
+    play_anew,
+    play_at_once,
+    time_agents,
+    write_functions,
+)
 from pwagents.puma.settings import NO_DPO, PLUS, PUMA, Method, PumaNotebook
 from pwagents.puma.train import Trained
 from pwagents.puma.worlds import Worlds
@@ -101,9 +112,17 @@ def test_episodes_are_those_played_one_by_one_and_are_played_once(elsewhere):
     assert acted == [len(tasks)]
 
 
-def test_each_episode_is_timed_by_itself(elsewhere):
-    seconds = time_agents(elsewhere, {"search": search})
-    assert len(seconds) == 5 and seconds["seconds"].min() > 0
+def test_each_episode_is_timed_by_itself_with_models_that_are_loaded_once(elsewhere, monkeypatch):
+    loads, base = [], elsewhere.base
+    monkeypatch.setattr(
+        complete_module, "read_model", lambda *given: loads.append(given) or read_model(*given)
+    )
+    agent = make_agent(elsewhere, Method(), Trained(base, base, base), "leak_free")
+    seconds = time_agents(elsewhere, {"search": search, "PUMA": agent})
+    assert list(seconds["method"]) == ["search"] * 5 + ["PUMA"] * 5 and seconds["seconds"].min() > 0
+    assert len(loads) == 1  # the base is the model of both steps
+    state = elsewhere.begun[0].state
+    assert agent(state) == agent.act([state])[0] and len(loads) > 1
 
 
 @pytest.mark.parametrize("protocol", ["published", "leak_free"])

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from pwagents.evaluation.episodes import append_line
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
@@ -34,6 +35,7 @@ def complete(
     returned: int = 1,
     seed: int = 0,
     store: Path | None = None,
+    loaded: dict[Path, Any] | None = None,
 ) -> list[list[str]]:
     """Return of each prompt its completions, without the end token.
 
@@ -56,11 +58,12 @@ def complete(
         completions = [texts for line in whole.splitlines() for texts in json.loads(line)]
     if len(completions) == len(prompts):
         return completions
-    by_vllm = draws_alone() and not (Path(folder) / ADAPTER).exists()
+    by_vllm = loaded is None and draws_alone() and not (Path(folder) / ADAPTER).exists()
     sampling = (max_new_tokens, temperature, beams, returned)
-    write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, *sampling)
-    size = AT_ONCE if by_vllm else batch_size
-    for first in progress(range(len(completions), len(prompts), size), desc="complete", unit="batch"):
+    write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, loaded, *sampling)
+    size, alone = AT_ONCE if by_vllm else batch_size, len(prompts) == 1
+    batches = range(len(completions), len(prompts), size)
+    for first in progress(batches, desc="complete", unit="batch", disable=alone):
         batch = list(prompts[first : first + size])
         written = write(batch, derive_seed(seed, "complete", str(first)))
         if store:
@@ -70,15 +73,20 @@ def complete(
     return completions
 
 
-def _transformers(folder: Path, most: int, temperature: float, beams: int, returned: int) -> Write:
+def _transformers(
+    folder: Path, loaded: dict | None, most: int, temperature: float, beams: int, returned: int
+) -> Write:
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = read_tokenizer(folder)
-    tokenizer.padding_side = "left"
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    model = read_model(folder, "auto" if device == "cuda" else torch.float32).to(device).eval()
+    device, loaded = "cuda" if torch.cuda.is_available() else "cpu", {} if loaded is None else loaded
+    if folder not in loaded:
+        tokenizer = read_tokenizer(folder)
+        tokenizer.padding_side = "left"
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        model = read_model(folder, "auto" if device == "cuda" else torch.float32)
+        loaded[folder] = tokenizer, model.to(device).eval()
+    tokenizer, model = loaded[folder]
     # What a model's generation_config says of sampling (LLaMA-2: temperature .6) must not join ours. The 50
     # likeliest tokens are drawn from: transformers 4's default, which PUMA's test_llama.py leaves as it is.
     chance = {"do_sample": True, "temperature": temperature, "top_k": 50, "top_p": 1.0} if temperature else {}

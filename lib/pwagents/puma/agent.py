@@ -16,7 +16,7 @@ Result: tables ``04_single_turn``, ``04_table_3``, ``04_table_5`` and ``04_table
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,8 @@ def read_function(text: str) -> str:
 class PumaAgent:
     """Lets one model name the function and another one write its parameter.
 
+    Called with single states it keeps both models loaded; :meth:`act` loads them for all of its states.
+
     Args:
         identifier, writer: folders of the models of the two steps.
         max_new_tokens, batch_size: of step 2.
@@ -93,20 +95,24 @@ class PumaAgent:
     protocol: Protocol = "leak_free"
     max_new_tokens: int = 256
     batch_size: int = 8
+    _loaded: dict[Path, Any] = field(default_factory=dict, compare=False)
 
     def __call__(self, state: BeliefState) -> Action:
-        return self.act([state])[0]
+        return self.act([state], loaded=self._loaded)[0]
 
-    def act(self, states: Sequence[BeliefState], asked: Sequence[str] = ()) -> list[Action]:
+    def act(
+        self, states: Sequence[BeliefState], asked: Sequence[str] = (), loaded: dict | None = None
+    ) -> list[Action]:
         """Answer each state with one call, computed in batches. A reply that cannot be used is a step lost.
 
         Args:
             asked: the functions that the tasks really ask for; the memory's type under the published
                 protocol. Where they are not given, the memory is of the function that step 1 names.
+            loaded: of :func:`pwagents.lm.complete.complete`.
         """
         self.memory.prepare(states)
         prompts = [self.prompts.identify(state.instruction) for state in states]
-        options: dict[str, Any] = {"batch_size": self.batch_size}
+        options: dict[str, Any] = {"batch_size": self.batch_size, "loaded": loaded}
         named = complete(self.identifier, prompts, max_new_tokens=NAME_TOKENS, **options)
         functions = [read_function(text) for (text,) in named]
         of_memory = asked if self.protocol == "published" and asked else functions
