@@ -85,13 +85,15 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("budget", "stored", "says"), [(400, False, "estimated are "), (1e6, False, ""), (400, True, "")]
+    ("dollars", "tokens", "stored", "says"),
+    [(400, 1e12, False, ["estimated are ", ""]), (1e6, 1, False, ["", "estimated are "]), (400, 1, True, [])],
 )
-def test_a_budget_below_the_estimate_is_named_where_replies_are_paid_for(budget, stored, says):
-    given = {"preset": "paper", "stored_runs_only": stored, "players": {"budget_usd": budget}}
+def test_a_budget_below_the_estimate_is_named_where_replies_are_paid_for(dollars, tokens, stored, says):
+    players = {"budget_usd": dollars, "budget_tokens": tokens}
+    given = {"preset": "paper", "stored_runs_only": stored, "players": players}
     values = settings_values("03_benchmark", kind_of("03_benchmark"), given)
-    told = [*preflight.dollars(values, forecast("03_benchmark", values).usd)]
-    assert [need.wrong[: len(says)] for need in told] == [says] * (not stored)
+    told = [*preflight.budgets(values, forecast("03_benchmark", values))]
+    assert [need.wrong[: len(start)] for need, start in zip(told, says, strict=True)] == says
 
 
 def test_preset_paper_learns_from_all_tasks():
@@ -148,7 +150,7 @@ def test_make_preflight_asks_each_model_once_and_ends_with_what_is_missing(tmp_p
         assert sorted(body["model"] for body in server.bodies) == ["gpt-4.1", "gpt-4o-mini", "gpt-5-mini"]
     assert done.returncode == 1 and "MISSING files in data/personalwab" in done.stdout, done.stderr
     assert "openai:gpt-4o-mini answers" in done.stdout and KEY not in done.stdout
-    assert done.stdout.count("Estimated: ") == done.stdout.count("a budget of ") == 2
+    assert 2 * done.stdout.count("Estimated: ") == done.stdout.count("a budget of ") == 4
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)

@@ -35,10 +35,11 @@ CALLS = {
 
 
 class Forecast(NamedTuple):
-    """What a notebook takes, and how many models it leaves on the disk."""
+    """What a notebook takes: tokens of all endpoints, paid or not; trainings are models left on the disk."""
 
     gpu_hours: float
     usd: float
+    tokens: float
     trainings: int
 
     def __str__(self) -> str:
@@ -55,10 +56,12 @@ def forecast(notebook: str, values: Mapping[str, Any]) -> Forecast:
     players, trains = values.get("players", {}), "/" in values.get("base", {}).get("model", "")
     asks = "openai:" in str([*players.values()])
     if not trains and not asks:
-        return Forecast(0.0, 0.0, 0)
+        return Forecast(0.0, 0.0, 0, 0)
     _, seconds, trainings = _work(notebook[:2], values)
-    usd = float(estimate_calls(notebook, values)["US dollars"].sum())
-    return Forecast(seconds / 3600, usd, trainings) if trains else Forecast(0.0, usd, 0)
+    asked = estimate_calls(notebook, values)
+    asked = asked[asked["model"].str.startswith("openai:")]
+    cost = float(asked["US dollars"].sum()), int(asked[["prompt tokens", "reply tokens"]].to_numpy().sum())
+    return Forecast(seconds / 3600, *cost, trainings) if trains else Forecast(0.0, *cost, 0)
 
 
 def estimate_calls(notebook: str, values: Mapping[str, Any]) -> "pd.DataFrame":
@@ -98,7 +101,9 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
         each = train * _of(sft, "num_train_epochs") * _of(sft, "max_length") / PUMA_LEARNED
         each += 2 * train * _of(dpo, "num_train_epochs") * _of(dpo, "max_length") / PUMA_PREFERRED
         each += train * dpo["candidates"] * most / PUMA_SAMPLED + test * most / WRITTEN
-        seconds = variants * each
+        names = values["identify"]  # step 1, which all variants share
+        seconds = train * _of(names, "num_train_epochs") * _of(names, "max_length") / PUMA_LEARNED
+        seconds += variants * each
         return Counter(label_writer=train // 3), seconds, 2 * variants
     if number == "09":  # three levels of four ways to remember, some twice
         return Counter(navigator=15 * 3 * users, judge=15 * 3 * users), 0.0, 0

@@ -25,7 +25,7 @@ from pwagents.errors import DataError, InfrastructureError, SettingsError
 from pwagents.llm.endpoints import KEY_VARIABLE, OPENAI_URL, endpoint_url
 from pwagents.llm.openai_model import OpenAIModel
 from pwagents.llm.settings import model_folder
-from pwagents.notebook.forecast import forecast
+from pwagents.notebook.forecast import Forecast, forecast
 from pwagents.notebook.settings import COMPLETE, INTERACTIVE, settings_values
 from pwagents.project import ROOT, project_path, refuse_foreign
 
@@ -70,7 +70,7 @@ def check(notebook: str, kind: type, parameters: Mapping[str, Any]) -> None:
         raise SettingsError("\n".join(f"{notebook} cannot start: {need}" for need in missing))
     told = [need.what for need in [*found, place]]
     # Not refused: what was asked before is stored and free, and a run goes on where its budget stopped it.
-    more = "".join(f" Note: {need}." for need in dollars(values, estimated.usd) if need.wrong)
+    more = "".join(f" Note: {need}." for need in budgets(values, estimated) if need.wrong)
     print(f"{notebook} has what it needs ({'; '.join(told)}). {estimated}.{more}")
 
 
@@ -107,13 +107,17 @@ def needs(values: Mapping[str, Any]) -> Iterator[Need]:
         yield _gpus(max(group.get("n_gpus", 1) for group in groups), weights)
 
 
-def dollars(values: Mapping[str, Any], usd: float) -> Iterator[Need]:
-    """Compare what replies are estimated to cost with the budget, at which a run stops half done."""
-    budget = values.get("players", {}).get("budget_usd", 0.0)
-    if usd and not values.get("stored_runs_only"):
-        wrong = f"estimated are {usd:,.0f}" if usd > budget else ""
-        fewer = "fewer tasks, methods or models (`make preflight` estimates again)"
-        yield Need(f"a budget of {budget:,g} US dollars", wrong, f"raise players.budget_usd, or take {fewer}")
+def budgets(values: Mapping[str, Any], estimated: Forecast) -> Iterator[Need]:
+    """Compare what replies are estimated to take with the budgets, at which a run stops half done."""
+    players = values.get("players", {})
+    for name, unit, most in (("usd", "US dollars", estimated.usd), ("tokens", "tokens", estimated.tokens)):
+        if most and not values.get("stored_runs_only"):
+            budget = players[f"budget_{name}"]
+            wrong = f"estimated are {most:,.0f}" if most > budget else ""
+            fewer = "fewer tasks, methods or models (`make preflight` estimates again)"
+            yield Need(
+                f"a budget of {budget:,} {unit}", wrong, f"raise players.budget_{name}, or take {fewer}"
+            )
 
 
 def disk(values: Mapping[str, Any], trainings: int) -> Need:
@@ -215,7 +219,7 @@ def main() -> None:
         print(f"{notebook}. {estimated}")
         for need in (
             *needs(values),
-            *dollars(values, estimated.usd),
+            *budgets(values, estimated),
             disk(values, estimated.trainings),
         ):
             print(f"  {'MISSING ' * bool(need.wrong)}{need}")
