@@ -159,6 +159,8 @@ def test_reproduce_full_adds_07_and_at_laptop_03_in_further_worlds_and_all_of_04
 def test_only_some_notebooks_run_with_those_that_they_read_from(reproduced):
     (reproduced.root / "lib/pwagents/module.py").write_text("x = 1")
     assert sorted(reproduced.plan("reproduce", "smoke", "ONLY=03 04")) == ["03_benchmark", "04_puma"]
+    # 03 has a row of what 04 trains.
+    assert reproduced.plan("reproduce", "paper")[:2] == ["04_puma", "05_orion_sft"]
     assert reproduced.plan("reproduce", "smoke", "ONLY=06") == ["05_orion_sft", "06_orion_grpo"]
     done = reproduced.make("reproduce", "PRESET=smoke", "ONLY=03 99")
     assert done.returncode != 0 and 'ONLY names "99"' in done.stderr
