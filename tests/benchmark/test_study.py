@@ -120,6 +120,8 @@ def test_rows_of_several_cells_say_which(study_of, settings):
     plain = study_of(replace(settings, play=replace(play, published_items=(0,))))
     names = [" ".join(name) for name in analyses.name_cells(plain).values()]
     assert names == ["as published", "leak-free"]  # items tell published cells alone from each other
+    assert analyses.backbone(study) == "a, as published, 10 items"
+    assert analyses.backbone(plain, plain.roles.cells[1]) == "offline policy, leak-free"
     lengths = [study.roles.setup("multi_turn", cell=cell).length for cell in study.roles.cells[:3]]
     assert lengths == [10, None, None]
     note = analyses.note(study)

@@ -85,6 +85,12 @@ def name_cells(study: Study) -> dict[Cell, list[str]]:
     }
 
 
+def backbone(study: Study, cell: Cell | None = None) -> str:
+    """Say what played a cell, the first where none is named: its model, and what tells it from others."""
+    cell = cell or study.roles.cells[0]
+    return ", ".join(dict.fromkeys([cell.policy, *name_cells(study)[cell]]))
+
+
 def rows_of(study: Study, played: Mapping[Cell, Runs]) -> dict[str, Sequence[EpisodeRecord]]:
     """Return the runs of all cells as rows: the method, and what tells its cell from others."""
     names = name_cells(study)
@@ -144,9 +150,9 @@ def prompting_tables(
     tables = []
     for played, number, track in ((single, 3, "single-turn"), (multi, 4, "multi-turn")):
         made = []
-        for cell, words in name_cells(study).items():
+        for cell in study.roles.cells:
             frame = frame_of(played[cell])
-            setup = Setup(", ".join(dict.fromkeys([cell.policy, *words])), study.settings.data.label)
+            setup = Setup(backbone(study, cell), study.settings.data.label)
             shown = frame[frame["method"].isin(PERSONALWAB)]
             made.append(below_paper(shown, "PersonalWAB", f"Table {number}", setup))
         # The printed rows stand once.
