@@ -101,7 +101,7 @@ def play(model: Any, tasks: list[Task], seed: int) -> list[Rollout]:
 
 def candidates(base: Path, out: Path) -> dict[str, float]:
     """Sample beams by transformers; reading prompts counts, making the model does not."""
-    beams = {"temperature": 1.5, "beams": 10, "returned": 10, "max_new_tokens": WRITTEN // 2}
+    beams = {"temperature": 1.5, "beams": 10, "max_new_tokens": WRITTEN // 2}
     complete.complete(base, ["the " * READ] * 8, batch_size=8, **beams)
     return {"tokens written/s": 8 * 10 * (len(BEGUN) - 1) / (BEGUN[-1] - BEGUN[0])}
 

@@ -239,7 +239,7 @@ def test_a_greedy_completion_is_the_most_likely_text_up_to_the_end_whatever_stan
 def test_sampled_beams_follow_from_the_seed_and_a_killed_run_goes_on_after_what_it_stored(
     models, tmp_path, monkeypatch
 ):
-    store, options = tmp_path / "texts.jsonl", {**SIX, "temperature": 1.5, "beams": 4, "returned": 3}
+    store, options = tmp_path / "texts.jsonl", {**SIX, "temperature": 1.5, "beams": 3}
     unbroken = complete(models / "sft", ROWS, **options, seed=1, store=store)
     assert [len(texts) for texts in unbroken] == [3] * len(ROWS)
     torch.manual_seed(99)  # chance elsewhere changes nothing
@@ -269,7 +269,7 @@ def test_vllm_writes_independent_samples_of_a_whole_model_where_it_is_there(tmp_
     monkeypatch.setitem(sys.modules, "vllm", vllm)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     prompts = [f"prompt {i} " for i in range(300)]
-    written = complete(tmp_path, prompts, **SIX, temperature=1.5, beams=10, returned=10)
+    written = complete(tmp_path, prompts, **SIX, temperature=1.5, beams=10)
     assert written == [[f"{prompt}{i}" for i in range(10)] for prompt in prompts]
     (first, temperature, seed), (second, _, other) = asked
     assert (first, second, temperature) == (256, 44, 1.5) and seed != other

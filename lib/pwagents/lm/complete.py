@@ -32,7 +32,6 @@ def complete(
     batch_size: int,
     temperature: float = 0.0,
     beams: int = 1,
-    returned: int = 1,
     seed: int = 0,
     store: Path | None = None,
     loaded: dict[Path, Any] | None = None,
@@ -40,14 +39,13 @@ def complete(
     """Return of each prompt its completions, without the end token.
 
     transformers' ``generate`` writes them, or vLLM, where it is installed and there is a GPU. vLLM knows no
-    sampled beams: it draws ``returned`` independent samples in their place. A greedy completion depends on
+    sampled beams: it draws as many independent samples in their place. A greedy completion depends on
     its prompt alone (up to the last bit of sums), a sampled one on seed, prompts and batch size.
 
     Args:
         folder: of a model or an adapter (vLLM: of a whole model; an adapter is left to transformers).
         temperature: 0: greedy, or the best beams.
-        beams: searched at once; with a temperature they are sampled.
-        returned: completions of each prompt, at most ``beams`` where these are more than one.
+        beams: searched at once, all of which are returned; with a temperature they are sampled.
         store: a file of these prompts and this sampling alone, to which each batch is added as a line when it
             is written. A call that was killed goes on after what is there.
     """
@@ -59,7 +57,7 @@ def complete(
     if len(completions) == len(prompts):
         return completions
     by_vllm = loaded is None and draws_alone() and not (Path(folder) / ADAPTER).exists()
-    sampling = (max_new_tokens, temperature, beams, returned)
+    sampling = (max_new_tokens, temperature, beams)
     write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, loaded, *sampling)
     size, alone = AT_ONCE if by_vllm else batch_size, len(prompts) == 1
     batches = range(len(completions), len(prompts), size)
@@ -73,9 +71,7 @@ def complete(
     return completions
 
 
-def _transformers(
-    folder: Path, loaded: dict | None, most: int, temperature: float, beams: int, returned: int
-) -> Write:
+def _transformers(folder: Path, loaded: dict | None, most: int, temperature: float, beams: int) -> Write:
     import torch
 
     device, loaded = "cuda" if torch.cuda.is_available() else "cpu", {} if loaded is None else loaded
@@ -92,7 +88,7 @@ def _transformers(
     chance = {"do_sample": True, "temperature": temperature, "top_k": 50, "top_p": 1.0} if temperature else {}
     chance = chance or {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    options = {"max_new_tokens": most, "num_beams": beams, "num_return_sequences": returned}
+    options = {"max_new_tokens": most, "num_beams": beams, "num_return_sequences": beams}
     options["early_stopping"] = beams > 1  # published, too: done with the first so many finished beams
 
     def write(prompts: list[str], seed: int) -> list[list[str]]:
@@ -102,12 +98,12 @@ def _transformers(
             batch.pop("token_type_ids", None)
             written = model.generate(**batch, **options, **chance, **ends)
         texts = tokenizer.batch_decode(written[:, batch.input_ids.shape[1] :], skip_special_tokens=True)
-        return [texts[i : i + returned] for i in range(0, len(texts), returned)]
+        return [texts[i : i + beams] for i in range(0, len(texts), beams)]
 
     return write
 
 
-def _vllm(folder: Path, most: int, temperature: float, beams: int, returned: int) -> Write:
+def _vllm(folder: Path, most: int, temperature: float, beams: int) -> Write:
     import torch
     from vllm import LLM, SamplingParams
 
@@ -116,7 +112,7 @@ def _vllm(folder: Path, most: int, temperature: float, beams: int, returned: int
     engine = LLM(model=str(folder))
 
     def write(prompts: list[str], seed: int) -> list[list[str]]:
-        chance = {"temperature": temperature, "top_k": 50, "n": returned, "seed": seed % 2**31}
+        chance = {"temperature": temperature, "top_k": 50, "n": beams, "seed": seed % 2**31}
         sampling = SamplingParams(max_tokens=most, **chance)
         outputs = engine.generate(prompts, sampling, use_tqdm=False)
         return [[each.text for each in output.outputs] for output in outputs]

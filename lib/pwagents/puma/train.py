@@ -111,7 +111,7 @@ class PumaModels:
         with_product = study.protocol == "leak_free"
         prompts = [self._prompt(each, method, with_product=with_product) for each in begun]
         beams, seed = preferences.candidates, preferences.seed
-        sampling = {"temperature": preferences.temperature, "beams": beams, "returned": beams, "seed": seed}
+        sampling = {"temperature": preferences.temperature, "beams": beams, "seed": seed}
         sampling["max_new_tokens"] = config.max_new_tokens
 
         def make(folder: Path) -> None:
