@@ -1,16 +1,20 @@
 """A study small enough for tests, with all types of tasks, interests, and a model that has no idea."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
+from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.lm.dialogues import dialogue_tokenizer
 from pwagents.lm.small import make_small_model
 from pwagents.orion.agent import RULES
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study, make_study
+from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Action, Observation, Step, Task, Trajectory
-from pwagents.web.environment import Agent, BeliefState
+from pwagents.settings import plain
+from pwagents.web.environment import Agent, BeliefState, Context
 
 GROUPS = {
     "data": {
@@ -70,6 +74,34 @@ def play(study: Study, agent: Agent, task: Task) -> tuple[list[BeliefState], Tra
         episode.step(agent(episode.state))
         states.append(episode.state)
     return states, episode.trajectory
+
+
+def profile_of(*lines: tuple) -> ContextualProfile:
+    """Of (text, whether it is positive, provenance)."""
+    return ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
+
+
+def state_of(instruction: str, *lines: tuple, purchases=(), **fields) -> BeliefState:
+    """A belief state whose episode began with a profile of these lines."""
+    profile = profile_of(*lines)
+    known = {"product": None, "history": (), "session": (), "context": Context(profile, purchases)} | fields
+    return BeliefState("U0001", instruction, f"User U0001: {instruction}", profile=profile, **known)
+
+
+def record(task: Task, steps: Sequence[Step], method: str = "m", outcome: str = "scored") -> EpisodeRecord:
+    """The stored episode of a task in which these steps were made."""
+    given = {"task_id": task.task_id, "user_id": task.user_id, "type": task.type}
+    trajectory = Trajectory(**given, target=task.target, steps=tuple(steps)) if outcome == "scored" else None
+    told = {"key": task.task_id, "method": method, "model": "none", "params": {}, "seconds": 0.0}
+    return EpisodeRecord(**given, **told, outcome=outcome, trajectory=trajectory)
+
+
+def notebook(kind: type[OrionSettings], settings: OrionSettings, **changed) -> OrionSettings:
+    """The settings of a notebook that has more of them; a mapping changes some of its group."""
+    groups = plain(settings) | {"rl": {"max_steps": 1} | ({} if "rl" in changed else {"methods": ["GRPO"]})}
+    for name, value in changed.items():
+        groups[name] = groups[name] | value if isinstance(value, dict) else value
+    return kind(**groups)
 
 
 def call(name: str, **arguments) -> Action:

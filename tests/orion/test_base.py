@@ -13,8 +13,8 @@ from pwagents.lm.small import make_small_model
 from pwagents.orion.agent import OrionAgent
 from pwagents.orion.train import dialogue_text
 from pwagents.portable import one_core
-from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.web.environment import BeliefState, Context
+
+from .small_study import state_of
 
 pytestmark = pytest.mark.slow
 
@@ -48,9 +48,7 @@ def test_it_learns_the_form_of_a_thought_and_a_call(folder, benchmark):
 
     assert loss(make_small_model(tokenizer, 5, SIZE)) > 0.8 * math.log(len(tokenizer))
     assert loss(read_model(folder, torch.float32)) < 2.5
-    profile = ContextualProfile(lines=(ProfileLine.of("color: navy", True, "history"),))
-    asked = "Find me a new yoga mat."
-    state = BeliefState("U0001", asked, f"User U0001: {asked}", None, (), (), profile, Context(profile))
+    state = state_of("Find me a new yoga mat.", ("color: navy", True, "history"))
     action = OrionAgent(LocalModel(folder), sampling={"temperature": 0, "max_tokens": 60})(state)
     assert (action.name, action.problem) == ("search_product_by_query", "")
     assert action.thought.startswith("<think>")

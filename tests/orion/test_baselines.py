@@ -1,7 +1,5 @@
 """Table 1's prompt baselines, played on Orion's tasks by a scripted endpoint."""
 
-from dataclasses import fields
-
 import pandas as pd
 import pytest
 
@@ -11,7 +9,7 @@ from pwagents.orion.settings import GrpoNotebook
 
 from ..llm.server import ChatServer
 from ..paper_standins import answer
-from .small_study import GROUPS, elsewhere
+from .small_study import elsewhere, notebook
 
 
 @pytest.fixture
@@ -22,11 +20,9 @@ def play(study, tmp_path, monkeypatch):
     here.test_tasks = study.test_tasks[:4]
 
     def run(*policies):
-        groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
         with ChatServer(reply=answer) as server:
             players = {"base_url": server.url, "endpoint": "scripted", "policies": policies}
-            groups |= {"players": GROUPS["players"] | players, "study": GROUPS["study"]}
-            settings = GrpoNotebook(**groups, rl={"max_steps": 1, "methods": ("GRPO",)})
+            settings = notebook(GrpoNotebook, study.settings, players=players)
             return play_baselines(here, settings), [str(body["messages"]) for body in server.bodies]
 
     return run

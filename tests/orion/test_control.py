@@ -1,7 +1,6 @@
 """Controls: other users' profiles, none, the truth, and instructions that say more."""
 
 import json
-from dataclasses import fields
 
 import pytest
 
@@ -18,11 +17,11 @@ from pwagents.orion.control import (
 )
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.settings import GrpoNotebook
-from pwagents.profiles.types import ContextualProfile, ProfileLine
+from pwagents.profiles.types import ContextualProfile
 from pwagents.schema import Product, Review, Task
 from pwagents.web.environment import Context, Purchase
 
-from .small_study import GROUPS, elsewhere
+from .small_study import elsewhere, notebook, profile_of
 
 CATEGORY = {"B1": "Shoes", "B2": "Shoes", "B3": "Tea"}
 PRODUCTS = {asin: Product(parent_asin=asin, title=asin, category=name) for asin, name in CATEGORY.items()}
@@ -34,8 +33,8 @@ def task(user, target, type_="search"):
 
 
 def retrieved(task):
-    lines = (ProfileLine.of(f"color: of {task.user_id}", True, "history"),)
-    return Context(ContextualProfile(lines=lines), (Purchase(task.user_id, "x", "y", "2020-01"),))
+    profile = profile_of((f"color: of {task.user_id}", True, "history"))
+    return Context(profile, (Purchase(task.user_id, "x", "y", "2020-01"),))
 
 
 def test_anothers_past_is_of_the_same_category_and_type_where_there_is_one_and_seeded():
@@ -99,15 +98,10 @@ def test_the_true_preferences_are_those_of_the_targets_interest(study):
 
 def test_controls_are_played_by_the_same_people_on_instructions_that_say_more(study, tiny, tmp_path):
     study = elsewhere(study, tmp_path)
-    groups = {field.name: getattr(study.settings, field.name) for field in fields(study.settings)}
-    more = {
-        "study": GROUPS["study"] | {"complete_tasks": 6},
-        "rl": {"max_steps": 1, "methods": ["GRPO"]},
-        "output_dir": tmp_path,
-    }
+    settings = notebook(GrpoNotebook, study.settings, study={"complete_tasks": 6}, output_dir=tmp_path)
     runs = OrionRuns(study)
     played = runs.frame(runs.policy("tiny", tiny))
-    said = asks_by_instruction(GrpoNotebook(**groups | more), {"tiny": tiny}, played)
+    said = asks_by_instruction(settings, {"tiny": tiny}, played)
     assert set(said["type"]) == {"search", "recommend"} and set(said["user_id"]) <= set(study.held_out)
     tasks = [list(own["task_id"]) for _, own in said.groupby("instruction", sort=False)]
     assert list(dict.fromkeys(said["instruction"])) == ["ambiguous", "explicit", "complete"]

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from pwagents.llm.chat import Reply
 from pwagents.orion.judge import VAGUE, LlmJudge, OfflineJudge, is_call
-from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Action, Behavior, Review
-from pwagents.web.environment import BeliefState, Context, Purchase
+from pwagents.web.environment import Purchase
 
 from ..agents.conftest import ScriptedModel
+from . import small_study
 from .small_study import call, play, step
 
 TOWEL = "Find me a new bath towel in white."
@@ -42,92 +42,76 @@ def towel(benchmark):
     return next(p for p in benchmark.products.values() if "bath towel" in p.title)
 
 
-def state_of(instruction=TOWEL, lines=LINES, session=(), **fields):
-    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
-    known = {"product": None, "history": (), "context": Context(profile, BOUGHT)} | fields
-    return BeliefState("U1", instruction, instruction, session=session, profile=profile, **known)
+def state_of(instruction=TOWEL, lines=LINES, **fields):
+    return small_study.state_of(instruction, *lines, purchases=BOUGHT, **fields)
 
 
+def search(query):
+    return call("search", query=query)
+
+
+def ask(about):
+    return call("ask", content=f"Which {about} would you like?")
+
+
+def recommend(*asins):
+    return call("recommend", product_sequence=[*asins])
+
+
+ALL = search("bath towel white plain")
+IN_COTTON = {"instruction": "Find me a bath towel in white, made of cotton."}
+NOT_THICK = {"session": (step(THICK.action, "Anything but thick."),)}
+MONEY = {"lines": (*LINES, ("price: around 20 dollars", True, "stated"))}
 # The user's own words (bath, towel, white) weigh 2 each, the style that the past tells of 1: 7 in all. Off
 # go 2 for the share of words without a reason.
 TABLE = {
-    "all that is known": ({}, call("search", query="towel, plain, white: bath"), 1.0),
-    "another value of the past": ({}, call("search", query="bath towel white bold"), 1.0),
-    "without the past": ({}, call("search", query="bath towel white"), 2 * 6 / 7 - 1),
-    "without what was stated": ({}, call("search", query="bath towel plain"), 2 * 5 / 7 - 1),
-    "the past alone": ({}, call("search", query="plain"), 2 / 7 - 1),
-    "with what nobody said": ({}, call("search", query="bath towel white plain Willow"), 1 - 2 / 5),
-    "a word of nobody": ({}, call("search", query="zzz"), -1.0),
-    "what is to be avoided": ({}, call("search", query="bath towel white plain cotton"), -1.0),
-    "in other letters": ({}, call("search", query="white COTTON-towel"), -1.0),
-    "unless it is asked for": (
-        {"instruction": "Find me a bath towel in white, made of cotton."},
-        call("search", query="bath towel cotton white plain"),
-        1.0,
-    ),
-    "an answer is wanted": (
-        {"session": (THICK,)},
-        call("search", query="bath towel white plain"),
-        7 / 9 * 2 - 1,
-    ),
-    "and founded": ({"session": (THICK,)}, call("search", query="bath towel white thick plain"), 1.0),
-    "what an answer turns down": (
-        {"session": (step(THICK.action, "Anything but thick."),)},
-        call("search", query="bath towel white thick plain"),
-        -1.0,
-    ),
-    "an amount of money, which no search reads": (
-        {"lines": (*LINES, ("price: around 20 dollars", True, "stated"))},
-        call("search", query="bath towel white plain"),
-        1.0,
-    ),
-    "but a band of prices": (
-        {"instruction": f"{TOWEL} Something premium."},
-        call("search", query="bath towel white plain"),
-        7 / 9 * 2 - 1,
-    ),
-    "a search where a review is due": ({"product": True}, call("search", query="bath towel"), -1.0),
-    "a question about what is open": ({}, call("ask", content="Which feature would you like?"), 0.0),
-    "about what was stated": ({}, call("ask", content="Which color would you like?"), -1.0),
+    "all that is known": ({}, search("towel, plain, white: bath"), 1.0),
+    "another value of the past": ({}, search("bath towel white bold"), 1.0),
+    "without the past": ({}, search("bath towel white"), 2 * 6 / 7 - 1),
+    "without what was stated": ({}, search("bath towel plain"), 2 * 5 / 7 - 1),
+    "with what nobody said": ({}, search("bath towel white plain Willow"), 1 - 2 / 5),
+    "a word of nobody": ({}, search("zzz"), -1.0),
+    "what is to be avoided, in other letters": ({}, search("white plain COTTON-towel"), -1.0),
+    "unless it is asked for": (IN_COTTON, search("bath towel cotton white plain"), 1.0),
+    "an answer is wanted": ({"session": (THICK,)}, ALL, 7 / 9 * 2 - 1),
+    "and founded": ({"session": (THICK,)}, search("bath towel white thick plain"), 1.0),
+    "what an answer turns down": (NOT_THICK, search("bath towel white thick plain"), -1.0),
+    "an amount of money, which no search reads": (MONEY, ALL, 1.0),
+    "but a band of prices": ({"instruction": f"{TOWEL} Something premium."}, ALL, 7 / 9 * 2 - 1),
+    "a search where a review is due": ({"product": True}, search("bath towel"), -1.0),
+    "a question about what is open": ({}, ask("feature"), 0.0),
+    "about what was stated": ({}, ask("color"), -1.0),
     "asked before": ({"session": (THICK,)}, call("ask", content="What feature do you need?"), -1.0),
     "about nothing": ({}, call("ask", content="Well, well."), VAGUE),
     "a stop too soon": ({}, call("stop"), -1.0),
     "after no call": ({"session": (step(GONE, error="no call"),)}, call("stop"), -1.0),
     "in time": ({"session": (SEARCHED,)}, call("stop"), 0.0),
     "the same again": ({"session": (SEARCHED,)}, SEARCHED.action, -1.0),
-    "purchases that fit": ({}, call("recommend", product_sequence=["B0A", "B0B"]), 1.0),
-    "one that does not": ({}, call("recommend", product_sequence=["B0A", "B0C"]), 0.0),
-    "all fit where nothing is named": (
-        {"instruction": "Anything nice?"},
-        call("recommend", product_sequence=["B0A", "B0C"]),
-        1.0,
-    ),
-    "one that was not bought": ({}, call("recommend", product_sequence=["B0A", "B0NONE"]), 0.0),
-    "nothing is told": ({"context": None}, call("recommend", product_sequence=["B0A"]), -1.0),
-    "no purchase": ({}, call("recommend", product_sequence=[]), -1.0),
+    "purchases that fit": ({}, recommend("B0A", "B0B"), 1.0),
+    "one that does not": ({}, recommend("B0A", "B0C"), 0.0),
+    "all fit where nothing is named": ({"instruction": "Anything nice?"}, recommend("B0A", "B0C"), 1.0),
+    "one that was not bought": ({}, recommend("B0A", "B0NONE"), 0.0),
+    "one to be avoided": ({}, recommend("B0A", "B0B", "COTTON"), -1.0),
+    "nothing is told": ({"context": None}, recommend("B0A"), -1.0),
+    "no purchase": ({}, recommend(), -1.0),
     "a review where nothing was bought": ({}, call("review", review="I like it."), -1.0),
+    "a review of what is to be avoided": ({"product": True}, call("review", review="Nice cotton."), -1.0),
     "no call": ({}, GONE, -1.0),
     "no function": ({}, Action(name="find"), -1.0),
     "no argument": ({}, call("search"), -1.0),
-    "an empty one": ({}, call("search", query=" "), -1.0),
+    "an empty one": ({}, call("ask", content=" "), -1.0),
     "one too many": ({}, call("search", query="towel", k=3), -1.0),
-    "no list": ({}, call("recommend", product_sequence="B1"), -1.0),
-    "no ids": ({}, call("recommend", product_sequence=[1]), -1.0),
-    "no text": ({}, call("ask", content=None), -1.0),
+    "no ids": ({}, recommend(["B0A"]), -1.0),
     "a stop with a reason": ({"session": (SEARCHED,)}, call("stop", now=True), -1.0),
 }
 
 
 @pytest.mark.parametrize(("given", "action", "score"), TABLE.values(), ids=TABLE)
-def test_an_action_in_a_belief_state_has_its_score(judge, towel, given, action, score):
+def test_an_action_in_a_belief_state_has_its_score(judge, catalogue, towel, given, action, score):
     given = given | ({"product": towel} if given.get("product") else {})
+    if "COTTON" in (asins := action.arguments.get("product_sequence", ())):
+        asins[-1] = next(a for a in catalogue.products if ("material", "cotton") in catalogue.traits(a))
     assert judge(state_of(**given), action) == pytest.approx(score)
-
-
-def test_what_touches_a_dislike_is_the_worst_in_reviews_and_recommendations_too(judge, catalogue, towel):
-    assert judge(state_of(product=towel), call("review", review="Nice cotton.")) == -1.0
-    cotton = next(a for a in catalogue.products if ("material", "cotton") in catalogue.traits(a))
-    assert judge(state_of(), call("recommend", product_sequence=["B0A", "B0B", cotton])) == -1.0
 
 
 def test_a_review_says_what_is_asked_for_at_the_usual_length(judge, towel):
@@ -154,23 +138,22 @@ def test_another_hidden_target_leaves_every_score_as_it_is(study, train_tasks):
         assert scores[0] == scores[1]
 
 
-WORDS = ["bath", "towel", "white", "plain", "cotton", "Willow", "navy", "which", "color", "B0A", "rose", ""]
+WORDS = ["bath", "towel", "white", "plain", "cotton", "Willow", "which", "color", "B0A", ""]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join) | st.text(max_size=20)
-VALUES = TEXTS | st.lists(TEXTS, max_size=4) | st.integers()
-ARGUMENTS = ["query", "review", "content", "product_sequence"]
-NAMES = ["search", "recommend", "review", "ask", "stop", "x"]
+NAMES = {"search": "query", "recommend": "product_sequence", "review": "review", "ask": "content", "x": "y"}
 ACTIONS = st.builds(
-    lambda name, given: call(name, **given),
-    st.sampled_from(NAMES),
-    st.dictionaries(st.sampled_from(ARGUMENTS), VALUES, max_size=2),
-) | st.builds(lambda i, text: call(NAMES[i], **{ARGUMENTS[i]: text}), st.sampled_from([0, 2]), TEXTS)
+    lambda name, other, value: call(name, **{NAMES[other or name]: value}),
+    st.sampled_from([*NAMES]),
+    st.none() | st.sampled_from([*NAMES]),
+    TEXTS | st.lists(TEXTS, max_size=4) | st.integers(),
+)
 
 
 @given(ACTIONS, st.lists(ACTIONS, max_size=3), TEXTS, st.booleans())
 def test_every_score_lies_between_minus_one_and_one(judge, towel, action, before, instruction, is_review):
     session = tuple(step(a, "Best in navy.", error="" if is_call(a) else "malformed") for a in before)
     for lines in (LINES, ()):
-        state = state_of(instruction, lines, session, product=towel if is_review else None)
+        state = state_of(instruction, lines, session=session, product=towel if is_review else None)
         assert -1.0 <= judge(state, action) <= 1.0
     assert -1.0 <= judge(replace(state, profile=None, context=None), action) <= 1.0
 

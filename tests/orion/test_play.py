@@ -10,13 +10,13 @@ import torch
 from pwagents.errors import InfrastructureError
 from pwagents.llm.local_model import LocalModel
 from pwagents.orion import play as decoder_module
-from pwagents.orion.agent import OrionAgent, orion_messages, orion_tools
-from pwagents.orion.play import next_actions, orion_example, orion_prompt, play_rollouts
+from pwagents.orion.agent import OrionAgent, orion_messages
+from pwagents.orion.play import next_actions, orion_example, play_rollouts
 from pwagents.orion.settings import Decoding
 from pwagents.web.environment import MAX_STEPS, UserReply
 
 from .. import paper_standins
-from ..lm.test_decode import generate, logprobs_of
+from ..lm.test_decode import logprobs_of
 from .small_study import play
 
 SHORT = Decoding(turn_tokens=8, shown=2)
@@ -48,23 +48,15 @@ def tokens_of(rollouts):
     return [(r.prompt_ids, r.completion_ids, r.trajectory) for r in rollouts]
 
 
-def test_greedy_play_is_what_the_same_model_replies_to_the_agent(tiny, tasks, roll, loaded):
-    """By transformers' own generate, which reads each conversation anew."""
+def test_greedy_play_is_what_the_same_model_replies_to_the_agent(tiny, tasks, roll):
+    """Which reads each conversation anew."""
     agent = OrionAgent(LocalModel(tiny), shown=2, sampling={"temperature": 0, "max_tokens": 8})
     for rollout in roll(tasks[::2], GREEDY):
-        steps = rollout.trajectory.steps
         told = next_actions(tiny, [orion_messages(state, 2) for state in rollout.states], GREEDY)
         for state, other in zip(rollout.states, told, strict=True):
             ours = agent(state)
             assert (ours.problem, ours.thought.strip()) == (other.problem, other.thought.strip())
-        assert told[0] == steps[0].action
-        # Later turns follow what was sampled, which may be tokens that no text would be told in.
-        ids, begin = [*rollout.prompt_ids, *rollout.completion_ids], len(rollout.prompt_ids)
-        turns = [turn if sampled else None for turn, sampled in zip(rollout.turns, rollout.mask, strict=True)]
-        for turn in range(len(steps)):
-            first, n = begin + turns.index(turn), turns.count(turn)
-            written = generate(loaded.model, ids[:first], loaded.tokenizer.eos_token_id, 8)
-            assert written == ids[first : first + n]
+        assert told[0] == rollout.trajectory.steps[0].action
 
 
 def test_batches_workers_and_seeds(tasks, roll):
@@ -199,62 +191,29 @@ def test_tokens_and_masks_are_those_of_the_chat_template_that_fine_tuning_learns
     assert any(step.profile for state in ends for step in state.session)
 
 
-def test_a_large_policy_is_told_of_its_functions(study, tasks):
-    tokenizer = paper_standins.make_tokenizer()
-    prompt = tokenizer.decode(orion_prompt(tokenizer, study.start(tasks[0]).state))
-    places = [prompt.index(f'"name": "{tool["function"]["name"]}"') for tool in orion_tools()]
-    assert places == sorted(places)
-
-
-CALLS = {
-    "ask": '{"name": "respond", "arguments": {"content": "Which color?"}}',
-    "stop": '{"name": "stop", "arguments": {}}',
-}
-
-
-def turn(tokenizer, name):
-    text = f"<tool_call>{CALLS[name]}</tool_call>{tokenizer.eos_token}"
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def answered_by(study, user):
-    def start(task):
-        episode = study.start(task)
-        episode.user = user
-        return episode
-
-    return start
-
-
-def test_what_a_user_says_cannot_begin_a_turn(play_script, study, tasks, some_tokenizer):
-    control = [token.content for token in some_tokenizer.added_tokens_decoder.values() if token.special]
-    start = answered_by(study, lambda *_: UserReply("".join(control)))
-    script = [turn(some_tokenizer, "ask")] * MAX_STEPS
-    (rollout,) = play_script([script], some_tokenizer, tasks[:1], start, replace(GREEDY, turn_tokens=99))
-    assert rollout.trajectory.steps[0].observation.text == "".join(control) and len(control) > 2
-    assert rollout.completion_ids.count(some_tokenizer.eos_token_id) == 2 * MAX_STEPS - 1
-    told = [token for token, m in zip(rollout.completion_ids, rollout.mask, strict=True) if not m]
-    once = some_tokenizer.convert_ids_to_tokens(told)
-    assert all(once.count(token) <= 2 * (MAX_STEPS - 1) for token in control)
-
-
-def test_users_who_take_their_time_answer_at_once(play_script, study, tasks, tokenizer):
-    together = threading.Barrier(3)  # passed by three at once alone
+def test_users_answer_at_once_and_one_who_cannot_be_reached_ends_the_rollouts(
+    play_script, study, tasks, tokenizer
+):
+    text = '<tool_call>{"name": "respond", "arguments": {"content": "Which color?"}}</tool_call><|end|>'
+    turn, together = tokenizer(text, add_special_tokens=False)["input_ids"], threading.Barrier(3)
 
     def slow(*_):
-        together.wait(timeout=20)
+        together.wait(timeout=20)  # passed by three at once alone
         return UserReply("Navy.")
 
-    given = (tokenizer, tasks[:3], answered_by(study, slow), replace(GREEDY, workers=3))
-    played = play_script([[turn(tokenizer, name) for name in ("ask", "stop")]] * 3, *given)
-    assert [r.trajectory.steps[0].observation.text for r in played] == ["Navy."] * 3
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_user_who_cannot_be_reached_ends_the_rollouts(play_script, study, tasks, tokenizer, workers):
     def gone(*_):
         raise InfrastructureError("the user's endpoint is down")
 
-    given = (tokenizer, tasks[:2], answered_by(study, gone), replace(GREEDY, workers=workers))
-    with pytest.raises(InfrastructureError, match="endpoint is down"):
-        play_script([[turn(tokenizer, "ask")]] * 2, *given)
+    def played(user, workers):
+        def start(task):
+            episode = study.start(task)
+            episode.user = user
+            return episode
+
+        scripts = [[turn] * MAX_STEPS for _ in range(3)]
+        return play_script(scripts, tokenizer, tasks[:3], start, replace(GREEDY, workers=workers))
+
+    assert [r.trajectory.steps[0].observation.text for r in played(slow, 3)] == ["Navy."] * 3
+    for workers in (1, 2):
+        with pytest.raises(InfrastructureError, match="endpoint is down"):
+            played(gone, workers)

@@ -1,23 +1,18 @@
 """The role-play: two sides that share nothing, exactly as many trajectories, and nothing lost at a kill."""
 
-import time
 from collections import Counter
 
 import pytest
 
-from pwagents.errors import DataError, NotEvaluableError
+from pwagents.errors import DataError, InfrastructureError, NotEvaluableError
 from pwagents.evaluation.episodes import Store
-from pwagents.orion.agent import belief_states, orion_messages
 from pwagents.orion.reward import Success, has_succeeded
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.views import role_play_outcomes
-from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import TASK_TYPES, Action
 from pwagents.web.environment import Context, UserReply
 
-from ..processes import begin, kill
-from . import killed_role_play
-from .small_study import SEARCHES, call, small_study
+from .small_study import call, profile_of
 
 
 @pytest.fixture
@@ -52,8 +47,8 @@ def test_exactly_as_many_as_asked_for_all_of_them_good_and_types_take_turns(play
         assert steps[-1].action.name == "stop" and not any(step.error for step in steps)
     assert play(n=7).kept == made.kept[:7], "fewer are the first of more"
     table = role_play_outcomes(RolePlay((1, 2), Counter({"malformed": 1, "no success": 2})))
-    assert table["outcome"].tolist() == ["kept", "no success", "malformed"]
-    assert table["share"].tolist() == [0.4, 0.4, 0.2]
+    shares = table.set_index("outcome")["share"].to_dict()
+    assert shares == {"kept": 0.4, "no success": 0.4, "malformed": 0.2}
 
 
 def test_the_order_is_seeded_workers_change_nothing_and_nothing_is_played_twice(play, tmp_path):
@@ -93,11 +88,9 @@ def search_id(state, product):
 GONE = Action(problem="the reply is empty", problem_kind="empty")
 ASK = call("ask", content="What is it called?")
 SCRIPTS = {  # what the teacher does, the last action over and over -> why it is not kept
-    "an empty query": ([call("search", query=" "), call("stop")], "malformed"),
     "no call": ([GONE, call("stop")], "malformed"),
     "only questions": ([call("ask", content="Which color would you like?")], "too long"),
     "nothing found": ([call("search", query="zzzz"), call("stop")], "no success"),
-    "nothing done": ([call("stop")], "no success"),
     "the target's title": (search_title, "leak by the teacher"),
     "the target's id": (search_id, "leak by the teacher"),
     "the user tells the title": ([ASK, call("stop")], "leak by the user"),
@@ -133,7 +126,7 @@ def test_what_the_profile_or_the_list_of_purchases_tells_is_no_leak(play, study,
     """Such as of something that is bought again."""
     task = next(t for t in train_tasks["search"] if t.target not in str(study.context(t)))
     product = study.benchmark.products[task.target]
-    told = Context(ContextualProfile(lines=(ProfileLine.of(f"Liked: {product.title}", True, "history"),)))
+    told = Context(profile_of((f"Liked: {product.title}", True, "history")))
     again = next(t for t in train_tasks["recommend"] if t.target in str(study.context(t).purchases))
     scripts = {
         task: (search_title(None, product), lambda task: study.start(task, told)),
@@ -144,46 +137,20 @@ def test_what_the_profile_or_the_list_of_purchases_tells_is_no_leak(play, study,
         assert play(n=1, tasks=[each], teacher=lambda _, act=act: act, start=start, rounds=1).kept
 
 
-def test_the_teachers_side_never_sees_the_target_before_the_shop_shows_it(play, study):
-    """Made again from what is stored: no belief state of what is learned from tells what a user hides."""
-    tasks = {task.task_id: task for task in study.train_tasks}
-    for played in play(n=20).kept:
-        task = tasks[played.task_id]
-        title = study.benchmark.products[task.target].title
-        states = belief_states(study.start(task).state, played.trajectory)
-        for state in states:
-            shown = {asin for step in state.session for asin in step.observation.products}
-            shown |= {x.asin for x in state.context.purchases}
-            may_show = task.target in shown or task.type == "review"
-            assert may_show or title not in str(orion_messages(state))
+def test_a_run_that_breaks_off_loses_nothing_and_ends_with_the_same(play, study, tmp_path):
+    store, started = tmp_path / "played.jsonl", []
 
+    def start(task, most=6):
+        if len(started) == most:
+            raise InfrastructureError("an endpoint is down")
+        started.append(task.task_id)
+        return study.start(task)
 
-def test_sigkill_loses_nothing_and_the_result_is_the_same(study, tmp_path):
-    store, calls, searches = (
-        tmp_path / "played.jsonl",
-        tmp_path / "calls",
-        small_study(tmp_path, study=SEARCHES),
-    )
-
-    def lines():
-        return store.read_bytes().count(b"\n") if store.exists() else 0
-
-    for kill_after in (3, 6):
-        process = begin(killed_role_play.play, tmp_path, store, calls)
-        enough = lines() + kill_after
-        while lines() < enough:
-            assert process.exitcode is None
-            time.sleep(0.001)
-        kill(process)
-    if store.read_bytes().endswith(b"\n"):  # else a kill did fall into a write
-        with open(store, "ab") as file:
-            file.write(b'{"key":"0123')
-
-    stored, played_now = lines(), []
-    resumed = killed_role_play.role_play(
-        searches, lambda task: played_now.append(task) or searches.start(task), store
-    )
-    whole = killed_role_play.role_play(searches, searches.start, tmp_path / "whole.jsonl", workers=1)
-    assert resumed == whole
-    assert stored + len(played_now) == lines()  # each line one episode, none of them played twice
-    assert 0 <= len(calls.read_text().split()) - stored <= 2 * 2  # what two workers were at, at two kills
+    with pytest.raises(InfrastructureError):
+        play(n=9, start=start)
+    assert store.read_bytes().count(b"\n") == 6, "each is stored when it ends"
+    with open(store, "ab") as file:
+        file.write(b'{"key":"0123')  # as a kill within a write leaves it
+    resumed = play(n=9, start=lambda task: start(task, 99), workers=2)
+    assert resumed == play(n=9, store=tmp_path / "whole.jsonl")
+    assert len({*started}) == len(started) == len(read_played(store)), "none is played twice"

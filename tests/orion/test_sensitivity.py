@@ -1,6 +1,6 @@
 """Sensitivity: histories cut short and made noisy, profiles made anew, other users, other worlds."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +26,7 @@ from pwagents.orion.sensitivity import (
 )
 from pwagents.users.rules import RuleUser
 
-from .small_study import GROUPS, SEARCHES, call, elsewhere, small_study, step
+from .small_study import SEARCHES, call, elsewhere, notebook, small_study, step
 
 LISTS = {"alpha": (0,), "l_c": (1,), "clusters": (1,), "last": (1,), "noise": (0.5,), "users": ("rules",)}
 LISTS |= {"worlds": ("as it is",), "trained_alpha": (), "trained_l_c": (), "patience": (0.1,)}
@@ -148,7 +148,6 @@ def test_parts_are_switched_off_world_by_world(searches, asking, tmp_path):
 
 
 def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches, asking, tmp_path):
-    groups = {field.name: getattr(searches.settings, field.name) for field in fields(searches.settings)}
     trainings = []
 
     def train(_, settings):
@@ -156,13 +155,9 @@ def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches,
         return [tmp_path] * len(settings)
 
     def again(**trained):
-        sweep = SweepSettings(**LISTS | trained)
-        more = {
-            "study": GROUPS["study"] | SEARCHES | {"sweep": sweep},
-            "rl": {"max_steps": 1},
-            "output_dir": tmp_path,
-        }
-        settings = SensitivityNotebook(**groups | more)
+        sweep = {"sweep": SweepSettings(**LISTS | trained)}
+        changed = {"study": sweep, "rl": {}, "output_dir": tmp_path}
+        settings = notebook(SensitivityNotebook, searches.settings, **changed)
         return trained_again(SimpleNamespace(side_by_side=train), settings, tmp_path)
 
     frame = again(trained_l_c=(1,), patience=(0.1,))
@@ -193,13 +188,10 @@ def test_who_failed_is_found_by_asking_what_would_have_helped(searches):
         def search(self, query, k=10):
             return [(asin, 1.0) for asin in self.found]
 
-    question = call("ask", content="What kind of thing is it?")
-    told = {
-        task.task_id: cooperative(task, (), question.arguments["content"]).text
-        for task in searches.test_tasks
-    }
-    task = next(t for t in searches.test_tasks if cooperative.react(t, (), question.arguments["content"])[1])
-    helpful, silent = step(question, told[task.task_id]), step(question, "No idea.")
+    question = "What kind of thing is it?"
+    task = next(t for t in searches.test_tasks if cooperative.react(t, (), question)[1])
+    told = (cooperative(task, (), question).text, "No idea.")
+    helpful, silent = (step(call("ask", content=question), answer) for answer in told)
     searched, right = step(call("search", query="something")), Engine(task.target)
     assert cause_of(task, (helpful, searched), cooperative, Engine()) == "tool"
     assert cause_of(task, (helpful, searched), cooperative, right) == "agent"

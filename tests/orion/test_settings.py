@@ -26,17 +26,8 @@ def load(notebook="06_orion_grpo", preset="smoke", **changes):
 def test_ppo_has_equal_means_and_what_both_share_changes_both(preset):
     rl = load(preset=preset, rl={"entropy_coef": 0.1, "lam": 0.9}).rl
     grpo, ppo = rl.grpo, rl.ppo
-    shared = (
-        "max_steps",
-        "episodes",
-        "learning_rate",
-        "temperature",
-        "epsilon",
-        "seed",
-        "lora",
-        "eval_steps",
-    )
-    assert all(getattr(grpo, name) == getattr(ppo, name) for name in (*shared, "entropy_coef"))
+    shared = "max_steps episodes learning_rate temperature epsilon seed lora eval_steps entropy_coef"
+    assert all(getattr(grpo, name) == getattr(ppo, name) for name in shared.split())
     assert (ppo.prompts_per_step, ppo.num_generations, ppo.lam) == (grpo.episodes, 1, 0.9)
 
 

@@ -2,28 +2,18 @@
 
 import pytest
 
-from pwagents.agents.replies import read_turn
 from pwagents.llm.chat import Reply
 from pwagents.orion.teacher import OfflineTeacher, llm_teachers
-from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.schema import FUNCTION_OF, TASK_TYPES, Behavior, Review
-from pwagents.web.environment import BeliefState, Context, Purchase
+from pwagents.schema import FUNCTION_OF, Behavior, Review
+from pwagents.web.environment import Purchase
 
 from ..agents.conftest import ScriptedModel
-from .small_study import call, play, step
+from .small_study import call, play, state_of, step
 
 ABOUTS = (
     *("brand", "price", "color", "material", "feature", "style"),
     *("flavor", "diet", "pack", "origin", "scent", "formula"),
 )
-
-
-def state_of(instruction, *lines, purchases=(), **fields):
-    profile = ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
-    known = {"product": None, "history": (), "session": ()} | fields
-    return BeliefState(
-        "U1", instruction, instruction, **known, profile=profile, context=Context(profile, purchases)
-    )
 
 
 def answered(about, text):
@@ -56,19 +46,6 @@ def test_user_and_profile_understand_every_question(study, about):
     assert about in {line.about for line in episode.state.profile.lines if line.provenance == "stated"}
 
 
-def test_it_asks_for_what_is_open_one_thing_at_a_time_and_never_twice(study, train_tasks):
-    for task in (*train_tasks["search"], *train_tasks["recommend"]):
-        stated = {trait.about for _, trait in study.catalogue.find(task.instruction)}
-        states, trajectory = play(study, study.teacher(0, 9), task)
-        asked = [s.action for s in trajectory.steps if s.is_talk]
-        abouts = [action.arguments["content"].split()[1] for action in asked]
-        assert len({*abouts}) == len(abouts) and not stated & {*abouts}
-        for state, action, about in zip(states, asked, abouts, strict=False):
-            assert f"open: {about}" in action.thought
-            names_thing = study.catalogue.find_topics(state.instruction)
-            assert (about == "type") <= (not names_thing), "the type only where no word says it"
-
-
 @pytest.mark.parametrize(
     ("instruction", "lines", "first", "never"),
     [
@@ -83,8 +60,9 @@ def test_what_is_open_follows_from_request_shop_and_profile(teacher, instruction
     state, asked = state_of(instruction, *lines), []
     while (action := teacher("search", questions=9)(state)).name == "respond":
         asked.append(action.arguments["content"].split()[1])
+        assert f"open: {asked[-1]}" in action.thought
         state = state_of(instruction, *lines, session=(*state.session, answered(asked[-1], "Either way.")))
-    assert asked[0] == (first or asked[0]) and not never & {*asked}
+    assert asked[0] == (first or asked[0]) and not never & {*asked} and len({*asked}) == len(asked)
     assert not asked[1:] or first != "type", "no answer to it, nothing to go on asking about"
 
 
@@ -96,42 +74,33 @@ def test_how_many_it_asks_is_a_limit_and_its_order_is_seeded(study, train_tasks)
     assert orders[0] == orders[1] != orders[2]
 
 
-LINES = (
-    ("color: white", True, "history"),
-    ("style: plain", True, "history"),
-    ("topic: rug", True, "history"),
-)
+WHITE, PLAIN = ("color: white", True, "history"), ("style: plain", True, "history")
+LINES = (WHITE, PLAIN, ("topic: rug", True, "history"), ("Lasts long.", True, "history"))
 HATES = (*LINES, ("style: plain", False, "history"))
-NAVY = answered("color", "Best in navy.")
+NAVY, EITHER = answered("color", "Best in navy."), answered("color", "Either way is fine.")
+BUT_PLAIN = answered("style", "Anything but plain.")
 
 
 @pytest.mark.parametrize(
-    ("instruction", "lines", "session", "query"),
+    ("wanted", "lines", "session", "query"),
     [
-        ("Find me a bath towel.", LINES, (), "bath towel white plain"),
-        ("Find me a bath towel in white.", LINES, (), "bath towel white plain"),
-        ("Find me a bath towel in navy.", LINES, (), "bath towel navy plain"),
+        ("a bath towel", LINES, (), "bath towel white plain"),
+        ("a bath towel in navy", LINES, (), "bath towel navy plain"),
         # An answer is read whether the profile was updated by it or not.
-        ("Find me a bath towel.", LINES, (NAVY,), "bath towel plain navy"),
-        ("Find me a bath towel.", (("color: navy", True, "stated"), *LINES[1:]), (NAVY,), None),
-        (
-            "Find me a bath towel.",
-            LINES,
-            (answered("color", "Either way is fine."),),
-            "bath towel white plain",
-        ),
-        ("Find me a bath towel.", HATES, (), "bath towel white"),  # never what is to be avoided
-        ("Find me a plain bath towel.", HATES, (), "bath towel plain white"),  # unless it is asked for
-        ("Find me a bath towel.", LINES, (answered("style", "Anything but plain."),), "bath towel white"),
-        ("Find me a premium bath towel.", LINES, (), "bath towel premium white plain"),
-        ("Anything nice?", (("price: around 20 dollars", True, "stated"),), (), "Anything nice?"),
-        ("Anything nice?", (("Likes what lasts for years.", True, "history"),), (), "Anything nice?"),
+        ("a bath towel", LINES, (NAVY,), "bath towel plain navy"),
+        ("a bath towel", (("color: navy", True, "stated"), PLAIN), (NAVY,), "bath towel navy plain"),
+        ("a bath towel", LINES, (EITHER,), "bath towel white plain"),
+        ("a bath towel", HATES, (), "bath towel white"),  # never what is to be avoided
+        ("a plain bath towel", HATES, (), "bath towel plain white"),  # unless it is asked for
+        ("a bath towel", LINES, (BUT_PLAIN,), "bath towel white"),
+        ("a premium bath towel", LINES, (), "bath towel premium white plain"),
+        ("a lamp", (("price: around 20 dollars", True, "stated"),), (), "lamp"),  # no search reads it
+        ("a lamp", (("Likes what lasts for years.", True, "stated"),), (), "lamp"),
     ],
 )
-def test_a_query_is_composed_of_request_profile_and_answers(teacher, instruction, lines, session, query):
-    action = teacher("search")(state_of(instruction, *lines, session=session))
-    made = action.arguments["query"]
-    assert made == query if query else {*made.split()} == {"bath", "towel", "navy", "plain"}
+def test_a_query_is_composed_of_request_profile_and_answers(teacher, wanted, lines, session, query):
+    action = teacher("search")(state_of(f"Find me {wanted}.", *lines, session=session))
+    assert action.arguments["query"] == query
 
 
 def test_a_recommendation_takes_the_purchases_that_hold_most_of_what_was_said(teacher):
@@ -171,17 +140,6 @@ def test_a_review_in_the_earlier_ones_words_mentions_what_is_asked_for(teacher, 
     assert review("Review my bath towel, mention the Willow brand.", five).arguments["review"] == (
         "What a lovely find, my bath towel! I am glad about the Willow brand. It made my week."
     )
-
-
-def test_its_turns_are_read_as_a_policys_and_end_after_the_result(study, train_tasks):
-    for kind in TASK_TYPES:
-        *_, result, stop = play(study, study.teacher(0, 2), train_tasks[kind][0])[1].steps
-        assert result.action.name in FUNCTION_OF.values() and stop.action.name == "stop"
-        for action in (result.action, stop.action):
-            text = f'{action.thought}<tool_call>{{"name": "{action.name}", "arguments": {{}}}}</tool_call>'
-            assert (
-                action.thought.startswith("<think>") and read_turn(Reply(text=text)).thought == action.thought
-            )
 
 
 def test_another_hidden_target_changes_nothing(study, train_tasks):

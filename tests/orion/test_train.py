@@ -69,6 +69,7 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
     assert same.role_play(4).kept == kept != other.role_play(4).kept
     first, second, third = (each.base_text.dialogue(0) for each in (OrionModels(study), same, other))
     assert first == second != third
+    assert same.base_text.taken == ids_and_titles(study.benchmark.products), "and no more of the study"
 
 
 def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
@@ -180,11 +181,3 @@ def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell
     covered = (*RL, *ASIDE)
     assert "orion/study" in names and "web/sasrec" in names and "rl/learner" in names
     assert not {name for name in names if not any(f"{name}/".startswith(f"{room}/") for room in covered)}
-
-
-def test_the_base_model_reads_nothing_of_the_study_but_ids_that_it_must_not_use(study, models):
-    text = models.base_text
-    assert text.taken == ids_and_titles(study.benchmark.products)
-    said = " ".join(str(message) for n in range(20) for message in text.dialogue(n))
-    assert not any(asin in said for asin in study.benchmark.products)
-    assert not any(task.instruction in said for task in (*study.train_tasks, *study.test_tasks))

@@ -12,10 +12,8 @@ from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.seeds import by_seed, format_seeds, means_by_seed
 from pwagents.evaluation.tables import format_differences
 from pwagents.lm.tokens import tokenize_conversation
-from pwagents.notebook.settings import load_settings
 from pwagents.orion.control import FOREIGN, NONE, OWN
 from pwagents.orion.figures import plot_curves, plot_scaling
-from pwagents.orion.settings import SftNotebook
 from pwagents.orion.views import (
     PRINTED,
     of_one_seed,
@@ -27,6 +25,8 @@ from pwagents.orion.views import (
     with_return,
     worth_of_profiles,
 )
+
+from .test_settings import load
 
 matplotlib.use("Agg")
 
@@ -85,8 +85,7 @@ def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
 
 
 def test_our_rows_stand_below_the_papers_for_what_was_played():
-    flat = {"preset": "smoke", "source": "", "data_dir": "", "output_dir": "", "seed": None}
-    smoke = load_settings("05_orion_sft", SftNotebook, flat | {"stored_runs_only": False})
+    smoke = load("05_orion_sft")
     results = {"SFT": 0.5, "GRPO": 1.0, "PPO": 1.0, "new": 0.0}
     played = frame({(method, "u", "a"): result for method, result in results.items()})
     shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
@@ -114,35 +113,20 @@ def test_what_a_training_began_with_stands_beside_what_it_gained_and_the_noise_o
     assert of_one_seed(None).endswith("not measured at this preset.")
 
 
-@pytest.fixture
-def plain_matplotlib():
+def test_figures_have_a_panel_a_number_that_the_log_has_and_levels_beside():
+    rows = pd.DataFrame({"run": "PPO", "step": range(4), "reward": [0.0, 1.0, 2.0, 4.0], "kl": 0.0})
+    rows = rows.assign(eval_result_final=[0.5, *[np.nan] * 3])
+    scaling = pd.DataFrame({"type": "search", "trajectories": [100, 400], "mean": [0.3, 0.5]})
     with matplotlib.rc_context():
-        yield
+        curves = plot_curves(rows, window=2, columns=2)
+        points = plot_scaling(scaling.assign(low=0.1, high=0.6), {"teacher": 0.7}).axes[0]
     plt.close("all")
-
-
-def test_curves_have_a_panel_a_number_that_the_log_has(plain_matplotlib):
-    runs = [
-        pd.DataFrame({"run": r, "step": range(1, 11), "grad_norm": 1.0, "kl": 0.0}) for r in ("GRPO", "PPO")
-    ]
-    runs = [run.assign(reward=run["step"] / 10 + 0.1 * i) for i, run in enumerate(runs)]
-    first = pd.DataFrame({"run": ["GRPO", "PPO"], "step": 0, "eval_result_final": [0.5, 0.6]})
-    figure = plot_curves(pd.concat([first, *runs], ignore_index=True), window=2, columns=2)
-    shown = {ax.get_title(): ax for ax in figure.axes if ax.get_visible()}
-    assert set(shown) == {"reward of an episode", "result accuracy, validation", "gradient norm"}
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["GRPO", "PPO"]
-    thin, thick = shown["reward of an episode"].lines[:2]
-    assert thin.get_ydata().tolist() == pytest.approx([i / 10 for i in range(1, 11)])
-    assert thick.get_ydata()[1] == pytest.approx(0.15)
-
-
-def test_scaling_has_a_line_a_type_of_task_and_levels_beside(plain_matplotlib):
-    rows = pd.DataFrame({"trajectories": [100, 400] * 2, "mean": [0.3, 0.5, 0.2, 0.4]})
-    rows = rows.assign(type=["search"] * 2 + ["mean"] * 2, low=rows["mean"] - 0.1, high=rows["mean"] + 0.1)
-    ax = plot_scaling(rows, {"teacher": 0.7}).axes[0]
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "400"]
-    assert [container[0].get_ydata().tolist() for container in ax.containers] == [[0.3, 0.5], [0.2, 0.4]]
-    assert [text.get_text() for text in ax.texts] == ["teacher"]
+    panels = {ax.get_title(): ax for ax in curves.axes if ax.get_visible()}
+    assert set(panels) == {"reward of an episode", "result accuracy, validation"}
+    thin, thick = (line.get_ydata().tolist() for line in panels["reward of an episode"].lines[:2])
+    assert thin == [0, 1, 2, 4] and thick[1:] == [0.5, 1.5, 3]
+    assert points.containers[0][0].get_ydata().tolist() == [0.3, 0.5]
+    assert [text.get_text() for text in points.texts] == ["teacher"]
 
 
 def test_what_is_learned_from_and_a_card_are_shown_escaped_with_inline_styles(tokenizer, tmp_path):

@@ -1,13 +1,11 @@
 """Whole runs in other worlds; what the run's own world has made is found."""
 
-from dataclasses import fields
-
 from pwagents.orion.settings import AblationsNotebook
 from pwagents.orion.study import make_study
 from pwagents.orion.train import OrionModels
 from pwagents.orion.worlds import play_worlds
 
-from .small_study import GROUPS, SEARCHES, small_settings
+from .small_study import GROUPS, SEARCHES, notebook, small_settings
 from .test_train import STEP
 
 
@@ -16,7 +14,7 @@ def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny
     few = {"study": SEARCHES, "base": {"model": str(tiny)}, "sft": {"trainer": trainer}}
     small = small_settings(tmp_path, role_play={"n_trajectories": 4}, **few)
     rl = STEP | {"log_tasks": 1, "seeds": (0,), "methods": ("GRPO", "PPO"), "worlds": (0, 1)}
-    settings = AblationsNotebook(**{f.name: getattr(small, f.name) for f in fields(small)}, rl=rl)
+    settings = notebook(AblationsNotebook, small, rl=rl)
 
     models = OrionModels(make_study(settings))
     sft = models.sft(models.base(), models.role_play(4).kept)

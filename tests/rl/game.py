@@ -151,11 +151,13 @@ def mean_reward(folder: Path) -> float:
     return sum(map(sum, paid)) / len(rollouts)
 
 
-def train(method: str, folder: Path, **changed) -> Path:
-    """Train on the second game from the model in ``folder/start``, in ``folder/run``."""
+BANDIT, CUE = (play_bandit, pay_bandit), (play_cue, pay_cue)
+
+
+def train(method: str, folder: Path, start=None, rules=CUE, evaluate=None, **changed) -> Path:
+    """Train on a game, in ``folder``; from a model or its folder, or from a new one."""
     from pwagents.rl.train import train_policy
 
-    config = CONFIGS[method](**changed)
-    given = (folder / "start", make_tokenizer(), make_tasks(6), play_cue, pay_cue)
+    given = (start or make_model(), make_tokenizer(), make_tasks(6), *rules)
     with one_core():
-        return train_policy(*given, config, folder / "run")
+        return train_policy(*given, CONFIGS[method](**changed), folder, evaluate)

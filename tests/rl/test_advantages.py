@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pwagents.rl.advantages import (
     critic_advantages,
@@ -81,20 +79,9 @@ def test_a_state_is_what_was_done_and_came_back_and_no_thought():
     assert one == same and one[0] == other[0] and one[1] != other[1]
 
 
-REWARDS = st.lists(st.lists(st.floats(-2, 2), min_size=1, max_size=5), min_size=2, max_size=8)
-
-
-@given(REWARDS, st.integers(2, 8), st.sampled_from(["episode", "turn"]))
-def test_advantages_are_finite_centred_and_nothing_where_all_earned_the_same(rewards, size, credit):
-    found = group_advantages(rewards, credit)
-    assert [len(values) for values in found] == [len(steps) for steps in rewards]
-    assert np.isfinite(np.concatenate(found)).all()
-    assert sum(values[0] for values in found) == pytest.approx(0, abs=1e-6)
-    assert not np.concatenate(group_advantages(rewards[:1] * size, credit)).any()
-    first = [steps[:1] for steps in rewards]  # of one step each: the same by episode and by turn
-    assert np.concatenate(group_advantages(first)) == pytest.approx(
-        np.concatenate(group_advantages(first, "turn"))
-    )
+def test_where_all_earned_the_same_nothing_is_learned():
+    for credit in ("episode", "turn"):
+        assert not np.concatenate(group_advantages([[0.1, 0.7]] * 3, credit)).any()
 
 
 def test_neither_answers_nor_what_follows_stop_are_learned_from():

@@ -32,18 +32,16 @@ def while_it_saves(run):
 @pytest.mark.parametrize(("method", "moment"), [("grpo", in_the_middle), ("ppo", while_it_saves)])
 def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, moment):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
-        game.save_model(folder / "start")
     game.train(method, whole, **SEVERAL)
     kill_at(method, killed, moment)
-    assert 0 < len(read_rows(killed / "run" / "log.jsonl")) < 8
+    assert 0 < len(read_rows(killed / "log.jsonl")) < 8
     game.train(method, killed, **SEVERAL)
-    weights = [load_file(folder / "run" / "model" / "model.safetensors") for folder in (whole, killed)]
+    weights = [load_file(folder / "model" / "model.safetensors") for folder in (whole, killed)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     logs = [
         [{name: value for name, value in row.items() if name not in TIMES} for row in read_rows(path)]
-        for path in (whole / "run" / "log.jsonl", killed / "run" / "log.jsonl")
+        for path in (whole / "log.jsonl", killed / "log.jsonl")
     ]
     assert logs[0] == logs[1]
     assert [row["step"] for row in logs[1]] == list(range(1, 9))
@@ -52,7 +50,7 @@ def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, momen
 def kill_at(method: str, folder: Path, moment) -> None:
     """Start the run in a process of its own, and kill it once ``moment`` has come."""
     process = begin(game.train, method, folder, **SEVERAL)
-    while not moment(folder / "run"):
+    while not moment(folder):
         assert process.exitcode is None, "the run ended before it was killed"
         time.sleep(0.002)
     kill(process)
