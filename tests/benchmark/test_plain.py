@@ -18,10 +18,13 @@ def test_gains_are_told_apart_by_whether_the_target_was_bought_before(world):
         for method in ("memory", "none")
     ]
     results = pd.DataFrame(rows, columns=["method", "task_id", "user_id", "type", "result_official"])
-    gains = plain.gains_by_repurchase({"here": plain.tell_repurchases(results, benchmark)}, without="none")
+    here = {"here": plain.tell_repurchases(results, benchmark)}
+    gains = plain.gains_by_repurchase(here, without="none")
     means = gains.groupby("target")["difference"].agg(["min", "max"])
     assert means.loc[plain.BEFORE].tolist() == [1, 1] and means.loc[plain.NEW].tolist() == [0, 0]
     assert gains.query("target == 'all'")["n_tasks"].sum() == len(tasks)
+    found = plain.results_by_repurchase(here).query("method == 'memory' and type == 'search'")
+    assert found["target"].tolist() == ["all", plain.BEFORE, plain.NEW] and [*found["mean"]][1:] == [1, 0]
 
 
 def test_other_worlds_are_others_and_in_one_nothing_is_bought_twice(settings):

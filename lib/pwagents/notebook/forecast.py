@@ -104,7 +104,8 @@ def _work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float, int]:
         names = values["identify"]  # step 1, which all variants share
         seconds = train * _of(names, "num_train_epochs") * _of(names, "max_length") / PUMA_LEARNED
         seconds += variants * each
-        return Counter(label_writer=train // 3), seconds, 2 * variants
+        # Preferences start from a whole model; a variant's two adapters, with embeddings, are a third of one.
+        return Counter(label_writer=train // 3), seconds, variants + variants // 3
     if number == "09":  # three levels of four ways to remember, some twice
         return Counter(navigator=15 * 3 * users, judge=15 * 3 * users), 0.0, 0
     if number not in ("05", "06", "07", "08"):
