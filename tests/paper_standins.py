@@ -42,10 +42,10 @@ SIZES: dict[str, Any] = {
         "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
     },
     "dpo": {"candidates": 2, "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1}},
-    "play": {"turn_tokens": 12, "episode_tokens": 150},
+    "play": {"turn_tokens": 12, "episode_tokens": 150, "max_tasks": 8, "method_tasks": 4},
     "rl": {
         **{"max_steps": 1, "prompts_per_step": 2, "num_generations": 2, "per_device_train_batch_size": 2},
-        **{"n_gpus": 1, "log_tasks": 1, "seeds": [0], "methods": ["GRPO"], "minibatches": 2},
+        **{"n_gpus": 1, "log_tasks": 1, "seeds": [0], "methods": ["GRPO"]},
         "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
 }
@@ -70,10 +70,11 @@ def overrides(
     """
     changed = _changed(preset, SIZES, models)
     changed["players"] = changed.get("players", {}) | {"base_url": url}
-    if preset["study"].get("training_users") == 0:  # which means the benchmark's own users
+    if preset.get("study", {}).get("training_users") == 0:  # which means the benchmark's own users
         del changed["study"]["training_users"]
-    if "official_repo" in preset["study"]:
-        changed["study"]["official_repo"] = str(data)
+    for group in ("study", "play"):
+        if "official_repo" in preset.get(group, {}):
+            changed[group]["official_repo"] = str(data)
     return changed | {"preset": "paper", "data_dir": str(data), "output_dir": str(output)}
 
 

@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
+from pwagents.agents.methods import TRACKS
 from pwagents.llm.store import ResponseStore
 from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.settings import settings_values
+from pwagents.schema import FUNCTION_OF
 
 from .llm.server import ChatServer
 from .notebook import notebooks
@@ -55,7 +57,7 @@ def kernel():
 def execute(stand_ins, kernel, tmp_path):
     """A function that runs a notebook into a folder; it returns the requests that the endpoint had."""
 
-    def run(notebook, output, **study):
+    def run(notebook, output, group="study", **changes):
         from papermill import execute_notebook
 
         fresh = nbformat.read(ROOT / "notebooks" / f"{notebook}.ipynb", as_version=4)
@@ -65,7 +67,7 @@ def execute(stand_ins, kernel, tmp_path):
         with ChatServer(reply=answer) as server:
             preset = settings_values(notebook, kind_of(notebook), {"preset": "paper"})
             parameters = overrides(preset, *stand_ins, server.url, output)
-            parameters["study"] |= study
+            parameters[group] = parameters.get(group, {}) | changes
             options = {"km": kernel, "kernel_name": "python3", "progress_bar": False}
             execute_notebook(tmp_path / "fresh.ipynb", executed, parameters, **options)
             bodies = list(server.bodies)
@@ -82,10 +84,34 @@ def execute(stand_ins, kernel, tmp_path):
 @pytest.mark.parametrize("notebook", ORION)
 def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, execute, output):
     execute(notebook, output)
-    if notebook == "06_orion_grpo":
-        table = pd.read_csv(output / "tables" / "06_orion_table_1.csv")
-        ours = table[table["source"] == "here"].query("backbone == 'gpt-4.1'").filter(regex="^n$|: steps$")
-        assert len(ours) == 5 and not ours.isna().any(axis=None), "the prompt baselines"
+
+
+@pytest.mark.slow
+def test_both_models_play_each_protocol_in_the_clones_words(execute, stand_ins, tmp_path):
+    output, functions = tmp_path / "outputs", tmp_path / "functions.json"  # as notebook 04 writes them
+    tasks = json.loads((stand_ins[1] / "user_instructions.json").read_text())["test"]
+    functions.write_text(json.dumps({task["task"]: FUNCTION_OF[task["type"]] for task in tasks}))
+    bodies = execute("03_benchmark", output, "play", functions_file=str(functions))
+
+    # The items that a memory recalls are the code's and the paper's.
+    ways = [("published", 10), ("published", 0), ("leak_free", 0)]
+    cells = {(model, *way) for model in ("gpt-4o", "gpt-4o-mini") for way in ways}
+    for track in ("single_turn", "multi_turn"):
+        lines = (output / "runs" / f"03_methods_{track}.jsonl").read_text().splitlines()
+        played = Counter()
+        for r in map(json.loads, lines):
+            played[r["method"], r["model"], r["params"]["protocol"], r["params"]["items"]] += 1
+        assert {each[1:] for each in played} == cells and len(played) == len(TRACKS[track]) * len(cells)
+    for number in (3, 4):
+        table = pd.read_csv(output / "tables" / f"03_table_{number}.csv")
+        ours = table[table["source"] == "here"].drop(columns=["USD a task", "tokens a task"])
+        assert not ours.isna().any(axis=None) and ours["row"].str.contains("PUMA \\(gpt-4o").any(), ours
+
+    # Our own rules of agents and user begin with "You".
+    begin = {body["messages"][0]["content"].split()[0].lstrip("[") for body in bodies}
+    prompts = {"SYS_PROMPT_SINGLE", "SYS_PROMPT_MULTI", "RECMIND_ST_PROMPT", "RECMIND_MT_PROPMT"}
+    prompts |= {"INTEREC_PROMPT", "TS_AGENT_PROMPT", "TS_AGENT_MT_PROMPT", "USER_PROFILE_PROMPT"}
+    assert prompts | {"INTEREC_UPDATE_MEM_PROMPT"} <= begin and "You" not in begin
 
 
 @pytest.mark.parametrize("variants", ["few", pytest.param("all", marks=pytest.mark.slow)])
@@ -132,6 +158,9 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
         table = tables[name]
         ours = table[table["backbone"] == "llama"]
         assert len(ours) == n and not ours.isna().any(axis=None), f"{name}\n{ours}"
+    single = tables["single_turn"]
+    assert not single[~single["method"].str.startswith("Reference")].isna().any(axis=None)
+    assert tables["differences"]["difference"].notna().all() and tables["preferences"].notna().all(axis=None)
     actions = [record["trajectory"]["steps"][0]["action"] for record in records if record["method"] == "PUMA"]
     assert any(action["name"] for action in actions)  # step 1 has learned to name functions
 
