@@ -136,6 +136,19 @@ def test_what_is_told_in_the_end_is_one_short_line_without_the_key(server, model
     assert KEY not in told + repr(model) + repr(vars(model)) and len(str(caught.value)) < 400
 
 
+def test_a_token_in_the_path_of_a_url_is_told_nowhere(server, caplog):
+    caplog.set_level(logging.DEBUG)
+    path = "/0123456789%3AabcdefTOKEN"
+    model = OpenAIModel("m", server.url.replace("/v1", f"{path}/v1"), attempts=1)
+    for status, told in ((404, path), (502, path.replace("%3A", ":"))):
+        server.then(refusal(f"no route {told}/v1/chat/completions"), status)
+        with pytest.raises(InfrastructureError, match=rf"HTTP {status}: no route /\[key\]/v1/"):
+            model.complete(HI)
+    server.then(completion({"content": f"I am at {path}."}))
+    assert model.complete(HI).text == "I am at /[key]."
+    assert "[key]/v1/chat/completions" in caplog.text and "TOKEN" not in caplog.text
+
+
 def test_retry_after_is_read_in_every_form(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()

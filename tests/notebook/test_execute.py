@@ -46,6 +46,7 @@ def test_an_error_whose_message_says_all_is_told_in_a_line(name, whole, tmp_path
 @pytest.mark.parametrize("end", ["print(url)", "raise ValueError(url)"])
 def test_no_executed_notebook_keeps_a_password_and_a_progress_bar_keeps_one_line(end, tmp_path, monkeypatch):
     code = "# https://example.org/@me stays\nurl = 'https://me:hunter2@host/v1'\n" + FIGURE
+    code = f"# players: base_url: 'http://host/hunter2-and-more-letters/v1'\n{code}"
     bar = "from tqdm import tqdm\nimport sys\nfor _ in tqdm(range(9), file=sys.stdout, mininterval=0): pass\n"
     write_notebook(tmp_path, monkeypatch, code + bar + end)
     message = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pwagents.llm.budget import cost_usd
 from pwagents.llm.chat import Reply
-from pwagents.llm.failures import Failure, one_line, sort_failure, without_key
+from pwagents.llm.failures import Failure, one_line, sort_failure, without_secrets
 from pwagents.llm.parts import ToolCall, call_id
 from pwagents.project import read_yaml
 from pwagents.schema import Usage
@@ -18,17 +18,19 @@ FINISH_REASONS = {"": "stop", **{word: reason for reason, words in _REASONS.item
 _THOUGHTS = ("thinking", "reasoning")  # types of a content's parts
 
 
-def read_answer(written: bytes, key: str, sent: Mapping[str, Any]) -> tuple[Reply, Mapping[str, Any]]:
+def read_answer(
+    written: bytes, secrets: tuple[str, ...], sent: Mapping[str, Any]
+) -> tuple[Reply, Mapping[str, Any]]:
     """Read the reply in a chat completion, its usage still to be counted, and the usage that is told.
 
     Args:
-        key: the endpoint's, which goes wherever it stands.
+        secrets: the endpoint's, which go wherever they stand.
         sent: the request's sampling parameters.
 
     Raises:
         Failure: it holds an error, or no reply that can be read.
     """
-    answer = read_json(written, key)
+    answer = read_json(written, secrets)
     try:
         # Some gateways say 200 and put what went wrong into the body, or beside the reply.
         choice = {} if (error := answer.get("error")) else answer["choices"][0]
@@ -64,7 +66,7 @@ def read_answer(written: bytes, key: str, sent: Mapping[str, Any]) -> tuple[Repl
             known = "tool_calls" if calls else "stop"
         reply = Reply(text=text, thought=thought, tool_calls=tuple(calls), finish_reason=known)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
-        told = one_line(written.decode("utf-8", "replace"), key)
+        told = one_line(written.decode("utf-8", "replace"), secrets)
         raise Failure("later", f"the answer is no chat completion: {told}") from None
     usage = answer.get("usage")
     return reply, usage if isinstance(usage, dict) else {}
@@ -91,9 +93,9 @@ def count_usage(model: str, reply: Reply, asked: int, told: Mapping[str, Any]) -
     return Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, usd=usd, parted=parted)
 
 
-def read_json(written: bytes, key: str) -> Any:
-    """Read an answer's JSON, or its text, without the key. Half a letter, as of a cut reply, is U+FFFD."""
-    text = without_key(written.decode(json.detect_encoding(written), "replace"), key)
+def read_json(written: bytes, secrets: tuple[str, ...]) -> Any:
+    """Read an answer's JSON, or its text, without secrets. Half a letter, as of a cut reply, is U+FFFD."""
+    text = without_secrets(written.decode(json.detect_encoding(written), "replace"), secrets)
     try:
         # A raw line end within a text is no JSON, yet some servers let it through. Integers of thousands of
         # digits, which may stand where they matter to nobody, Python refuses to read.

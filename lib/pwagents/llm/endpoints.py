@@ -1,5 +1,6 @@
 """Where an endpoint is and how it is reached: URL, the name that records have for it, proxy, certificates."""
 
+import logging
 import os
 import re
 import ssl
@@ -7,14 +8,16 @@ import time
 from contextlib import closing
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment
 
-from pwagents.llm.failures import RefusedError
+from pwagents.llm.failures import RefusedError, without_secrets
 
 OPENAI_URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
 LARGEST = 32 * 2**20  # bytes of an answer; the longest reply of a model has a thousandth of it
+# A part of a path that may be a token, being long or named so; the host stands behind two slashes.
+_TOKEN = re.compile(r"(?:(?<=[^/]/)|(?<=\A/))(?:[^/]{16,}|sk-[^/]+)(?=/|\Z)")
 # Variables that name certificates to trust: a file, or a folder.
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
 
@@ -65,9 +68,15 @@ def endpoint_name(url: str) -> str:
 
 
 def without_token(url: str) -> str:
-    """Put a hash in the place of each part of a URL's path that may be a token, being long."""
-    part = r"(?:(?<=[^/]/)|(?<=\A/))[^/]{16,}(?=/|\Z)"  # the host stands behind two slashes
-    return re.sub(part, lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
+    """Put a hash in the place of each part of a URL's path that may be a token."""
+    return _TOKEN.sub(lambda token: sha256(token[0].encode()).hexdigest()[:8], url)
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """List what no log and no record may hold: the key, and the tokens in an endpoint's URL."""
+    key, tokens = os.environ.get(KEY_VARIABLE, "").strip(), _TOKEN.findall(url)
+    # Shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words.
+    return tuple(dict.fromkeys(s for s in (key, *tokens, *map(unquote, tokens)) if len(s) >= 8))
 
 
 def is_loopback(host: str) -> bool:
@@ -139,6 +148,14 @@ def open_client(url: str, timeout_s: float, total_s: float):
                     raise httpx2.ReadTimeout("the answer does not end")
         answer.stream = httpx2.ByteStream(bytes(body))
 
+    if _TOKEN.search(url):  # which is logged with each call
+        secrets = secrets_of(url)
+
+        def hide(record: logging.LogRecord) -> bool:
+            record.msg, record.args = without_secrets(record.getMessage(), secrets), ()
+            return True
+
+        logging.getLogger("httpx2").addFilter(hide)
     proxy = proxy_of(url)
     try:
         http = DefaultHttpxClient(

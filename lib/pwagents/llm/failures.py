@@ -63,7 +63,6 @@ _FIELDS = {name: re.compile("|".join(parts), re.I) for name, parts in _SERVERS["
 _SIGNS = re.compile("[<>\u2264\u2265]")
 _SENTENCES = ("", "message", "msg", "detail", "error", "raw")  # fields that hold the server's own words
 _KEY = re.compile(r"\bsk-[\w*-]{4,}")
-_SHORTEST_KEY = 8  # shorter ones ("none", "EMPTY") are stand-ins for local endpoints, and words
 
 
 def sort_failure(
@@ -169,18 +168,21 @@ def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float
     return 0.0
 
 
-def without_key(text: str, key: str) -> str:
-    """Put "[key]" where the key stands in a text, written out or in JSON's escapes."""
-    return _written(key).sub("[key]", text) if len(key) >= _SHORTEST_KEY else text
+def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
+    """Put "[key]" where a secret stands in a text, written out or in JSON's escapes."""
+    return _written(secrets).sub("[key]", text) if secrets else text
 
 
 @cache
-def _written(key: str) -> re.Pattern[str]:
-    """All ways of writing a key within JSON, and within JSON that stands in a text of JSON."""
-    return re.compile("".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u00{ord(c):02x}))" for c in key))
+def _written(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    """All ways of writing secrets within JSON, and within JSON that stands in a text of JSON."""
+    letters = (
+        "".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u{ord(c):04x}))" for c in secret) for secret in secrets
+    )
+    return re.compile("|".join(letters))
 
 
-def one_line(text: str, key: str = "", length: int = 300) -> str:
+def one_line(text: str, secrets: tuple[str, ...] = (), length: int = 300) -> str:
     """Write a text on one line of at most ``length`` characters, without what is a key or looks like one."""
-    text = " ".join(_KEY.sub("[key]", without_key(text, key)).split())
+    text = " ".join(_KEY.sub("[key]", without_secrets(text, secrets)).split())
     return text if len(text) <= length else text[: length - 3] + "..."

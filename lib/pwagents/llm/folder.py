@@ -184,6 +184,6 @@ def _told(folder: Path | str, what: str) -> Iterator[None]:
             warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
             yield
     except Exception as error:
-        found = one_line(f"{type(error).__name__}: {error}", "")
+        found = one_line(f"{type(error).__name__}: {error}")
         expected = "a whole model as transformers saves it (safetensors, no code of its own)"
         raise DataError(folder, what, "(files)", found, expected) from None

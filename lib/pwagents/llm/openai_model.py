@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from pwagents.llm.answers import count_usage, read_answer, read_json
 from pwagents.llm.budget import Budget
 from pwagents.llm.chat import ChatModel, Reply, Request, alternating
-from pwagents.llm.endpoints import endpoint_name, endpoint_url, open_client, proxy_of
+from pwagents.llm.endpoints import endpoint_name, endpoint_url, open_client, proxy_of, secrets_of
 from pwagents.llm.failures import (
     FINAL,
     EndpointError,
@@ -158,13 +158,11 @@ class OpenAIModel(ChatModel):
 
         # Half a surrogate pair becomes "?": it has no UTF-8 form.
         content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-        client = self._client
-        key = client.api_key
         try:
             # chat.completions.create would check every message's fields, at twice the CPU time.
-            answer = client.post("/chat/completions", cast_to=Response, content=content)
+            answer = self._client.post("/chat/completions", cast_to=Response, content=content)
         except openai.APIStatusError as error:
-            told = read_json(error.response.content, key)
+            told = read_json(error.response.content, self._secrets)
             raise sort_failure(
                 error.status_code, told, error.response.headers, sampling
             ) from None  # the client's error holds the server's words unabridged
@@ -177,7 +175,7 @@ class OpenAIModel(ChatModel):
             if "CERTIFICATE" in reason:
                 told += "; SSL_CERT_FILE names the file of certificates to trust"
             raise Failure("refused" if _NEVER.search(reason) else "later", told) from None
-        reply, told = read_answer(answer.content, key, sampling)
+        reply, told = read_answer(answer.content, self._secrets, sampling)
         usage = count_usage(self.name, reply, len(content), told)
         if len(content) > max(LONG_PROMPT, BYTES_A_TOKEN * usage.prompt_tokens, *(self._cut or ())):
             self._cut = len(content), usage.prompt_tokens
@@ -208,7 +206,11 @@ class OpenAIModel(ChatModel):
 
     def _named(self, text: str) -> str:
         """``text`` with model and host before it, on one line."""
-        return f"{self.name} at {urlsplit(self.base_url).hostname}: {one_line(text, self._client.api_key)}"
+        return f"{self.name} at {urlsplit(self.base_url).hostname}: {one_line(text, self._secrets)}"
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return secrets_of(self.base_url)
 
     @cached_property
     def _client(self):

@@ -17,6 +17,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from pwagents import portable
+from pwagents.llm.endpoints import without_token
 from pwagents.notebook.settings import COMPLETE, read_changes
 from pwagents.project import PARAMS
 
@@ -85,8 +86,9 @@ def run(name: str, preset: str, output_dir: Path, changes: str = "{}") -> None:
 
 
 def without_passwords(text: str) -> str:
-    """Return ``text`` without the user:password@ of any URL."""
-    return re.sub(r"//[^/\s\"'@\\]+@", "//[password]@", text)
+    """Return ``text`` without the user:password@ of any URL, and without tokens in that of an endpoint."""
+    text = re.sub(r"//[^/\s\"'@\\]+@", "//[password]@", text)
+    return re.sub(r"(?<=base_url)(\W+)(https?://[^\s\"'\\,})]+)", lambda m: m[1] + without_token(m[2]), text)
 
 
 def main() -> None:
