@@ -133,6 +133,10 @@ def refuse_foreign(files: Iterable[Path]) -> None:
                     head = archive.read(64)
                     while archive.read(1 << 20):
                         pass
+                with open(file, "rb") as opened:
+                    opened.seek(max(0, file.stat().st_size - 10))
+                    if opened.read() == bytes(10):  # which Python passes over and DuckDB does not
+                        raise gzip.BadGzipFile("zeros behind its end")
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise DataError(file, "-", "(file)", error, "a whole gzip archive: fetch it again") from None
             look(file, head)

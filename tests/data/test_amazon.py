@@ -85,7 +85,12 @@ def test_catalogue_holds_what_was_bought_whatever_its_size(amazon_files):
 PRODUCT_REPAIRS = {
     "price range": ({"price": "9.99 - 12.99"}, "price", 9.99, "price that is a range"),
     "price with a comma and thousands": ({"price": "1.299,00"}, "price", 1299.0, None),
-    "title with marks": ({"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B]]"}, "title", "Mill", "mark of a video"),
+    "price below one": ({"price": ",99"}, "price", 0.99, None),
+    "price with a space": ({"price": "1 299,00 EUR"}, "price", 1299.0, "price that is a range or phrase"),
+    "title with marks": (
+        {"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B A [2] mill]] [[asin: C D]]"}, "title", "Mill",
+        "mark of a video",
+    ),  # fmt: skip
     "title HTML": (
         {"title": "Salt\u0000 &amp; <b>Pepper</b><br/>Mill <Side A>"}, "title",
         "Salt & Pepper Mill <Side A>", "HTML removed",

@@ -50,6 +50,7 @@ AMAZON = {  # what is broken -> how, and what the message must name
     "no products": (content(METAS, None), "no metadata file", "meta.jsonl.gz"),
     "plain text": (content(REVIEWS, gzip.decompress), REVIEWS, "gzip"),
     "a server's page": (content(METAS, b"\n<!DOCTYPE html><p>Too many requests"), METAS, "a web page (HTML)"),
+    "zeros behind an archive": (content(REVIEWS, lambda old: old + bytes(512)), REVIEWS, "zeros behind"),
     "an archive in an archive": (content(REVIEWS, gzip.compress), REVIEWS, "a gzip archive within"),
     "a zip archive": (content(REVIEWS, b"PK\x03\x04"), REVIEWS, "a zip archive"),
     "UTF-16": (

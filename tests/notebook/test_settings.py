@@ -93,6 +93,14 @@ def test_a_preset_changes_laptop_and_the_parameters_cell_changes_the_preset(para
     assert (smoke.sft.lora, smoke.sft.trainer) == ((4, 8), {"num_train_epochs": 3.0})
 
 
+def test_numbers_with_an_exponent_are_numbers_whoever_reads_the_yaml(params):
+    written = "{sft: {trainer: {learning_rate: 1e-4, warmup_steps: 2E+1, run_name: '1e'}}}"
+    trainer = load(**read_changes(written)).sft.trainer
+    assert trainer == load(preset="smoke").sft.trainer | {"learning_rate": 1e-4, "warmup_steps": 20.0} | {
+        "run_name": "1e"
+    }
+
+
 # What is wrong, and what the line says after the notebook's name.
 WRONG = [
     ({"preset": "smok"}, "preset: found 'smok'; expected one of laptop, smoke"),

@@ -22,10 +22,11 @@ _TAGS = "a|b|big|blockquote|br|center|code|div|em|font|h[1-6]|hr|i|img|li|ol|p|p
 _TAG = re.compile(rf"</?(?:{_TAGS}|table|tbody|td|th|tr|u|ul)(?:\s[^<>]*)?/?>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")  # and halves of surrogate pairs
-_EMBEDDED = re.compile(r"\[\[(?:VIDEOID|ASIN)[^\[\]]*\]\]")  # Amazon's marks for a video, for another product
+# Amazon's marks for a video, for another product.
+_EMBEDDED = re.compile(r"\[\[(?:VIDEOID|ASIN)\s*:(?:(?!\[\[).)*?\]\]", re.DOTALL | re.IGNORECASE)
 _AMOUNT = re.compile(
-    r"-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?"  # 1,299.00
-    r"|(?P<comma>\d{1,3}(?:\.\d{3})+,\d{1,2}|\d+,\d{1,2})(?!\d)"  # 1.299,00 and 12,50
+    r"-?(?:\d{1,3}(?:[,\s']\d{3})+(?:\.\d+)?(?!,?\d)"  # 1,299.00 and 1 299.00
+    r"|(?P<comma>\d{1,3}(?:[.\s']\d{3})+,\d{1,2}|\d*,\d{1,2})(?!\d)"  # 1.299,00 and 12,50
     r"|\d*\.\d+|\d+)"
 )
 
@@ -33,13 +34,13 @@ _AMOUNT = re.compile(
 def clean_text(text: str | None, what: str, repairs: Counter) -> str:
     """Take HTML, Amazon's marks, control characters and runs of white space out of a text; null is empty."""
     text = text or ""
-    if "[[" in text:
-        cleaned = _EMBEDDED.sub(" ", text)
-        repairs[f"mark of a video or product removed from {what}"] += cleaned != text
-        text = cleaned
     if "&" in text or "<" in text:
         cleaned = _TAG.sub(" ", _ENTITY.sub(lambda entity: html.unescape(entity[0]), text))
         repairs[f"HTML removed from {what}"] += cleaned != text
+        text = cleaned
+    if "[[" in text:
+        cleaned = _EMBEDDED.sub(" ", text)
+        repairs[f"mark of a video or product removed from {what}"] += cleaned != text
         text = cleaned
     return " ".join(_CONTROL.sub(" ", text).split())
 
@@ -62,10 +63,8 @@ def parse_price(value: float | str | None, repairs: Counter) -> float | None:
             return None
         is_more = number[0] != value.strip().lstrip("$")
         repairs["price that is a range or phrase: its first number taken"] += is_more
-        digits = (
-            number[0].replace(".", "").replace(",", ".") if number["comma"] else number[0].replace(",", "")
-        )
-        value = float(digits)
+        thousands, point = (r"[.\s']", ",") if number["comma"] else (r"[,\s']", ".")
+        value = float(re.sub(thousands, "", number[0]).replace(point, "."))
     return keep_in_range(value, HIGHEST_PRICE, "price", repairs)
 
 

@@ -145,10 +145,13 @@ def read_changes(text: str) -> dict[str, Any]:
 def changes(parameters: Mapping[str, Any]) -> DictConfig:
     """Return what a parameters cell changes of its preset: all but empty values, by group."""
     changed = {name: value for name, value in parameters.items() if value not in (None, "", {})}
+    changed = {name: str(value) if isinstance(value, Path) else value for name, value in changed.items()}
     changed.pop("preset", None)
     # Flat in the parameters cell, of the group `data` for the library.
     flat = {name: changed.pop(name) for name in ("source", "data_dir") if name in changed}
-    return OmegaConf.merge({"data": flat} if flat else {}, changed)
+    # YAML 1.1, as papermill and PyYAML read it, takes 1e-4 for a text: OmegaConf reads it once more.
+    written = yaml.safe_dump(changed, sort_keys=False)
+    return OmegaConf.merge({"data": flat} if flat else {}, OmegaConf.create(written))
 
 
 def parameters_of(kind: type[NotebookSettings], namespace: Mapping[str, Any]) -> dict[str, Any]:
