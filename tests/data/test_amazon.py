@@ -90,7 +90,7 @@ PRODUCT_REPAIRS = {
     "title with marks": (
         {"title": "Mill [[VIDEOID:1a2b]] [[ASIN:B A [2] mill]] [[asin: C D]]"}, "title", "Mill",
         "mark of a video",
-    ),  # fmt: skip
+    ),
     "title HTML": (
         {"title": "Salt\u0000 &amp; <b>Pepper</b><br/>Mill <Side A>"}, "title",
         "Salt & Pepper Mill <Side A>", "HTML removed",

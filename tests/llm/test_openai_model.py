@@ -86,7 +86,7 @@ def test_a_failure_is_sorted_by_its_structure(server, model, kind, status, body)
 
 def test_one_prompt_that_is_refused_while_others_pass_is_that_prompts_matter(server, model):
     model.complete(HI)
-    for status in (400, 403, 405, 422, 451):
+    for status in (400, 403, 404, 405, 422, 451):
         server.then(refusal("that I will not do"), status)
         with pytest.raises(RejectedError, match="that I will not do"):
             model.complete(HI)
@@ -152,11 +152,17 @@ def test_a_token_in_the_path_of_a_url_is_told_nowhere(server, caplog):
 def test_retry_after_is_read_in_every_form(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    dates = ("%a, %d %b %Y %T GMT", "%A, %d-%b-%y %T GMT", "%a %b %d %T %Y", "%a, %d %b %Y %T -0000")
-    for told in ("40", "40, 40", "40.0 s", "40000ms", *dates):
+    dates = (
+        "%a, %d %b %Y %T GMT",
+        "%A, %d-%b-%y %T GMT",
+        "%a %b %d %T %Y",
+        "%a, %d %b %Y %T -0000",
+        "%FT%TZ",
+    )
+    for told in ("40", "40, 40", "40.0 s", "40000ms", "+40;", "0m 40s", *dates):
         told = time.strftime(told, time.gmtime(time.time() + 40))
         assert 38 < sort_failure(429, {}, {"retry-after": told}).wait <= 40
-    assert sort_failure(429, {}, {"retry-after-ms": "40000"}).wait == 40
+    assert sort_failure(429, {}, {"x-ms-retry-after-ms": "40000"}).wait == 40
     assert sort_failure(429, [refusal(details=[{"a": 1}, {"retryDelay": "40s"}])]).wait == 40  # Gemini's
     monkeypatch.undo()
     time.tzset()

@@ -62,6 +62,10 @@ _WORDS = {name: re.compile(rf"\b(?:{'|'.join(w)})\b", re.I) for name, w in _SERV
 _FIELDS = {name: re.compile("|".join(parts), re.I) for name, parts in _SERVERS["fields"].items()}
 _SIGNS = re.compile("[<>\u2264\u2265]")
 _SENTENCES = ("", "message", "msg", "detail", "error", "raw")  # fields that hold the server's own words
+_WAIT = re.compile(r"(?:x-ms-)?retry[-_]?(?:after|delay)(?:[-_](ms|s)\w*)?", re.IGNORECASE)
+_PART = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(ms|[smh]?)[a-z]*\s*", re.IGNORECASE)
+_DURATION = re.compile(rf"(?:{_PART.pattern})+", re.IGNORECASE)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _KEY = re.compile(r"\bsk-[\w*-]{4,}")
 
 
@@ -85,6 +89,7 @@ def sort_failure(
     param = next((value for name, value in fields if name in ("param", "loc") and value), "")
     sizes = {word.lower().rstrip("s") for word in _WORDS["sizes"].findall(message)}
     has_bound = "bounds" in names or _SIGNS.search(message)
+    is_unsupported = "unsupported" in marks | names
     is_size = "size" in marks or (len(sizes) > 1 and has_bound)
     is_roles = "roles" in names or ("messages" in param and "role" in param)
 
@@ -92,7 +97,7 @@ def sort_failure(
     if status < 400:
         text = f"HTTP {status}: it redirects, which is never followed; name the endpoint itself"
         return Failure("refused", text)
-    if status in (401, 402, 404, 407, 501, 505) or "money" in marks:
+    if status in (401, 402, 407, 501, 505) or "money" in marks:
         return Failure("refused", text)
     if status == 413 or (status == 429 and re.search(r"\btoo (large|long)\b", message, re.I)):
         return Failure("too_long", text)  # more than a minute's share of tokens: waiting does not help
@@ -115,14 +120,14 @@ def sort_failure(
     if not parameters:
         # A word such as "stop" is a parameter's name where it stands in quotes; "max_tokens" is anywhere. Of
         # several the first is meant: others are the remedy, or may stay without it.
-        is_word = {name: name.isalpha() and len(name) < 6 for name in sent}
+        is_word = {name: name.isalpha() and len(name) < 6 and not is_unsupported for name in sent}
         quoted = {name: rf"[`'\"]{name}[`'\"]" if is_word[name] else rf"\b{name}\b" for name in sent}
         quoted |= {name: r"\bmax_(completion_)?tokens\b" for name in sent if re.match(r"max_\w*tokens", name)}
         places = {name: match.start() for name, p in quoted.items() if (match := re.search(p, message))}
         parameters = (min(places, key=places.__getitem__),) if places else ()
     # A value out of range: another would do, so the setting is wrong, and the parameter stays.
     has_range = "ranges" in names or "range" in marks or _SIGNS.search(message)
-    if parameters and has_range and "unsupported" not in marks | names:
+    if parameters and has_range and not is_unsupported:
         values = ", ".join(f"{name}: {sent[name]!r}" for name in parameters)
         return Failure(
             "refused", f"{values} is no value that it takes; set another (players.sampling). {text}"
@@ -150,21 +155,21 @@ def _walk(value: Any, name: str = "", depth: int = 7) -> Iterator[tuple[str, str
 
 
 def _retry_after(headers: Mapping[str, str], fields: Mapping[str, str]) -> float:
-    """Seconds to wait: a number, with a unit or without, or a date in any of HTTP's three forms.
+    """Seconds to wait: a number, with units or without, or a date, in any of HTTP's three forms or ISO's.
 
-    It stands in Retry-After-Ms or Retry-After, or in the body (Gemini's ``retryDelay``).
+    It stands in Retry-After, in Azure's and others' names for it, or in the body (Gemini's ``retryDelay``).
     """
-    names = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("retryDelay", 1.0), ("retry_after", 1.0))
-    for name, unit in names:
-        text = headers.get(name) or fields.get(name, "")
-        if number := re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*(ms|s\w*)?\s*(?:,.*)?", text, re.I):
-            return min(float(number[1]) * (0.001 if number[2] == "ms" else unit), 1e9)
-        try:
-            date = parsedate_to_datetime(text)
-            date = date if date.tzinfo else date.replace(tzinfo=UTC)  # asctime and "-0000" name no zone
-            return max(0.0, (date - datetime.now(UTC)).total_seconds())
-        except (ValueError, TypeError, OverflowError):
+    for name, text in (*headers.items(), *fields.items()):
+        if not (told := _WAIT.fullmatch(name)):
             continue
+        if _DURATION.fullmatch(number := text.partition(",")[0].strip(' +;"')):
+            parts, unit = _PART.findall(number), _UNITS[(told[1] or "s").lower()]
+            return min(sum(float(n) * _UNITS.get(u.lower(), unit) for n, u in parts), 1e9)
+        for read in (parsedate_to_datetime, datetime.fromisoformat):
+            with suppress(ValueError, TypeError, OverflowError):
+                date = read(text)
+                date = date if date.tzinfo else date.replace(tzinfo=UTC)  # asctime and "-0000" name no zone
+                return max(0.0, (date - datetime.now(UTC)).total_seconds())
     return 0.0
 
 
@@ -176,9 +181,7 @@ def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
 @cache
 def _written(secrets: tuple[str, ...]) -> re.Pattern[str]:
     """All ways of writing secrets within JSON, and within JSON that stands in a text of JSON."""
-    letters = (
-        "".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u{ord(c):04x}))" for c in secret) for secret in secrets
-    )
+    letters = ("".join(rf"(?:\\*{re.escape(c)}|\\+(?i:u{ord(c):04x}))" for c in secret) for secret in secrets)
     return re.compile("|".join(letters))
 
 

@@ -44,17 +44,13 @@ _MARKS = read_yaml(__package__, "marks.yaml")
 # Read from left to right: what stands within a thought is no call, and what stands within a call no thought.
 # A thought that is not closed ends where a whole call ends the text.
 _WHOLE_CALL = r"(?=<tool_call>(?:(?!</?think>).)*</tool_call>\s*\Z)"
-_THOUGHTS = [
-    rf"(?i:{re.escape(opening)})(.*?)((?i:{re.escape(end)})\s*|{_WHOLE_CALL}|\Z)"
-    for opening, end in _MARKS["thoughts"]
-]
+_THOUGHTS = [rf"(?:{opening})(.*?)((?:{end})\s*|{_WHOLE_CALL}|\Z)" for opening, end in _MARKS["thoughts"]]
 _CALLS = [rf"(?:{opening})(.*?)({end}|\Z)" for opening, end in _MARKS["calls"]]
-_MARKED = re.compile(
-    "|".join(_THOUGHTS + _CALLS), re.DOTALL
-)  # two groups a mark: what is within, and the end
+# Two groups a mark: what is within, and the end.
+_MARKED = re.compile("|".join(_THOUGHTS + _CALLS), re.DOTALL | re.IGNORECASE)
 _LAST_THOUGHT = 2 * len(_THOUGHTS)  # group
 _THOUGHT_START, _THOUGHT_END = (  # "<|end|>" ends other models' turns, too
-    re.compile("|".join(re.escape(mark) for mark in marks if mark != "<|end|>"), re.IGNORECASE)
+    re.compile("|".join(mark for mark in marks if mark != r"<\|end\|>"), re.IGNORECASE)
     for marks in zip(*_MARKS["thoughts"], strict=True)
 )
 _FRAME = re.compile("|".join(_MARKS["frames"]))
@@ -62,24 +58,29 @@ _FRAME = re.compile("|".join(_MARKS["frames"]))
 # within; a line of Python; half an object.
 _NAMED = re.compile(
     r"(?:function<\uff5c?tool\u2581sep\uff5c>)?(?:functions\.)?([\w.-]+)(?::\d+)?"
-    r"(?:\s|\[\w+\](?:\w{9})?|<(?!tool_call)[^<>]*>(?:json)?|```json)*(\{.*)",
+    r"(?:\s|\[\w+\](?:\w{9})?|<(?!tool_call)[^<>]*>(?:commentary|json|\s)*|```json)*(\{.*)",
     re.DOTALL,
 )
 _TAGGED = re.compile(r'<(?:function=|invoke name=)"?([^>\s"]*)"?>(.*?)(</function>|</invoke>|\Z)', re.DOTALL)
 _ARGUMENT = re.compile(
-    r'<(?:parameter(?:=| name=)"?([^>\s"]*)"?|arg_key>(.*?)</arg_key>\s*<arg_value)>\n?(.*?)\n?'
+    r'<(?:parameter(?:=| name=)"?([^>\s"]*)"?[^>]*|arg_key>(.*?)</arg_key>\s*<arg_value)>\n?(.*?)\n?'
     r"(?:</(?:parameter|arg_value)>|(?=<parameter)|\Z)",
     re.DOTALL,
 )
-_PYTHON = re.compile(r"\A\s*\[\w+\(.*\)\]\s*\Z", re.DOTALL)
+_PYTHON = re.compile(r"\A\s*(?:\[\w+\(.*\)\]|\w+\(\w+=.*\))\s*\Z", re.DOTALL)
 _FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_BETWEEN = re.compile(r"\}\s*;?\s*\{")  # two calls
+# A call without a mark: all of a text, or its last lines, in a fence or not.
+_LAST = re.compile(r"(?:\A|\n)\s*(?:```\w*\n\s*)?([\[{].*[\]}]|\w+\(\w+=.*\))\s*(?:```\s*)?\Z", re.DOTALL)
+# Names that some makers put before the tags of their calls.
+_PREFIX = re.compile(r"(?<=[</])(?:\uff5cDSML\uff5c|\w+:)(?=(?:invoke|parameter|(?:tool|function)_calls?)\b)")
 _NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(.*)', re.DOTALL)
 
 
 def part(written: str) -> Parts:
     """Part a text. Without any mark of a thought or a call it is the text of the result, unchanged."""
-    thoughts, bodies, text = list[str](), list[tuple[str, str]](), written
+    thoughts, bodies, text = list[str](), list[tuple[str, str]](), _PREFIX.sub("", written)
     if not _THOUGHT_START.search(text):  # the template may have opened the thought
         *thoughts, text = _THOUGHT_END.split(text)
     for match in _MARKED.finditer(text):
@@ -90,15 +91,16 @@ def part(written: str) -> Parts:
             bodies += _calls_in(body.strip(), is_closed)
     *nested, text = _THOUGHT_END.split(_MARKED.sub("", text))
     text = _FRAME.sub("", text)
-    # The text may be a call, or a list of calls, and nothing else.
-    if not bodies and (bodies := _as_calls(_FENCED.sub(r"\1", text), alone=True) or []):
-        text = ""
+    # The text may end in a call, or in a list of calls. (Else the search would take long.)
+    is_likely = not bodies and text.rstrip("` \n").endswith(("]", "}", ")"))
+    if is_likely and (last := _LAST.search(text)) and (calls := _as_calls(last[1], alone=True)):
+        text, bodies = text[: last.start()], calls
     thought = "\n".join(filter(None, map(str.strip, thoughts + nested)))
-    calls = (
+    made = (
         ToolCall(id=call_id(written, i), name=name, arguments=arguments)
         for i, (name, arguments) in enumerate(bodies)
     )
-    return Parts(thought, text if text == written else text.strip(), tuple(calls))
+    return Parts(thought, text if text == written else text.strip(), tuple(made))
 
 
 def without_calls(written: str) -> str:
@@ -113,6 +115,7 @@ def call_id(text: str, number: int = 0) -> str:
 
 def _calls_in(body: str, is_closed: bool) -> list[tuple[str, str]]:
     """Names and arguments of the calls in one mark. What cannot be read is arguments, without a name."""
+    body = _FENCED.sub(r"\1", body)
     if (calls := _as_calls(body)) is not None:
         return calls
     if tagged := _TAGGED.findall(body):
@@ -133,16 +136,23 @@ def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
         alone: no mark says that it is a call, so it must hold arguments, and no other field.
     """
     try:
-        if _PYTHON.match(text):  # [search(query="a coat")], as Llama 3.2 and 4 write calls
+        if _PYTHON.match(
+            text
+        ):  # [search(query="a coat")], as Llama 3.2 and 4 write calls; or one, without []
             return [
                 (call.func.id, _json({each.arg: ast.literal_eval(each.value) for each in call.keywords}))
-                for call in ast.parse(text.strip(), mode="eval").body.elts
+                for call in ast.parse(f"[{text.strip().removeprefix('[').removesuffix(']')}]")
+                .body[0]
+                .value.elts
                 if call.args == []  # arguments have names
             ]
-        listed: Any = json.loads(text)
+        try:
+            listed: Any = json.loads(text)
+        except ValueError:  # one after the other
+            listed = json.loads(f"[{_BETWEEN.sub('},{', text)}]")
     except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
         return None
-    calls = []
+    calls, listed = [], listed.get("tool_calls", listed) if isinstance(listed, dict) else listed
     for call in listed if isinstance(listed, list) else [listed]:
         if isinstance(call, dict) and isinstance(call.get("function"), dict):  # as in OpenAI's own form
             call = call["function"]
