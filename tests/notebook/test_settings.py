@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from functools import reduce
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -99,6 +100,20 @@ def test_numbers_with_an_exponent_are_numbers_whoever_reads_the_yaml(params):
     assert trainer == load(preset="smoke").sft.trainer | {"learning_rate": 1e-4, "warmup_steps": 20.0} | {
         "run_name": "1e"
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("~/results", Path.home() / "results"), ("2024", ROOT / "2024"), ("a/b", ROOT / "a/b"),
+     ("/a", Path("/a")), (2024, "of type 'int'"), (True, "of type 'bool'"),
+     ("~nobody-of-this-name/a", "home directory")],
+)  # fmt: skip
+def test_a_path_of_outputs_is_taken_from_the_root_or_home_and_a_number_is_none(params, given, expected):
+    if isinstance(expected, Path):
+        assert load(output_dir=given).output_dir == expected
+    else:
+        with pytest.raises(SettingsError, match=rf"\Atoy[^\n]*{expected}[^\n]*\Z"):
+            load(output_dir=given)
 
 
 # What is wrong, and what the line says after the notebook's name.

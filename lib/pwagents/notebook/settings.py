@@ -91,7 +91,7 @@ def load_settings(notebook: str, kind: type[Kind], parameters: Mapping[str, Any]
                 wrong += f" (found {problem['input']!r})"
             lines.append(f"{notebook}, {place}: {wrong}")
         raise SettingsError("\n".join(lines)) from None
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # a "~name" that is nobody's
         raise SettingsError(f"{notebook}: {error}") from None
     return loaded
 
