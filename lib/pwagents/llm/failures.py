@@ -63,7 +63,8 @@ _FIELDS = {name: re.compile("|".join(parts), re.I) for name, parts in _SERVERS["
 _SIGNS = re.compile("[<>\u2264\u2265]")
 _SENTENCES = ("", "message", "msg", "detail", "error", "raw")  # fields that hold the server's own words
 _WAIT = re.compile(r"(?:x-ms-)?retry[-_]?(?:after|delay)(?:[-_](ms|s)\w*)?", re.IGNORECASE)
-_PART = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(ms|[smh]?)[a-z]*\s*", re.IGNORECASE)
+# Nothing is tried twice ("+"), or a long text would take for ever.
+_PART = re.compile(r"(\d++(?:\.\d*+)?+(?:e\d++)?+)\s*+((?>ms|[smh]?))[a-z]*+\s*+", re.IGNORECASE)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _KEY = re.compile(r"\bsk-[\w*-]{4,}")

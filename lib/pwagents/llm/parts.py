@@ -63,15 +63,19 @@ _NAMED = re.compile(
 )
 _TAGGED = re.compile(r'<(?:function=|invoke name=)"?([^>\s"]*)"?>(.*?)(</function>|</invoke>|\Z)', re.DOTALL)
 _ARGUMENT = re.compile(
-    r'<(?:parameter(?:=| name=)"?([^>\s"]*)"?[^>]*|arg_key>(.*?)</arg_key>\s*<arg_value)>\n?(.*?)\n?'
+    r'<(?:parameter(?:=| name=)"?([^>\s"]*)"?[^<>]*|arg_key>(.*?)</arg_key>\s*<arg_value)>\n?(.*?)\n?'
     r"(?:</(?:parameter|arg_value)>|(?=<parameter)|\Z)",
     re.DOTALL,
 )
 _PYTHON = re.compile(r"\A\s*(?:\[\w+\(.*\)\]|\w+\(\w+=.*\))\s*\Z", re.DOTALL)
 _FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _BETWEEN = re.compile(r"\}\s*;?\s*\{")  # two calls
-# A call without a mark: all of a text, or its last lines, in a fence or not.
-_LAST = re.compile(r"(?:\A|\n)\s*(?:```\w*\n\s*)?([\[{].*[\]}]|\w+\(\w+=.*\))\s*(?:```\s*)?\Z", re.DOTALL)
+# A call without a mark, by its last letter: all of a text, or its last lines. They may stand in a fence.
+_BEGINS = {
+    end: re.compile(rf"^[ \t]*{begin}", re.MULTILINE)
+    for end, begin in {"}": r"\{", "]": r"\[", ")": r"\w+\(\w+="}.items()
+}
+_FENCE = re.compile(r"```\w*\s*\Z")
 # Names that some makers put before the tags of their calls.
 _PREFIX = re.compile(r"(?<=[</])(?:\uff5cDSML\uff5c|\w+:)(?=(?:invoke|parameter|(?:tool|function)_calls?)\b)")
 _NAME = re.compile(r'"name"\s*:\s*"([^"]*)"')
@@ -91,10 +95,11 @@ def part(written: str) -> Parts:
             bodies += _calls_in(body.strip(), is_closed)
     *nested, text = _THOUGHT_END.split(_MARKED.sub("", text))
     text = _FRAME.sub("", text)
-    # The text may end in a call, or in a list of calls. (Else the search would take long.)
-    is_likely = not bodies and text.rstrip("` \n").endswith(("]", "}", ")"))
-    if is_likely and (last := _LAST.search(text)) and (calls := _as_calls(last[1], alone=True)):
-        text, bodies = text[: last.start()], calls
+    # The text may end in a call, or in a list of calls.
+    body = text.rstrip("` \n")
+    first = begin.search(body) if not bodies and (begin := _BEGINS.get(body[-1:])) else None
+    if first and (last := _as_calls(body[first.start() :], alone=True)):
+        text, bodies = _FENCE.sub("", text[: first.start()]), last
     thought = "\n".join(filter(None, map(str.strip, thoughts + nested)))
     made = (
         ToolCall(id=call_id(written, i), name=name, arguments=arguments)
