@@ -94,8 +94,9 @@ def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified()
     def episodes(method, asks=(1,) * 10, query="red mug", found=0.5):
         told = {"method": method, "seed": 0, "type": "search", "query": query, "result_final": found}
         rows = [told | {"task_id": f"t{i}", "asks": n, "return": n / 10} for i, n in enumerate(asks)]
-        lost = {"task_id": f"lost by {method}", "asks": 9.0, "return": 9.0, "result_final": float("nan")}
-        return [*rows, told | lost, told | {"task_id": "review", "type": "review", "asks": 1, "return": 0.1}]
+        lost = {"task_id": "lost", "asks": 9.0, "return": 9.0, "result_final": float("nan")}
+        review = {"task_id": "review", "type": "review", "query": method, "asks": 1, "return": 0.1}
+        return [*rows, told | lost, told | review]
 
     def compared(**changed):
         both = pd.DataFrame([*episodes(names[0]), *episodes(names[1], **changed)])
