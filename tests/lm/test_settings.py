@@ -10,7 +10,7 @@ from pwagents.lm import settings as module
 from pwagents.lm.fit import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
 from pwagents.lm.settings import DpoSettings, SftSettings, deciding
 from pwagents.lm.trainer import trl_config
-from pwagents.rl.settings import GrpoSettings
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 
 from .conftest import CIRCUMSTANCES
 
@@ -85,6 +85,9 @@ def test_what_saves_memory_saves_it_and_what_takes_more_takes_it():
     whole = replace(ADAPTED, lora=None, n_gpus=4)
     assert size(whole) < size(replace(whole, sharding="ddp"))
     assert size(GRPO, episodes=8) < size(replace(GRPO, use_vllm=True), episodes=8)
+    ppo = PpoSettings(max_steps=1, lora=(16, 32), bf16=True)
+    read = ppo.episodes * 4096 * 3584 * 4  # the critic's features
+    assert read < size(ppo, episodes=8) - size(GRPO, episodes=8) < 1.1 * read + GIB
 
 
 def test_a_line_says_what_is_needed_and_what_would_help():

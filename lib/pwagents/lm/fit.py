@@ -6,6 +6,7 @@ One formula for decoders of Llama's and Qwen2's kind, in bytes on one GPU. The n
 a model on torch's meta device, where tensors have a shape and no storage.
 """
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,7 +42,8 @@ def find_device() -> Device:
     import torch
 
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # what earlier trainings of this process have left behind is free, too
+        gc.collect()  # models of earlier trainings refer to themselves
+        torch.cuda.empty_cache()  # what these have left behind is free, too
         memory = torch.cuda.mem_get_info()
         return Device(torch.cuda.get_device_name(), *memory, torch.cuda.device_count())
     memory = psutil.virtual_memory()
@@ -122,6 +124,10 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     standing = (frozen + trained + reference) // shards
     if plan.value("use_vllm", False):
         standing += int(plan.value("vllm_gpu_memory_utilization", 0.3) * device.total)
+    if plan.value("value_epochs", 0):
+        # PPO's critic, one hidden layer, and what it reads of all tokens of a step, in float32.
+        read = settings.episodes // settings.n_gpus * plan.max_length
+        standing += 16 * config.hidden_size**2 + 4 * read * config.hidden_size
     # What layers keep of each token for the backward pass: norms and residuals in float32, attention and
     # feed-forward in what is computed; checkpointing keeps the input alone, and one layer at work.
     sequences = plan.value("per_device_train_batch_size", 8) * (2 if isinstance(settings, DpoSettings) else 1)
