@@ -85,6 +85,8 @@ def test_what_cannot_be_is_refused(changed, said):
     with pytest.raises(ValueError, match=said):
         load("07_ablations", rl=changed)
     assert load(rl={"sharding": "fsdp", "n_gpus": 1}).rl.grpo.sharding == "fsdp"
+    with pytest.raises(ValueError, match=r"sft\.modules_to_save: expected none where rl has lora and bf16"):
+        load(sft={"modules_to_save": ["norm"]}, rl={"lora": [4, 8], "bf16": True})
 
 
 @pytest.mark.parametrize("notebook", ["05_orion_sft", "06_orion_grpo"])

@@ -228,6 +228,13 @@ class ReinforcedNotebook(OrionSettings):
 
     rl: OnlineSettings
 
+    @model_validator(mode="after")
+    def _check_modules(self) -> Self:
+        # Such modules are held in float32, and episodes are played without autocast, all else in bfloat16.
+        if self.sft.modules_to_save and self.rl.weights == "bfloat16":
+            raise ValueError("sft.modules_to_save: expected none where rl has lora and bf16")
+        return self
+
     @property
     def paid(self) -> RewardSettings:
         """What the training pays: :attr:`earned`, but for what ``rl`` has otherwise."""
