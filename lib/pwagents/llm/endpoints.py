@@ -148,14 +148,7 @@ def open_client(url: str, timeout_s: float, total_s: float):
                     raise httpx2.ReadTimeout("the answer does not end")
         answer.stream = httpx2.ByteStream(bytes(body))
 
-    if _TOKEN.search(url):  # which is logged with each call
-        secrets = secrets_of(url)
-
-        def hide(record: logging.LogRecord) -> bool:
-            record.msg, record.args = without_secrets(record.getMessage(), secrets), ()
-            return True
-
-        logging.getLogger("httpx2").addFilter(hide)
+    _hide_tokens(url)
     proxy = proxy_of(url)
     try:
         http = DefaultHttpxClient(
@@ -173,3 +166,15 @@ def open_client(url: str, timeout_s: float, total_s: float):
         raise RefusedError(f"proxy {shown} of HTTPS_PROXY or ALL_PROXY: {error}") from None
     # Retries are ours: the client's know nothing of the other threads' failures, nor of errors in a 200.
     return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)
+
+
+def _hide_tokens(url: str) -> None:
+    """Take the tokens of a URL out of what the HTTP client logs of each call."""
+    if _TOKEN.search(url):
+        secrets = secrets_of(url)
+
+        def hide(record: logging.LogRecord) -> bool:
+            record.msg, record.args = without_secrets(record.getMessage(), secrets), ()
+            return True
+
+        logging.getLogger("httpx2").addFilter(hide)
