@@ -45,7 +45,7 @@ SIZES: dict[str, Any] = {
     "play": {"turn_tokens": 12, "episode_tokens": 150, "max_tasks": 8, "method_tasks": 4},
     "rl": {
         **{"max_steps": 1, "prompts_per_step": 2, "num_generations": 2, "per_device_train_batch_size": 2},
-        **{"n_gpus": 1, "log_tasks": 1, "seeds": [0], "methods": ["GRPO"]},
+        **{"n_gpus": 1, "log_tasks": 1, "seeds": [0], "methods": ["GRPO"], "minibatches": 2},
         "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
 }

@@ -84,6 +84,10 @@ def execute(stand_ins, kernel, tmp_path):
 @pytest.mark.parametrize("notebook", ORION)
 def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, execute, output):
     execute(notebook, output)
+    if notebook == "06_orion_grpo":
+        table = pd.read_csv(output / "tables" / "06_orion_table_1.csv")
+        ours = table[table["source"] == "here"].query("backbone == 'gpt-4.1'").filter(regex="^n$|: steps$")
+        assert len(ours) == 5 and not ours.isna().any(axis=None), "the prompt baselines"
 
 
 @pytest.mark.slow
