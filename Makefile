@@ -173,6 +173,8 @@ $(NB)/10_summary.ipynb: $(if $(filter reproduce-full,$(MAKECMDGOALS)),$(NB)/07_a
 
 $(FULL): $(NB)/.full_%: $(NB)/%.ipynb
 	@$(run_notebook) $* --changes '$(FULL_$*)' && touch $@
+# One at a time: both add episodes to one file.
+$(filter $(NB)/.full_06%,$(FULL)): $(filter $(NB)/.full_05%,$(FULL))
 # It trains the same models as 07 would.
 $(filter $(NB)/07%,$(EVERYTHING)): $(filter $(NB)/.full_06%,$(FULL))
 

@@ -101,7 +101,7 @@ def test_memory_by_method_track_and_setup(setup_of, state_of, benchmark, name, t
     assert heading in system and (heading != "latest first" or latest in system)
     agent = METHODS["ReAct"](setup_of(strategy="relevant", length=2))
     assert (agent.memory.strategy, agent.memory.length) == ("relevant", 2)
-    with pytest.raises(ValueError, match="LastMemory does not know the function"):
+    with pytest.raises(ValueError, match="LastMemory has no function to choose"):
         LastMemory(setup_of(strategy="task_specific"))
     with pytest.raises(ValueError, match="LastMemory does not run in the mutli_turn track"):
         LastMemory(setup_of(track="mutli_turn"))
