@@ -6,6 +6,7 @@ import re
 import ssl
 import time
 from contextlib import closing
+from functools import cache
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
@@ -168,13 +169,13 @@ def open_client(url: str, timeout_s: float, total_s: float):
     return OpenAI(api_key=key or "none", base_url=url, http_client=http, max_retries=0)
 
 
+@cache  # one filter a URL, however many clients it has
 def _hide_tokens(url: str) -> None:
     """Take the tokens of a URL out of what the HTTP client logs of each call."""
     if _TOKEN.search(url):
-        secrets = secrets_of(url)
 
         def hide(record: logging.LogRecord) -> bool:
-            record.msg, record.args = without_secrets(record.getMessage(), secrets), ()
+            record.msg, record.args = without_secrets(record.getMessage(), secrets_of(url)), ()
             return True
 
         logging.getLogger("httpx2").addFilter(hide)

@@ -140,19 +140,18 @@ def _as_calls(text: str, alone: bool = False) -> list[tuple[str, str]] | None:
     Args:
         alone: no mark says that it is a call, so it must hold arguments, and no other field.
     """
+    listed: Any
     try:
-        if _PYTHON.match(
-            text
-        ):  # [search(query="a coat")], as Llama 3.2 and 4 write calls; or one, without []
+        # [search(query="a coat")], as Llama 3.2 and 4 write calls; or one, without brackets
+        if _PYTHON.match(text):
+            listed = text.strip().removeprefix("[").removesuffix("]")
             return [
                 (call.func.id, _json({each.arg: ast.literal_eval(each.value) for each in call.keywords}))
-                for call in ast.parse(f"[{text.strip().removeprefix('[').removesuffix(']')}]")
-                .body[0]
-                .value.elts
+                for call in ast.parse(f"[{listed}]", mode="eval").body.elts
                 if call.args == []  # arguments have names
             ]
         try:
-            listed: Any = json.loads(text)
+            listed = json.loads(text)
         except ValueError:  # one after the other
             listed = json.loads(f"[{_BETWEEN.sub('},{', text)}]")
     except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):

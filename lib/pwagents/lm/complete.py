@@ -48,6 +48,7 @@ def complete(
         beams: searched at once, all of which are returned; with a temperature they are sampled.
         store: a file of these prompts and this sampling alone, to which each batch is added as a line when it
             is written. A call that was killed goes on after what is there.
+        loaded: models by folder, which later calls with the same dict find again; transformers write then.
     """
     completions: list[list[str]] = []
     if store and store.exists():  # of whole lines; the rest, which a kill left, is cut away

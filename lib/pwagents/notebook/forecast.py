@@ -71,13 +71,13 @@ def estimate_calls(notebook: str, values: Mapping[str, Any]) -> "pd.DataFrame":
         notebook, values: as of :func:`forecast`.
     """
     players, loads = values["players"], {}
+    # Some roles are played by several models, each of which has a row.
+    policy = players.get("policy", "")
+    several = {"navigator": [policy], "policy": [policy, *players.get("more_policies", ())]}
+    several["baseline"] = players.get("policies", ())
     for role, n in _work(notebook[:2], values)[0].items():
-        specs = [players.get("policy" if role == "navigator" else role, "")]
-        specs += players.get("more_policies", ()) if role == "policy" else ()
-        for spec in players.get("policies", ()) if role == "baseline" else specs:
-            loads[f"{role}, {spec}" if len(specs) > 1 or role == "baseline" else role] = Load(
-                spec, n, *CALLS[role]
-            )
+        for spec in several.get(role, [players.get(role, "")]):
+            loads[role if role not in several else f"{role}, {spec}"] = Load(spec, n, *CALLS[role])
     return estimate(loads)
 
 

@@ -93,10 +93,10 @@ class OfflineJudge:
             return WORST
         value = action.arguments[_ARGUMENT[action.name]]
         # What the user themselves said may stand in a call that repeats it.
-        own_words = singular(" ".join(map(affirmed, _said(state))))
+        own_words = singular(" ".join(map(affirmed, state.user_texts)))
         lines = state.profile.lines if state.profile else ()
         avoided = [line.value for line in lines if not line.positive]
-        avoided += [t.value for text in _said(state) for _, t in self.catalogue.find(denied(text))]
+        avoided += [t.value for text in state.user_texts for _, t in self.catalogue.find(denied(text))]
         avoided = [value for value in avoided if not holds(own_words, value)]
         if action.name == "get_recommendations_by_history":
             return self._recommendation(state, value, avoided)
@@ -113,12 +113,12 @@ class OfflineJudge:
         if not about:
             return VAGUE
         asked = [s.action.arguments["content"] for s in state.session if s.is_talk]
-        spoken_of = {trait.about for _, trait in self.catalogue.find(" ".join(_said(state)))}
+        spoken_of = {trait.about for _, trait in self.catalogue.find(" ".join(state.user_texts))}
         is_known = about in spoken_of or about in map(self.catalogue.find_attribute, asked)
         return WORST if is_known else 0.0
 
     def _search(self, state: BeliefState, query: str) -> float:
-        said = " ".join(map(affirmed, _said(state)))
+        said = " ".join(map(affirmed, state.user_texts))
         values = {trait.about: trait.value for _, trait in self.catalogue.find(said)}  # the last word counts
         if bands := find_bands(said):
             values["price"] = bands[-1]
@@ -144,7 +144,7 @@ class OfflineJudge:
         touched = {trait.value.lower() for asin in foreign for trait in self.catalogue.traits(asin)}
         if not asins or touched & values:
             return WORST
-        named = [word for text in _said(state) for word in self.catalogue.find_topics(affirmed(text))]
+        named = [word for text in state.user_texts for word in self.catalogue.find_topics(affirmed(text))]
         fitting = {asin for asin, text in listed.items() if any(holds(text, word) for word in named)}
         right = [asin for asin in asins if asin in (fitting or listed)]
         return 2 * len(right) / len(asins) - 1
@@ -157,11 +157,6 @@ class OfflineJudge:
         earlier = next((b.review.text for b in reversed(state.history) if b.review.text.strip()), "")
         lengths = sorted([len(review.split()), len(earlier.split())]) if earlier else (1, 1)
         return mentioned + lengths[0] / lengths[1] - 1
-
-
-def _said(state: BeliefState) -> list[str]:
-    """What the user said: the instruction and the answers."""
-    return [state.instruction, *(step.observation.text for step in state.session if step.is_talk)]
 
 
 def singular(text: str) -> str:

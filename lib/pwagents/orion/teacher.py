@@ -155,9 +155,10 @@ class OfflineTeacher:
         for word in words:
             wanted.setdefault(word.lower(), word)
         # What is to be avoided goes, whether the profile says so or, where nobody updates it, the user alone.
-        texts = [state.instruction, *(step.observation.text for step in state.session if step.is_talk)]
         avoided = [line.value for line in lines if not line.positive]
-        avoided += [trait.value for text in texts for _, trait in self.catalogue.find(denied(text))]
+        avoided += [
+            trait.value for text in state.user_texts for _, trait in self.catalogue.find(denied(text))
+        ]
         for value in {value.lower() for value in avoided} - {value.lower() for value in [*said, *answered]}:
             wanted.pop(value, None)
         return " ".join(wanted.values()) or state.instruction
@@ -173,8 +174,7 @@ class OfflineTeacher:
 
     def _review(self, state: BeliefState) -> str:
         """The beginning and the end of the user's earlier review around what is to be mentioned."""
-        texts = [state.instruction, *(step.observation.text for step in state.session if step.is_talk)]
-        stars = next((match for text in texts if (match := _STARS.search(text))), None)
+        stars = next((match for text in state.user_texts if (match := _STARS.search(text))), None)
         is_happy = stars is None or stars[1].lower() not in _LOW
         topics = {t.value for t in self.catalogue.traits(state.product.parent_asin) if t.about == TOPIC}
         kind = _longest_run(state.product.title, topics, state.instruction) or kind_of(state.product)

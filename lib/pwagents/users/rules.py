@@ -141,11 +141,12 @@ class RuleUser:
         if new := [fact for fact in about if fact in untold]:
             return "tell", new[0]
         if slots and not about:
+            if "identity" in slots:
+                return "unknown", None
             lines = [line for line in profile.lines if line.positive] if profile else []
             usual = (Fact(x.about, x.value) for x in lines if x.about and find_run(x.about, says) is not None)
-            if "identity" not in slots and (wish := next(usual, None)):
-                return "tell", wish
-            return ("unknown" if "identity" in slots else "indifferent"), None
+            wish = next(usual, None)
+            return ("tell" if wish else "indifferent"), wish
 
         # A result: whether it is right, and a hint where it is not and one is left.
         if task.type == "review":

@@ -79,6 +79,11 @@ class BeliefState:
     profile: ContextualProfile | None = None
     context: Context | None = None
 
+    @property
+    def user_texts(self) -> list[str]:
+        """What the user said so far: the instruction and the answers."""
+        return [self.instruction, *(step.observation.text for step in self.session if step.is_talk)]
+
 
 Agent = Callable[[BeliefState], Action]
 
