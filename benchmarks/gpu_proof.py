@@ -1,16 +1,15 @@
 """What the papers' trainings take on one GPU, beside the forecast of memory: a JSON line a part, no network.
 
-    .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_ppo ...] [--tiny]  # all parts: four minutes
+    .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_sft_full ...] [--tiny]  # or four minutes
 
-Weights are random, settings preset paper's with an adapter, for two steps; MFU is the share of what a large
-product reaches, and what checkpointing does twice counts once. With --tiny, or no GPU: all sizes / 16.
+Weights are random, settings preset paper's with an adapter (`_full`, on 140 GB: without), for two steps; MFU
+is the share of a large product, work done twice for checkpoints counts once. --tiny, or no GPU: sizes / 16.
 """
 
 import gc
 import json
 import sys
 import time
-import traceback
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,13 +33,13 @@ from pwagents.schema import Action, Observation, Step, Task, Trajectory
 ON_GPU = torch.cuda.is_available()
 LESS = 1 if ON_GPU and "--tiny" not in sys.argv else 16
 DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float32)
-SQUARE = torch.randn(8192 // LESS, 8192 // LESS, device=DEVICE, dtype=DTYPE)
-REACHED = 2 * len(SQUARE) ** 3 / Timer("a @ a", globals={"a": SQUARE}).blocked_autorange().median
-LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "vocab_size": 32000}
+SQUARE = {"a": torch.randn(8192 // LESS, 8192 // LESS, device=DEVICE, dtype=DTYPE)}
+REACHED = 2 * (8192 // LESS) ** 3 / Timer("a @ a", globals=SQUARE).blocked_autorange().median
 QWEN = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "vocab_size": 152064}
-LLAMA, QWEN = ({name: n // LESS for name, n in shape.items()} for shape in (LLAMA, QWEN))
-LLAMA = LlamaConfig(**LLAMA, tie_word_embeddings=False)  # LLaMA-2-7B; below, Qwen2.5-7B
+LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "vocab_size": 32000}
+QWEN, LLAMA = ({name: n // LESS for name, n in shape.items()} for shape in (QWEN, LLAMA))
 QWEN = Qwen2Config(**QWEN, num_attention_heads=28, num_key_value_heads=4, tie_word_embeddings=False)
+LLAMA = LlamaConfig(**LLAMA, tie_word_embeddings=False)
 FIELDS = {"max_steps": 2, "per_device_train_batch_size": 1, "bf16": True}
 TRL = FIELDS | {"gradient_accumulation_steps": 4, "activation_checkpointing": True, "save_strategy": "no"}
 RL = FIELDS | {"prompts_per_step": 4, "save_steps": 0, "lora": (16, 32)}
@@ -49,6 +48,7 @@ SFT, DPO, ORION = 1280 // LESS, 1024 // LESS, 4096 // LESS  # tokens of a row
 PUMA_SFT = Plan(SftSettings(lora=(16, 32), modules_to_save=WHOLE, trainer=TRL | {"max_length": SFT}), SFT)
 PUMA_DPO = Plan(DpoSettings(modules_to_save=WHOLE, trainer=TRL | {"max_length": DPO}), DPO)
 ORION_SFT = Plan(SftSettings(lora=(16, 32), trainer=TRL | {"max_length": ORION}), ORION)
+ORION_FULL = Plan(SftSettings(trainer=TRL | {"max_length": ORION}), ORION)
 SHORT = {"prompt": "the " * (SFT // 2), "completion": "the " * (SFT // 16)}  # filled up with end tokens
 PAIR = {"prompt": "the " * (DPO * 7 // 8), "chosen": "the " * (DPO // 8 - 1), "rejected": "the the"}
 TURN = {"input_ids": [*range(ORION)], "labels": [-100, *range(1, ORION)]}
@@ -58,15 +58,15 @@ BEGUN: list[float] = []  # when forward passes of the part began
 
 def note(module: Any, _: Any) -> None:  # embeddings see a pass once, also where layers run again
     if isinstance(module, torch.nn.Embedding):
-        if ON_GPU:
-            torch.cuda.synchronize()
+        torch.get_device_module(DEVICE).synchronize()
         BEGUN.append(time.perf_counter())
 
 
-def random_model(folder: Any, *_: Any, **__: Any) -> Any:
+def random_model(folder: Any, dtype: Any, **_: Any) -> Any:
     """Make weights where they compute, in the place of ``read_model``: files of 15 GB take longer."""
     with torch.device(DEVICE):
-        return AutoModelForCausalLM.from_config(read_config(folder), dtype=DTYPE)
+        config, dtype = read_config(folder), dtype if dtype == "float32" else DTYPE
+        return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def by_trl(train: Any, config: Any, plan: Plan, row: dict, again: int, base: Path, out: Path) -> dict:
@@ -83,8 +83,8 @@ def by_rewards(settings: Any, again: int, base: Path, out: Path) -> dict[str, fl
     train_policy(base, dialogue_tokenizer("Rules."), tasks, play, pay, settings, out)
     row = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
     playing, plan = row["rollout_seconds"], Plan(settings, READ + WRITTEN, settings.episodes)
-    numbers = {"s/step": row["seconds"], "tokens written/s": plan.episodes * WRITTEN / playing}
-    return numbers | rates(QWEN, plan, row["seconds"] - playing, plan.episodes * plan.max_length, again)
+    row = {"s/step": row["seconds"], "tokens written/s": plan.episodes * WRITTEN / playing}
+    return row | rates(QWEN, plan, row["s/step"] - playing, plan.episodes * plan.max_length, again)
 
 
 def play(model: Any, tasks: list[Task], seed: int) -> list[Rollout]:
@@ -94,28 +94,27 @@ def play(model: Any, tasks: list[Task], seed: int) -> list[Rollout]:
     with torch.inference_mode():
         turns = BatchDecoder(model, len(tasks)).write(prompts, [1.0] * len(tasks), WRITTEN, -1, chance)
     step = Step(action=Action(name="respond", arguments={"content": "."}), observation=Observation(text="."))
-    episode = Trajectory(task_id="t", user_id="u", type="search", target="B", steps=(step,))
-    ones, rest = [1] * WRITTEN, ([0] * WRITTEN, (), episode)
-    return [Rollout(prompts[i], ids, ones, values, *rest) for i, (ids, values) in enumerate(turns)]
+    rest = [0] * WRITTEN, (), Trajectory(task_id="t", user_id="u", type="search", target="B", steps=(step,))
+    return [Rollout(prompts[i], ids, [1] * WRITTEN, values, *rest) for i, (ids, values) in enumerate(turns)]
 
 
 def candidates(base: Path, out: Path) -> dict[str, float]:
     """Sample beams by transformers; reading prompts counts, making the model does not."""
-    beams = {"temperature": 1.5, "beams": 10, "max_new_tokens": WRITTEN // 2}
-    complete.complete(base, ["the " * READ] * 8, batch_size=8, **beams)
+    rest = {"temperature": 1.5, "beams": 10, "max_new_tokens": WRITTEN // 2}
+    complete.complete(base, ["the " * READ] * 8, batch_size=8, **rest)
     return {"tokens written/s": 8 * 10 * (len(BEGUN) - 1) / (BEGUN[-1] - BEGUN[0])}
 
 
 def rates(config: Any, plan: Plan, seconds: float, tokens: int, again: int) -> dict[str, float]:
     """Return tokens a second, MFU and the forecast; ``again``: passes that go forward alone."""
-    # Two operations a weight forward, two backward, to the inputs: no weight under an adapter has a gradient.
+    # Two operations a weight forward, two backward to the inputs, two to the weights where no adapter is.
     # Attention looks at half of a sequence on average; its backward pass costs twice the forward one.
     network = without_storage(config)
     weights = network.num_parameters() - network.get_input_embeddings().weight.numel()
     attention = config.num_hidden_layers * plan.max_length * config.hidden_size
-    work = tokens * (2 * (2 + again) * weights + 2 * (3 + again) * attention)
-    memory = needed(network, plan, find_device()) / GIB
-    return {"tokens/s": tokens / seconds, "MFU": work / seconds / REACHED, "forecast, GiB": memory}
+    work = tokens * (2 * (2 + again + (plan.settings.lora is None)) * weights + 2 * (3 + again) * attention)
+    memory, rate = needed(network, plan, find_device()) / GIB, work / seconds / REACHED
+    return {"tokens/s": tokens / seconds, "MFU": rate, "forecast, GiB": memory}
 
 
 PARTS = {
@@ -125,6 +124,8 @@ PARTS = {
     "orion_sft": partial(by_trl, sft.fine_tune, QWEN, ORION_SFT, TURN, 0),
     "orion_grpo": partial(by_rewards, GrpoSettings(**RL), 0),
     "orion_ppo": partial(by_rewards, PpoSettings(**RL), 1),  # looks back, for the critic
+    "orion_sft_full": partial(by_trl, sft.fine_tune, QWEN, ORION_FULL, TURN, 0),
+    "orion_grpo_full": partial(by_rewards, GrpoSettings(**RL | {"lora": None}), 0),
 }
 
 if __name__ == "__main__":
@@ -132,19 +133,18 @@ if __name__ == "__main__":
     load.read_model = dpo.read_model = complete.read_model = random_model
     complete.draws_alone, sys.stdout = lambda: False, sys.stderr  # no vLLM, which has no beams; no bars
     torch.nn.modules.module.register_module_forward_pre_hook(note)
-    for name in [each for each in sys.argv[1:] if each != "--tiny"] or PARTS:
+    for name in [each for each in sys.argv[1:] if each != "--tiny"] or list(PARTS)[:-2]:
         BEGUN.clear()
         gc.collect()  # trainer and model refer to each other: else the last model stays in memory
         if ON_GPU:
             torch.cuda.reset_peak_memory_stats()
-        begin = time.perf_counter()
         try:
             with TemporaryDirectory() as made:
                 (LLAMA if name.startswith("puma") else QWEN).save_pretrained(made)
                 dialogue_tokenizer("Rules.").save_pretrained(made)
                 row = PARTS[name](Path(made), Path(made) / "run")
-            row |= {"peak, GiB": torch.cuda.max_memory_allocated() / GIB, "s": time.perf_counter() - begin}
+            row["peak, GiB"] = torch.cuda.max_memory_allocated() / GIB
             row = {key: float(f"{value:.4g}") for key, value in row.items()}
-        except Exception:  # costs no other part
-            row = {"error": traceback.format_exc()}
+        except Exception as error:  # costs no other part
+            row = {"error": repr(error)}
         print(json.dumps({"part": name} | row), file=sys.__stdout__, flush=True)

@@ -65,6 +65,8 @@ LLAMA = LlamaConfig(tie_word_embeddings=False)
         (QWEN, Plan(replace(GRPO, per_device_train_batch_size=1), 1280, 32), 17.6),
         (LLAMA, Plan(replace(ADAPTED, modules_to_save=WHOLE), 1280), 18.7),
         (LLAMA, Plan(DpoSettings(modules_to_save=WHOLE, trainer=FIELDS), 1024), 19.1),
+        (QWEN, Plan(SftSettings(trainer=FIELDS), 4096), 128.5),  # all weights
+        (QWEN, Plan(replace(GRPO, lora=None, per_device_train_batch_size=1), 1280, 32), 128.5),
     ],
 )
 def test_the_forecast_is_near_what_was_measured_and_not_below_it(shape, plan, measured):

@@ -136,6 +136,8 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     again = plan.value("activation_checkpointing", plan.value("bf16", False)) and on_gpu
     kept = tokens * (config.num_hidden_layers * held * config.hidden_size if again else 0)
     kept += tokens * layer * (2 if again else config.num_hidden_layers + 1)
+    if half and not adapter:  # autocast keeps what it multiplies by in bfloat16, too, until the pass is over
+        kept += 2 * (parameters - network.get_input_embeddings().weight.numel()) // shards
     # Logits with what loss and gradient need of them, of the tokens whose logits exist at once.
     if plan.episodes:
         logits = min(tokens, SCORED_AT_ONCE) * config.vocab_size * (computed + 6 * 4)
