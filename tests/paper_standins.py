@@ -4,7 +4,7 @@
 - LLaMA-2-7b-chat: a random LLaMA as small, whose tokenizer has no chat template and no padding.
 - PersonalWAB's clone: a small world, written as PersonalWAB's files; a random recommender in the published
   shape; prompts (:mod:`tests.clone`).
-- gpt-4o-mini in all its roles: :func:`answer`, behind a local server.
+- gpt-4o and all other models of an endpoint, in every role: :func:`answer`, behind a local server.
 - sizes: :data:`SIZES`. All else stays as ``params/paper.yaml`` has it.
 """
 

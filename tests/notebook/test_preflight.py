@@ -12,6 +12,7 @@ from pwagents.errors import SettingsError
 from pwagents.notebook import preflight
 from pwagents.notebook.forecast import estimate_calls, forecast
 from pwagents.notebook.preflight import MODELS, check, kind_of, needs, require_weights
+from pwagents.notebook.run import start
 from pwagents.notebook.settings import settings_values
 from pwagents.project import ROOT
 
@@ -82,6 +83,16 @@ def test_all_that_is_missing_is_told_at_once_each_with_what_brings_it(monkeypatc
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("04_puma has what it needs (") and "GPU hours" in line and "GB are free" in line
     assert KEY not in line
+
+
+def test_a_notebook_says_it_first_and_begins_no_run_where_something_is_missing(tmp_path, capsys):
+    given = {"preset": "smoke", "output_dir": str(tmp_path)}
+    with pytest.raises(SettingsError, match=r"\A01_data cannot start: files in /nowhere"):
+        start("01_data", kind_of("01_data"), given | {"source": "personalwab", "data_dir": "/nowhere"})
+    assert capsys.readouterr().out == ""
+    _, run = start("01_data", kind_of("01_data"), given)
+    assert capsys.readouterr().out.startswith("01_data has what it needs (disk")
+    run.finish(data_hash="none")
 
 
 @pytest.mark.parametrize(
