@@ -65,3 +65,29 @@ def test_a_picture_tells_what_is_asked_searched_and_found():
         "by PPO & co",
     ]
     assert re.findall(r'bold">([^<]*)<', svg) == ["Oak", "\N{BLACK STAR}", "wanted"]
+
+
+def test_a_picture_shows_two_questions_and_counts_the_rest():
+    """Their answers and profiles count nevertheless: a word that one of them told is not from the history."""
+    profile = "- [history] material: Oak\n- [history] color: brown"
+    query = Action(name="search_product_by_query", arguments={"query": "brown Oak stool"})
+    questions = [ACTIONS[1].model_copy(update={"arguments": {"content": f"Question {n}?"}}) for n in range(5)]
+    answers = [*(f"Answer {n}." for n in range(4)), "Brown, please.", "1. B1 Stool ($3, 4 stars)"]
+    seen = [Observation(text=text, products=("B1",) if "B1" in text else ()) for text in answers]
+    profiles = ["", "", *[profile] * 4]
+    parts = zip((*questions, query), seen, profiles, strict=True)
+    steps = [Step(action=action, observation=answer, profile=known) for action, answer, known in parts]
+    drawn = {}
+    for n_hidden in (0, 1, 3):
+        own = (*steps[: 2 + n_hidden], steps[-1])
+        drawn[n_hidden] = draw_episode("a stool", EPISODE.model_copy(update={"steps": own}), "by PPO")
+    assert [re.findall(r"Question \d", svg) for svg in drawn.values()] == [["Question 0", "Question 1"]] * 3
+    assert [re.findall(r"and \d more questions?", svg) for svg in drawn.values()] == [
+        [],
+        ["and 1 more question"],
+        ["and 3 more questions"],
+    ]
+    assert re.findall(r'bold">([^<]*)<', drawn[1])[:2] == ["brown", "Oak"]
+    assert re.findall(r'bold">([^<]*)<', drawn[3])[:2] == ["Oak", "\N{BLACK STAR}"]
+    heights = [float(ElementTree.fromstring(svg).get("height")) for svg in drawn.values()]
+    assert heights[0] < heights[1] == heights[2]

@@ -1,6 +1,7 @@
 """PAPERS.md and RESULTS.md are what `make papers` writes, and what they name is there."""
 
 import json
+import re
 from pkgutil import resolve_name
 
 import pandas as pd
@@ -8,6 +9,8 @@ import pytest
 
 from pwagents.evaluation.paper import load_targets
 from pwagents.notebook import pages
+from pwagents.notebook.reference import write_episodes
+from pwagents.schema import Action, Observation, Step, Trajectory
 
 from .notebooks import ROOT
 
@@ -30,7 +33,6 @@ def test_each_part_of_a_paper_names_what_there_is(paper):
             headings = "".join(line for cell in cells for line in cell["source"] if line.startswith("#"))
             assert f" {section}\n" in f"{headings}\n".replace("#", "\n#"), part["here"]
         assert all(callable(resolve_name(code)) for code in part["code"])
-        assert all(None not in value for value in part["values"]), part["values"]  # a setting that is gone
         # What a stand-in leaves is in the reference, but for what takes a model or published profiles.
         stored = [[*pages.REFERENCE.glob(f"**/{file}.*")] for file in part["files"]]
         assert part["status"] == "needed" or not stored or stored[0], part["files"]
@@ -45,9 +47,38 @@ def test_a_finding_is_told_with_two_decimals_and_its_interval(tmp_path):
         "high": [0.002, 20, 0],
     }
     pd.DataFrame(rows).to_csv(tmp_path / "tables" / "01_x.csv")
-    numbers = pages.Numbers(tmp_path)
+    numbers = pages.make_environment(tmp_path).get_template("numbers.md").module
     assert numbers.gain("01_x", {"task": "a"}) == "-.05 [-.10, .00]"
     assert numbers.loss("01_x", {"task": "a"}) == ".05 [-.00, .10]"
     assert numbers.gain("01_x", {"task": "b", "low": 0, "high": 20}) == "+10.05 [.00, 20.00]"
     with pytest.raises(ValueError, match="2 rows"):
         numbers.plain("01_x", {"task": "b"}, "difference")
+
+
+def test_readmes_picture_is_of_the_won_search_with_the_fewest_questions(tmp_path):
+    """At least one; of equals, the one whose query has most words of the history, then the first task."""
+
+    def write(**episodes: tuple[int, str, str]) -> None:
+        """Write episodes, by task: how many questions it asks, its query, and the first product found."""
+        records = []
+        for task, (n_questions, query, first) in episodes.items():
+            ask = Action(name="respond", arguments={"content": f"{task}?"})
+            search = Action(name="search_product_by_query", arguments={"query": query})
+            products = Observation(text=f"1. {first} Stool ($3, 4 stars)", products=(first,))
+            steps = [Step(action=ask, observation=Observation(text="Brown."), profile="[history] oak old")]
+            steps = [*steps * n_questions, Step(action=search, observation=products)]
+            ids = {"task_id": task, "user_id": "u", "type": "search"}
+            played = Trajectory(**ids, target="B1", steps=steps, end="stop").model_dump(mode="json")
+            records.append({**ids, "method": "GRPO", "model": "m", "instruction": task, "trajectory": played})
+        write_episodes(iter(records), tmp_path / "runs" / "orion.parquet")
+
+    def drawn() -> str:
+        return re.search(r"(\w+)\?", pages.draw_best_episode(tmp_path))[1]
+
+    write(t1=(6, "stool", "B1"), t2=(4, "stool", "B1"), t3=(0, "stool", "B1"), t4=(2, "stool", "B2"))
+    assert drawn() == "t2"
+    write(t9=(4, "oak", "B1"), t8=(4, "oak", "B1"), t2=(4, "stool", "B1"), t3=(5, "oak old", "B1"))
+    assert drawn() == "t8"
+    write(t3=(0, "stool", "B1"), t4=(2, "stool", "B2"))
+    with pytest.raises(ValueError, match="asks, searches and finds"):
+        drawn()

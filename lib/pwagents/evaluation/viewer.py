@@ -100,7 +100,9 @@ def show_episodes(
     return HTML(Template(template, autoescape=True).render(task=task, episodes=episodes))
 
 
-def draw_episode(instruction: str, trajectory: Trajectory, title: str, most: int = 3) -> str:
+def draw_episode(
+    instruction: str, trajectory: Trajectory, title: str, most: int = 3, most_questions: int = 2
+) -> str:
     """Draw an episode of questions and searches as SVG, for a page that shows images and no HTML.
 
     Bold are the words of a query that come from the history alone; a star marks the target.
@@ -108,6 +110,7 @@ def draw_episode(instruction: str, trajectory: Trajectory, title: str, most: int
     Args:
         title: below the picture, and what is read aloud in its place.
         most: products of a list that are shown.
+        most_questions: how many are shown, the first ones; further ones are counted in a line.
 
     Returns:
         The text of an SVG file.
@@ -115,13 +118,21 @@ def draw_episode(instruction: str, trajectory: Trajectory, title: str, most: int
     from jinja2 import Template
 
     parts, spoken, profile = [("user", "User", [instruction], set())], instruction, ""
+    n_shown = n_hidden = 0
     for step in trajectory.steps:
         action, answer = step.action, step.observation
         if action.name == "respond":
-            parts.append(("agent", "Agent asks", [action.arguments["content"]], set()))
-            parts.append(("user", "User answers", [answer.text], set()))
             spoken += f" {answer.text}"
+            if n_shown < most_questions:
+                n_shown += 1
+                parts.append(("agent", "Agent asks", [action.arguments["content"]], set()))
+                parts.append(("user", "User answers", [answer.text], set()))
+            else:
+                n_hidden += 1
         elif action.name == "search_product_by_query":
+            if n_hidden:
+                parts.append(("agent", f"and {n_hidden} more question{'s' * (n_hidden > 1)}", [], set()))
+                n_hidden = 0
             query = action.arguments["query"]
             known = re.findall(r"\w+", " ".join(re.findall(r"\[history\] (.*)", profile)).lower())
             bold = {word for word in query.split() if word.lower() in known and word not in spoken.lower()}

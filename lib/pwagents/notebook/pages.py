@@ -9,12 +9,12 @@ finding is read from a stored table when the page is made.
 
 import re
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import OmegaConf
 
 from pwagents.evaluation.metrics import attempts
 from pwagents.evaluation.paper import COSTS, load_targets
@@ -28,103 +28,48 @@ from pwagents.schema import Trajectory
 
 # Columns that PAPERS.md leaves to the tables themselves.
 _LEFT_OUT = ("data", "grader", *COSTS.values(), "to run it here", "over pipelines", "notebook", "needs")
-
-
-class Numbers:
-    """The numbers of a folder of results, as text for a page: two decimals, ".05" for 0.05.
-
-    ``name`` is a table, "summary", or what a figure is drawn from ("figures/09_levels"). ``where`` has values
-    of columns, which one row alone must have.
-    """
-
-    def __init__(self, results: Path):
-        self.results = results
-
-    def row(self, name: str, where: Mapping[str, Any]) -> pd.Series:
-        """Return the one row.
-
-        Raises:
-            ValueError: there is none, or more than one.
-        """
-        path = self.results / (SUMMARY if name == "summary" else f"tables/{name}.csv")
-        is_figure = name.startswith("figures/")
-        table = pd.read_parquet(self.results / f"{name}.parquet") if is_figure else pd.read_csv(path)
-        rows = table[(table[list(where)] == pd.Series(where)).all(axis=1)]
-        if len(rows) != 1:
-            raise ValueError(f"{name} has {len(rows)} rows with {dict(where)}; expected one")
-        return rows.iloc[0]
-
-    def plain(self, name: str, where: Mapping[str, Any], column: str) -> str:
-        return _decimal(self.row(name, where)[column])
-
-    def count(self, name: str, where: Mapping[str, Any], column: str = "n_tasks") -> str:
-        return f"{self.row(name, where)[column]:,.0f}"
-
-    def mean(self, name: str, where: Mapping[str, Any], column: str = "mean") -> str:
-        """Tell a mean with its 95% interval: ".33 [.30, .36]"."""
-        return "{} [{}, {}]".format(*map(_decimal, self.row(name, where)[[column, "low", "high"]]))
-
-    def gain(self, name: str, where: Mapping[str, Any], column: str = "difference") -> str:
-        """Tell a difference with its sign and its 95% interval: "+.02 [-.01, .05]"."""
-        return f"+{self.mean(name, where, column)}".replace("+-", "-")
-
-    def loss(self, name: str, where: Mapping[str, Any]) -> str:
-        """Tell how far below something lies: the difference turned round, without a sign."""
-        row = -self.row(name, where)[["difference", "high", "low"]].astype(float)
-        return "{} [{}, {}]".format(*map(_decimal, row))
-
-    def s(self, name: str, task: str) -> str:
-        """Tell a line of the summary."""
-        return self.mean("summary", {"name": name, "task": task}, "value")
+# What a part of a paper need not have.
+_EMPTY = dict.fromkeys(("here", "files", "code", "needs", "command", "paper", "differs", "values"), "")
 
 
 def read_papers() -> dict[str, dict[str, Any]]:
     """Read all parts of the papers, by paper: ``title, read`` and ``parts``.
 
-    A part has its entries in ``parts.yaml``. Where numbers of it are printed, it also has ``numbers`` and
-    ``rows``, how many; ``commands``, by which its rows are made here; ``tolerance``; ``source``, its name in
-    tables. ``values`` has each setting of the paper beside ours at the presets paper and laptop.
+    A part has its entries in ``parts.yaml``, and ``source``, its name in tables. ``numbers`` and ``rows``
+    count what is printed of it; ``commands`` make its rows here, within ``tolerance``.
     """
-    lists = dict.fromkeys(("files", "code", "needs"), ()) | {"commands": {}}
-    texts = dict.fromkeys(("here", "command", "paper", "differs", "numbers"), "")
-    tables, papers = dict([*load_targets().groupby(["paper", "table"])]), {}
+    targets, papers = load_targets(), {}
+    tables = dict([*targets.groupby(targets["paper"] + ", " + targets["table"])])
     for paper, known in read_yaml("pwagents.evaluation", "papers/parts.yaml").items():
-        parts = []
-        for part in known["parts"]:
-            printed, table = {}, part.get("table", part["part"])
-            if (cells := tables.get((paper, table))) is not None:
-                rows = cells.drop_duplicates("row")
-                commands = rows[rows["command"] != ""].groupby("command", sort=False)["row"].agg(list)
-                printed = {"rows": len(rows), "numbers": len(cells), "commands": dict(commands)}
-                printed |= {"tolerance": cells["tolerance"].iloc[0], "source": f"{paper}, {table}"}
-            # Our value of a setting is what a notebook's group says: "04_puma dpo.temperature".
-            values = []
-            for *value, place in part.get("values", ()):
-                notebook, key = place.split()
-                for preset in ("paper", "laptop"):
-                    group = settings_values(notebook, kind_of(notebook), {"preset": preset})
-                    value.append(OmegaConf.select(OmegaConf.create(group), key))
-                values.append(value)
-            parts.append({**texts, **lists, **part, **printed, "values": values})
-        papers[paper] = known | {"parts": parts}
+        papers[paper] = known | {"parts": [_EMPTY | part for part in known["parts"]]}
+        for part in papers[paper]["parts"]:
+            source = f"{paper}, {part.get('table', part['part'])}"
+            cells = tables.get(source, targets.head(0))
+            rows = cells.drop_duplicates("row")
+            commands = rows[rows["command"] != ""].groupby("command", sort=False)["row"].agg(list)
+            part |= {"source": source, "numbers": len(cells), "rows": len(rows), "commands": dict(commands)}
+            part["tolerance"] = next(iter(cells["tolerance"]), None)
     return papers
 
 
-def with_printed(part: Mapping[str, Any], results: Path) -> list[list[str]]:
+def read_setting(place: str, preset: str) -> Any:
+    """Read a preset's value of a notebook's setting ("04_puma dpo.temperature"); KeyError if it is gone."""
+    notebook, key = place.split()
+    return reduce(getitem, key.split("."), settings_values(notebook, kind_of(notebook), {"preset": preset}))
+
+
+def with_printed(part: Mapping[str, Any], results: Path) -> list[list]:
     """Return the paper's rows of a part as printed, and below them ours, as cells below their headings.
 
     They are of the first of the part's tables that is there and has both; empty where there is none.
     """
-    for name in part["files"]:
-        path = results / "tables" / f"{name}.csv"
+    for path in (results / "tables" / f"{name}.csv" for name in part["files"]):
         table = pd.read_csv(path) if path.exists() else pd.DataFrame()
-        if "source" in table and part.get("source") in set(table["source"]):
+        if "source" in table and part["source"] in set(table["source"]):
             table["source"] = table["source"].replace(part["source"], "paper")
+            table = table[[column for column in table if column not in _LEFT_OUT]]
             table = table[table["source"].str.match("paper$|here")]
-            table = table.drop(columns=[column for column in _LEFT_OUT if column in table])
-            texts = table.map(
-                lambda value: f"{round(value, 3):g}" if isinstance(value, float) else str(value)
-            )
+            texts = table.map(lambda value: f"{round(value, 3):g}" if isinstance(value, float) else value)
             return [[*table.columns], *texts.replace("nan", "").to_numpy().tolist()]
     return []
 
@@ -132,69 +77,83 @@ def with_printed(part: Mapping[str, Any], results: Path) -> list[list[str]]:
 def draw_best_episode(results: Path) -> str:
     """Draw an episode of Orion's main test that asks, searches and finds, as SVG.
 
-    Of all such it is the one whose query has most words of the user's history.
+    Of all such it is one with the fewest questions; of these one whose query repeats an answer, then the one
+    with most words of the user's history.
 
     Raises:
         ValueError: there is none.
     """
-    firsts: dict[tuple[str, str], dict[str, Any]] = {}  # variations are played later than the main test
-    for record in read_episodes(results / "runs" / "orion.parquet", ("GRPO", "PPO", "SFT")):
-        firsts.setdefault((record["method"], record["task_id"]), record)
+    stored = pd.DataFrame(read_episodes(results / "runs" / "orion.parquet", ("GRPO", "PPO", "SFT")))
     pictures = []
-    for (method, _), record in firsts.items():
-        trajectory = Trajectory.model_validate(record["trajectory"])
+    # Variations are played later than the main test.
+    for record in stored.drop_duplicates(["method", "task_id"]).query("type == 'search'").itertuples():
+        trajectory = Trajectory.model_validate(record.trajectory)
         calls = [step.action.name for step in trajectory.steps]
-        if calls[:2] == ["respond", "search_product_by_query"] and attempts(trajectory) == [1.0]:
-            # The answer must be of use: the query repeats its last word ("My style of choice: retro.").
-            value = trajectory.steps[0].observation.text.split()[-1].rstrip(".")
-            query = trajectory.steps[1].action.arguments["query"]
-            title = f"A stored episode of notebook 06 ({method}), all made up"
-            if value in query.split() and value not in record["instruction"]:
-                pictures.append(draw_episode(record["instruction"], trajectory, title))
+        n = calls.count("respond")
+        asks_first = n and calls[: n + 1] == [*["respond"] * n, "search_product_by_query"]
+        if asks_first and attempts(trajectory) == [1.0]:
+            # An answer is of use where the query repeats its last word ("My style of choice: retro.").
+            values = {step.observation.text.split()[-1].rstrip(".") for step in trajectory.steps[:n]}
+            used = values & {*trajectory.steps[n].action.arguments["query"].split()}
+            is_of_use = any(value not in record.instruction for value in used)
+            title = f"A stored episode of notebook 06 ({record.method}), all made up"
+            svg = draw_episode(record.instruction, trajectory, title)
+            bold = {*re.findall("<tspan.*?</tspan>", svg)}
+            pictures.append((n, not is_of_use, -len(bold), len(svg), record.task_id, svg))
     if not pictures:
         raise ValueError(f"no episode in {results} asks, searches and finds")
-    return max(pictures, key=lambda svg: (svg.count("<tspan"), -len(svg)))  # bold words, and brief
+    return min(pictures)[-1]
+
+
+def make_environment(results: Path, autoescape: bool = False):
+    """Make Jinja's environment of the templates in ``site``; what they call reads ``results``."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    def row(name: str, where: Mapping[str, Any]) -> pd.Series:
+        """Return the one row of a table, of "summary", or of a figure's numbers ("figures/09_levels")."""
+        path = results / (SUMMARY if name == "summary" else f"tables/{name}.csv")
+        is_figure = name.startswith("figures/")
+        table = pd.read_parquet(results / f"{name}.parquet") if is_figure else pd.read_csv(path)
+        rows = table[(table[list(where)] == pd.Series(where)).all(axis=1)]
+        if len(rows) != 1:
+            raise ValueError(f"{name} has {len(rows)} rows with {dict(where)}; expected one")
+        return rows.iloc[0]
+
+    def link(name: str) -> str:
+        """Link what is stored of a name, its table and figure; the name alone where nothing is."""
+        kinds = (f"**/tables/{name}.csv", f"**/figures/{name}.png")
+        paths = [path for kind in kinds for path in sorted(results.glob(kind))]
+        links = [f"[`{name}`]({path.relative_to(ROOT)}) ({path.parent.name[:-1]})" for path in paths]
+        return ", ".join(links) or f"`{name}`"
+
+    options = {"autoescape": autoescape, "trim_blocks": True, "lstrip_blocks": True}
+    loader = PackageLoader("pwagents.notebook", "site")
+    environment = Environment(loader=loader, undefined=StrictUndefined, **options)
+    environment.globals |= {"row": row, "printed": partial(with_printed, results=results)}
+    environment.globals |= {"papers": read_papers(), "setting": read_setting}
+    environment.filters["decimal"] = lambda value: re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")
+    environment.filters["link"] = link
+    return environment
 
 
 def make_pages(results: Path = REFERENCE) -> dict[str, str]:
     """Make the texts of both pages and of the picture, by path."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    def link(name: str, kinds: str = "table figure") -> str:
-        """Link what is stored of a name, its table and figure; the name alone where nothing is."""
-        places = {"table": f"tables/{name}.csv", "figure": f"figures/{name}.png"}
-        paths = [
-            (kind, results / folder / places[kind]) for kind in kinds.split() for folder in ("", "timings")
-        ]
-        links = [f"[`{name}`]({path.relative_to(ROOT)}) ({kind})" for kind, path in paths if path.exists()]
-        return ", ".join(links) or f"`{name}`"
-
-    loader = PackageLoader("pwagents.notebook", "site")
-    environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters["link"], numbers = link, Numbers(results)
-    told = {name: getattr(numbers, name) for name in ("plain", "count", "mean", "gain", "loss", "s")}
+    environment = make_environment(results)
+    numbers = vars(environment.get_template("numbers.md").module)
     headlines = [
-        each | {key: environment.from_string(each[key]).render(**told) for key in ("who", "finding")}
+        each | {key: environment.from_string(each[key]).render(numbers) for key in ("who", "finding")}
         for each in read_yaml("pwagents.notebook", "site/headlines.yaml")
     ]
-    # The summary's lines, a row a method.
-    summary: dict[str, dict[str, str]] = {}
-    for line in pd.read_csv(results / SUMMARY).itertuples():
-        own = summary.setdefault(METHODS[line.name].label, {"notebook": f"{line.notebook:02}"})
-        own[line.task] = numbers.s(line.name, line.task)
-    rows = {row["notebook"][:2]: row for row in read_lines(results / "timings" / "journal.jsonl")}
-    values = {"results": results.relative_to(ROOT), "rows": rows, "summary": summary, "tasks": TASKS}
-    values |= {
+    values = {
+        "results": results.relative_to(ROOT),
+        "rows": {row["notebook"][:2]: row for row in read_lines(results / "timings" / "journal.jsonl")},
+        "summary": pd.read_csv(results / SUMMARY).groupby("name", sort=False),
+        "labels": {name: place.label for name, place in METHODS.items()},
+        "tasks": TASKS,
         "headlines": headlines,
-        "papers": read_papers(),
-        "printed": partial(with_printed, results=results),
     }
-    texts = {name: environment.get_template(name).render(**values) for name in ("PAPERS.md", "RESULTS.md")}
+    texts = {name: environment.get_template(name).render(values) for name in ("PAPERS.md", "RESULTS.md")}
     return texts | {f"{values['results']}/episode.svg": draw_best_episode(results)}
-
-
-def _decimal(value: float) -> str:
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")
 
 
 def main() -> None:

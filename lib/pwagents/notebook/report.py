@@ -27,7 +27,7 @@ from markupsafe import Markup
 from pwagents import engine
 from pwagents.notebook.episodes import write_episodes
 from pwagents.notebook.execute import without_passwords
-from pwagents.notebook.pages import read_papers, with_printed
+from pwagents.notebook.pages import make_environment
 from pwagents.notebook.reference import REFERENCE, find_results, read_lines
 from pwagents.notebook.run import SMOKE_BANNER
 from pwagents.project import read_yaml
@@ -179,15 +179,12 @@ def build(output_dir: Path) -> Path:
         if shown := [*filter(None, (figure, table))]:
             headlines.append((each["question"], shown))
 
-    from jinja2 import Environment, PackageLoader
-
-    loader = PackageLoader("pwagents.notebook", "site")
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = make_environment(output_dir, autoescape=True)
     environment.globals |= {
         "preset": next((n.row["preset"] for n in notebooks if n.row), output_dir.name),
-        "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes, "papers": read_papers(),
+        "pages": pages, "smoke_banner": SMOKE_BANNER, "n_episodes": n_episodes,
         "headlines": headlines, "notebooks": notebooks, "left": left, "is_reference": output_dir == REFERENCE,
-        "folder": output_dir.name, "printed": partial(with_printed, results=output_dir),
+        "folder": output_dir.name,
     }  # fmt: skip
 
     def write(name: str, template: str, up: str = "", **values) -> None:
