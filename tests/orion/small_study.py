@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.lm.dialogues import dialogue_tokenizer
@@ -12,30 +16,20 @@ from pwagents.orion.agent import RULES
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study, make_study
 from pwagents.profiles.types import ContextualProfile, ProfileLine
-from pwagents.schema import TASK_TYPES, Action, Observation, Step, Task, Trajectory
+from pwagents.schema import FUNCTION_OF, Action, Observation, Step, Task, Trajectory
 from pwagents.settings import plain
 from pwagents.web.environment import Agent, BeliefState, Context
 
-GROUPS = {
-    "data": {
-        "source": "synthetic",
-        "n_users": 14,
-        "n_products": 240,
-        "history": (10, 40),
-        "interests": (2, 3),
-        "drift": 0.5,
-    },
-    "shop": {"max_tokens": 48, "recommender": {"epochs": 1, "batch_size": 32}, "rec_dates": 2},
-    "players": {"shown": 2},
-    "study": {"training_users": 16, "eval_tasks": 18, "alpha": 8, "task_types": TASK_TYPES},
-    "base": {},
-    "reward": {"alignment_weight": 0.5},
-    "role_play": {"success_rank": 10, "review_success": 0.15, "ladder": (0, 2), "ladder_tasks": 9},
-    "sft": {"trainer": {"max_steps": 20, "per_device_train_batch_size": 4, "learning_rate": 1e-2}},
-    "play": {"turn_tokens": 12, "episode_tokens": 200, "batch_size": 3},
-}
+CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
+GROUPS = CIRCUMSTANCES["study"]
 SEARCHES = {"task_types": ("search",), "alpha": 10**6}  # nothing embedded, no recommender
 TINY = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+ARGUMENTS = {"search": "query", "recommend": "product_sequence", "review": "review", "ask": "content"}
+
+
+def cases(name: str) -> pytest.MarkDecorator:
+    """A table of ``circumstances.yaml``: the test is run with each row as its ``case``."""
+    return pytest.mark.parametrize("case", CIRCUMSTANCES[name].values(), ids=CIRCUMSTANCES[name])
 
 
 def small_settings(folder: Path, seed: int = 0, stored_runs_only: bool = False, **groups) -> OrionSettings:
@@ -76,12 +70,12 @@ def play(study: Study, agent: Agent, task: Task) -> tuple[list[BeliefState], Tra
     return states, episode.trajectory
 
 
-def profile_of(*lines: tuple) -> ContextualProfile:
+def profile_of(*lines: Sequence) -> ContextualProfile:
     """Of (text, whether it is positive, provenance)."""
     return ContextualProfile(lines=tuple(ProfileLine.of(*line) for line in lines))
 
 
-def state_of(instruction: str, *lines: tuple, purchases=(), **fields) -> BeliefState:
+def state_of(instruction: str, *lines: Sequence, purchases=(), **fields) -> BeliefState:
     """A belief state whose episode began with a profile of these lines."""
     profile = profile_of(*lines)
     known = {"product": None, "history": (), "session": (), "context": Context(profile, purchases)} | fields
@@ -104,15 +98,10 @@ def notebook(kind: type[OrionSettings], settings: OrionSettings, **changed) -> O
     return kind(**groups)
 
 
-def call(name: str, **arguments) -> Action:
-    """A call by the short name of its function."""
-    names = {
-        "search": "search_product_by_query",
-        "recommend": "get_recommendations_by_history",
-        "review": "add_product_review",
-        "ask": "respond",
-    }
-    return Action(name=names.get(name, name), arguments=arguments)
+def call(name: str, said: Any = None) -> Action:
+    """A call of a function by its short name: with a text or ids, or with all arguments by their names."""
+    arguments = {} if said is None else said if isinstance(said, dict) else {ARGUMENTS[name]: said}
+    return Action(name=(FUNCTION_OF | {"ask": "respond"}).get(name, name), arguments=arguments)
 
 
 def step(action: Action, text: str = "", products=(), **fields) -> Step:

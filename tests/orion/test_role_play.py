@@ -78,19 +78,19 @@ def test_a_task_that_failed_comes_again_with_another_teacher_until_tasks_run_out
 
 
 def search_title(state, product):
-    return [call("search", query=product.title), call("stop")]
+    return [call("search", product.title), call("stop")]
 
 
 def search_id(state, product):
-    return [call("search", query=f"for you: {product.parent_asin}"), call("stop")]
+    return [call("search", f"for you: {product.parent_asin}"), call("stop")]
 
 
 GONE = Action(problem="the reply is empty", problem_kind="empty")
-ASK = call("ask", content="What is it called?")
+ASK = call("ask", "What is it called?")
 SCRIPTS = {  # what the teacher does, the last action over and over -> why it is not kept
     "no call": ([GONE, call("stop")], "malformed"),
-    "only questions": ([call("ask", content="Which color would you like?")], "too long"),
-    "nothing found": ([call("search", query="zzzz"), call("stop")], "no success"),
+    "only questions": ([call("ask", "Which color would you like?")], "too long"),
+    "nothing found": ([call("search", "zzzz"), call("stop")], "no success"),
     "the target's title": (search_title, "leak by the teacher"),
     "the target's id": (search_id, "leak by the teacher"),
     "the user tells the title": ([ASK, call("stop")], "leak by the user"),
@@ -130,7 +130,7 @@ def test_what_the_profile_or_the_list_of_purchases_tells_is_no_leak(play, study,
     again = next(t for t in train_tasks["recommend"] if t.target in str(study.context(t).purchases))
     scripts = {
         task: (search_title(None, product), lambda task: study.start(task, told)),
-        again: ([call("recommend", product_sequence=[again.target]), call("stop")], study.start),
+        again: ([call("recommend", [again.target]), call("stop")], study.start),
     }
     for each, (script, start) in scripts.items():
         act = lambda state, script=script: script[len(state.session)]  # noqa: E731

@@ -104,7 +104,7 @@ def asking(monkeypatch):
     """A policy's place taken by an agent that asks for the kind of thing, then searches, then stops."""
 
     def agent(state):
-        script = [call("ask", content="What kind of thing is it?"), call("search", query=state.instruction)]
+        script = [call("ask", "What kind of thing is it?"), call("search", state.instruction)]
         return [*script, call("stop")][len(state.session)]
 
     monkeypatch.setattr(
@@ -191,8 +191,8 @@ def test_who_failed_is_found_by_asking_what_would_have_helped(searches):
     question = "What kind of thing is it?"
     task = next(t for t in searches.test_tasks if cooperative.react(t, (), question)[1])
     told = (cooperative(task, (), question).text, "No idea.")
-    helpful, silent = (step(call("ask", content=question), answer) for answer in told)
-    searched, right = step(call("search", query="something")), Engine(task.target)
+    helpful, silent = (step(call("ask", question), answer) for answer in told)
+    searched, right = step(call("search", "something")), Engine(task.target)
     assert cause_of(task, (helpful, searched), cooperative, Engine()) == "tool"
     assert cause_of(task, (helpful, searched), cooperative, right) == "agent"
     assert cause_of(task, (silent, searched), cooperative, right) == "simulator"

@@ -17,7 +17,7 @@ from pwagents.web.environment import Context
 
 from .small_study import GROUPS, SEARCHES, call, notebook, play, small_study
 
-ASK = call("ask", content="Which brand would you like?")
+ASK = call("ask", "Which brand would you like?")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pwagents.schema import FUNCTION_OF, Behavior, Review
 from pwagents.web.environment import Purchase
 
 from ..agents.conftest import ScriptedModel
-from .small_study import call, play, state_of, step
+from .small_study import call, cases, play, state_of, step
 
 ABOUTS = (
     *("brand", "price", "color", "material", "feature", "style"),
@@ -17,7 +17,7 @@ ABOUTS = (
 
 
 def answered(about, text):
-    return step(call("ask", content=f"Which {about} would you like?"), text)
+    return step(call("ask", f"Which {about} would you like?"), text)
 
 
 def ask_all(teacher, task, study):
@@ -42,27 +42,20 @@ def test_user_and_profile_understand_every_question(study, about):
     episode = study.start(task.model_copy(update={"target": target}))
     question = f"Which {about} would you like?"
     assert study.catalogue.find_attribute(question) == about
-    episode.step(call("ask", content=question))
+    episode.step(call("ask", question))
     assert about in {line.about for line in episode.state.profile.lines if line.provenance == "stated"}
 
 
-@pytest.mark.parametrize(
-    ("instruction", "lines", "first", "never"),
-    [
-        ("Find me a bath towel.", [], None, {"type", "scent"}),  # no towel has a scent
-        ("Find me a bath towel in white.", [], None, {"color"}),
-        ("Anything nice?", [], "type", set()),
-        # Of what the profile tells it asks last.
-        ("Find me a bath towel.", [(f"{a}: x", True, "history") for a in ABOUTS[1:]], "brand", set()),
-    ],
-)
-def test_what_is_open_follows_from_request_shop_and_profile(teacher, instruction, lines, first, never):
+@cases("open")
+def test_what_is_open_follows_from_request_shop_and_profile(teacher, case):
+    instruction, known, first, never = case
+    lines = [(f"{about}: x", True, "history") for about in known]
     state, asked = state_of(instruction, *lines), []
     while (action := teacher("search", questions=9)(state)).name == "respond":
         asked.append(action.arguments["content"].split()[1])
         assert f"open: {asked[-1]}" in action.thought
         state = state_of(instruction, *lines, session=(*state.session, answered(asked[-1], "Either way.")))
-    assert asked[0] == (first or asked[0]) and not never & {*asked} and len({*asked}) == len(asked)
+    assert asked[0] == (first or asked[0]) and not {*never} & {*asked} and len({*asked}) == len(asked)
     assert not asked[1:] or first != "type", "no answer to it, nothing to go on asking about"
 
 
@@ -74,31 +67,10 @@ def test_how_many_it_asks_is_a_limit_and_its_order_is_seeded(study, train_tasks)
     assert orders[0] == orders[1] != orders[2]
 
 
-WHITE, PLAIN = ("color: white", True, "history"), ("style: plain", True, "history")
-LINES = (WHITE, PLAIN, ("topic: rug", True, "history"), ("Lasts long.", True, "history"))
-HATES = (*LINES, ("style: plain", False, "history"))
-NAVY, EITHER = answered("color", "Best in navy."), answered("color", "Either way is fine.")
-BUT_PLAIN = answered("style", "Anything but plain.")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "lines", "session", "query"),
-    [
-        ("a bath towel", LINES, (), "bath towel white plain"),
-        ("a bath towel in navy", LINES, (), "bath towel navy plain"),
-        # An answer is read whether the profile was updated by it or not.
-        ("a bath towel", LINES, (NAVY,), "bath towel plain navy"),
-        ("a bath towel", (("color: navy", True, "stated"), PLAIN), (NAVY,), "bath towel navy plain"),
-        ("a bath towel", LINES, (EITHER,), "bath towel white plain"),
-        ("a bath towel", HATES, (), "bath towel white"),  # never what is to be avoided
-        ("a plain bath towel", HATES, (), "bath towel plain white"),  # unless it is asked for
-        ("a bath towel", LINES, (BUT_PLAIN,), "bath towel white"),
-        ("a premium bath towel", LINES, (), "bath towel premium white plain"),
-        ("a lamp", (("price: around 20 dollars", True, "stated"),), (), "lamp"),  # no search reads it
-        ("a lamp", (("Likes what lasts for years.", True, "stated"),), (), "lamp"),
-    ],
-)
-def test_a_query_is_composed_of_request_profile_and_answers(teacher, wanted, lines, session, query):
+@cases("queries")
+def test_a_query_is_composed_of_request_profile_and_answers(teacher, case):
+    wanted, lines, answer, query = case
+    session = (answered(*answer),) if answer else ()
     action = teacher("search")(state_of(f"Find me {wanted}.", *lines, session=session))
     assert action.arguments["query"] == query
 
@@ -111,9 +83,10 @@ def test_a_recommendation_takes_the_purchases_that_hold_most_of_what_was_said(te
         state = state_of(instruction, purchases=bought, session=session)
         return teacher("recommend")(state).arguments["product_sequence"]
 
+    navy = answered("color", "Best in navy.")
     assert ids("Anything nice?") == ["B1", "B2", "B3"]
-    assert ids("Anything nice?", NAVY) == ["B1", "B3"]
-    assert ids("Any ideas for a towel?", NAVY) == ["B1"]
+    assert ids("Anything nice?", navy) == ["B1", "B3"]
+    assert ids("Any ideas for a towel?", navy) == ["B1"]
     assert teacher("recommend")(state_of("Anything nice?")).arguments["product_sequence"] == []
 
 
@@ -124,8 +97,8 @@ def test_a_review_in_the_earlier_ones_words_mentions_what_is_asked_for(teacher, 
     earlier = Review(rating=5, text="What a lovely find, my yoga mat! I trust it by now. It made my week.")
     past = (Behavior(parent_asin=mat.parent_asin, timestamp=1, review=earlier),)
     asked = (
-        step(call("ask", content="How many stars would you give it?"), "I would give it two stars."),
-        step(call("ask", content="What should the review mention?"), "Do mention the smell."),
+        step(call("ask", "How many stars would you give it?"), "I would give it two stars."),
+        step(call("ask", "What should the review mention?"), "Do mention the smell."),
     )
 
     def review(instruction, session=()):
@@ -142,14 +115,16 @@ def test_a_review_in_the_earlier_ones_words_mentions_what_is_asked_for(teacher, 
     )
 
 
-def test_another_hidden_target_changes_nothing(study, train_tasks):
-    """Tasks that differ in their target alone begin alike, and the teacher acts the same."""
+def test_another_hidden_target_changes_nothing_for_teacher_or_judge(study, train_tasks):
+    """Tasks that differ in their target alone are played alike, and each action has the same score."""
     for task in (*train_tasks["search"], *train_tasks["recommend"]):
-        other = next(asin for asin in study.benchmark.products if asin != task.target)
-        states = [study.start(task.model_copy(update={"target": t})).state for t in (task.target, other)]
-        for questions in (0, 2):
-            one, same = (study.teacher(0, questions)(state) for state in states)
-            assert states[0] == states[1] and one == same
+        played = []
+        for target in (task.target, next(a for a in study.benchmark.products if a != task.target)):
+            states, trajectory = play(study, study.teacher(0, 0), task.model_copy(update={"target": target}))
+            actions = [each.action for each in trajectory.steps]
+            played.append((states, actions, study.judge.scores(states[:-1], actions)))
+            played[-1] += (study.teacher(0, 2)(states[0]),)
+        assert played[0] == played[1]
 
 
 def test_a_language_model_teaches_from_the_same_messages_each_round_another_reply(study, train_tasks):

@@ -122,7 +122,7 @@ def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(stud
 
     def ask(model, tokenizer, tasks, start, decoding, seed=0):
         episodes = [start(task) for task in tasks]
-        answers.extend(episode.step(call("ask", content="Which color?")) for episode in episodes)
+        answers.extend(episode.step(call("ask", "Which color?")) for episode in episodes)
         return played(model, tokenizer, tasks, start, decoding, seed)
 
     answers, played = [], orion_train.play_rollouts

@@ -13,7 +13,7 @@ from .small_study import call, play, record, step
 
 
 def search(query):
-    return step(call("search", query=query))
+    return step(call("search", query))
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def searches(study):
 def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
     task = next(t for t in searches if len(study.context(t).profile.lines) > 2)
     one, other, *_ = (line.value for line in study.context(task).profile.lines)
-    asked = step(call("ask", content="Which?"), "Lime zest.")
+    asked = step(call("ask", "Which?"), "Lime zest.")
     episodes = {  # method -> its steps; one line, two or three lines, within the profile
         "the instruction": ([search(task.instruction)], 1, 1, 0),
         "a line": ([search(one)], 1, 1, 1),
@@ -43,9 +43,7 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
     assert (table["calls"] == 1).all() and table["ids told"].isna().all()
     task = next(t for t in study.test_tasks if t.type == "recommend")
     told = study.context(task).purchases[0].asin
-    row = who_does_the_work(
-        study, [record(task, [step(call("recommend", product_sequence=[told, "B0NONE"]))])]
-    )
+    row = who_does_the_work(study, [record(task, [step(call("recommend", [told, "B0NONE"]))])])
     assert row["ids told"].item() == 0.5
 
 
@@ -77,10 +75,10 @@ def test_where_an_answer_or_a_line_says_something_else_the_query_of_who_reads_fo
         records.append(record(task, [*before.session[:-1], search(" ".join(told))]))
 
     def read(conversations):
-        return [call("search", query=wants(messages)) for messages in conversations]
+        return [call("search", wants(messages)) for messages in conversations]
 
     def deaf(conversations):
-        return [call("search", query="navy towel") for _ in conversations]
+        return [call("search", "navy towel") for _ in conversations]
 
     for act, share in ((read, 1.0), (deaf, 0.0)):
         table = follow_swaps(study, records, act).set_index("swapped")

@@ -5,6 +5,7 @@ said first, a cue comes back (two tokens that are not learned from), and only th
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pwagents.portable import one_core
@@ -25,10 +26,7 @@ SETTINGS = {
     "save_steps": 2,
     "per_device_train_batch_size": 16,
 }
-CONFIGS = {
-    "grpo": lambda **changed: GrpoSettings(**(SETTINGS | changed)),
-    "ppo": lambda **changed: PpoSettings(**(SETTINGS | changed)),
-}
+CONFIGS = {"grpo": GrpoSettings, "ppo": PpoSettings}
 
 
 def make_tokenizer():
@@ -45,19 +43,10 @@ def make_model(seed: int = 0):
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(seed)
-    config = Qwen2Config(
-        vocab_size=len(WORDS),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        tie_word_embeddings=False,
-        eos_token_id=1,
-        pad_token_id=0,
-        bos_token_id=None,
-    )
-    return Qwen2ForCausalLM(config)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ends = {"eos_token_id": 1, "pad_token_id": 0, "bos_token_id": None}
+    shape |= {"num_key_value_heads": 2, "tie_word_embeddings": False}
+    return Qwen2ForCausalLM(Qwen2Config(vocab_size=len(WORDS), **shape, **ends))
 
 
 def save_model(folder: Path) -> Path:
@@ -69,16 +58,6 @@ def save_model(folder: Path) -> Path:
 def make_tasks(n: int) -> list[Task]:
     fields = {"user_id": "u", "type": "search", "timestamp": 1, "target": "B1", "review": Review(rating=5)}
     return [Task(task_id=f"t{i}", instruction="go", **fields) for i in range(n)]
-
-
-def play_bandit(model, tasks: Sequence[Task], seed: int) -> list[Rollout]:
-    """One turn. Prompts have different lengths, as real ones do."""
-    return _play(model, tasks, seed, turns=1)
-
-
-def play_cue(model, tasks: Sequence[Task], seed: int) -> list[Rollout]:
-    """Two turns with a cue in between."""
-    return _play(model, tasks, seed, turns=2)
 
 
 def pay_bandit(episodes) -> dict[str, list[list[float]]]:
@@ -94,6 +73,7 @@ def pay_cue(episodes) -> dict[str, list[list[float]]]:
 
 
 def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:
+    """Prompts have different lengths, as real ones do."""
     import torch
 
     chance, draws = torch.Generator().manual_seed(seed), rng(seed, "cues")
@@ -113,23 +93,24 @@ def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:
             texts[i] += [token, *answer]
             logprobs[i] += [float(scores[i, token])] + [0.0] * len(answer)
     model.train(was_training)
-    return [_rollout(*row, turns) for row in zip(tasks, prompts, texts, logprobs, cues, strict=True)]
+    rollouts = []
+    for task, prompt, text, own, cue in zip(tasks, prompts, texts, logprobs, cues, strict=True):
+        completion = text[len(prompt) :]
+        mask, numbers = [1, 0, 0, 1][: len(completion)], [0, 0, 0, 1][: len(completion)]
+        actions = [
+            Action(name="respond", arguments={"content": WORDS[token]})
+            for token, sampled in zip(completion, mask, strict=True)
+            if sampled
+        ]
+        steps = tuple(Step(action=action, observation=Observation(text=cue)) for action in actions)
+        trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=steps)
+        states = tuple(BeliefState("u", "go", "go", None, (), steps[:i]) for i in range(turns))
+        rollouts.append(Rollout(prompt, completion, mask, own, numbers, states, trajectory))
+    return rollouts
 
 
-def _rollout(task, prompt, text, logprobs, cue, turns) -> Rollout:
-    completion = text[len(prompt) :]
-    mask, numbers = [1, 0, 0, 1][: len(completion)], [0, 0, 0, 1][: len(completion)]
-    said = [WORDS[token] for token, m in zip(completion, mask, strict=True) if m]
-    steps = tuple(
-        Step(
-            action=Action(name="respond", arguments={"content": word}),
-            observation=Observation(text=cue),
-        )
-        for word in said
-    )
-    trajectory = Trajectory(task_id=task.task_id, user_id="u", type="search", target="B1", steps=steps)
-    states = tuple(BeliefState("u", "go", "go", None, (), steps[:i]) for i in range(turns))
-    return Rollout(prompt, completion, mask, logprobs, numbers, states, trajectory)
+# One turn; and two with a cue in between.
+play_bandit, play_cue = partial(_play, turns=1), partial(_play, turns=2)
 
 
 def said(model, *words: str) -> dict[str, float]:
@@ -160,4 +141,4 @@ def train(method: str, folder: Path, start=None, rules=CUE, evaluate=None, **cha
 
     given = (start or make_model(), make_tokenizer(), make_tasks(6), *rules)
     with one_core():
-        return train_policy(*given, CONFIGS[method](**changed), folder, evaluate)
+        return train_policy(*given, CONFIGS[method](**SETTINGS | changed), folder, evaluate)

@@ -1,7 +1,6 @@
 """Runs of GRPO and PPO, killed for real and taken up again."""
 
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,31 +28,33 @@ def while_it_saves(run):
     return (run / "checkpoint-6").exists()
 
 
+@pytest.mark.parametrize("lora", [None, (4, 8)])
 @pytest.mark.parametrize(("method", "moment"), [("grpo", in_the_middle), ("ppo", while_it_saves)])
-def test_a_killed_run_ends_with_the_same_weights_and_log(tmp_path, method, moment):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    game.train(method, whole, **SEVERAL)
-    kill_at(method, killed, moment)
+def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tmp_path, method, moment, lora):
+    whole, killed, changed = tmp_path / "whole", tmp_path / "killed", SEVERAL | {"lora": lora}
+    game.train(method, whole, **changed)
+    process = begin(game.train, method, killed, **changed)
+    while not moment(killed):
+        assert process.exitcode is None, "the run ended before it was killed"
+        time.sleep(0.002)
+    kill(process)
     assert 0 < len(read_rows(killed / "log.jsonl")) < 8
-    game.train(method, killed, **SEVERAL)
-    weights = [load_file(folder / "model" / "model.safetensors") for folder in (whole, killed)]
-    assert weights[0].keys() == weights[1].keys()
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    out = game.train(method, killed, **changed)
+    files = [next(folder.glob("*.safetensors")) for folder in (whole / "model", out)]
+    one, other = map(load_file, files)
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     logs = [
         [{name: value for name, value in row.items() if name not in TIMES} for row in read_rows(path)]
         for path in (whole / "log.jsonl", killed / "log.jsonl")
     ]
-    assert logs[0] == logs[1]
-    assert [row["step"] for row in logs[1]] == list(range(1, 9))
+    assert logs[0] == logs[1] and [row["step"] for row in logs[1]] == list(range(1, 9))
+    stored = torch.load(whole / "checkpoint-8" / "pytorch_model.bin")
+    assert all("lora_" in name for name in stored) == bool(lora), "the base is not written again and again"
 
-
-def kill_at(method: str, folder: Path, moment) -> None:
-    """Start the run in a process of its own, and kill it once ``moment`` has come."""
-    process = begin(game.train, method, folder, **SEVERAL)
-    while not moment(folder):
-        assert process.exitcode is None, "the run ended before it was killed"
-        time.sleep(0.002)
-    kill(process)
+    written = files[1].stat().st_mtime_ns
+    assert game.train(method, killed, **changed) == out and files[1].stat().st_mtime_ns == written
+    with pytest.raises(DataError, match=r"'learning_rate': found 0\.005; expected 0\.1"):
+        game.train(method, killed, **changed, learning_rate=0.1)
 
 
 # The log, and settings
