@@ -20,6 +20,14 @@ def test_the_committed_pages_are_what_the_command_writes():
         assert text == (ROOT / name).read_text("utf-8"), f"{name}: run `make papers`"
 
 
+@pytest.mark.parametrize("name", ["README.md", "GUIDE.md", "PAPERS.md", "RESULTS.md"])
+def test_what_a_page_links_is_there(name):
+    text = (ROOT / name).read_text("utf-8")
+    links = re.findall(r"\]\(([^)#\s]+)|(?:src|href)=\"([^\"]+)", text)
+    paths = [path for path in map("".join, links) if not path.startswith("http")]
+    assert paths and [path for path in paths if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize("paper", ["PersonalWAB", "Orion", "Persona2Web"])
 def test_each_part_of_a_paper_names_what_there_is(paper):
     parts = pages.read_papers()[paper]["parts"]
@@ -47,12 +55,12 @@ def test_a_finding_is_told_with_two_decimals_and_its_interval(tmp_path):
         "high": [0.002, 20, 0],
     }
     pd.DataFrame(rows).to_csv(tmp_path / "tables" / "01_x.csv")
-    numbers = pages.make_environment(tmp_path).get_template("numbers.md").module
-    assert numbers.gain("01_x", {"task": "a"}) == "-.05 [-.10, .00]"
-    assert numbers.loss("01_x", {"task": "a"}) == ".05 [-.00, .10]"
-    assert numbers.gain("01_x", {"task": "b", "low": 0, "high": 20}) == "+10.05 [.00, 20.00]"
+    fill = pages.make_environment(tmp_path).filters["fill"]
+    assert fill('{{ gain("01_x", {"task": "a"}) }}') == "-.05 [-.10, .00]"
+    assert fill('{{ loss("01_x", {"task": "a"}) }}') == ".05 [-.00, .10]"
+    assert fill('{{ gain("01_x", {"task": "b", "low": 0, "high": 20}) }}') == "+10.05 [.00, 20.00]"
     with pytest.raises(ValueError, match="2 rows"):
-        numbers.plain("01_x", {"task": "b"}, "difference")
+        fill('{{ plain("01_x", {"task": "b"}, "difference") }}')
 
 
 def test_readmes_picture_is_of_the_won_search_with_the_fewest_questions(tmp_path):

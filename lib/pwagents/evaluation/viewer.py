@@ -14,6 +14,7 @@ from pwagents.evaluation.metrics import attempts, grade
 from pwagents.schema import Product, Task, Trajectory
 
 MAX_TEXT = 600  # characters of a text that are shown; the record holds the rest
+DRAWN_PRODUCTS, DRAWN_QUESTIONS = 3, 2  # at most, in a picture
 # Why an episode counts 0, whatever was done in it.
 FAILURES = {"refused": "refused by its model", "error": "the agent's error"}
 
@@ -100,17 +101,14 @@ def show_episodes(
     return HTML(Template(template, autoescape=True).render(task=task, episodes=episodes))
 
 
-def draw_episode(
-    instruction: str, trajectory: Trajectory, title: str, most: int = 3, most_questions: int = 2
-) -> str:
+def draw_episode(instruction: str, trajectory: Trajectory, title: str) -> str:
     """Draw an episode of questions and searches as SVG, for a page that shows images and no HTML.
 
-    Bold are the words of a query that come from the history alone; a star marks the target.
+    Bold are the words of a query that come from the history alone; a star marks the target. Products and
+    questions beyond the first few are left out, the questions counted in a line.
 
     Args:
         title: below the picture, and what is read aloud in its place.
-        most: products of a list that are shown.
-        most_questions: how many are shown, the first ones; further ones are counted in a line.
 
     Returns:
         The text of an SVG file.
@@ -123,7 +121,7 @@ def draw_episode(
         action, answer = step.action, step.observation
         if action.name == "respond":
             spoken += f" {answer.text}"
-            if n_shown < most_questions:
+            if n_shown < DRAWN_QUESTIONS:
                 n_shown += 1
                 parts.append(("agent", "Agent asks", [action.arguments["content"]], set()))
                 parts.append(("user", "User answers", [answer.text], set()))
@@ -138,7 +136,7 @@ def draw_episode(
             bold = {word for word in query.split() if word.lower() in known and word not in spoken.lower()}
             parts.append(("agent", "Agent searches (bold: from the user's history)", [query], bold))
             # A line is "1. B0QAFAQA Stonegate sun hat, navy ($52.99, 4.5 stars)".
-            shown = list(zip(answer.text.splitlines(), answer.products, strict=False))[:most]
+            shown = list(zip(answer.text.splitlines(), answer.products, strict=False))[:DRAWN_PRODUCTS]
             names = {asin: line.replace(f"{asin} ", "").rpartition(" (")[0] for line, asin in shown}
             texts = [
                 name + " \N{BLACK STAR} wanted" * (asin == trajectory.target) for asin, name in names.items()

@@ -90,10 +90,10 @@ def draw_best_episode(results: Path) -> str:
         trajectory = Trajectory.model_validate(record.trajectory)
         calls = [step.action.name for step in trajectory.steps]
         n = calls.count("respond")
-        asks_first = n and calls[: n + 1] == [*["respond"] * n, "search_product_by_query"]
-        if asks_first and attempts(trajectory) == [1.0]:
+        searches = calls[: n + 1] == [*["respond"] * n, "search_product_by_query"]
+        if n and searches and attempts(trajectory) == [1.0]:
             # An answer is of use where the query repeats its last word ("My style of choice: retro.").
-            values = {step.observation.text.split()[-1].rstrip(".") for step in trajectory.steps[:n]}
+            values = {step.observation.text.rstrip(".").split(" ")[-1] for step in trajectory.steps[:n]}
             used = values & {*trajectory.steps[n].action.arguments["query"].split()}
             is_of_use = any(value not in record.instruction for value in used)
             title = f"A stored episode of notebook 06 ({record.method}), all made up"
@@ -133,33 +133,27 @@ def make_environment(results: Path, autoescape: bool = False):
     environment.globals |= {"papers": read_papers(), "setting": read_setting}
     environment.filters["decimal"] = lambda value: re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")
     environment.filters["link"] = link
+    # A text that calls the macros of numbers.md.
+    numbers = environment.get_template("numbers.md")
+    environment.filters["fill"] = lambda text: environment.from_string(text).render(vars(numbers.module))
     return environment
 
 
 def make_pages(results: Path = REFERENCE) -> dict[str, str]:
     """Make the texts of both pages and of the picture, by path."""
     environment = make_environment(results)
-    numbers = vars(environment.get_template("numbers.md").module)
-    headlines = [
-        each | {key: environment.from_string(each[key]).render(numbers) for key in ("who", "finding")}
-        for each in read_yaml("pwagents.notebook", "site/headlines.yaml")
-    ]
     values = {
         "results": results.relative_to(ROOT),
         "rows": {row["notebook"][:2]: row for row in read_lines(results / "timings" / "journal.jsonl")},
         "summary": pd.read_csv(results / SUMMARY).groupby("name", sort=False),
-        "labels": {name: place.label for name, place in METHODS.items()},
+        "methods": METHODS,
         "tasks": TASKS,
-        "headlines": headlines,
+        "headlines": read_yaml("pwagents.notebook", "site/headlines.yaml"),
     }
     texts = {name: environment.get_template(name).render(values) for name in ("PAPERS.md", "RESULTS.md")}
     return texts | {f"{values['results']}/episode.svg": draw_best_episode(results)}
 
 
-def main() -> None:
-    for name, text in make_pages().items():
-        write_aside(ROOT / name, text)
-
-
 if __name__ == "__main__":
-    main()
+    for path, text in make_pages().items():
+        write_aside(ROOT / path, text)
