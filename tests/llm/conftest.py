@@ -31,6 +31,18 @@ def telling_model(tmp_path_factory):
     return save_model(tmp_path_factory.mktemp("telling"), ["Let me look. ", *CALL])
 
 
+def byte_tokenizer(**special):
+    """A token a byte."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=core, **special)
+
+
 def save_model(folder: Path, pieces: Sequence[str] = ()) -> Path:
     """Save a tiny model with Qwen2.5's chat template: random, or one that answers always with ``pieces``.
 
@@ -38,15 +50,9 @@ def save_model(folder: Path, pieces: Sequence[str] = ()) -> Path:
     which, from the line end that closes the prompt to the end of the message.
     """
     import torch
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import AddedToken
 
-    # A token a byte, and a token a piece.
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    core = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token=END, pad_token="<|endoftext|>")
+    tokenizer = byte_tokenizer(eos_token=END, pad_token="<|endoftext|>")  # and a token a piece
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
     tokenizer.add_tokens([AddedToken("<|header|>", special=True)], special_tokens=True)  # it has no role
     tokenizer.add_tokens(list(pieces))

@@ -109,12 +109,5 @@ def test_a_call_is_refused_before_anything_starts(base, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="expected at least one"):  # without a GPU it runs here
         launch(fine_tune, given, n_gpus=2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    without_base = {name: value for name, value in given.items() if name != "base"}
-    for error, told, arguments, options in (
-        (TypeError, "missing a required argument: 'base'", without_base, {}),
-        (TypeError, "unexpected keyword argument 'more'", given | {"more": 1}, {}),
-        (ValueError, "sharding is 'fdsp'", given, {"sharding": "fdsp"}),
-        (ValueError, "n_gpus is 2; expected at most 1", given, {"n_gpus": 2}),
-    ):
-        with pytest.raises(error, match=told):
-            launch(fine_tune, arguments, **options)
+    with pytest.raises(ValueError, match="n_gpus is 2; expected at most 1"):
+        launch(fine_tune, given, n_gpus=2)

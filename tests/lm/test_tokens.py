@@ -23,7 +23,6 @@ from .conftest import CIRCUMSTANCES
 
 CONVERSATION, ROLES = CIRCUMSTANCES["conversation"], ("<|assistant|>", "<|im_start|>", "<|im_start|>")
 TURNS = [message for message in CONVERSATION if message["role"] == "assistant"]
-ANSWERS = [CONVERSATION[i] for i in (3, 5, 7)]
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +53,10 @@ def test_the_loss_is_on_thought_call_and_end_token_alone(tokenizers):
         # TRL counts the line end before a turn and the one after it to the turn.
         turns = [text.strip("\n") for mask, text in parts if mask]
         assert turns == [f"{written(message)}<|im_end|>" for message in TURNS]
-        result = f"<|im_start|>user\n<tool_response>\n{ANSWERS[0]['content']}\n</tool_response><|im_end|>"
+        result = (
+            f"<|im_start|>user\n<tool_response>\n{CONVERSATION[3]['content']}\n</tool_response><|im_end|>"
+        )
         assert f"{result}\n<|im_start|>assistant" in parts[2][1] and "stop" in parts[0][1]
-
-
-def test_prompt_turns_and_answers_make_the_conversation(tokenizers):
-    """What a rollout puts together is what is trained on."""
-    for tokenizer in tokenizers:
-        example = tokenize_conversation(tokenizer, CONVERSATION, orion_tools())
-        rest = tokenizer.decode(example.input_ids, skip_special_tokens=False)
-        prompt = prompt_tokens(tokenizer, CONVERSATION[:2], orion_tools())
-        for part in [prompt, *answer_tokens(tokenizer, ANSWERS)]:
-            text = tokenizer.decode(part, skip_special_tokens=False)
-            before, same, rest = rest.partition(text)
-            assert same and before.count(tokenizer.eos_token) <= 1
 
 
 def test_foreign_text_can_neither_end_a_turn_nor_take_another_role(tokenizers):

@@ -17,9 +17,10 @@ from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm import trainer
 from pwagents.lm.dpo import evaluate_pairs, prefer
 from pwagents.lm.load import merge, new_adapter
-from pwagents.lm.log import not_falling, read_losses
 from pwagents.lm.settings import SftSettings
 from pwagents.lm.sft import LOGGED, fine_tune
+from pwagents.lm.small import make_tokenizer
+from pwagents.lm.trainer import not_falling, read_losses
 from pwagents.seeds import derive_seed
 
 from ..processes import begin
@@ -48,9 +49,14 @@ def gradient_norm(model):
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm().item()
 
 
-ROWS, FOUR = tiny.texts(4), {"per_device_train_batch_size": 4}
-TALK = [{"role": "user", "content": "red mug"}, {"role": "assistant", "content": "navy mat"}]
-TOLD = {"prompt": "<|user|>red mug<|end|><|assistant|>", "completion": "navy mat"}
+def tokens_of(row):
+    """The row as tokens, with what is learned."""
+    begin, end = (TOKENIZER(row[part])["input_ids"] for part in ("prompt", "completion"))
+    end.append(TOKENIZER.eos_token_id)
+    return {"input_ids": begin + end, "labels": [-100] * len(begin) + end}
+
+
+TOKENIZER, ROWS, FOUR = make_tokenizer(tiny.WORDS), tiny.texts(4), {"per_device_train_batch_size": 4}
 TOO_LONG = {"prompt": "mug " * 30, "completion": "red"}  # which teaches nothing when it is cut
 
 
@@ -58,10 +64,9 @@ TOO_LONG = {"prompt": "mug " * 30, "completion": "red"}  # which teaches nothing
     ("plain", "given", "fields", "padded"),
     [
         (ROWS, ROWS, FOUR, False),
-        (ROWS, ROWS, {"gradient_accumulation_steps": 2}, False),
+        (ROWS, [*map(tokens_of, ROWS)], {"gradient_accumulation_steps": 2}, False),
         (ROWS, ROWS, FOUR | {"max_length": 20}, True),
         (ROWS, [TOO_LONG, *ROWS], {"per_device_train_batch_size": 8, "max_length": 12}, False),
-        ([TOLD] * 2, [{"messages": TALK}] * 2, {}, False),
     ],
 )
 def test_fine_tuning_learns_completions_turns_ends_and_where_it_counts_the_padding(
@@ -146,11 +151,6 @@ def test_what_cannot_be_trained_is_refused(base, tmp_path):
             train(base, [], settings, tmp_path)
     with pytest.raises(FloatingPointError, match=r"fine-tune: the loss is .* a lower learning rate may do"):
         fine_tune(base, tiny.texts(), tiny.sft(learning_rate=1e30, max_grad_norm=1e30), tmp_path)
-    folder = shutil.copytree(base, tmp_path / "base")
-    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-    rows = [{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]}]
-    with pytest.raises(DataError, match="one that drops a call's function"):
-        fine_tune(folder, rows, tiny.sft(), tmp_path)
 
 
 def killed_in_step_15(train, base: Path, folder: Path) -> None:
@@ -181,24 +181,17 @@ def killed(base, tmp_path_factory):
     return folders
 
 
-def half(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+def empty(checkpoint: Path) -> None:
+    for file in checkpoint.iterdir():
+        file.unlink()
 
 
-def zeros(file: Path) -> None:
+def zeros(checkpoint: Path) -> None:
+    file = checkpoint / "model.safetensors"
     file.write_bytes(bytes(file.stat().st_size))
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        *((name, None) for name in TRAININGS),
-        ("sft", lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()]),
-        ("sft", lambda checkpoint: zeros(checkpoint / "model.safetensors")),
-        ("sft", lambda checkpoint: half(checkpoint / "optimizer.pt")),
-        ("sft", lambda checkpoint: (checkpoint / "files.json").unlink()),
-    ],
-)
+@pytest.mark.parametrize(("name", "damage"), [("sft", None), ("dpo", None), ("sft", empty), ("sft", zeros)])
 def test_sigkill_and_resume_give_the_weights_of_an_unbroken_training(
     models, base, killed, logs, tmp_path, capsys, name, damage
 ):

@@ -9,6 +9,7 @@ import torch
 
 from pwagents.errors import InfrastructureError
 from pwagents.llm.local_model import LocalModel
+from pwagents.lm.smollm2 import CHAT_TEMPLATE
 from pwagents.orion import play as decoder_module
 from pwagents.orion.agent import OrionAgent, orion_messages
 from pwagents.orion.play import next_actions, orion_example, play_rollouts
@@ -148,9 +149,12 @@ def play_script(monkeypatch, loaded):
     return run
 
 
-@pytest.fixture(scope="module", params=["small", "qwen"])
+@pytest.fixture(scope="module", params=["small", "qwen", "smollm2"])
 def some_tokenizer(request, tokenizer):
-    return tokenizer if request.param == "small" else paper_standins.make_tokenizer()
+    chat_ml = paper_standins.make_tokenizer()
+    if request.param == "smollm2":
+        chat_ml.chat_template = CHAT_TEMPLATE
+    return tokenizer if request.param == "small" else chat_ml
 
 
 def turns_of(tokenizer, example):

@@ -10,7 +10,7 @@ from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.breakdowns import by_type_and_mean
 from pwagents.llm.folder import read_model, read_tokenizer
 from pwagents.lm.exercises import ids_and_titles
-from pwagents.lm.log import not_falling, read_losses
+from pwagents.lm.trainer import not_falling, read_losses
 from pwagents.orion import train as orion_train
 from pwagents.orion.reward import Rewards
 from pwagents.orion.runs import OrionRuns

@@ -5,13 +5,13 @@ asks for one.
 """
 
 import zlib
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from pwagents.embedding import Embedder
 from pwagents.lm.small import make_small_model
@@ -25,6 +25,8 @@ from pwagents.puma.worlds import load_worlds
 from pwagents.schema import Behavior, Benchmark, Product, Review, Task
 from pwagents.web.environment import WebEnvironment
 from pwagents.web.functions import Shop
+
+from ..llm.conftest import byte_tokenizer
 
 CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
 DAY = 86_400_000
@@ -69,15 +71,6 @@ class Words(Embedder):
             for word in words:
                 row[sum(map(ord, word)) % 384] += 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-
-
-def byte_tokenizer():
-    """Stands in for LLaMA's: a byte is a token."""
-    letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    tokenizer = Tokenizer(models.BPE(letters, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
 def memory_of(benchmark, texts=None):
@@ -128,6 +121,13 @@ def tiny(tokenizer, tmp_path_factory):
 @pytest.fixture(scope="session")
 def study(tiny):
     return PumaStudy(load_worlds(tiny), tiny, tiny.base.folder(tiny.output_dir))
+
+
+def changed(study, **changes):
+    """The same study with other settings."""
+    other = copy(study)
+    other.settings = replace(study.settings, **changes)
+    return other
 
 
 @pytest.fixture(scope="session")

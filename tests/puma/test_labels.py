@@ -13,9 +13,10 @@ from pwagents.puma.prompts import load_prompts
 from pwagents.puma.settings import Method
 
 from ..agents.conftest import ScriptedModel
+from ..llm.conftest import byte_tokenizer
 from ..official_code import CLONE, Endpoint, needs_clone, published_code
 from ..personalwab_files import records
-from .conftest import CIRCUMSTANCES, Words, begun_of, byte_tokenizer, memory_of
+from .conftest import CIRCUMSTANCES, Words, begun_of, memory_of
 
 
 def label(world, memory, model, prompts, split):

@@ -1,6 +1,5 @@
 """Notebook 04: its settings by the real loading path; its test, under the protocol that the records name."""
 
-from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -28,7 +27,7 @@ from pwagents.puma.worlds import Worlds
 from pwagents.schema import Action, Review
 from pwagents.web.environment import run_episode
 
-from .conftest import CIRCUMSTANCES, make_benchmark, memory_of
+from .conftest import CIRCUMSTANCES, changed, make_benchmark, memory_of
 
 GROUPS = ("data", "shop", "players", "base", "study", "identify", "sft", "dpo")
 GIVEN = {"preset": "laptop", "source": "", "data_dir": "", "output_dir": "", "seed": None}
@@ -84,9 +83,7 @@ def test_all_trainings_take_the_runs_seed_and_a_whole_run_has_one_seed():
 @pytest.fixture
 def elsewhere(study, tmp_path):
     """The study with its results in a folder of this test."""
-    other = copy(study)
-    other.settings = replace(study.settings, output_dir=tmp_path)
-    return other
+    return changed(study, output_dir=tmp_path)
 
 
 def search(state):

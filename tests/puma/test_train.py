@@ -1,6 +1,5 @@
 """Who learns from what under each protocol; trainings on a tiny model are found again."""
 
-from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ from pwagents.errors import DataError
 from pwagents.puma.agent import call_of
 from pwagents.puma.labels import Label, as_text, carry_out, choose_pair, part
 from pwagents.puma.memory import RECOMMEND, SEARCH
+from pwagents.puma.play import other_seed
 from pwagents.puma.settings import NO_DPO, NO_MEMORY, NO_SFT, PLUS, PUMA, UNTUNED, PreferenceSettings
 from pwagents.puma.study import PumaStudy
 from pwagents.puma.train import PumaModels
@@ -17,7 +17,7 @@ from pwagents.puma.views import ids_note, label_examples, outcome_counts, pair_e
 from pwagents.puma.worlds import load_worlds, purchases_to_learn_from
 from pwagents.schema import Action
 
-from .conftest import CIRCUMSTANCES
+from .conftest import CIRCUMSTANCES, changed
 
 
 def with_study(settings, **changes):
@@ -92,13 +92,6 @@ def made(study):
     return SimpleNamespace(models=models, methods=methods, writer=writer, rows=rows, improved=improved)
 
 
-def changed(study, **changes):
-    """Trainings of the same study with other settings."""
-    other = copy(study)
-    other.settings = replace(study.settings, **changes)
-    return PumaModels(other)
-
-
 def test_rows_are_prompts_in_plain_text_and_bare_parameters(study, made):
     labels, rows = study.labels("leak_free")[0], made.models.rows(made.methods[PUMA])
     for (begun, parameter), row in zip(labels, rows, strict=True):
@@ -116,14 +109,13 @@ def test_rows_are_prompts_in_plain_text_and_bare_parameters(study, made):
 
 def test_what_was_trained_is_found_again_and_nothing_else(study, made):
     methods, settings = made.methods, study.settings
-    trainer = settings.sft.trainer | {"save_steps": 7, "report_to": "tensorboard"}
-    stored = changed(study, sft=replace(settings.sft, trainer=trainer), stored_runs_only=True)
+    stored = PumaModels(changed(study, stored_runs_only=True))
     assert stored.fine_tuned(methods[PUMA]) == made.writer
     assert stored.preferred(made.writer, made.rows, settings.dpo) == made.improved
     with pytest.raises(DataError, match="stored_runs_only"):
         stored.fine_tuned(methods[NO_MEMORY])
-    other = study.with_seed(settings.seeded(5), made.writer)  # which changes trainings alone
-    assert (other.seed, other.settings.sft.seed, other.base) == (study.seed, 5, made.writer)
+    other = other_seed(study, settings.seeded(5))  # which changes trainings alone, and no base that is given
+    assert (other.seed, other.settings.sft.seed, other.base) == (study.seed, 5, study.base)
     assert other.shops is study.shops and other.labels("published") == study.labels("published")
 
 
@@ -138,9 +130,9 @@ def test_candidates_are_sampled_once_and_preferences_chosen_on_held_out_train_pa
     puma, dpo = made.methods[PUMA], study.settings.dpo
     pairs = made.models.pairs(made.writer, puma, dpo)
     assert len(pairs) == dpo.train_tasks  # every task makes one
-    assert changed(study, stored_runs_only=True).pairs(made.writer, puma, dpo) == pairs
+    assert PumaModels(changed(study, stored_runs_only=True)).pairs(made.writer, puma, dpo) == pairs
     stiff = {"name": "stiff", "trainer": {"beta": 0.5}}
-    tried = changed(study, dpo=replace(dpo, held_out=0.5, variants=(stiff,)))
+    tried = PumaModels(changed(study, dpo=replace(dpo, held_out=0.5, variants=(stiff,))))
     pairs = [choose_pair(each, {"red": 1.0, "blue": 0.0}) for each in study.begun[:8]]
     monkeypatch.setattr(PumaModels, "pairs", lambda *_: pairs)
     name, table = tried.choose_preferences(puma)

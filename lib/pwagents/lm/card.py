@@ -51,10 +51,8 @@ def write_card(
         "tags": ["personalized-web-agents", *tags],
     }
     header = yaml.safe_dump({name: value for name, value in header.items() if value}, sort_keys=False)
-    training = {name: value for name, value in training.items() if name != "trainer"} | dict(
-        training.get("trainer", {})
-    )
-    tables = [_table(("", ""), facts.items()) for facts in (trained_on, training)]
+    settings = {name: value for name, value in training.items() if name != "trainer"}
+    settings |= training.get("trainer", {})
     measured = ""
     if results is not None:
         measured = f"## Results\n\n{_table(results, results.itertuples(index=False))}\n\n"
@@ -68,11 +66,11 @@ def write_card(
 
 ## Trained on
 
-{tables[0]}
+{_table(("", ""), trained_on.items())}
 
 ## Training
 
-{tables[1]}
+{_table(("", ""), settings.items())}
 
 {measured}## Use
 

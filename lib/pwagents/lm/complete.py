@@ -3,14 +3,16 @@
 import gc
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pwagents.evaluation.episodes import append_line
+from pwagents.evaluation.episodes import append_line, open_lines
 from pwagents.llm.folder import ADAPTER, read_model, read_tokenizer
 from pwagents.lm.trainer import quiet
 from pwagents.progress import progress
+from pwagents.project import read_json_lines
 from pwagents.seeds import derive_seed
 
 AT_ONCE = 256  # prompts that vLLM is given, between which completions are stored
@@ -50,11 +52,8 @@ def complete(
             is written. A call that was killed goes on after what is there.
         loaded: models by folder, which later calls with the same dict find again; transformers write then.
     """
-    completions: list[list[str]] = []
-    if store and store.exists():  # of whole lines; the rest, which a kill left, is cut away
-        whole, _, _ = store.read_bytes().rpartition(b"\n")
-        store.write_bytes(whole + b"\n" if whole else b"")
-        completions = [texts for line in whole.splitlines() for texts in json.loads(line)]
+    lines = read_json_lines(store, torn=True) if store and store.exists() else ()
+    completions: list[list[str]] = [texts for _, batch in lines for texts in batch]
     if len(completions) == len(prompts):
         return completions
     by_vllm = loaded is None and draws_alone() and not (Path(folder) / ADAPTER).exists()
@@ -62,13 +61,13 @@ def complete(
     write = _vllm(folder, *sampling) if by_vllm else _transformers(folder, loaded, *sampling)
     size, alone = AT_ONCE if by_vllm else batch_size, len(prompts) == 1
     batches = range(len(completions), len(prompts), size)
-    for first in progress(batches, desc="complete", unit="batch", disable=alone):
-        batch = list(prompts[first : first + size])
-        written = write(batch, derive_seed(seed, "complete", str(first)))
-        if store:
-            with open(store, "ab", buffering=0) as file:
+    with open_lines(store) if store else nullcontext() as file:
+        for first in progress(batches, desc="complete", unit="batch", disable=alone):
+            batch = list(prompts[first : first + size])
+            written = write(batch, derive_seed(seed, "complete", str(first)))
+            if file:
                 append_line(file, json.dumps(written).encode() + b"\n")
-        completions += written
+            completions += written
     return completions
 
 

@@ -10,7 +10,7 @@ from pwagents.errors import DataError
 from pwagents.llm.folder import adapter_base, read_model, read_tokenizer
 from pwagents.lm.load import new_adapter, weights_type
 from pwagents.lm.settings import DpoSettings
-from pwagents.lm.trainer import Silent, quiet, run, trl_config
+from pwagents.lm.trainer import quiet, run, trl_config
 
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm", "rewards/accuracies", "rewards/margins")
 Rows = Sequence[Mapping[str, str]]
@@ -72,9 +72,6 @@ def _trainer(base: Path, rows: Rows, settings: DpoSettings, folder: Path, **netw
     from datasets import Dataset
     from trl import DPOTrainer
 
-    class Trainer(Silent, DPOTrainer):
-        pass
-
     key_parts = [Path(base).name, list(rows)]
     arguments = trl_config(settings, folder, key_parts, chance="preferences", log_steps=5)
     arguments.per_device_eval_batch_size = 1  # TRL averages batches, whatever their sizes
@@ -87,6 +84,6 @@ def _trainer(base: Path, rows: Rows, settings: DpoSettings, folder: Path, **netw
             prompt = prompt[read["offset_mapping"][-kept][0] :]
         cut.append({**row, "prompt": prompt})
     data = Dataset.from_list(cut)
-    return Trainer(
+    return DPOTrainer(
         args=arguments, train_dataset=data, eval_dataset=data, processing_class=tokenizer, **networks
     )

@@ -15,14 +15,12 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pwagents import engine
 from pwagents.lm.settings import BaseSettings, Sharding
 from pwagents.project import PARAMS
-from pwagents.schema import check_choice
 
 U = TypeVar("U")
 R = TypeVar("R")
@@ -62,14 +60,11 @@ def launch(
         sharding: how the processes share a model (:class:`pwagents.lm.settings.TrainingSettings`).
 
     Raises:
-        TypeError: the function does not take these arguments.
         ValueError: there are GPUs, but fewer than ``n_gpus``.
         LaunchError: it failed in other processes. In this process it raises what it raises.
     """
     import torch
 
-    check_choice("sharding", sharding, Processes)
-    signature(function).bind(**arguments)  # a wrong argument is better found before processes start
     there = torch.cuda.device_count()
     if sharding != "cpu" and n_gpus > there > 0:
         raise ValueError(f"n_gpus is {n_gpus}; expected at most {there}, as many as were found")

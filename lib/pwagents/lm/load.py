@@ -12,7 +12,7 @@ def load_model(model: Any, settings: Any) -> Any:
     """Return a model as it is, or the one in a folder; an adapter in the folder is trained on.
 
     Args:
-        settings: of a training, with its ``weights`` and ``lora``.
+        settings: of a training.
 
     Raises:
         DataError: the folder holds an adapter, and ``settings.lora`` asks for another one or for none; or
@@ -30,10 +30,15 @@ def load_model(model: Any, settings: Any) -> Any:
 
 
 def weights_type(settings: Any) -> str:
-    """Return the type of weights that are read: without a GPU, no training computes in two types at once."""
+    """Return the type of the weights that a training reads from a folder.
+
+    In bfloat16 they take half the memory, but lose updates smaller than about 1/256 of a weight: good for
+    what an adapter leaves as it is, bad for what is trained. Without a GPU no training reads two types.
+    """
     import torch
 
-    return settings.weights if torch.cuda.is_available() else "float32"
+    half = getattr(settings, "trainer", vars(settings)).get("bf16") and settings.lora
+    return "bfloat16" if half and torch.cuda.is_available() else "float32"
 
 
 def new_adapter(model: Any, settings: Any) -> Any:
@@ -61,7 +66,7 @@ def new_adapter(model: Any, settings: Any) -> Any:
 def hold_in_float32(model: Any) -> list[Any]:
     """Put what is trained into float32, and return it: in bfloat16 small steps would round away.
 
-    It is whole modules beside an adapter, too (:attr:`pwagents.lm.settings.TrainingSettings.weights`).
+    It is whole modules beside an adapter, too.
     """
     trained = [weights for weights in model.parameters() if weights.requires_grad]
     for weights in trained:

@@ -95,15 +95,6 @@ class TrainingSettings:
                 raise ValueError(f"{name}: {error.errors()[0]['msg']} (found {value!r})") from None
         return checked
 
-    @property
-    def weights(self) -> Literal["float32", "bfloat16"]:
-        """Type of the weights that are read from a folder.
-
-        In bfloat16 they take half the memory, but lose updates smaller than about 1/256 of a weight: good for
-        what an adapter leaves as it is, bad for what is trained.
-        """
-        return "bfloat16" if self.trainer.get("bf16") and self.lora else "float32"
-
 
 @settings
 class SftSettings(TrainingSettings):

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning by TRL, on its two kinds of rows: prompts with completions, and conversations."""
+"""Supervised fine-tuning by TRL, on two of its kinds of rows: prompts with completions, and tokens."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pwagents.errors import DataError
-from pwagents.llm.folder import dropped_by_template, read_tokenizer
+from pwagents.llm.folder import read_tokenizer
 from pwagents.lm.load import load_model, new_adapter
 from pwagents.lm.packed import states_before
 from pwagents.lm.settings import SftSettings
-from pwagents.lm.tokens import NO_LOSS, tokenize_conversation
-from pwagents.lm.trainer import Silent, quiet, run, trl_config
+from pwagents.lm.tokens import NO_LOSS
+from pwagents.lm.trainer import quiet, run, trl_config
 
 if TYPE_CHECKING:
     import torch
@@ -37,9 +37,9 @@ def fine_tune(
     Args:
         base: the folder of a model, or of an adapter, which is then trained on.
         rows: ``{"prompt": text, "completion": text}``: plain texts, of which the completion and the end token
-            are learned; or ``{"messages": [...], "tools": [...]}`` in OpenAI's format, of which the
-            assistant's turns are. What is longer than ``max_length`` is cut, a row without a learned token
-            left out, as TRL does.
+            are learned; or ``{"input_ids": tokens, "labels": tokens}``, as
+            :func:`pwagents.lm.tokens.tokenize_conversation` makes them. What is longer than ``max_length`` is
+            cut, a row without a learned token left out, as TRL does.
         folder: of this model alone, as :func:`pwagents.cache.cached` gives it.
         pad_counts: fill each row with end tokens up to ``max_length`` and learn these, too, as PUMA's
             published script does.
@@ -49,13 +49,13 @@ def fine_tune(
         the loss is the mean over the steps since the row before, in nats a token.
 
     Raises:
-        DataError: there are no rows, or they cannot be told in the model's chat template.
+        DataError: there are no rows.
         FloatingPointError: the loss is no number any more.
     """
     from datasets import Dataset
     from trl import SFTTrainer
 
-    class Trainer(Silent, SFTTrainer):
+    class Trainer(SFTTrainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
             """TRL's loss; on a CPU computed by :func:`_cpu_loss`, which takes half the time."""
             alone = self.accelerator.num_processes == 1  # else TRL's also divides among processes
@@ -66,14 +66,8 @@ def fine_tune(
     if not rows:
         raise DataError("training data", 0, "rows", "none", "at least one")
     folder, tokenizer = Path(folder), read_tokenizer(base)
-    if any(row.get("tools") for row in rows) and (dropped := dropped_by_template(tokenizer)):
-        expected = "one that tells functions, calls and results"
-        raise DataError(base, "tokenizer", "chat template", f"one that drops {', '.join(dropped)}", expected)
     key_parts = [Path(base).name, list(rows), pad_counts]
     arguments = trl_config(settings, folder, key_parts, chance="fine-tuning", log_steps=10)
-    if "messages" in rows[0]:  # told here: TRL's tables of mixed arguments would add empty ones
-        examples = [tokenize_conversation(tokenizer, row["messages"], row.get("tools", ())) for row in rows]
-        rows = [{"input_ids": each.input_ids, "labels": each.labels} for each in examples]
     with quiet():
         trainer = Trainer(
             model=load_model(base, settings),

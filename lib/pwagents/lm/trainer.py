@@ -1,10 +1,10 @@
-"""What trainings by TRL's trainers share: settings in TRL's words, going on after a kill, a bar, a log."""
+"""What trainings by TRL's trainers share: settings in TRL's words, going on after a kill, a bar, losses."""
 
 import logging
 import math
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pwagents.cache import damage, hash_of, seal
+from pwagents.evaluation.figures import mark_level, plot_lines
 from pwagents.llm.folder import point_to_base
 from pwagents.lm.load import hold_in_float32
 from pwagents.lm.settings import TrainingSettings, deciding
@@ -52,22 +53,14 @@ def trl_config(
     return getattr(trl, settings.CONFIG)(**given)
 
 
-class Silent:
-    """Mixed into TRL's trainers: no usage data is sent, and no card is written with each checkpoint."""
-
-    def _send_telemetry(self) -> None:
-        pass
-
-    def create_model_card(self, *_: Any, **__: Any) -> None:
-        pass
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep back what the libraries say to each other while a model is loaded or trained."""
+    """Keep back what libraries say to each other and to their makers while a model is loaded or trained."""
     import datasets
+    from huggingface_hub import constants
     from transformers.utils.logging import disable_progress_bar
 
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers tell what is trained, and on which GPU
     disable_progress_bar()  # of reading and writing weights, at each checkpoint
     datasets.disable_progress_bars()  # of each pass over the rows
     # Checkpoints of a fast training are no second apart; transformers then goes by their numbers, and warns.
@@ -93,15 +86,6 @@ def last_checkpoint(folder: Path) -> str | None:
         checkpoint.rename(aside)
         print(f"{checkpoint} is damaged ({wrong}): set aside as {aside.name}; the one before it is tried")
     return None
-
-
-def seal_checkpoint(checkpoint: Path) -> None:
-    """List the files of a checkpoint that all processes have written, so that damage is seen."""
-    from accelerate import PartialState
-
-    PartialState().wait_for_everyone()
-    if PartialState().is_main_process:
-        seal(checkpoint)
 
 
 def checkpoint_step(checkpoint: Path | str | None) -> int:
@@ -141,6 +125,7 @@ def run(trainer: "Trainer", what: str, folder: Path, logged: Sequence[str]) -> p
 
 def watch(what: str) -> "TrainerCallback":
     """Return what follows a training: a bar, lists of checkpoints' files, an end where the loss is none."""
+    from accelerate import PartialState
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
@@ -153,7 +138,9 @@ def watch(what: str) -> "TrainerCallback":
             self.bar.update()
 
         def on_save(self, args, state, control, **_):
-            seal_checkpoint(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            PartialState().wait_for_everyone()  # each of several processes writes a part of a checkpoint
+            if state.is_world_process_zero:
+                seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
         def on_log(self, args, state, control, logs, **_):
             if "loss" not in logs:
@@ -167,3 +154,46 @@ def watch(what: str) -> "TrainerCallback":
             self.bar.close()
 
     return Watch()
+
+
+def read_losses(folders: Mapping[str, Path]) -> pd.DataFrame:
+    """Read the logs of trainings, name -> folder: ``training`` (the name), ``step``, ``loss`` and more.
+
+    A folder without a log is passed over: a model that was not trained here has none.
+    """
+    logs = [
+        pd.read_csv(folder / "log.csv").assign(training=name)
+        for name, folder in folders.items()
+        if (folder / "log.csv").exists()
+    ]
+    return pd.concat(logs, ignore_index=True)
+
+
+def not_falling(losses: pd.DataFrame) -> list[str]:
+    """Name trainings that did not learn: the last third of the losses is not below the first one.
+
+    A log of a single row, of a training of a few steps, says nothing and is passed over.
+
+    Args:
+        losses: from :func:`read_losses`.
+    """
+    idle = []
+    for name, log in losses.groupby("training", sort=False):
+        last = log["loss"].tail(max(1, len(log) // 3))
+        if len(log) > 1 and not last.mean() < log["loss"].iloc[0]:  # written so that nan is not below
+            idle.append(name)
+    return idle
+
+
+def plot_losses(losses: pd.DataFrame):
+    """Draw the loss by step, a line a training; all are of one kind."""
+    of_pairs = losses["training"].str.startswith("DPO").all()
+    unit = f"loss (nats a {'pair' if of_pairs else 'token'})"
+    figure = plot_lines(losses, "step", "loss", hue="training", xlabel="step", ylabel=unit)
+    (ax,) = figure.axes
+    if of_pairs:  # it begins at log 2, where nothing is preferred
+        mark_level(ax, math.log(2), "no preference (log 2)")
+    else:
+        ax.set_ylim(bottom=0)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return figure

@@ -231,7 +231,7 @@ class ReinforcedNotebook(OrionSettings):
     @model_validator(mode="after")
     def _check_modules(self) -> Self:
         # Such modules are held in float32, and episodes are played without autocast, all else in bfloat16.
-        if self.sft.modules_to_save and self.rl.weights == "bfloat16":
+        if self.sft.modules_to_save and self.rl.bf16 and self.rl.lora:
             raise ValueError("sft.modules_to_save: expected none where rl has lora and bf16")
         return self
 

@@ -7,6 +7,7 @@ before the first episode begins. What the environment makes of them is the same 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,9 @@ def other_seed(study: PumaStudy, settings: PumaNotebook) -> PumaStudy:
     A seed decides the small base model's text and first weights, the order of fine-tuning, the samples and
     their pairs. A base model that is given, data, shops, labels and test tasks stay.
     """
-    return study.with_seed(settings, make_base(settings, study.worlds))
+    other = copy(study)
+    other.settings, other.base = settings, make_base(settings, study.worlds)
+    return other
 
 
 def other_world(settings: PumaNotebook) -> PumaStudy:

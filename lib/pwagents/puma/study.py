@@ -8,7 +8,6 @@ recall = study.recall(study.begun[0], settings.method)  what is remembered for o
 
 from collections import Counter
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -85,12 +84,6 @@ class PumaStudy:
         embedder = Embedder(cache, shop.max_tokens, batch_size=64)
         self.memory = TaskMemory(worlds.products, embedder, read_tokenizer(base), self.prompts.texts)
         self._labels: dict[LabelKind, tuple[list[Label], Counter]] = {}
-
-    def with_seed(self, settings: PumaNotebook, base: Path) -> "PumaStudy":
-        """Copy the study for trainings with another seed and base model; data, shops and labels stay."""
-        other = copy(self)
-        other.settings, other.base = settings, base
-        return other
 
     @property
     def protocol(self) -> Protocol:

@@ -78,11 +78,6 @@ class RlSettings:
     """Stop where the evaluations' return has not risen for a third of the steps so far."""
 
     @property
-    def weights(self) -> Literal["float32", "bfloat16"]:
-        """Type of the weights of a model from a folder: bfloat16 for what an adapter leaves as it is."""
-        return "bfloat16" if self.bf16 and self.lora else "float32"
-
-    @property
     def episodes(self) -> int:
         """Episodes a step, over all GPUs."""
         return self.prompts_per_step * self.num_generations
