@@ -14,11 +14,14 @@ from pwagents.lm.trainer import not_falling, read_losses
 from pwagents.orion import train as orion_train
 from pwagents.orion.reward import Rewards
 from pwagents.orion.runs import OrionRuns
+from pwagents.orion.settings import AblationsNotebook
+from pwagents.orion.study import make_study
 from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player
+from pwagents.orion.worlds import play_worlds
 from pwagents.rl.log import read_curves
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 
-from .small_study import SEARCHES, call, elsewhere, small_study
+from .small_study import GROUPS, SEARCHES, call, elsewhere, notebook, small_settings, small_study
 
 STEP = {
     "max_steps": 1,
@@ -110,8 +113,13 @@ def test_reinforcement_learning_goes_on_from_a_model_of_the_study(models, sft, r
     card = (run / "model" / "README.md").read_text()
     assert f"orion-{stage}" in card and "shown=2)" in card
     assert models.reinforced(sft, config, reward, log_tasks=3) == run
-    with pytest.raises(DataError, match=f"orion-{stage}"):
-        stored_models(models.study).reinforced(sft, config, replace(reward, use="task"), log_tasks=3)
+    judged = replace(models.study.settings.players, judge="openai:x")
+    for stored, other in (
+        (stored_models(models.study), replace(reward, use="task")),
+        (stored_models(models.study, players=judged), reward),
+    ):
+        with pytest.raises(DataError, match=f"orion-{stage}"):
+            stored.reinforced(sft, config, other, log_tasks=3)
 
 
 def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(study, tiny, reward, monkeypatch):
@@ -148,25 +156,6 @@ def test_trainings_beside_each_other_have_their_study(models, study, ship, monke
     assert made == [[task.task_id for task in study.train_tasks[:n]] for n in (1, 2)]
 
 
-def test_what_a_model_is_made_from_tells_of_gpus_and_of_what_a_judge_is_told(
-    study, tiny, kept, sft, reward, monkeypatch
-):
-    keys = []
-    monkeypatch.setattr(orion_train, "cached", lambda root, name, parts, make, **_: keys.append(parts))
-
-    def judged(**players):
-        asked = elsewhere(study, study.output_dir, players=replace(study.settings.players, **players))
-        OrionModels(asked).reinforced(sft, GrpoSettings(**STEP), reward, log_tasks=3)
-        return keys[-1]["facts"]["judge"]
-
-    assert judged() == "offline"
-    known = judged(judge="openai:x", shown=3)
-    assert known["shown"] == 3 and known["prompt"] and judged(judge="openai:x", shown=4) != known
-    for n_gpus, told in ((2, 2), (1, None)):
-        OrionModels(study).sft(tiny, kept, replace(study.settings.sft, n_gpus=n_gpus))
-        assert keys[-1]["settings"].get("n_gpus") == told
-
-
 # What decides nothing, or is told in a key by itself: data by their hash, settings by their values.
 ASIDE = (
     *("cache", "data", "engine", "evaluation", "errors", "notebook"),
@@ -181,3 +170,23 @@ def test_every_module_that_the_trainings_run_is_in_the_code_that_their_keys_tell
     covered = (*RL, *ASIDE)
     assert "orion/study" in names and "web/sasrec" in names and "rl/learner" in names
     assert not {name for name in names if not any(f"{name}/".startswith(f"{room}/") for room in covered)}
+
+
+def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny, tmp_path):
+    trainer = GROUPS["sft"]["trainer"] | {"max_steps": 1}
+    few = {"study": SEARCHES, "base": {"model": str(tiny)}, "sft": {"trainer": trainer}}
+    small = small_settings(tmp_path, role_play={"n_trajectories": 4}, **few)
+    rl = STEP | {"log_tasks": 1, "seeds": (0,), "methods": ("GRPO", "PPO"), "worlds": (0, 1)}
+    settings = notebook(AblationsNotebook, small, rl=rl)
+
+    models = OrionModels(make_study(settings))
+    sft = models.sft(models.base(), models.role_play(4).kept)
+    grpo = models.reinforced(sft, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
+    frame = play_worlds(models, settings)
+
+    made = {name: sorted((tmp_path / "models").glob(f"{name}-*")) for name in ("orion-sft", "orion-grpo")}
+    assert sft in made["orion-sft"] and grpo in made["orion-grpo"] and {*map(len, made.values())} == {2}
+    own, other = (set(frame.loc[frame["world"] == world, "task_id"]) for world in (0, 1))
+    assert own == {task.task_id for task in models.study.test_tasks} and not own & other
+    told = frame.groupby("world")["method"].unique().map(list)
+    assert told.to_list() == 2 * [["Base", "SFT", "GRPO", "PPO"]]

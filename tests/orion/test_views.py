@@ -11,7 +11,7 @@ import pytest
 from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.seeds import by_seed, format_seeds, means_by_seed
 from pwagents.evaluation.tables import format_differences
-from pwagents.lm.tokens import tokenize_conversation
+from pwagents.lm.tokens import Example
 from pwagents.orion.control import FOREIGN, NONE, OWN
 from pwagents.orion.figures import plot_curves, plot_scaling
 from pwagents.orion.views import (
@@ -31,35 +31,36 @@ from .test_settings import load
 matplotlib.use("Agg")
 
 
-def frame(values, type_="search"):
+def frame(values, **more):
     """Rows of (method, user, task) -> result accuracy; all else is 1."""
     keys = ["method", "user_id", "task_id"]
     rows = [dict(zip(keys, key, strict=True)) | {"result_final": value} for key, value in values.items()]
-    return pd.DataFrame(rows).assign(type=type_, step_accuracy=1.0, steps=2.0)
+    return pd.DataFrame(rows).assign(type="search", step_accuracy=1.0, steps=2.0, **more)
 
 
-def by_profiles(results):
-    """profiles -> method -> its results of one user each."""
-    return pd.concat(
-        frame({(m, f"u{i}", f"t{i}"): v for m, values in runs.items() for i, v in enumerate(values)}).assign(
-            profiles=profiles
-        )
-        for profiles, runs in results.items()
-    )
-
-
-def test_each_policy_is_compared_with_itself_under_other_profiles():
-    values = {OWN: 0.75, FOREIGN: 0.25, NONE: 0.5}
-    played = by_profiles({name: {m: [value] * 3 for m in ("SFT", "RL")} for name, value in values.items()})
+def test_policies_are_compared_under_own_and_other_profiles():
+    results = {
+        OWN: {"SFT": (0.4, 0.6), "RL": (0.8, 1.0)},
+        FOREIGN: {"SFT": (0.3, 0.5), "RL": (0.4, 0.6)},
+        NONE: {"SFT": (0.1,), "RL": (0.3,)},  # on fewer tasks, which count for nothing but themselves
+    }
+    rows = [
+        frame({(m, f"u{i}", f"t{i}"): value for m, own in runs.items() for i, value in enumerate(own)})
+        for runs in results.values()
+    ]
+    played = pd.concat(each.assign(profiles=name) for each, name in zip(rows, results, strict=True))
+    effect = profile_effect(played, "SFT", "RL", "result_final")
+    assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.0, 0.1, 0.3])
+    assert set(effect["n_tasks"]) == {2} and "p" not in effect
     worth = worth_of_profiles(played, "result_final").set_index("comparison")["difference"]
-    others = {FOREIGN: 0.5, NONE: 0.25}
-    expected = {f"{m}: {OWN} - {name}": value for m in ("SFT", "RL") for name, value in others.items()}
-    assert worth.to_dict() == expected
+    expected = {("SFT", FOREIGN): 0.1, ("SFT", NONE): 0.3, ("RL", FOREIGN): 0.4, ("RL", NONE): 0.5}
+    expected = {f"{method}: {OWN} - {other}": value for (method, other), value in expected.items()}
+    assert worth.to_dict() == pytest.approx(expected)
 
 
 def test_the_return_stands_beside_accuracy_row_by_row_uncut():
     values = {("SFT", "u", "a"): 0.5, ("SFT", "v", "b"): 0.5, ("RL", "u", "a"): 0.75, ("RL", "v", "b"): 0.25}
-    played = frame(values).assign(**{"return": [-2.0, 0.0, 2.0, np.nan]})
+    played = frame(values, **{"return": [-2.0, 0.0, 2.0, np.nan]})
     pairs = {"RL - SFT": ("RL", "SFT"), "SFT - RL": ("SFT", "RL")}
     table, shown = with_return(partial(trained_differences, played, pairs), format_differences)
     assert table["difference"].tolist() == [0, 0] and table["n_tasks"].tolist() == [2, 2]
@@ -67,32 +68,18 @@ def test_the_return_stands_beside_accuracy_row_by_row_uncut():
     assert shown["return"].tolist() == ["4.000", "-4.000"] and not {"low", "return_low"} & {*shown}
     seeds = pd.concat([played.assign(seed=0), played.assign(seed=1)])
     over, _ = with_return(lambda metric: by_seed(means_by_seed(seeds, metric)), format_seeds)
-    assert over[["method", "mean", "return", "return_high"]].to_numpy().tolist() == [
-        ["SFT", 0.5, -1.0, -1.0],
-        ["RL", 0.5, 2.0, 2.0],
-    ]
-
-
-def test_the_gain_with_the_own_profile_is_compared_with_that_with_anothers():
-    results = {
-        OWN: {"SFT": (0.4, 0.6), "RL": (0.8, 1.0)},
-        FOREIGN: {"SFT": (0.3, 0.5), "RL": (0.4, 0.6)},
-        NONE: {"SFT": (0.1,), "RL": (0.3,)},  # on fewer tasks, which must not count
-    }
-    effect = profile_effect(by_profiles(results), "SFT", "RL", "result_final")
-    assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.0, 0.1, 0.3])
-    assert set(effect["n_tasks"]) == {2} and "p" not in effect
+    rows = over[["method", "mean", "return", "return_high"]].to_numpy().tolist()
+    assert rows == [["SFT", 0.5, -1.0, -1.0], ["RL", 0.5, 2.0, 2.0]]
 
 
 def test_our_rows_stand_below_the_papers_for_what_was_played():
     smoke = load("05_orion_sft")
     results = {"SFT": 0.5, "GRPO": 1.0, "PPO": 1.0, "new": 0.0}
-    played = frame({(method, "u", "a"): result for method, result in results.items()})
+    played = frame({(method, "u", "a"): result for method, result in results.items()}, tokens=900.0, usd=0.0)
     shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
-    table = orion_rows(played.assign(tokens=900.0, usd=0.0), "Table 1", shown, smoke)
+    table = orion_rows(played, "Table 1", shown, smoke)
     printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
-    ours = [f"{smoke.base.backbone} ({method})" for method in shown]
-    assert list(table["row"]) == [*printed, *ours]
+    assert list(table["row"]) == [*printed, *(f"{smoke.base.backbone} ({method})" for method in shown)]
     assert table["source"].tolist() == ["Orion, Table 1"] * 2 + ["here"] * 3
     assert table["data"].tolist()[2:] == ["embedded world"] * 3
     assert table["search", "result accuracy"].tolist() == [55.5, 62.5, 50, 100, 0]
@@ -129,16 +116,11 @@ def test_figures_have_a_panel_a_number_that_the_log_has_and_levels_beside():
     assert [text.get_text() for text in points.texts] == ["teacher"]
 
 
-def test_what_is_learned_from_and_a_card_are_shown_escaped_with_inline_styles(tokenizer, tmp_path):
-    talk = [
-        {"role": "user", "content": "<script>alert(1)</script>"},
-        {"role": "assistant", "content": "<think>open: color</think>"},
-    ]
-    page = show_tokens(tokenizer, tokenize_conversation(tokenizer, talk)).html
-    assert "<script>" not in page and "&lt;think&gt;" in page
-    assert "<style" not in page and page.count("white-space:pre-wrap") > 10
-    given = page.index("given: ")
-    assert page.index("#ececec", given) < page.index("#9fd3f5", given)
+def test_what_is_learned_from_is_coloured_and_a_card_is_text(tokenizer, tmp_path):
+    """That neither runs what it is told: ``notebook/test_hostile_texts.py``."""
+    page = show_tokens(tokenizer, Example([5, 6, 7], [0, 0, 1])).html
+    assert (page.count("#ececec"), page.count("#9fd3f5")) == (1 + 2, 1 + 1)  # beside the legend's
+    assert page.index("given: 2") and "learned from: 1" in page and "<style" not in page
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\n| a | <b> |\n")
     page = show_card(tmp_path).html
     assert "# A model" in page and "<h1" not in page and "&lt;b&gt;" in page and "license" not in page

@@ -1,13 +1,14 @@
-"""Who does the work: calls that repeat their prompt are seen, and queries that follow what was told."""
+"""What policies do: whether calls repeat their prompt or follow what was told, what they ask for."""
 
 import re
 
 import pandas as pd
 import pytest
 
+from pwagents.orion.analyses import NOTHING, frequent_patterns, gains, queries, questions, sameness
 from pwagents.orion.control import identify_parts
 from pwagents.orion.work import ANSWER, LINE, follow_swaps, wasted_calls, who_does_the_work
-from pwagents.schema import Action
+from pwagents.schema import Action, Review, Task
 
 from .small_study import call, play, record, step
 
@@ -108,3 +109,55 @@ def test_two_policies_that_do_the_same_on_nine_tasks_of_ten_are_not_identified()
     for changed, share in (({"query": "mug"}, "same query"), ({"found": 1.0}, "same result")):
         row = compared(**changed)
         assert row["verdict"] == "identified" and row[share] == 0 and five[share] == 1
+
+
+# What is asked and searched for, by attributes
+
+
+def found(result, query, **fields):
+    """A search with this result accuracy."""
+    shown = [*(f"B{i}" for i in range(round(10 * (1 - result)))), "the target"]
+    return step(call("search", query), "", shown, **fields)
+
+
+COLOR = step(call("ask", "Which color would you like?"), "Navy.")
+BRAND = step(call("ask", "And which brand?"), "Any.")
+
+
+def played(task_id, *steps, **told):
+    given = {"task_id": task_id, "user_id": "u", "type": "search", "timestamp": 1, "instruction": "go"}
+    task = Task(**given, target="the target", review=Review(rating=5))
+    return record(task, steps, **told)
+
+
+def test_the_most_frequent_patterns_of_two_methods_stand_side_by_side(catalogue):
+    records = [
+        played("a", COLOR, BRAND, found(0.5, "navy towel"), found(1.0, "white towel")),
+        played("b", found(0.0, "towel"), found(1.0, "navy", error="no")),
+        played("c", outcome="not_evaluable"),
+        played("a", found(0.5, "navy cotton towel Willow premium"), method="n"),
+        played("b", found(0.5, "?"), found(0.5, "towel quickly"), method="n"),
+    ]
+    table = frequent_patterns(records, lambda t: queries(t, catalogue))
+    assert table["m"].dropna().to_numpy().tolist() == [["color + type", 0.5, 1.0], ["type", 0.5, 0.0]]
+    assert table["n"]["pattern"].tolist() == [
+        "brand + color + material + price + type",
+        NOTHING,
+        "other words + type",
+    ]
+    asked = frequent_patterns(records, lambda t: questions(t, catalogue), n=1)
+    assert (asked["m", "pattern"].tolist(), asked["n", "pattern"].tolist()) == (["color, brand"], [NOTHING])
+
+
+def test_who_asks_the_same_on_every_task_is_seen(catalogue):
+    records = [played(name, COLOR) for name in "abc"] + [played("d", BRAND, COLOR)]
+    records += [played("e", outcome="not_evaluable"), played("a", BRAND, method="n")]
+    always, other = sameness(records, catalogue).to_dict("records")
+    told = {"most frequent": "color", "share": 0.75, "different": 2, "questions": 1.25}
+    assert always == {"method": "m"} | told and (other["most frequent"], other["share"]) == ("brand", 1)
+
+
+def test_gains_leave_out_what_was_not_scored():
+    rows = [("a", "t1", 0.2), ("b", "t1", 0.9), ("a", "t2", 0.5), ("b", "t2", None)]
+    frame = pd.DataFrame(rows, columns=["method", "task_id", "result_final"])
+    assert gains(frame, "a", "b").to_dict() == {"t1": pytest.approx(0.7)}
