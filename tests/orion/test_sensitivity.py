@@ -1,5 +1,7 @@
-"""Sensitivity: histories cut short and made noisy, profiles made anew, other users, other worlds."""
+"""Controls and sensitivity: other profiles and instructions, histories cut short and made noisy, other users
+and other worlds."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,6 +9,17 @@ import pytest
 
 from pwagents.evaluation.episodes import EpisodeRecord, Store
 from pwagents.orion.analyses import cause_of, failure_causes
+from pwagents.orion.control import (
+    FOREIGN,
+    NONE,
+    OWN,
+    TRUE,
+    asks_by_instruction,
+    foreign_contexts,
+    play_with_profiles,
+    runs_with_other_profiles,
+    true_contexts,
+)
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import (
     Known,
@@ -24,12 +37,15 @@ from pwagents.orion.sensitivity import (
     with_users,
     worth_of_clusters,
 )
+from pwagents.orion.settings import GrpoNotebook
+from pwagents.profiles.types import ContextualProfile
+from pwagents.schema import Product, Review, Task
 from pwagents.users.rules import RuleUser
+from pwagents.web.environment import Context, Purchase
 
-from .small_study import SEARCHES, call, elsewhere, notebook, small_study, step
+from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, profile_of, small_study, step
 
-LISTS = {"alpha": (0,), "l_c": (1,), "clusters": (1,), "last": (1,), "noise": (0.5,), "users": ("rules",)}
-LISTS |= {"worlds": ("as it is",), "trained_alpha": (), "trained_l_c": (), "patience": (0.1,)}
+SWEEP = CIRCUMSTANCES["sweep"]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +56,88 @@ def searches(study):
 @pytest.fixture
 def here(study, tmp_path):
     return elsewhere(study, tmp_path)
+
+
+# Other profiles, none, the truth; instructions that say more
+
+CATEGORY = {"B1": "Shoes", "B2": "Shoes", "B3": "Tea"}
+PRODUCTS = {asin: Product(parent_asin=asin, title=asin, category=name) for asin, name in CATEGORY.items()}
+
+
+def task(user, target, type_="search"):
+    told = {"task_id": f"{user}-{target}-{type_}", "user_id": user, "type": type_, "target": target}
+    return Task(**told, timestamp=1, instruction="go", review=Review(rating=5))
+
+
+def retrieved(task):
+    profile = profile_of((f"color: of {task.user_id}", True, "history"))
+    return Context(profile, (Purchase(task.user_id, "x", "y", "2020-01"),))
+
+
+def test_anothers_past_is_of_the_same_category_and_type_where_there_is_one_and_seeded():
+    tasks = [task("u1", "B1"), task("u2", "B2"), task("u3", "B3"), task("u4", "B2", "review")]
+    made = foreign_contexts(tasks, PRODUCTS, retrieved, seed=0)
+    whose = {name: context.purchases[0].asin for name, context in made.items()}
+    assert whose["u1-B1-search"] == "u2" and whose["u2-B2-search"] == "u1" and whose["u3-B3-search"] != "u3"
+    many = [task(f"u{i}", "B1") for i in range(9)]
+    first, again, other = (foreign_contexts(many, PRODUCTS, retrieved, seed) for seed in (0, 0, 1))
+    assert first == again != other
+    assert all(context.purchases[0].asin != name.split("-")[0] for name, context in first.items())
+    with pytest.raises(ValueError, match="only one"):
+        foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, retrieved, 0)
+
+
+def test_policies_play_with_the_own_profile_anothers_none_and_the_true_one(here, tiny):
+    runs, tasks = OrionRuns(here), here.test_tasks
+    own = runs.frame(runs.policy("tiny", tiny), runs.policy("other", tiny))
+    played = play_with_profiles(here, {"tiny": tiny}, own)
+    assert list(dict.fromkeys(played["profiles"])) == [OWN, FOREIGN, NONE, TRUE]
+    for _, episodes in played.groupby("profiles"):
+        assert episodes["task_id"].tolist() == [task.task_id for task in tasks]
+        assert set(episodes["method"]) == {"tiny"} and episodes["return"].notna().all()
+    keys = {json.loads(line)["key"] for line in runs.store.read_text().splitlines()}
+    assert len(keys) == 5 * len(tasks)  # none is taken for another
+    told = {
+        FOREIGN: foreign_contexts(tasks, here.benchmark.products, here.context, here.seed),
+        NONE: {task.task_id: Context(ContextualProfile()) for task in tasks},
+        TRUE: true_contexts(tasks, here.benchmark, here.truth),
+    }
+    for profiles, others in runs_with_other_profiles(here).items():
+        for task in tasks:
+            state = others.start(task).state
+            assert state.context == told[profiles][task.task_id] and state.profile == state.context.profile
+            assert state.history == here.start(task).state.history
+
+
+def test_the_true_preferences_are_those_of_the_targets_interest(study):
+    truth, found = study.truth, true_contexts(study.test_tasks, study.benchmark, study.truth)
+    for each in study.test_tasks:
+        domain, person = truth.items[each.target].domain, truth.people[each.user_id]
+        (interest,) = [one for one in person.interests if one.domain == domain]
+        profile, bought = found[each.task_id]
+        wanted = {line.about: line.value for line in profile.lines if line.positive}
+        assert wanted.pop("price") == interest.current["tier"]
+        assert wanted == {slot: value for slot, value in interest.current.items() if slot != "tier"}
+        here = {value for values in domain.values.values() for value in values}
+        assert {line.value for line in profile.lines if not line.positive} == person.dislikes & here
+        past = [behavior.parent_asin for behavior in study.benchmark.history(each, "test")]
+        right = {asin for asin in past if truth.items[asin].domain.name == domain.name}
+        told = {x.asin for x in bought}
+        assert told <= set(past) and len(told & right) >= min(8, len(right))
+
+
+def test_controls_are_played_by_the_same_people_on_instructions_that_say_more(study, here, tiny, tmp_path):
+    settings = notebook(GrpoNotebook, here.settings, study={"complete_tasks": 6}, output_dir=tmp_path)
+    runs = OrionRuns(here)
+    played = runs.frame(runs.policy("tiny", tiny))
+    said = asks_by_instruction(settings, {"tiny": tiny}, played)
+    assert set(said["type"]) == {"search", "recommend"} and set(said["user_id"]) <= set(study.held_out)
+    tasks = [list(own["task_id"]) for _, own in said.groupby("instruction", sort=False)]
+    assert list(dict.fromkeys(said["instruction"])) == ["ambiguous", "explicit", "complete"]
+    assert len(tasks[0]) == 6 and tasks[0] == tasks[1] == tasks[2]
+
+
+# What is known of users, who answers, which world it is
 
 
 def past(benchmark, user):
@@ -135,16 +233,14 @@ def test_parts_are_switched_off_world_by_world(searches, asking, tmp_path):
     settings = replace(searches.settings, output_dir=tmp_path)
     frame = parts_in_worlds(settings, tmp_path, ["as it is", "explicit instructions"])
     assert frame.groupby(["world", "method"]).size().nunique() == 1
-    records = list(Store(tmp_path / "runs" / "orion.jsonl", EpisodeRecord).read())
     lost = losses(frame)
     assert lost["world"].unique().tolist() == ["as it is", "explicit instructions"]
     assert lost["without"].unique().tolist() == ["micro-profiles", "update", "asking"]
-    by_answer = {"Nobody answers." in answers([r])[0]: [] for r in records}
-    for record in records:
-        by_answer["Nobody answers." in answers([record])[0]].append(record)
-    assert len(by_answer[True]) == 2 * len(searches.test_tasks), "w/o asking, in both worlds"
-    n_still = sum(not any(step.profile for step in record.trajectory.steps) for record in by_answer[False])
-    assert n_still >= 2 * len(searches.test_tasks), "w/o update"
+    records = list(Store(tmp_path / "runs" / "orion.jsonl", EpisodeRecord).read())
+    asked = [record for record in records if "Nobody answers." not in answers([record])[0]]
+    assert len(records) - len(asked) == 2 * len(searches.test_tasks), "w/o asking, in both worlds"
+    still = [r for r in asked if not any(step.profile for step in r.trajectory.steps)]
+    assert len(still) >= 2 * len(searches.test_tasks), "w/o update"
 
 
 def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches, asking, tmp_path):
@@ -155,7 +251,7 @@ def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches,
         return [tmp_path] * len(settings)
 
     def again(**trained):
-        sweep = {"sweep": SweepSettings(**LISTS | trained)}
+        sweep = {"sweep": SweepSettings(**SWEEP | trained)}
         changed = {"study": sweep, "rl": {}, "output_dir": tmp_path}
         settings = notebook(SensitivityNotebook, searches.settings, **changed)
         return trained_again(SimpleNamespace(side_by_side=train), settings, tmp_path)
@@ -172,10 +268,10 @@ def test_other_profiles_are_trained_with_and_tested_on_short_histories(searches,
 
 
 def test_what_cannot_be_swept_is_refused():
-    SweepSettings(**LISTS)
+    SweepSettings(**SWEEP)
     for wrong in ({"worlds": ("flat earth",)}, {"users": ("rulez",)}, {"last": (0,)}, {"patience": (-1,)}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            SweepSettings(**LISTS | wrong)
+            SweepSettings(**SWEEP | wrong)
 
 
 def test_who_failed_is_found_by_asking_what_would_have_helped(searches):
