@@ -33,7 +33,10 @@ def site(tmp_path_factory):
     figure.subplots().plot([1, 2])
     figure.savefig(folder / "figures" / "04_variants.png")
     write_notebook(folder / "notebooks" / "04_puma.ipynb")
-    rows = [journal_row("04_puma", "hash"), journal_row("09_persona2web", "hash")]
+    tables.save_table(ours, "01_statistics", title="of a notebook without players", output_dir=folder)
+    players = {"user": "rules", "base_url": "http://me:secret@127.0.0.1/v1"}
+    rows = [journal_row("01_data")]
+    rows += [journal_row(name, players=players) for name in ("04_puma", "09_persona2web")]
     write_lines(folder / "timings" / "journal.jsonl", rows)
     episodes = [episode(i) for i in range(N_EPISODES)]
     write_lines(folder / "runs" / "04_puma.jsonl", episodes)
@@ -73,12 +76,11 @@ def write_notebook(path):
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
 
 
-def journal_row(notebook, data_hash, **changed):
-    players = {"user": "rules", "base_url": "http://me:secret@127.0.0.1/v1"}
-    settings = {"output_dir": "outputs/smoke", "data": DATA, "seed": 0, "players": players, **changed}
+def journal_row(notebook, **groups):
+    settings = {"output_dir": "outputs/smoke", "data": DATA, "seed": 0, **groups}
     return {
         "notebook": notebook, "status": "finished", "preset": "smoke", "seed": 0, "source": "synthetic",
-        "settings": settings, "data_hash": data_hash, "started": "2026-01-01T00:00:00", "commit": "c0ffee",
+        "settings": settings, "data_hash": "hash", "started": "2026-01-01T00:00:00", "commit": "c0ffee",
         "local_changes": True, "versions": {"python": "3.11"}, "cpu_count": 2, "minutes": 1.5,
         "peak_memory_mb": 100.0, "timings": {},
     }  # fmt: skip
@@ -218,7 +220,7 @@ def test_tables_and_figures_stand_in_the_notebooks_order_with_what_it_says_of_th
         page.index(part) for part in ("<h2>Results", '="04_single_turn"', '="figure-04_var', '="04_table_5"')
     ]
     assert places == sorted(places) and "Is PUMA best? No, not with a model as small as this.<br>" in page
-    assert "results in smoke. Preset smoke; made by commit <code>c0ffee</code> (04, 09)" in page
+    assert "results in smoke. Preset smoke; made by commit <code>c0ffee</code> (01, 04, 09)" in page
 
 
 def test_the_page_of_papers_has_all_their_parts(site):

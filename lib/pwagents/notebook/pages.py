@@ -105,9 +105,12 @@ def draw_best_episode(results: Path) -> str:
     return min(pictures)[-1]
 
 
-def make_environment(results: Path, autoescape: bool = False):
-    """Make Jinja's environment of the templates in ``site``; what they call reads ``results``."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def make_environment(results: Path, **options: Any):
+    """Make Jinja's environment of the templates in ``site``; what they call reads ``results``.
+
+    ``options`` are Jinja's own.
+    """
+    from jinja2 import Environment, PackageLoader
 
     def row(name: str, where: Mapping[str, Any]) -> pd.Series:
         """Return the one row of a table, of "summary", or of a figure's numbers ("figures/09_levels")."""
@@ -126,9 +129,8 @@ def make_environment(results: Path, autoescape: bool = False):
         links = [f"[`{name}`]({path.relative_to(ROOT)}) ({path.parent.name[:-1]})" for path in paths]
         return ", ".join(links) or f"`{name}`"
 
-    options = {"autoescape": autoescape, "trim_blocks": True, "lstrip_blocks": True}
     loader = PackageLoader("pwagents.notebook", "site")
-    environment = Environment(loader=loader, undefined=StrictUndefined, **options)
+    environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **options)
     environment.globals |= {"row": row, "printed": partial(with_printed, results=results)}
     environment.globals |= {"papers": read_papers(), "setting": read_setting}
     environment.filters["decimal"] = lambda value: re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}")
@@ -141,7 +143,9 @@ def make_environment(results: Path, autoescape: bool = False):
 
 def make_pages(results: Path = REFERENCE) -> dict[str, str]:
     """Make the texts of both pages and of the picture, by path."""
-    environment = make_environment(results)
+    from jinja2 import StrictUndefined
+
+    environment = make_environment(results, undefined=StrictUndefined)
     values = {
         "results": results.relative_to(ROOT),
         "rows": {row["notebook"][:2]: row for row in read_lines(results / "timings" / "journal.jsonl")},
