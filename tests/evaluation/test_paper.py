@@ -124,6 +124,15 @@ def test_what_was_not_played_has_no_column_and_a_mean_over_fewer_tasks_is_not_th
     assert "overall" not in below_paper(some, "Orion", "Table 2", SMALL).columns.unique(0)
 
 
+def test_orions_mean_is_over_the_types_and_the_others_over_the_tasks():
+    some = episodes("SFT").query("type != 'search' or user_id == 'u'")  # one search, two of the others
+    some.loc[some["type"] == "search", ["result_final", "result_official"]] = 1.0
+    row = below_paper(some, "Orion", "Table 2", SMALL).iloc[-1]
+    assert row["overall", "result accuracy"] == pytest.approx(100 * (1.0 + 0.2 + 0.2) / 3)
+    row = below_paper(some, "PersonalWAB", "Table 3", SMALL).iloc[-1]
+    assert row["overall", "result accuracy"] == pytest.approx((1.0 + 4 * 0.4) / 5)
+
+
 def test_an_episode_without_a_score_does_not_count_and_its_mean_has_no_rank():
     some = episodes("PUMA", "w/o SFT")
     some.loc[0, list(RESULTS)] = None

@@ -7,7 +7,8 @@ import pytest
 
 from pwagents.orion.analyses import NOTHING, frequent_patterns, gains, queries, questions, sameness
 from pwagents.orion.control import identify_parts
-from pwagents.orion.work import ANSWER, LINE, follow_swaps, wasted_calls, who_does_the_work
+from pwagents.orion.views import whole_profiles
+from pwagents.orion.work import ANSWER, LINE, first_calls, follow_swaps, wasted_calls, who_does_the_work
 from pwagents.schema import Action, Review, Task
 
 from .small_study import call, play, record, step
@@ -46,6 +47,16 @@ def test_a_first_call_that_repeats_its_prompt_is_seen(study, searches):
     told = study.context(task).purchases[0].asin
     row = who_does_the_work(study, [record(task, [step(call("recommend", [told, "B0NONE"]))])])
     assert row["ids told"].item() == 0.5
+
+
+def test_a_query_of_all_that_the_profile_wants_is_seen_in_any_order(study, searches):
+    task = next(t for t in searches if len(study.context(t).profile.lines) > 2)
+    lines = [line for line in study.context(task).profile.lines if line.positive and line.about != "topic"]
+    values = [line.value for line in lines if not line.is_amount]
+    queries = {f"{task.instruction} {' '.join(values[::-1])}": 1, f"{values[0]} zebra crossing": 0}
+    records = [record(task, [search(query)], query) for query in queries]
+    shares = whole_profiles(first_calls(study, records)).set_index("method")["the whole profile"]
+    assert shares.to_dict() == queries
 
 
 def test_wasted_calls_are_counted_by_kind(searches):
