@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 from pwagents.evaluation.metrics import GRADER_VERSION
-from pwagents.evaluation.paper import Setup, below_paper, load_targets, paper_table, rank_rows
+from pwagents.evaluation.paper import (
+    ORION,
+    Setup,
+    below_paper,
+    load_targets,
+    paper_table,
+    rank_rows,
+    with_prompted,
+)
 
 PAPERS = Path(__file__).resolve().parents[2] / "../shared/papers"
 TEXTS = {"PersonalWAB": "001*.txt", "Orion": "000*.txt", "Persona2Web": "002*.txt"}
@@ -145,3 +153,15 @@ def test_an_episode_without_a_score_does_not_count_and_its_mean_has_no_rank():
     assert theirs == f"PersonalWAB, Table 5, result accuracy, overall, best first: {expected}"
     assert ours == "here, result accuracy, overall, best first: w/o SFT 0.5"
     assert rank_rows(both, "review", "steps") == "steps, review: not played here"
+
+
+def test_models_with_the_papers_prompts_stand_below_and_those_that_did_not_play_say_what_they_need():
+    trained = below_paper(pd.DataFrame(), "Orion", "Table 1", Setup("", ""), ["Orion (Ours)"])
+    played = pd.concat([episodes(*ORION).assign(model=name) for name in ("gpt-4.1", "some/other")])
+    table = with_prompted(trained, played, "embedded world").droplevel(1, axis=1)
+    ours, absent = (table[table["source"] == source] for source in ("here", "not run"))
+    assert ours["row"].tolist() == [f"{name} ({of})" for name in ("gpt-4.1", "some/other") for of in ORION]
+    assert set(ours["n"]) == {6} and table["row"].iloc[15] == "Orion (Ours)"
+    assert absent["backbone"].tolist() == 5 * ["DeepSeek-V3"] + 5 * ["Qwen2.5"]
+    assert absent["needs"].str.contains("OPENAI_API_KEY.*06_orion_grpo.*policies: .openai:").all()
+    assert len(with_prompted(trained, played.head(0), "")) == 16 + 15

@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 import torch
@@ -160,12 +161,8 @@ def some_tokenizer(request, tokenizer):
 def turns_of(tokenizer, example):
     """The tokens of each turn of a conversation, without line ends around it, which TRL counts to a turn."""
     ends = tokenizer("\n", add_special_tokens=False)["input_ids"]
-    turns, before = [], 0
-    for token, written in zip(*example, strict=True):
-        if written:
-            turns += [] if before else [[]]
-            turns[-1].append(token)
-        before = written
+    runs = groupby(zip(*example, strict=True), key=lambda pair: pair[1])
+    turns = [[token for token, _ in run] for written, run in runs if written]
     turns = [turn[len(ends) :] if ends and turn[: len(ends)] == ends else turn for turn in turns]
     return [turn[: turn.index(tokenizer.eos_token_id) + 1] for turn in turns]
 
@@ -214,8 +211,8 @@ def test_users_answer_at_once_and_one_who_cannot_be_reached_ends_the_rollouts(
             episode.user = user
             return episode
 
-        scripts = [[turn] * MAX_STEPS for _ in range(3)]
-        return play_script(scripts, tokenizer, tasks[:3], start, replace(GREEDY, workers=workers))
+        decoding = replace(GREEDY, workers=workers)
+        return play_script(3 * [MAX_STEPS * [turn]], tokenizer, tasks[:3], start, decoding)
 
     assert [r.trajectory.steps[0].observation.text for r in played(slow, 3)] == ["Navy."] * 3
     for workers in (1, 2):

@@ -1,10 +1,13 @@
-"""Episodes of policies and of those they are compared with: stored, found again, the same after a kill."""
+"""Episodes of policies and of all they are compared with: stored, found again, the same after a kill."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pwagents.errors import DataError, NotEvaluableError
+from pwagents.evaluation.paper import ORION
 from pwagents.orion import train as orion_train
+from pwagents.orion.baselines import play_baselines
 from pwagents.orion.references import (
     CONTENT,
     INSTRUCTION,
@@ -12,14 +15,16 @@ from pwagents.orion.references import (
     RANDOM,
     TEACHER,
     play_everyone,
-    play_ladder,
     play_references,
 )
 from pwagents.orion.reward import Rewards
 from pwagents.orion.runs import OrionRuns
+from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.train import OrionModels
 
-from .small_study import elsewhere, play, save_tiny_model
+from ..llm.server import ChatServer
+from ..paper_standins import answer
+from .small_study import elsewhere, notebook, play, save_tiny_model
 
 
 @pytest.fixture
@@ -133,8 +138,30 @@ def test_the_fewest_questions_of_those_that_are_as_good_and_no_look_at_a_test_ta
 ):
     def ladder(runs, numbers):
         assert {*runs.tasks} <= {*study.train_tasks}
-        frame = play_ladder(runs, [0])
-        return type(frame)({"questions": n, "type": "search", "return": np.sign(n)} for n in (0, 2, 3, 6))
+        return pd.DataFrame({"questions": n, "type": "search", "return": np.sign(n)} for n in (0, 2, 3, 6))
 
     monkeypatch.setattr(orion_train, "play_ladder", ladder)
     assert OrionModels(elsewhere(study, tmp_path)).questions == 2
+
+
+def test_baselines_of_several_models_are_one_table_and_nothing_is_played_twice(study, tmp_path, monkeypatch):
+    """Played by a scripted endpoint."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    here, asked = elsewhere(study, tmp_path), []
+    tasks = here.test_tasks = study.test_tasks[:4]
+
+    def played(*policies):
+        with ChatServer(reply=answer) as server:
+            players = {"base_url": server.url, "endpoint": "scripted", "policies": policies}
+            frame = play_baselines(here, notebook(GrpoNotebook, study.settings, players=players))
+            asked.append([str(body["messages"]) for body in server.bodies])
+        return frame
+
+    first = played("openai:gpt-4.1")
+    assert first["method"].unique().tolist() == [*ORION]
+    assert first["task_id"].tolist() == 5 * [task.task_id for task in tasks]
+    assert set(first["outcome"]) == {"scored"} and first["steps"].min() >= 1
+    assert all(any(task.instruction in text for text in asked[0]) for task in tasks)
+    assert not any("Wants:" in text for text in asked[0]), "no baseline has Orion's profile"
+    both = played("openai:some/other")
+    assert played().equals(both) and len(both) == 2 * len(first) and not asked[-1]
