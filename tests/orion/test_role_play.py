@@ -1,6 +1,7 @@
 """The role-play: two sides that share nothing, exactly as many trajectories, and nothing lost at a kill."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 
@@ -9,10 +10,10 @@ from pwagents.evaluation.episodes import Store
 from pwagents.orion.reward import Success, has_succeeded
 from pwagents.orion.role_play import Played, RolePlay, play_roles
 from pwagents.orion.views import role_play_outcomes
-from pwagents.schema import TASK_TYPES, Action
+from pwagents.schema import TASK_TYPES
 from pwagents.web.environment import Context, UserReply
 
-from .small_study import call, profile_of
+from .small_study import call, cases, profile_of
 
 
 @pytest.fixture
@@ -77,64 +78,32 @@ def test_a_task_that_failed_comes_again_with_another_teacher_until_tasks_run_out
         play(n=7, rounds=2, **options)
 
 
-def search_title(state, product):
-    return [call("search", product.title), call("stop")]
+@cases("role_play")
+def test_a_conversation_is_kept_or_counted_by_its_reason(play, study, train_tasks, tmp_path, case):
+    searches = (t for t in train_tasks["search"] if t.target not in str(study.context(t)))
+    again = (t for t in train_tasks["recommend"] if t.target in str(study.context(t).purchases))
+    task = next(again if "again" in case else searches)
+    product, does, failure = study.benchmark.products[task.target], case["does"], case["failure"]
 
-
-def search_id(state, product):
-    return [call("search", f"for you: {product.parent_asin}"), call("stop")]
-
-
-GONE = Action(problem="the reply is empty", problem_kind="empty")
-ASK = call("ask", "What is it called?")
-SCRIPTS = {  # what the teacher does, the last action over and over -> why it is not kept
-    "no call": ([GONE, call("stop")], "malformed"),
-    "only questions": ([call("ask", "Which color would you like?")], "too long"),
-    "nothing found": ([call("search", "zzzz"), call("stop")], "no success"),
-    "the target's title": (search_title, "leak by the teacher"),
-    "the target's id": (search_id, "leak by the teacher"),
-    "the user tells the title": ([ASK, call("stop")], "leak by the user"),
-    "no real review": ([call("stop")], "not evaluable"),
-}
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_bad_conversation_is_counted_by_its_reason(play, study, train_tasks, tmp_path, name):
-    script, failure = SCRIPTS[name]
-    products = study.benchmark.products
-    tasks = [t for t in train_tasks["search"] if t.target not in str(study.context(t))][:3]
-    target = {task.instruction: products[task.target] for task in tasks}
+    def filled(text):
+        return text.format(title=product.title, asin=product.parent_asin)
 
     def act(state):
-        actions = script(state, target[state.instruction]) if callable(script) else script
-        return actions[min(len(state.session), len(actions) - 1)]
+        name, said = does[min(len(state.session), len(does) - 1)]
+        return call(name, [filled(x) for x in said] if isinstance(said, list) else said and filled(said))
 
     def start(task):
         if failure == "not evaluable":
             raise NotEvaluableError("no real review")
-        episode = study.start(task)
-        if failure == "leak by the user":
-            episode.user = lambda task, *_: UserReply(f"It is called {products[task.target].title}.")
+        told = (filled(case["profile"]), True, "history") if "profile" in case else None
+        episode = study.start(task, Context(profile_of(told)) if told else None)
+        if "user" in case:
+            episode.user = lambda *_: UserReply(filled(case["user"]))
         return episode
 
-    with pytest.raises(DataError):
-        play(n=1, rounds=1, tasks=tasks, teacher=lambda _: act, start=start)
-    assert {played.failure for played in read_played(tmp_path / "played.jsonl")} == {failure}
-
-
-def test_what_the_profile_or_the_list_of_purchases_tells_is_no_leak(play, study, train_tasks):
-    """Such as of something that is bought again."""
-    task = next(t for t in train_tasks["search"] if t.target not in str(study.context(t)))
-    product = study.benchmark.products[task.target]
-    told = Context(profile_of((f"Liked: {product.title}", True, "history")))
-    again = next(t for t in train_tasks["recommend"] if t.target in str(study.context(t).purchases))
-    scripts = {
-        task: (search_title(None, product), lambda task: study.start(task, told)),
-        again: ([call("recommend", [again.target]), call("stop")], study.start),
-    }
-    for each, (script, start) in scripts.items():
-        act = lambda state, script=script: script[len(state.session)]  # noqa: E731
-        assert play(n=1, tasks=[each], teacher=lambda _, act=act: act, start=start, rounds=1).kept
+    with pytest.raises(DataError) if failure else nullcontext():
+        play(n=1, rounds=1, tasks=[task], teacher=lambda _: act, start=start)
+    assert [played.failure for played in read_played(tmp_path / "played.jsonl")] == [failure]
 
 
 def test_a_run_that_breaks_off_loses_nothing_and_ends_with_the_same(play, study, tmp_path):
