@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import grimp
 import pytest
+from pwagents.orion.worlds import play_worlds
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.breakdowns import by_type_and_mean
@@ -17,7 +18,6 @@ from pwagents.orion.runs import OrionRuns
 from pwagents.orion.settings import AblationsNotebook
 from pwagents.orion.study import make_study
 from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player
-from pwagents.orion.worlds import play_worlds
 from pwagents.rl.log import read_curves
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 

@@ -77,8 +77,7 @@ def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:
     import torch
 
     chance, draws = torch.Generator().manual_seed(seed), rng(seed, "cues")
-    was_training = model.training
-    model.eval()
+    assert not model.training, "nothing drops out while it plays"
     begin, go = WORDS.index("begin"), WORDS.index("go")
     prompts = [[begin, *[go] * (1 + int(task.task_id[1:]) % 3)] for task in tasks]
     cues = [str(draws.choice(list(RIGHT))) for _ in tasks]
@@ -92,7 +91,6 @@ def _play(model, tasks: Sequence[Task], seed: int, turns: int) -> list[Rollout]:
             answer = [WORDS.index(cues[i]), WORDS.index("say")] if turn + 1 < turns else []
             texts[i] += [token, *answer]
             logprobs[i] += [float(scores[i, token])] + [0.0] * len(answer)
-    model.train(was_training)
     rollouts = []
     for task, prompt, text, own, cue in zip(tasks, prompts, texts, logprobs, cues, strict=True):
         completion = text[len(prompt) :]

@@ -60,7 +60,7 @@ def test_neither_answers_nor_what_follows_stop_are_learned_from():
     assert loss_mask(one) == [1, 0, 1, 1, 0]
     refused = rollout(["stop", "search"], turns=[0, 0, 1], mask=[1, 0, 1], error="stop takes no arguments")
     assert loss_mask(refused) == [1, 0, 1], "it ended nothing"
-    played = Played([one, other], [[0.0, 1.0, 9.0], [0.0, 4.0]], {}, 0.0)
+    played = Played([one, other], [[0.0, 1.0, 9.0], [0.0, 4.0]], {})
     config = GrpoSettings(max_steps=1, num_generations=2, credit="turn", scale_rewards="none")
     # Still to come: 10, 10, 9 and 4, 4: less their means (7, 7): 3, 3 and -3, -3.
     assert token_advantages(played, config).tolist() == [3, 3, 3, -3, -3, -3, -3]
@@ -87,7 +87,7 @@ def test_a_reward_is_paid_at_the_last_sampled_token_of_its_turn_and_answers_take
 
 def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():
     episodes = [rollout(["stop"], [0], [1]), rollout(["respond", "stop"], [0, 0, 1], [1, 0, 1])]
-    played = Played(episodes, [[1.0], [0.5, 1.0]], {}, 0.0)
+    played = Played(episodes, [[1.0], [0.5, 1.0]], {})
     config = PpoSettings(max_steps=1, lam=0.5, gamma=0.9)
     advantages, returns = critic_advantages(played, [0.2, 0.1, 0.3], config)
     # GAE: 1 - .2 = .8; 1 - .3 = .7, before it .5 + .9 * .3 - .1 = .67, and .45 * .7 = .315 with it.
@@ -95,5 +95,5 @@ def test_the_critic_is_told_what_was_still_to_come_whatever_it_forecast():
     assert list(advantages) == pytest.approx((by_hand - by_hand.mean()) / by_hand.std(ddof=1))
     assert list(returns) == pytest.approx([1.0, 1.4, 1.0])
     # While it knows nothing, to ask first is no worse: the longer way is not punished for its length.
-    played = Played(episodes, [[1.0], [0.0, 1.0]], {}, 0.0)
+    played = Played(episodes, [[1.0], [0.0, 1.0]], {})
     assert not critic_advantages(played, [0.0] * 3, PpoSettings(max_steps=1))[0].any()

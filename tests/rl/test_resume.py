@@ -6,8 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pwagents.cache import seal
 from pwagents.errors import DataError
-from pwagents.rl.log import RunLog, read_curves, read_rows, smooth
+from pwagents.rl.log import append_row, open_run, read_curves, read_rows, smooth
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.settings import meaning
 
@@ -63,11 +64,14 @@ def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tm
 def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st', encoding="utf-8")
-    log = RunLog(tmp_path, 2)
-    log.append({"step": 3, "loss": 0.5})
+    (tmp_path / "checkpoint-2").mkdir()
+    seal(tmp_path / "checkpoint-2")
+    checkpoint, rows = open_run(tmp_path, game.CONFIGS["grpo"](), game.make_tasks(1))
+    assert checkpoint.endswith("checkpoint-2") and rows == [{"step": 1}, {"step": 2}]
+    append_row(tmp_path, {"step": 3, "loss": 0.5})
     assert read_rows(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 0.5}]
     with pytest.raises(RuntimeError, match=r"diverged: loss is nan at step 7; take a lower"):
-        log.append({"step": 7, "loss": float("nan")})
+        append_row(tmp_path, {"step": 7, "loss": float("nan")})
 
 
 def test_runs_stand_below_one_another_and_none_reaches_into_another(tmp_path):
@@ -75,9 +79,9 @@ def test_runs_stand_below_one_another_and_none_reaches_into_another(tmp_path):
         "a": [{"eval_x": 0.5}, {"reward": 0.0}, {"reward": 1.0}],
         "b": [{"reward": 4.0}],
     }.items():
-        log = RunLog(tmp_path / name, 0)
+        (tmp_path / name).mkdir()
         for step, row in enumerate(rows):
-            log.append({"step": step} | row)
+            append_row(tmp_path / name, {"step": step} | row)
     curves = read_curves({"GRPO": tmp_path / "a", "PPO": tmp_path / "b"})
     assert list(curves.columns) == ["run", "step", "eval_x", "reward"]
     assert list(curves["run"]) == ["GRPO"] * 3 + ["PPO"] and list(curves["step"]) == [0, 1, 2, 0]

@@ -53,24 +53,38 @@ class OrionAgent:
         model: the policy.
         shown: products of a result that the model is told about, at most.
         sampling: of the model's calls.
+        sample: another number draws another reply to the same messages.
     """
 
-    def __init__(self, model: ChatModel, shown: int = 10, sampling: Mapping[str, object] | None = None):
+    def __init__(
+        self,
+        model: ChatModel,
+        shown: int = 10,
+        sampling: Mapping[str, object] | None = None,
+        sample: int = 0,
+    ):
         self.model, self.shown = model, shown
-        self.sampling = dict(sampling or {"temperature": 0.0})
+        self.fixed = {"sampling": dict(sampling or {"temperature": 0.0}), "sample": sample}
 
     def __call__(self, state: BeliefState) -> Action:
-        request = Request(
-            messages=tuple(orion_messages(state, self.shown)), tools=orion_tools(), sampling=self.sampling
-        )
-        return read_turn(self.model.reply(request))
+        messages = tuple(orion_messages(state, self.shown))
+        return read_turn(self.model.reply(Request(messages=messages, tools=orion_tools(), **self.fixed)))
 
 
 def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
     """The belief state as a conversation: rules, the task with P_ctx,0, then each step."""
     messages = [{"role": "system", "content": RULES}, user(opening(state))]
     for i, step in enumerate(state.session):
-        messages += [turn_message(i, step.action), answer_message(i, step, shown)]
+        # What the policy said: a thought and a call, or what it wrote in place of them.
+        action = step.action
+        turn = {"role": "assistant", "content": action.thought}
+        if action.problem:
+            turn["content"] = action.thought or "(nothing)"
+        else:
+            name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
+            function = {"name": name, "arguments": json.dumps(action.arguments, ensure_ascii=False)}
+            turn["tool_calls"] = [{"id": f"call{i:05}", "type": "function", "function": function}]
+        messages += [turn, answer_message(i, step, shown)]
     return messages
 
 
@@ -86,16 +100,6 @@ def opening(state: BeliefState) -> str:
     if state.product is not None and texts:
         parts.append(f"An earlier review:\n{fence(_shortened(texts[-1]))}")
     return "\n\n".join(parts)
-
-
-def turn_message(i: int, action: Action) -> Message:
-    """What the policy said at step ``i``: a thought and a call, or what it wrote in place of them."""
-    if action.problem:
-        return {"role": "assistant", "content": action.thought or "(nothing)"}
-    name = re.sub(r"[^\w-]", "_", action.name, flags=re.ASCII)[:64] or "_"
-    function = {"name": name, "arguments": json.dumps(action.arguments, ensure_ascii=False)}
-    call = {"id": f"call{i:05}", "type": "function", "function": function}
-    return {"role": "assistant", "content": action.thought, "tool_calls": [call]}
 
 
 def answer_message(i: int, step: Step, shown: int = 10) -> Message:

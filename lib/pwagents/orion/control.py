@@ -20,7 +20,7 @@ from pwagents.orion.study import Study, make_study
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Benchmark, Product, Task
 from pwagents.seeds import rng
-from pwagents.web.environment import Context
+from pwagents.web.environment import Context, WebEnvironment
 
 SAME = 0.9  # share of tasks from which two policies count as the same
 # What a policy is told of its user when an episode begins.
@@ -94,16 +94,15 @@ def runs_with_other_profiles(study: Study) -> dict[str, OrionRuns]:
     }
     if study.truth:
         found[TRUE] = true_contexts(tasks, study.benchmark, study.truth)
-    return {profiles: _runs(study, contexts) for profiles, contexts in found.items()}
+    runs = {}
+    for profiles, contexts in found.items():
+        begun = [(task_id, each.profile.model_dump(), each.purchases) for task_id, each in contexts.items()]
 
+        def start(task: Task, contexts: Mapping[str, Context] = contexts) -> WebEnvironment:
+            return study.start(task, contexts[task.task_id])
 
-def _runs(study: Study, contexts: Mapping[str, Context]) -> OrionRuns:
-    begun = [(task_id, found.profile.model_dump(), found.purchases) for task_id, found in contexts.items()]
-    return OrionRuns(
-        study,
-        start=lambda task: study.start(task, contexts[task.task_id]),
-        variant={"contexts": hash_of(begun)},
-    )
+        runs[profiles] = OrionRuns(study, start=start, variant={"contexts": hash_of(begun)})
+    return runs
 
 
 def true_contexts(tasks: Sequence[Task], benchmark: Benchmark, truth: Truth) -> dict[str, Context]:

@@ -37,8 +37,8 @@ def play_references(runs: OrionRuns, questions: int) -> dict[str, list[EpisodeRe
     teacher = cache(lambda: study.teacher(0, questions))
     agents: dict[str, Callable[[Task], Agent]] = {
         RANDOM: lambda _: chance(),
-        INSTRUCTION: lambda _: search_instruction,
-        CONTENT: lambda _: search_content_words,
+        INSTRUCTION: lambda _: partial(search_instruction, str),
+        CONTENT: lambda _: partial(search_instruction, content_query),
         TEACHER: lambda _: teacher(),
         KNOWS: lambda task: partial(know_all, study, task),
     }
@@ -97,19 +97,11 @@ class RandomAgent:
         return Action(name=name, arguments=arguments.get(name, {}))
 
 
-def search_instruction(state: BeliefState) -> Action:
-    """Search for the instruction (in a review task: publish it), ask nothing, stop."""
-    return _search_for(state.instruction, state)
-
-
-def search_content_words(state: BeliefState) -> Action:
-    """:func:`search_instruction` with the instruction's content words."""
-    return _search_for(content_query(state.instruction), state)
-
-
-def _search_for(text: str, state: BeliefState) -> Action:
+def search_instruction(shorten: Callable[[str], str], state: BeliefState) -> Action:
+    """Search for what ``shorten`` leaves of the instruction (for a review: publish it), ask nothing, stop."""
     if any(map(is_result, state.session)):
         return Action(name="stop")
+    text = shorten(state.instruction)
     if state.product is not None:
         return Action(name=FUNCTION_OF["review"], arguments={"review": text})
     return Action(name=FUNCTION_OF["search"], arguments={"query": text})

@@ -107,9 +107,5 @@ def has_succeeded(trajectory: Trajectory, success: Success) -> bool:
     if trajectory.type == "review":
         return results[-1] >= success.review_success
     rank = success.success_rank if trajectory.type == "search" else success.recommendation_rank
-    return is_at_rank(results[-1], rank)
-
-
-def is_at_rank(result: float, rank: int) -> bool:
-    """Whether a result accuracy, 1 - (r - 1) / 10, means r <= ``rank``."""
-    return result > 1 - (rank - 0.5) / 10  # half way to the next rank: rounding cannot decide
+    # Result accuracy is 1 - (r - 1) / 10. Compared half way to the next rank, rounding cannot decide.
+    return results[-1] > 1 - (rank - 0.5) / 10

@@ -128,8 +128,21 @@ def play_roles(
         played = {(episode.round, episode.task_id): episode for episode in episodes.read({key})}
 
         def play(number: int, agent: Agent, task: Task) -> Played:
-            stored = played.get((number, task.task_id))
-            return stored or append(_play(benchmark, task, start, agent, success, key, number))
+            """Play one episode, unless it is stored, and say why it is not to be kept."""
+            if stored := played.get((number, task.task_id)):
+                return stored
+            fields = {"key": key, "task_id": task.task_id, "round": number}
+            try:
+                episode = start(task)
+                states = [episode.state]
+                while not episode.done:
+                    episode.step(agent(episode.state))
+                    states.append(episode.state)
+            except NotEvaluableError:
+                return append(Played(**fields, failure="not evaluable"))
+            trajectory, target = episode.trajectory, benchmark.products[task.target]
+            failure = failure_of(task, target, states, trajectory, success)
+            return append(Played(**fields, failure=failure, trajectory=trajectory))
 
         def succeeded(type_: TaskType) -> Iterator[Played]:
             left = [task for task in order if task.type == type_]
@@ -158,29 +171,6 @@ def play_roles(
     raise DataError(
         "role-play", where, "trajectories", found, f"{n:,}; give more tasks or rounds, or ask for fewer"
     )
-
-
-def _play(
-    benchmark: Benchmark,
-    task: Task,
-    start: StartEpisode,
-    agent: Agent,
-    success: Success,
-    key: str,
-    number: int,
-) -> Played:
-    """Play one episode, and say why it is not to be kept."""
-    fields = {"key": key, "task_id": task.task_id, "round": number}
-    try:
-        episode = start(task)
-        states = [episode.state]
-        while not episode.done:
-            episode.step(agent(episode.state))
-            states.append(episode.state)
-    except NotEvaluableError:
-        return Played(**fields, failure="not evaluable")
-    failure = failure_of(task, benchmark.products[task.target], states, episode.trajectory, success)
-    return Played(**fields, failure=failure, trajectory=episode.trajectory)
 
 
 def failure_of(
@@ -222,20 +212,20 @@ def gives_target_away(state: BeliefState, action: Action, task: Task, product: P
     said = spaced_words(" ".join([action.thought, *_texts(action.arguments)]))
     hidden = [product.parent_asin, product.title, *([task.review.text] if task.type == "review" else [])]
     told = [text for text in map(spaced_words, hidden) if text.strip() and text in said]
-    return any(text not in _known(state) for text in told)
+    if not told:
+        return False
 
-
-def _known(state: BeliefState) -> str:
-    """All texts of S_t, as plain words."""
+    # All texts of S_t, as plain words.
     history = (text for b in state.history for text in (b.parent_asin, b.review.text))
     session = (
         text
         for step in state.session
         for text in (step.action.thought, *_texts(step.action.arguments), step.observation.text)
     )
-    told = [message["content"] for message in orion_messages(replace(state, session=()))[1:]]
-    told += [step.profile for step in state.session]
-    return spaced_words(" ".join([*history, *told, *session]))
+    begun = [message["content"] for message in orion_messages(replace(state, session=()))[1:]]
+    profiles = [step.profile for step in state.session]
+    known = spaced_words(" ".join([*history, *begun, *profiles, *session]))
+    return any(text not in known for text in told)
 
 
 def _texts(value: Any) -> Iterator[str]:

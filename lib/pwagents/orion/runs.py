@@ -8,7 +8,6 @@ that a run may be killed and taken up again.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +64,12 @@ class OrionRuns:
         decoding = decoding if sampled else decoding.greedy
         tasks = self._tasks
         model = LocalModel(self.folder(folder))
-        batches = _Batches(tasks, self._start, decoding, self.study.seed, model)
+        solve = _in_batches(tasks, self._start, decoding, self.study.seed, model)
         facts = {name: value for name, value in plain(decoding).items() if name != "workers"}
         # Which tasks stand beside each other decides what is sampled.
         ids = hashlib.sha256(" ".join(task.task_id for task in tasks).encode()).hexdigest()[:16]
         params = {"decoding": facts, "decoder": code_hash("lm"), "tasks": ids}
-        return self._run(method, batches.solve, model.name, params, workers=1, here=True)
+        return self._run(method, solve, model.name, params, workers=1, here=True)
 
     def agent(
         self, method: str, agent_of: Callable[[Task], Agent], facts: Mapping[str, Any]
@@ -162,46 +161,37 @@ def last_query(trajectory: Trajectory | None) -> str:
     return next((step.action.arguments["query"] for step in searches), "")
 
 
-@dataclass(frozen=True)
-class _Batches:
-    """Plays tasks in batches that do not depend on what is stored already, so that chance does not either."""
+def _in_batches(
+    tasks: Sequence[Task], start: StartEpisode, decoding: Decoding, seed: int, model: LocalModel
+) -> Callable[[Task], Trajectory]:
+    """Make what plays a task with others, a batch when the first of it is asked for.
 
-    tasks: Sequence[Task]
-    start: StartEpisode
-    decoding: Decoding
-    seed: int
-    model: LocalModel
+    Batches do not depend on what is stored already, so that chance does not either. Where a task cannot be
+    scored, a NotEvaluableError is raised.
+    """
+    played: dict[str, Trajectory | None] = {}  # of the last batch; None stays with what cannot be scored
 
-    def solve(self, task: Task) -> Trajectory:
-        """The episode of one task; its batch is played when the first of it is asked for.
+    def play(together: Sequence[Task], chance: int) -> dict[str, Trajectory]:
+        """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
+        loaded, half = model.loaded, len(together) // 2
+        try:
+            rollouts = play_rollouts(loaded.model, loaded.tokenizer, together, start, decoding, chance)
+        except NotEvaluableError:
+            return play(together[:half], chance) | play(together[half:], chance) if half else {}
+        return {rollout.trajectory.task_id: rollout.trajectory for rollout in rollouts}
 
-        Raises:
-            NotEvaluableError: the task cannot be scored.
-        """
-        if task.task_id not in self._played:
-            # The task and those beside it; None stays with those that cannot be scored.
-            size = self.decoding.batch_size
-            number = [other.task_id for other in self.tasks].index(task.task_id) // size
-            batch = self.tasks[number * size :][:size]
-            self._played.clear()
-            self._played.update({each.task_id: None for each in batch})
-            self._played.update(self._play(batch, derive_seed(self.seed, "evaluation", str(number))))
-        trajectory = self._played[task.task_id]
+    def solve(task: Task) -> Trajectory:
+        if task.task_id not in played:
+            size = decoding.batch_size
+            number = [other.task_id for other in tasks].index(task.task_id) // size
+            batch = tasks[number * size :][:size]
+            played.clear()
+            played.update({each.task_id: None for each in batch})
+            played.update(play(batch, derive_seed(seed, "evaluation", str(number))))
+        trajectory = played[task.task_id]
         if trajectory is None:
-            self.start(task)  # which may say why
+            start(task)  # which may say why
             raise NotEvaluableError(f"task {task.task_id}: a model behind a role refuses to answer")
         return trajectory
 
-    def _play(self, tasks: Sequence[Task], seed: int) -> dict[str, Trajectory]:
-        """Play tasks together; when one of them cannot be scored, halves of them, until it stands alone."""
-        model, tokenizer = self.model.loaded.model, self.model.loaded.tokenizer
-        try:
-            rollouts = play_rollouts(model, tokenizer, tasks, self.start, self.decoding, seed)
-        except NotEvaluableError:
-            half = len(tasks) // 2
-            return self._play(tasks[:half], seed) | self._play(tasks[half:], seed) if half else {}
-        return {rollout.trajectory.task_id: rollout.trajectory for rollout in rollouts}
-
-    @cached_property
-    def _played(self) -> dict[str, Trajectory | None]:
-        return {}
+    return solve

@@ -1,17 +1,15 @@
 """How much a trained policy's results depend on what is around it (Orion, 5.4, and beyond).
 
 The policy stays as it is and plays again: the same test tasks with other profiles, histories and users, and
-the tasks of other worlds.
+the tasks of other worlds. Last, it is trained again: with one thing changed, and in other worlds.
 Departure: the paper does not say whether the policies of its Figure 4 were trained anew for each value.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import pandas as pd
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -19,10 +17,10 @@ from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.orion.runs import OrionRuns
-from pwagents.orion.settings import OrionSettings, ReinforcedNotebook, StudySettings, User
+from pwagents.orion.settings import AblationsNotebook, OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
 from pwagents.orion.train import OrionModels
-from pwagents.schema import Behavior, Benchmark
+from pwagents.schema import Benchmark
 from pwagents.seeds import rng
 from pwagents.settings import Shares, settings
 
@@ -145,26 +143,17 @@ def benchmark_known(benchmark: Benchmark, known: Known, seed: int) -> Benchmark:
         if known.noise and not others:
             expected = "another user with purchases before the test, for noise in the history"
             raise DataError(benchmark.name, "test tasks", "user_id", user, expected)
-        shared = _with_noise(own, others, known.noise, rng(seed, "noise in the history", user))
+        shared = list(own)
+        if known.noise:
+            # A share of the history, drawn at random, becomes the other user's purchases, in their order.
+            generator = rng(seed, "noise in the history", user)
+            theirs = others[int(generator.integers(len(others)))]
+            order = generator.permutation(len(own))
+            for n, i in enumerate(order[: round(known.noise * len(own))]):
+                shared[i] = theirs[n % len(theirs)].model_copy(update={"timestamp": own[i].timestamp})
         kept = shared if known.last is None else shared[-known.last :]
         behaviors[user] = (*kept, *benchmark.behaviors[user][len(own) :])
     return replace(benchmark, behaviors=behaviors)
-
-
-def _with_noise(
-    own: Sequence[Behavior],
-    others: Sequence[Sequence[Behavior]],
-    share: float,
-    generator: np.random.Generator,
-) -> list[Behavior]:
-    """A share of ``own``, drawn at random, replaced by the purchases of one of ``others``, in their order."""
-    if not share:
-        return list(own)
-    theirs = others[int(generator.integers(len(others)))]
-    made, order = list(own), generator.permutation(len(own))
-    for n, i in enumerate(order[: round(share * len(own))]):
-        made[i] = theirs[n % len(theirs)].model_copy(update={"timestamp": own[i].timestamp})
-    return made
 
 
 def vary(study: Study, policy: Path, name: str, values: Iterable[float], **fixed: float) -> pd.DataFrame:
@@ -206,7 +195,7 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
         changed[f"alpha {study.alpha}, l_c {study.l_c}"] = short
     changed |= {f"alpha {each}": short.changed(study={"alpha": each}) for each in sweep.trained_alpha}
     changed |= {f"l_c {each}": short.changed(study={"l_c": each}) for each in sweep.trained_l_c}
-    policies = models.side_by_side(partial(_reinforce, start), list(changed.values()))
+    policies = models.side_by_side(_reinforce, [(there, start, "GRPO") for there in changed.values()])
     frames = []
     for (name, there), policy in zip(changed.items(), policies, strict=True):
         runs = OrionRuns(make_study(there))
@@ -214,9 +203,43 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
     return pd.concat(frames, ignore_index=True)
 
 
-def _reinforce(start: Path, settings: ReinforcedNotebook) -> Path:
-    models = OrionModels(make_study(settings))
-    return models.reinforced(start, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
+def play_worlds(models: OrionModels, settings: AblationsNotebook) -> pd.DataFrame:
+    """Train base model, SFT and each of ``rl.methods`` in each of ``rl.worlds``, and let them play its tests.
+
+    A world is the embedded shop and its people, made anew from another seed. That of the run's own seed is
+    the world of notebooks 05 and 06. Trainings run beside each other; what was trained or played before is
+    found.
+
+    Args:
+        models: of the run's own world.
+
+    Returns:
+        One row an episode, as of :meth:`pwagents.orion.runs.OrionRuns.frame`, with its ``world``.
+    """
+    worlds, methods = settings.rl.worlds, settings.rl.methods
+    runs = [settings.seeded(world) for world in worlds]
+    bases = models.side_by_side(lambda run: OrionModels(make_study(run)).base(), runs)
+    # Role-plays share a file, which one process writes.
+    n = settings.role_play.n_trajectories
+    kept = [OrionModels(make_study(run)).role_play(n).kept for run in runs]
+    units = list(zip(runs, bases, kept, strict=True))
+    tuned = models.side_by_side(lambda unit: OrionModels(make_study(unit[0])).sft(*unit[1:]), units)
+    pairs = list(zip(runs, tuned, strict=True))
+    trained = models.side_by_side(_reinforce, [(*pair, method) for pair in pairs for method in methods])
+
+    frames = []
+    for i, (world, run) in enumerate(zip(worlds, runs, strict=True)):
+        played, own = OrionRuns(make_study(run)), trained[i * len(methods) :][: len(methods)]
+        policies = {"Base": bases[i], "SFT": tuned[i], **dict(zip(methods, own, strict=True))}
+        records = [played.policy(name, folder) for name, folder in policies.items()]
+        frames.append(played.frame(*records).assign(world=world))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _reinforce(unit: tuple[ReinforcedNotebook, Path, Literal["GRPO", "PPO"]]) -> Path:
+    settings, start, method = unit
+    config = settings.rl.grpo if method == "GRPO" else settings.rl.ppo
+    return OrionModels(make_study(settings)).reinforced(start, config, settings.paid, settings.rl.log_tasks)
 
 
 def by_value(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:

@@ -51,28 +51,19 @@ EPISODE = (
     *("embedding", "schema", "seeds", "words", "data/instructions", "data/splits", "evaluation/metrics"),
 )
 REVIEW_TOKENS = 512  # as long as the published scorer reads a review
+Users = tuple[str, ...]  # their ids
 
 
-def has_answer(task: Task) -> bool:
-    """A review task without a real review cannot be scored."""
-    return task.type != "review" or bool(task.review.text.strip())
+def load_world(settings: OrionSettings) -> "tuple[Benchmark, Truth | None, Users, Users]":
+    """All users with the instructions of the settings, and who of them is held out and who is trained on.
 
-
-def load_world(settings: OrionSettings) -> "tuple[Benchmark, Truth | None]":
-    """All users, those held out and those to train on, with the instructions of the settings.
-
-    Orion's instructions are ambiguous (4.3: inverse prompting).
+    Orion's instructions are ambiguous (4.3: inverse prompting). Those held out come first.
     """
     n_users = settings.data.n_users + settings.study.training_users
     benchmark, truth = load_benchmark(replace(settings.data, n_users=n_users), settings.seed)
     if settings.study.instructions == "ambiguous":
         writer = OfflineAmbiguousWriter(benchmark.products, settings.seed)
         benchmark = with_instructions(benchmark, writer, benchmark.profiles)
-    return benchmark, truth
-
-
-def part_users(benchmark: Benchmark, settings: OrionSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those held out, who come first, and those to train on."""
     users = tuple(benchmark.behaviors)
     asked, further = settings.data.n_users, settings.study.training_users
     n = round(len(users) * asked / (asked + further))
@@ -81,7 +72,7 @@ def part_users(benchmark: Benchmark, settings: OrionSettings) -> tuple[tuple[str
             f"training_users is {further} beside n_users {asked}, and {benchmark.name} has "
             f"{len(users)} users: {n} would be held out; expected some of both"
         )
-    return users[:n], users[n:]
+    return benchmark, truth, users[:n], users[n:]
 
 
 def tasks_of(
@@ -149,10 +140,11 @@ class Study:
         from pwagents.web.recommender import NoRecommender
 
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
-        self.benchmark, self.truth = load_world(settings)
-        self.held_out, self._trained = part_users(self.benchmark, settings)
+        self.benchmark, self.truth, self.held_out, self._trained = load_world(settings)
         types, first_task = settings.study.task_types, self.benchmark.first_task
-        to_train = [t for t in tasks_of(self.benchmark, self._trained, "train", types) if has_answer(t)]
+        to_train = tasks_of(self.benchmark, self._trained, "train", types)
+        # A review task without a real review cannot be scored.
+        to_train = [task for task in to_train if task.type != "review" or task.review.text.strip()]
         to_test = tasks_of(self.benchmark, self.held_out, "test", types)
         self.date = parting_date(to_train, to_test, first_task)
         before = [task for task in to_train if task.timestamp < self.date]
@@ -207,7 +199,8 @@ class Study:
             alpha, l_c: as of :func:`pwagents.profiles.global_micro.profile_users`.
             clusters: to retrieve for an instruction.
         """
-        tasks = self._tasks(split)
+        trained_on = (*self.train_tasks, *self.validation_tasks)
+        tasks = trained_on if split == "train" else self.test_tasks
         # As in notebooks 02 and 03.
         items = Embedder(self._cache_dir, self.settings.shop.max_tokens, batch_size=64)
         users = dict.fromkeys(task.user_id for task in tasks)
@@ -262,26 +255,21 @@ class Study:
             "code": code_hash(*EPISODE),
         }
 
-    def _tasks(self, split: Split) -> tuple[Task, ...]:
-        return (*self.train_tasks, *self.validation_tasks) if split == "train" else self.test_tasks
-
     def _make_part(self, users: Sequence[str], split: Split) -> _Part:
         own = self.settings.study
         known = found = self.retrieve(split, self.benchmark, own.alpha, own.l_c)
         if not own.micro_profiles:
             longest = max(map(len, self.benchmark.behaviors.values()))
             found = self.retrieve(split, self.benchmark, longest, own.l_c)
-        return _Part(split, found, known, self._recommenders(users, split))
-
-    def _recommenders(self, users: Sequence[str], split: Split) -> "RecommendersByTime | None":
-        """Trained on these users and strangers; tasks of the split must not be foreseen."""
-        if "recommend" not in self.settings.study.task_types:
-            return None
+        if "recommend" not in own.task_types:
+            return _Part(split, found, known, None)
         from pwagents.web.recommender import RecommendersByTime
 
+        # Trained on these users and strangers; tasks of the split must not be foreseen.
         part, shop = benchmark_of(self.benchmark, users), self.settings.shop
         as_tested = replace(part, tasks={"test": part.tasks[split]})
-        return RecommendersByTime.fit(as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
+        given = (as_tested, shop.recommender, self.seed, shop.rec_dates, self._cache_dir)
+        return _Part(split, found, known, RecommendersByTime.fit(*given))
 
     def teacher(self, number: int, questions: int) -> Agent:
         """Who plays the agent in a round of the role-play, asking at most so many questions (by rules)."""

@@ -11,9 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 
-from pwagents.agents.replies import read_turn
-from pwagents.llm.chat import ChatModel, Request
-from pwagents.orion.agent import orion_messages, orion_tools
+from pwagents.llm.chat import ChatModel
+from pwagents.orion.agent import OrionAgent
 from pwagents.profiles.catalogue import (
     TOPIC,
     Catalogue,
@@ -24,7 +23,6 @@ from pwagents.profiles.catalogue import (
     spaced_words,
     word_lists,
 )
-from pwagents.profiles.types import ProfileLine
 from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.web.environment import Agent, BeliefState
@@ -146,7 +144,9 @@ class OfflineTeacher:
         # What the past speaks for counts where the user did not speak; titles' other words are no taste.
         spoken_of |= {line.about for line in lines if line.provenance == "stated"} | {TOPIC, ""}
         told = [x for x in lines if x.positive and (x.provenance == "stated" or x.about not in spoken_of)]
-        values = [value for line in told if (value := _searchable(line))]
+        # A search understands no amount of money, and no sentence.
+        told = [x for x in told if not x.is_amount and len(x.value.split()) <= _LONGEST_VALUE]
+        values = [line.value for line in told if line.value]
         request = affirmed(state.instruction)
         said = [trait.value for _, trait in self.catalogue.find(request)] + find_bands(request)
         answered = [value for some in answers.values() for value in some]
@@ -205,11 +205,6 @@ def is_result(step: Step) -> bool:
     return not step.error and step.action.name in FUNCTION_OF.values()
 
 
-def _searchable(line: ProfileLine) -> str:
-    """The value of a line as a search understands it: no amount of money, no sentence."""
-    return "" if line.is_amount or len(line.value.split()) > _LONGEST_VALUE else line.value
-
-
 def _longest_run(title: str, topics: set[str], text: str) -> str:
     """What a text calls a product: the longest run of its title's words, not of values alone, in it."""
     words = spaced_words(title).split()
@@ -232,13 +227,8 @@ def llm_teachers(model: ChatModel, shown: int = 10) -> Callable[[int], Agent]:
     def of_round(number: int) -> Agent:
         def act(state: BeliefState) -> Action:
             temperature = TEMPERATURE if state.product is None else REVIEW_TEMPERATURE
-            request = Request(
-                messages=tuple(orion_messages(state, shown)),
-                tools=orion_tools(),
-                sampling={"temperature": temperature, "max_tokens": MAX_TOKENS},
-                sample=number,
-            )
-            return read_turn(model.reply(request))
+            sampling = {"temperature": temperature, "max_tokens": MAX_TOKENS}
+            return OrionAgent(model, shown, sampling, number)(state)
 
         return act
 

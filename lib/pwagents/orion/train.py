@@ -17,13 +17,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from pwagents.cache import KEY, cached, hash_of
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.breakdowns import sample_tasks
-from pwagents.evaluation.metrics import grade
 from pwagents.evaluation.tables import format_intervals
 from pwagents.llm.folder import read_tokenizer
 from pwagents.llm.local_model import LocalModel
@@ -41,13 +39,13 @@ from pwagents.orion.play import orion_example, play_rollouts
 from pwagents.orion.references import play_ladder
 from pwagents.orion.reward import Rewards, RewardSettings
 from pwagents.orion.role_play import Played, RolePlay, play_roles
-from pwagents.orion.runs import POLICY, OrionRuns
-from pwagents.orion.settings import Decoding, OrionSettings
+from pwagents.orion.runs import OrionRuns
+from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import EPISODE, Study, make_study, role_facts
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater, Update
 from pwagents.project import code_hash
-from pwagents.rl.rollout import Evaluate, Play, count_asks
+from pwagents.rl.rollout import Evaluate, Play, Rollout, play_batch, summarize
 from pwagents.rl.settings import GrpoSettings, PpoSettings, RlSettings
 from pwagents.rl.train import train_policy
 from pwagents.schema import Action, Product, Split, Task
@@ -83,12 +81,21 @@ def write_orion_card(
         name: of its stage, such as "orion-sft".
         parts: what it was made from: ``start``, ``facts``, ``settings``.
     """
-    policy = folder / POLICY if (folder / POLICY).exists() else folder
     base = parts["start"].partition("@")[0]
     tags = ("orion", name.rpartition("-")[2])
     facts = parts["facts"]
     use = _USE.format(shown=facts["shown"] if "shown" in facts else facts["decoding"]["shown"])
-    write_card(policy, name, _WHAT[name], facts, parts["settings"], results, base=base, tags=tags, use=use)
+    write_card(
+        OrionRuns.folder(folder),
+        name,
+        _WHAT[name],
+        facts,
+        parts["settings"],
+        results,
+        base=base,
+        tags=tags,
+        use=use,
+    )
 
 
 def add_results(folder: Path, measured: pd.DataFrame) -> None:
@@ -125,23 +132,26 @@ def reinforce(
     train_policy(start, tokenizer, study.train_tasks, play, rewards, config, folder, evaluate)
 
 
-def player(study: Study, tokenizer: Any, config: RlSettings) -> Play:
-    """How episodes are played to learn from."""
-    decoding, start = _sampled(study, config), partial(_start, study)
+def player(study: Study, tokenizer: Any, config: RlSettings, greedy: bool = False) -> Play:
+    """How episodes are played to learn from, or greedily, to see what was learned.
 
-    def play(model, tasks, seed):
+    Turns are sampled at the temperatures of the training. An episode goes on where a model behind a role
+    refuses.
+    """
+    heat = {"temperature": config.temperature, "review_temperature": config.review_temperature}
+    decoding = study.settings.decoding.greedy if greedy else replace(study.settings.decoding, **heat)
+
+    def start(task: Task) -> WebEnvironment:
+        episode = study.start(task)
+        silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
+        episode.user = episode.user and _answering(episode.user, silence)
+        episode.update = episode.update and _answering(episode.update, unchanged)
+        return episode
+
+    def play(model: Any, tasks: Sequence[Task], seed: int) -> list[Rollout]:
         return play_rollouts(model, tokenizer, tasks, start, decoding, seed)
 
     return play
-
-
-def _start(study: Study, task: Task) -> WebEnvironment:
-    """Begin an episode of a training, which goes on where a model behind a role refuses."""
-    episode = study.start(task)
-    silence, unchanged = (lambda *_: UserReply("...")), (lambda profile, *_: Update(profile))
-    episode.user = episode.user and _answering(episode.user, silence)
-    episode.update = episode.update and _answering(episode.update, unchanged)
-    return episode
 
 
 def _answering(role: Callable[..., R], otherwise: Callable[..., R]) -> Callable[..., R]:
@@ -158,29 +168,16 @@ def _answering(role: Callable[..., R], otherwise: Callable[..., R]) -> Callable[
 
 def evaluator(study: Study, tokenizer: Any, config: RlSettings, rewards: Rewards, log_tasks: int) -> Evaluate:
     """How the log's evaluations are made, greedily; ``log_tasks`` as of :func:`reinforce`."""
-    decoding = _sampled(study, config).greedy
+    play = player(study, tokenizer, config, greedy=True)
     tested = sample_tasks(study.validation_tasks, log_tasks, study.seed)
 
-    def evaluate(model) -> dict[str, float]:
-        rollouts = play_rollouts(model, tokenizer, tested, partial(_start, study), decoding)
-        grades = [grade(rollout.trajectory) for rollout in rollouts]
-        parts = rewards([(rollout.states, rollout.trajectory) for rollout in rollouts]).values()
-        asks = [count_asks(rollout.trajectory) for rollout in rollouts]
-        return {
-            "return": sum(sum(map(sum, episodes)) for episodes in parts) / len(rollouts),
-            "result_final": float(np.mean([each.result_final for each in grades])),
-            "function_accuracy": float(np.mean([each.function_accuracy for each in grades])),
-            "turns": float(np.mean([each.steps for each in grades])),
-            "asks": float(np.mean(asks)),
-        }
+    def evaluate(model: Any) -> dict[str, float]:
+        played = play_batch(model, tested, play, rewards, seed=0)
+        means = summarize(played)
+        measured = {"return": sum(map(sum, played.parts.values())) / len(tested)}
+        return measured | {k: means[k] for k in ("result_final", "function_accuracy", "turns", "asks")}
 
     return evaluate
-
-
-def _sampled(study: Study, config: RlSettings) -> Decoding:
-    """The study's decoding at the temperatures of the training."""
-    hot = {"temperature": config.temperature, "review_temperature": config.review_temperature}
-    return replace(study.settings.decoding, **hot)
 
 
 # Code that decides, beside data and settings, what comes out of a training.

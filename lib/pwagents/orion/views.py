@@ -150,15 +150,13 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
         f"{after} - {before}, both with another user's profile": (other[after], other[before]),
         "difference of the first gain and the last": tuple(gains),
     }
-    rows = [{"comparison": name, **_paired(*pair)} for name, pair in compared.items()]
+    rows = []
+    for comparison, (a, b) in compared.items():
+        long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
+        test = paired_test(long, "value", "a", "b")._asdict()
+        shown = {name: test[name] for name in ("difference", "low", "high", "n_tasks", "n_users")}
+        rows.append({"comparison": comparison, **shown})
     return pd.DataFrame(rows)
-
-
-def _paired(a: pd.Series, b: pd.Series) -> dict[str, float]:
-    """:func:`paired_test` of two columns over the same tasks."""
-    long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
-    test = paired_test(long, "value", "a", "b")._asdict()
-    return {name: test[name] for name in ("difference", "low", "high", "n_tasks", "n_users")}
 
 
 def circumstances(study: Study) -> str:

@@ -15,18 +15,25 @@ from pwagents.rl.settings import Credit, GrpoSettings, PpoSettings, Scale
 _EPSILON = 1e-4  # added to the standard deviation, as TRL does
 
 
-def step_advantages(played: Played, config: GrpoSettings) -> list[np.ndarray]:
-    """One advantage a step of each rollout, by :func:`group_advantages`.
+def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
+    """GRPO's advantages of all tokens that are learned from, episode after episode: each has its step's.
 
-    The ``num_generations`` episodes of a task stand in a row.
+    The ``num_generations`` episodes of a task, which are compared, stand in a row.
     """
-    advantages = []
+    per_step: list[np.ndarray] = []
     for i in range(0, len(played.rollouts), config.num_generations):
         group = slice(i, i + config.num_generations)
         states = list(map(states_of, played.rollouts[group])) if config.credit == "state" else ()
         how = (config.credit, config.gamma, config.scale_rewards)
-        advantages += group_advantages(played.rewards[group], *how, states)
-    return advantages
+        per_step += group_advantages(played.rewards[group], *how, states)
+    return np.array(
+        [
+            steps[turn]
+            for rollout, steps in zip(played.rollouts, per_step, strict=True)
+            for learned, turn in zip(loss_mask(rollout), rollout.turns, strict=True)
+            if learned
+        ]
+    )
 
 
 def group_advantages(
@@ -63,38 +70,32 @@ def group_advantages(
     Returns:
         For each episode one advantage a step. With credit "episode" all 0 where the episodes earned the same.
     """
-    if credit != "turn":
-        advantages = _compared([sum(steps) for steps in rewards], scale)
-        whole = [np.full(len(steps), value) for steps, value in zip(rewards, advantages, strict=True)]
-        return whole if credit == "episode" else _with_states(whole, rewards, states, gamma, scale)
-    to_go = np.zeros((len(rewards), max(map(len, rewards))))
-    for i, steps in enumerate(rewards):
-        to_go[i, : len(steps)] = returns_to_go(steps, gamma)
-    difference = _less_mean(to_go)
-    taken = [difference[i, : len(steps)] for i, steps in enumerate(rewards)]
-    if scale == "none":
-        return taken
-    squares = np.concatenate(taken) ** 2
-    deviation = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
-    return [values / (deviation + _EPSILON) for values in taken]
+    if credit == "turn":
+        # Episodes that are over earn 0: the table of (episodes, steps) is filled up with it.
+        table = np.zeros((len(rewards), max(map(len, rewards))))
+        for i, steps in enumerate(rewards):
+            table[i, : len(steps)] = returns_to_go(steps, gamma)
+        difference = _less_mean(table)
+        taken = [difference[i, : len(steps)] for i, steps in enumerate(rewards)]
+        if scale == "none":
+            return taken
+        squares = np.concatenate(taken) ** 2
+        deviation = np.sqrt(squares.sum() / max(len(squares) - 1, 1))
+        return [values / (deviation + _EPSILON) for values in taken]
 
-
-def _with_states(
-    advantages: list[np.ndarray],
-    rewards: Sequence[Sequence[float]],
-    states: Sequence[Sequence[Hashable]],
-    gamma: float,
-    scale: Scale,
-) -> list[np.ndarray]:
-    """Advantages, and added to them those of each step among the steps that began in the same state."""
-    to_go = [returns_to_go(steps, gamma) for steps in rewards]
-    met: dict[Hashable, list[tuple[int, int]]] = {}  # state -> (episode, step)
-    for i, own in enumerate(states):
-        for t, state in enumerate(own):
-            met.setdefault(state, []).append((i, t))
-    for places in met.values():
-        for (i, t), value in zip(places, _compared([to_go[i][t] for i, t in places], scale), strict=True):
-            advantages[i][t] += value
+    returns = _compared([sum(steps) for steps in rewards], scale)
+    advantages = [np.full(len(steps), value) for steps, value in zip(rewards, returns, strict=True)]
+    if credit == "state":
+        # Added is what a step earned more than the others that began in its state.
+        to_go = [returns_to_go(steps, gamma) for steps in rewards]
+        met: dict[Hashable, list[tuple[int, int]]] = {}  # state -> (episode, step)
+        for i, own in enumerate(states):
+            for t, state in enumerate(own):
+                met.setdefault(state, []).append((i, t))
+        for places in met.values():
+            compared = _compared([to_go[i][t] for i, t in places], scale)
+            for (i, t), value in zip(places, compared, strict=True):
+                advantages[i][t] += value
     return advantages
 
 
@@ -129,19 +130,6 @@ def _less_mean(values: np.ndarray) -> np.ndarray:
     """Values less their mean over the episodes (the first axis); equal values give exactly 0."""
     shifted = values - values[0]
     return shifted - shifted.mean(axis=0)
-
-
-def token_advantages(played: Played, config: GrpoSettings) -> np.ndarray:
-    """GRPO's advantages of all tokens that are learned from, episode after episode: each has its step's."""
-    per_step = step_advantages(played, config)
-    return np.array(
-        [
-            steps[turn]
-            for rollout, steps in zip(played.rollouts, per_step, strict=True)
-            for learned, turn in zip(loss_mask(rollout), rollout.turns, strict=True)
-            if learned
-        ]
-    )
 
 
 def critic_advantages(

@@ -112,7 +112,7 @@ class Learner:
         warmup = math.ceil(config.warmup_steps * (steps if config.warmup_steps < 1 else 1))
         self.schedule = get_scheduler(config.lr_scheduler_type, optimizer, warmup, steps)
         self.policy, self.optimizer = accelerator.prepare(add_scoring(policy), optimizer)
-        self.policy.train()  # else nothing is computed again, and all activations are kept
+        self.policy.eval()  # nothing drops out while it plays and looks back: :meth:`update` alone trains
         self.critic = Critic(policy.config.hidden_size, config, accelerator) if is_ppo else None
         accelerator.register_for_checkpointing(self.schedule)
 
@@ -153,8 +153,16 @@ class Learner:
         """The episodes as tensors, and what the models say to them before the policy moves."""
         import torch
 
+        # Tokens, which of them are learned from, and at which log-probabilities these were sampled.
         config, device = self.config, self.accelerator.device
-        ids, scored, sampled = pad_rollouts(rollouts, device)
+        ids = torch.zeros(len(rollouts), max(map(len, rollouts)), dtype=torch.long)
+        scored, sampled = torch.zeros(ids.shape, dtype=torch.bool), torch.zeros(ids.shape)
+        for i, rollout in enumerate(rollouts):
+            start, end = len(rollout.prompt_ids), len(rollout)
+            ids[i, :end] = torch.tensor([*rollout.prompt_ids, *rollout.completion_ids])
+            scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool)
+            sampled[i, start:end] = torch.tensor(rollout.logprobs)
+        ids, scored, sampled = ids.to(device), scored.to(device), sampled.to(device)
         batch = Batch(ids, scored, torch.tensor(temperatures, device=device))
 
         def read(model) -> list["torch.Tensor"]:
@@ -166,9 +174,7 @@ class Learner:
             return [torch.cat(column).float() for column in zip(*parts, strict=True)]
 
         if self.critic or self._vllm or config.epochs * config.minibatches > 1:
-            self.policy.eval()  # as it was when it sampled: no dropout of an adapter
             logprobs, _, self.features = read(self.policy)
-            self.policy.train()
             batch = batch._replace(old=batch.spread(logprobs))
         if self.reference is not None:
             batch = batch._replace(reference=batch.spread(read(self.reference)[0]))
@@ -199,6 +205,7 @@ class Learner:
         all_move = bool(config.beta or config.entropy_coef) or accelerator.num_processes > 1
         sums = dict.fromkeys(("loss", "entropy", "kl", "clip_fraction", "approx_kl"), 0.0)
         parts = rows.split(config.per_device_train_batch_size)
+        self.policy.train()  # else nothing is computed again, and all activations are kept
         for part in parts:
             moves = advantages[part].ne(0).any(1).cpu() | all_move
             moves[0] |= not moves.any()  # a loss needs a gradient, if only of zeros
@@ -224,15 +231,14 @@ class Learner:
         norm = accelerator.clip_grad_norm_(self.policy.parameters(), config.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self.policy.eval()
         return {name: value / int(n) for name, value in sums.items()} | {"grad_norm": float(norm)}
 
     def evaluate(self, evaluate: Evaluate) -> dict[str, float]:
         """The numbers of an evaluation, the same in all processes, which stop or go on by them together."""
         import torch
 
-        self.policy.eval()
         measured = evaluate(self.player)
-        self.policy.train()
         values = torch.tensor(list(measured.values()), dtype=torch.float64, device=self.accelerator.device)
         means = self.accelerator.reduce(values, "mean").tolist()
         return {f"eval_{name}": value for name, value in zip(measured, means, strict=True)}
@@ -267,24 +273,6 @@ class Learner:
             shutil.rmtree(folder, ignore_errors=True)
             os.replace(aside, folder)
         self.accelerator.wait_for_everyone()
-
-
-def pad_rollouts(rollouts: Sequence[Rollout], device: Any) -> "tuple[torch.Tensor, ...]":
-    """Tokens, which of them are learned from, and at which log-probabilities these were sampled.
-
-    Each is (episodes, tokens), padded on the right. What pads is never seen: no token looks to its right.
-    """
-    import torch
-
-    width = max(len(r.prompt_ids) + len(r.completion_ids) for r in rollouts)
-    ids = torch.zeros(len(rollouts), width, dtype=torch.long)
-    scored, sampled = torch.zeros(ids.shape, dtype=torch.bool), torch.zeros(ids.shape)
-    for i, rollout in enumerate(rollouts):
-        start, end = len(rollout.prompt_ids), len(rollout.prompt_ids) + len(rollout.completion_ids)
-        ids[i, :end] = torch.tensor([*rollout.prompt_ids, *rollout.completion_ids])
-        scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool)
-        sampled[i, start:end] = torch.tensor(rollout.logprobs)
-    return ids.to(device), scored.to(device), sampled.to(device)
 
 
 class Critic:

@@ -8,9 +8,8 @@ import importlib.util
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -22,10 +21,13 @@ from pwagents.rl.settings import RlSettings
 from pwagents.schema import Task
 
 LOG = "log.jsonl"  # in the folder of a run
+Row = dict[str, float]  # of the log: numbers of a step
 
 
-def open_run(folder: Path, config: RlSettings, tasks: Sequence[Task]) -> "tuple[str | None, RunLog]":
-    """Begin a run or take it up again: the checkpoint to go on from (None at the start), and the log.
+def open_run(folder: Path, config: RlSettings, tasks: Sequence[Task]) -> tuple[str | None, list[Row]]:
+    """Begin a run or take it up again: the checkpoint to go on from (None at the start), and the log's rows.
+
+    Rows of later steps than the checkpoint's are dropped: those steps will be done again.
 
     Raises:
         DataError: the folder holds a run with other settings or tasks.
@@ -45,57 +47,41 @@ def open_run(folder: Path, config: RlSettings, tasks: Sequence[Task]) -> "tuple[
             raise DataError(path, "run", name, values[0], f"{values[1]}, or another folder for this run")
     else:
         write_aside(path, json.dumps(run, indent=1))
-    checkpoint = last_checkpoint(folder)
-    return checkpoint, RunLog(folder, checkpoint_step(checkpoint))
+    checkpoint, log = last_checkpoint(folder), folder / LOG
+    rows = [row for row in read_rows(log) if row["step"] <= checkpoint_step(checkpoint)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if not log.exists() or log.read_text(encoding="utf-8") != text:
+        write_aside(log, text)
+    return checkpoint, rows
 
 
-class RunLog:
-    """The rows of the log.
+def append_row(folder: Path, row: Row) -> None:
+    """Add a step to the log of a run; it is on the disk before the next step begins.
 
-    Args:
-        folder: of the run.
-        first_step: the step that the run goes on from; rows of later steps are dropped, for those steps
-            will be done again.
+    Raises:
+        RuntimeError: the training has diverged.
     """
-
-    def __init__(self, folder: Path, first_step: int):
-        self.path = folder / LOG
-        kept = [row for row in read_rows(self.path) if row["step"] <= first_step]
-        self.has_first = any(row["step"] == 0 for row in kept)
-        text = "".join(map(_line, kept))
-        if not self.path.exists() or self.path.read_text(encoding="utf-8") != text:
-            write_aside(self.path, text)
-
-    def append(self, row: Mapping[str, float]) -> None:
-        """Add the row of a step; it is on the disk before the next step begins.
-
-        Raises:
-            RuntimeError: the training has diverged.
-        """
-        for name in ("loss", "grad_norm"):
-            if not math.isfinite(row.get(name, 0.0)):
-                raise RuntimeError(
-                    f"training diverged: {name} is {row[name]} at step {row['step']}; take a lower "
-                    f"learning rate or a smaller max_grad_norm, in a new folder"
-                )
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(_line(row))
-            file.flush()
-            os.fsync(file.fileno())
+    for name in ("loss", "grad_norm"):
+        if not math.isfinite(row.get(name, 0.0)):
+            raise RuntimeError(
+                f"training diverged: {name} is {row[name]} at step {row['step']}; take a lower "
+                f"learning rate or a smaller max_grad_norm, in a new folder"
+            )
+    with open(folder / LOG, "a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def is_flat(returns: Mapping[int, float]) -> bool:
-    """Whether the best return of the last third of the steps, evaluated twice or more, is no new best.
-
-    Args:
-        returns: step -> what was evaluated after it.
-    """
+def is_flat(rows: Sequence[Row]) -> bool:
+    """Whether the best return of the last third of the steps, evaluated twice or more, is no new best."""
+    returns = {row["step"]: row["eval_return"] for row in rows if "eval_return" in row}
     late = [value for step, value in returns.items() if 3 * step > 2 * max(returns)]
     early = [value for step, value in returns.items() if 3 * step <= 2 * max(returns)]
     return len(late) > 1 and bool(early) and max(late) <= max(early)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[Row]:
     """The rows of a log; none where there is no file yet. A last line that a kill cut short is left out.
 
     Raises:
@@ -110,10 +96,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             raise DataError(path, f"line {number}", "step", wrong, "a JSON object with the step's number")
         rows.append(row)
     return rows
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row) + "\n"
 
 
 def read_curves(folders: dict[str, Path | str]) -> pd.DataFrame:

@@ -3,9 +3,8 @@
 A :class:`Rollout` is what one played episode is to a trainer: tokens in, tokens out.
 """
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,13 @@ Play = Callable[[Any, Sequence[Task], int], "list[Rollout]"]
 Evaluate = Callable[[Any], dict[str, float]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Rollout:
     """One episode as the policy's tokens: what was sampled is never decoded and tokenised again.
 
-    All lists but the first have one entry a completion token. The completion is the whole conversation after
-    the prompt: the policy's turns (up to and with the token that ends each) and what came back in between.
+    The lists from the second to ``turns`` have one entry a completion token. The completion is the whole
+    conversation after the prompt: the policy's turns (up to and with the token that ends each) and what came
+    back in between. It grows as the episode is played.
 
     Attributes:
         prompt_ids: rules, task and P_ctx,0.
@@ -41,16 +41,27 @@ class Rollout:
         logprobs: of the sampled tokens at the sampling temperature; 0.0 elsewhere.
         turns: the number of the step that a token belongs to; an answer belongs to the step it answers.
         states: the belief state before each step.
-        trajectory: the steps.
+        trajectory: the steps; None until the episode is over.
     """
 
     prompt_ids: list[int]
-    completion_ids: list[int]
-    mask: list[int]
-    logprobs: list[float]
-    turns: list[int]
-    states: tuple[BeliefState, ...]
-    trajectory: Trajectory
+    completion_ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    states: Sequence[BeliefState] = field(default_factory=list)
+    trajectory: Trajectory | None = None
+
+    def __len__(self) -> int:
+        """Count the tokens so far, prompt and completion."""
+        return len(self.prompt_ids) + len(self.completion_ids)
+
+    def add(self, ids: list[int], logprobs: list[float] | None = None) -> None:
+        """Take down tokens of the step under way: sampled, with log-probabilities, or what came back."""
+        self.completion_ids += ids
+        self.mask += [int(logprobs is not None)] * len(ids)
+        self.logprobs += [0.0] * len(ids) if logprobs is None else logprobs
+        self.turns += [len(self.states) - 1] * len(ids)
 
 
 def loss_mask(rollout: Rollout) -> list[int]:
@@ -67,7 +78,7 @@ def loss_mask(rollout: Rollout) -> list[int]:
 
 def count_asks(trajectory: Trajectory) -> int:
     """How often the agent asked the user something: valid calls of ``respond``."""
-    return sum(step.action.name == "respond" and not step.error for step in trajectory.steps)
+    return sum(step.is_talk for step in trajectory.steps)
 
 
 def tasks_in_order(tasks: Sequence[Task], config: RlSettings) -> list[Task]:
@@ -98,7 +109,6 @@ class Played:
     rollouts: list[Rollout]
     rewards: list[list[float]]
     parts: dict[str, list[float]]
-    seconds: float
 
 
 def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewards, seed: int) -> Played:
@@ -107,41 +117,37 @@ def play_batch(model: Any, tasks: Sequence[Task], play: Play, rewards: StepRewar
     Raises:
         ValueError: a rollout or its rewards contradict themselves; the message names the task.
     """
-    start = time.perf_counter()
     rollouts = play(model, tasks, seed)
     if len(rollouts) != len(tasks):
         raise ValueError(f"play() gave {len(rollouts)} rollouts for {len(tasks)} tasks; expected one each")
     paid = rewards([(rollout.states, rollout.trajectory) for rollout in rollouts])
     parts = {name: [sum(steps) for steps in episodes] for name, episodes in paid.items()}
     earned = []
-    for rollout, *steps in zip(rollouts, *paid.values(), strict=True):
-        earned.append([sum(of_step) for of_step in zip(*steps, strict=True)])
-        _check(rollout, earned[-1])
-    return Played(rollouts, earned, parts, time.perf_counter() - start)
+    for rollout, *of_parts in zip(rollouts, *paid.values(), strict=True):
+        own = [sum(of_step) for of_step in zip(*of_parts, strict=True)]
+        earned.append(own)
 
-
-def _check(rollout: Rollout, rewards: Sequence[float]) -> None:
-    where, n = f"the rollout of task {rollout.trajectory.task_id}", len(rollout.completion_ids)
-    for name in ("mask", "logprobs", "turns"):
-        if len(getattr(rollout, name)) != n:
-            raise ValueError(f"{where} has {n} completion tokens, but {len(getattr(rollout, name))} {name}")
-    steps = len(rollout.trajectory.steps)
-    if len(rewards) != steps:
-        raise ValueError(f"{where} has {steps} steps, but {len(rewards)} rewards")
-    sampled = {turn for m, turn in zip(rollout.mask, rollout.turns, strict=True) if m}
-    missing = [t for t in range(steps) if t not in sampled]
-    if not steps or missing or not rollout.prompt_ids:
-        raise ValueError(f"{where}: every episode needs a prompt and a step, every step a sampled token")
-    if not np.isfinite(rewards).all():
-        raise ValueError(f"{where} has the rewards {rewards}; expected finite numbers")
+        # Whoever plays and pays, a wrong length would teach other tokens than those that earned.
+        where, n = f"the rollout of task {rollout.trajectory.task_id}", len(rollout.completion_ids)
+        for name in ("mask", "logprobs", "turns"):
+            if (others := len(getattr(rollout, name))) != n:
+                raise ValueError(f"{where} has {n} completion tokens, but {others} {name}")
+        steps = len(rollout.trajectory.steps)
+        if len(own) != steps:
+            raise ValueError(f"{where} has {steps} steps, but {len(own)} rewards")
+        sampled = {turn for m, turn in zip(rollout.mask, rollout.turns, strict=True) if m}
+        if not steps or not sampled.issuperset(range(steps)) or not rollout.prompt_ids:
+            raise ValueError(f"{where}: every episode needs a prompt and a step, every step a sampled token")
+        if not np.isfinite(own).all():
+            raise ValueError(f"{where} has the rewards {own}; expected finite numbers")
+    return Played(rollouts, earned, parts)
 
 
 def summarize(played: Played) -> dict[str, float]:
     """Means over the episodes, for the log.
 
     ``reward`` of an episode, its spread ``reward_std``, its parts ``reward_<name>``; the metrics of
-    :func:`grade`, steps as ``turns``; ``asks``, valid calls of ``respond``; ``tokens``, those sampled;
-    ``rollout_seconds`` of all together.
+    :func:`grade`, steps as ``turns``; ``asks``, valid calls of ``respond``; ``tokens``, those sampled.
     """
     grades = [grade(rollout.trajectory) for rollout in played.rollouts]
     returns = [sum(steps) for steps in played.rewards]
@@ -158,5 +164,4 @@ def summarize(played: Played) -> dict[str, float]:
         "turns": float(np.mean([len(rollout.trajectory.steps) for rollout in played.rollouts])),
         "asks": float(np.mean(asks)),
         "tokens": float(np.mean([sum(rollout.mask) for rollout in played.rollouts])),
-        "rollout_seconds": played.seconds,
     }

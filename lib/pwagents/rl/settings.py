@@ -82,10 +82,6 @@ class RlSettings:
         """Episodes a step, over all GPUs."""
         return self.prompts_per_step * self.num_generations
 
-    def evaluates_after(self, step: int) -> bool:
-        """Whether an evaluation follows a step; 0 is the model at the start."""
-        return bool(self.eval_steps) and (step % self.eval_steps == 0 or step == self.max_steps)
-
     def temperature_of(self, type_: TaskType) -> float:
         return self.review_temperature if type_ == "review" else self.temperature
 

@@ -31,7 +31,7 @@ from pwagents.lm.trainer import checkpoint_step, quiet
 from pwagents.progress import progress
 from pwagents.rl.advantages import critic_advantages, token_advantages
 from pwagents.rl.learner import Learner, make_accelerator
-from pwagents.rl.log import is_flat, open_run, read_rows
+from pwagents.rl.log import append_row, is_flat, open_run
 from pwagents.rl.rollout import Evaluate, Play, StepRewards, play_batch, summarize, tasks_in_order
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Task
@@ -77,25 +77,25 @@ def train_policy(
     share = config.prompts_per_step // accelerator.num_processes
     # One process writes settings and removes broken checkpoints; the others then find all in order.
     with accelerator.main_process_first():
-        checkpoint, log = open_run(folder, config, tasks)
+        checkpoint, rows = open_run(folder, config, tasks)
     if (folder / "model").exists():
         return folder / "model"
     if config.report_to != "none":
         accelerator.init_trackers("pwagents")
 
     def write(row: dict[str, float]) -> None:
+        rows.append(row)
         if main:
-            log.append(row)
+            append_row(folder, row)
         accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
 
     learner, in_order = Learner(model, config, accelerator), tasks_in_order(tasks, config)
     if checkpoint:
         accelerator.load_state(checkpoint, strict=False)  # what is not trained is not in it
-    elif evaluate and config.evaluates_after(0) and not log.has_first:
+    elif evaluate and config.eval_steps and not rows:
         write({"step": 0} | learner.evaluate(evaluate))
-    evaluated = {row["step"]: row["eval_return"] for row in read_rows(log.path) if "eval_return" in row}
     first, method = checkpoint_step(checkpoint), "PPO" if learner.critic else "GRPO"
-    is_over = config.stop_when_flat and is_flat(evaluated)  # killed before the model was saved
+    is_over = config.stop_when_flat and is_flat(rows)  # killed before the model was saved
     steps = range(first, first if is_over else config.max_steps)
     bar = progress(steps, initial=first, total=config.max_steps, desc=method, disable=not main)
     for step in bar:
@@ -105,7 +105,7 @@ def train_policy(
         batch = [task for task in prompts for _ in range(config.num_generations)]
         seed = derive_seed(config.seed, "rollouts", str(step), str(rank))
         played = play_batch(learner.player, batch, play, rewards, seed)
-        row = summarize(played)
+        row = summarize(played) | {"rollout_seconds": time.perf_counter() - start}
 
         # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio are
         # the trainer's own; one update of fresh episodes computes them itself.
@@ -120,13 +120,13 @@ def train_policy(
         advantages = look.spread(advantages)
 
         # Update the policy: several times where the settings say so. Episodes of a task stay together.
-        rows, numbers = torch.arange(len(batch)).view(share, -1), []  # of the batch, a task each
+        groups, numbers = torch.arange(len(batch)).view(share, -1), []  # of the batch, a task each
         warms_up = learner.critic and step < config.value_warmup_steps
         for epoch in range(0 if warms_up else config.epochs):
             order = range(share)
             if config.minibatches > 1:
                 order = rng(config.seed, "minibatches", str(step), str(epoch), str(rank)).permutation(share)
-            for part in rows[list(order)].tensor_split(config.minibatches):
+            for part in groups[list(order)].tensor_split(config.minibatches):
                 numbers.append(learner.update(look, advantages, part.flatten()))
         if numbers:
             row |= {name: float(np.mean([each[name] for each in numbers])) for name in numbers[0]}
@@ -139,14 +139,13 @@ def train_policy(
         means = torch.tensor(list(row.values()), dtype=torch.float64, device=accelerator.device)
         row = {"step": done} | dict(zip(row, accelerator.reduce(means, "mean").tolist(), strict=True))
         row["seconds"] = time.perf_counter() - start
-        if evaluate and config.evaluates_after(done):
+        if evaluate and config.eval_steps and (done % config.eval_steps == 0 or done == config.max_steps):
             row |= learner.evaluate(evaluate)
-            evaluated[done] = row.get("eval_return", 0.0)
         write(row)
         bar.set_postfix(reward=f"{row['reward']:.2f}", refresh=False)
         if config.save_steps and done % config.save_steps == 0:
             learner.save_checkpoint(folder / f"checkpoint-{done}")
-        if config.stop_when_flat and done in evaluated and is_flat(evaluated):
+        if config.stop_when_flat and "eval_return" in row and is_flat(rows):
             break
     learner.save(tokenizer, folder / "model")
     accelerator.end_training()
