@@ -77,13 +77,14 @@ def scored(weights, episodes, types):
 def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tmp_path, method, changed):
     tasks = game.make_tasks(4)
     tasks = [t.model_copy(update={"type": "review"}) if i % 2 else t for i, t in enumerate(tasks)]
-    heat = {"temperature": HEAT["search"], "review_temperature": HEAT["review"]}
-    given = game.SETTINGS | PLAIN | heat | {"max_steps": 1, "save_steps": 0} | changed
+    given = game.SETTINGS | PLAIN | {"max_steps": 1, "save_steps": 0} | changed
     config = game.CONFIGS[method](**given)
     episodes, updates = [], []  # of each update (weights, gradient) of all parameters
 
     def play(model, tasks, seed):
-        episodes.extend(game.play_cue(model, tasks, seed))
+        heat = [HEAT[task.type] for task in tasks]  # as if they had been sampled so
+        pairs = zip(game.play_cue(model, tasks, seed), heat, strict=True)
+        episodes.extend(replace(each, temperature=own) for each, own in pairs)
         return episodes
 
     def watch(optimizer, *_):

@@ -10,6 +10,7 @@ and so on.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,13 @@ def play_rollouts(
             for episode in episodes:
                 ids = prompt_tokens(tokenizer, orion_messages(episode.state), orion_tools())
                 ids = ids if len(ids) <= most else ids[: most // 2] + ids[len(ids) - (most - most // 2) :]
-                begun.append((episode, Rollout(ids)))
+                heat = decoding.temperature_of(episode.task.type)
+                begun.append((episode, Rollout(ids, temperature=heat)))
 
             active, unread = begun, [rollout.prompt_ids for _, rollout in begun]
             while active:
                 # Each policy writes a turn, which means an action.
-                heat = [decoding.temperature_of(episode.task.type) for episode, _ in active]
+                heat = [rollout.temperature for _, rollout in active]
                 turns = decoder.write(unread, heat, decoding.turn_tokens, end, generator)
                 actions = []
                 for (episode, rollout), (ids, logprobs) in zip(active, turns, strict=True):
@@ -84,7 +86,7 @@ def play_rollouts(
                 # The environments carry them out. Whose task has not ended and who has tokens left reads the
                 # answer, after the end of a turn that was cut off. An episode whose answer leaves no room for
                 # a turn ends there; the others go on.
-                list(run(lambda pair, action: pair[0].step(action), active, actions))
+                list(run(call, [episode.step for episode, _ in active], actions))
                 rows = [
                     row
                     for row, (episode, rollout) in enumerate(active)

@@ -221,7 +221,7 @@ class Study:
         if part.recommenders is not None:
             first = self.benchmark.first_task(task.user_id, part.split)
             shop = replace(shop, recommender=part.recommenders.at(first))
-        context = context or self.context(task)
+        context = context or part.contexts[task.task_id]
         # The user simulator knows P_ctx,0 and the final answer (Orion, 4.3).
         user = self._user and partial(self._user, profile=part.known[task.task_id].profile)
         environment = WebEnvironment(shop, "multi_turn", user)

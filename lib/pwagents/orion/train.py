@@ -209,7 +209,8 @@ class OrionModels:
         """The model that all trainings start from: the small one, made here, or the folder of another."""
         settings, text = self.study.settings, lambda: self.base_text
         only = settings.stored_runs_only
-        return base_model(settings.base, self._folder, text, self._seed, stored_only=only)
+        folder = self.study.output_dir / "models"
+        return base_model(settings.base, folder, text, self._seed, stored_only=only)
 
     def role_play(self, n: int) -> RolePlay:
         """``n`` trajectories to learn from; fewer are the first of more.
@@ -332,10 +333,6 @@ class OrionModels:
     def _seed(self) -> int:
         return self.study.seed if self.seed is None else self.seed
 
-    @property
-    def _folder(self) -> Path:
-        return self.study.output_dir / "models"
-
     def _cached(
         self,
         name: str,
@@ -355,8 +352,8 @@ class OrionModels:
             "settings": deciding(config),
             "code": code_hash(*code),
         }
-        only = self.study.settings.stored_runs_only
-        return cached(self._folder, name, parts, make_with_card, stored_only=only)
+        folder, only = self.study.output_dir / "models", self.study.settings.stored_runs_only
+        return cached(folder, name, parts, make_with_card, stored_only=only)
 
 
 def _train(models: OrionModels, train: Callable[[U], R], unit: U) -> R:

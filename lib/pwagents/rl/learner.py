@@ -149,7 +149,7 @@ class Learner:
             weights.data.copy_(before)
         return self._vllm.llm
 
-    def look_back(self, rollouts: Sequence[Rollout], temperatures: Sequence[float]) -> Batch:
+    def look_back(self, rollouts: Sequence[Rollout]) -> Batch:
         """The episodes as tensors, and what the models say to them before the policy moves."""
         import torch
 
@@ -163,7 +163,7 @@ class Learner:
             scored[i, start:end] = torch.tensor(loss_mask(rollout), dtype=torch.bool)
             sampled[i, start:end] = torch.tensor(rollout.logprobs)
         ids, scored, sampled = ids.to(device), scored.to(device), sampled.to(device)
-        batch = Batch(ids, scored, torch.tensor(temperatures, device=device))
+        batch = Batch(ids, scored, torch.tensor([r.temperature for r in rollouts], device=device))
 
         def read(model) -> list["torch.Tensor"]:
             with torch.no_grad(), self.accelerator.autocast():

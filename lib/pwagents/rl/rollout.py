@@ -42,6 +42,7 @@ class Rollout:
         turns: the number of the step that a token belongs to; an answer belongs to the step it answers.
         states: the belief state before each step.
         trajectory: the steps; None until the episode is over.
+        temperature: at which the policy's turns were sampled.
     """
 
     prompt_ids: list[int]
@@ -51,6 +52,7 @@ class Rollout:
     turns: list[int] = field(default_factory=list)
     states: Sequence[BeliefState] = field(default_factory=list)
     trajectory: Trajectory | None = None
+    temperature: float = 1.0
 
     def __len__(self) -> int:
         """Count the tokens so far, prompt and completion."""

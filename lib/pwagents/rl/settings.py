@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from pwagents.schema import TaskType
 from pwagents.settings import Lora, Share, settings
 
 Credit = Literal["episode", "turn", "state"]
@@ -81,9 +80,6 @@ class RlSettings:
     def episodes(self) -> int:
         """Episodes a step, over all GPUs."""
         return self.prompts_per_step * self.num_generations
-
-    def temperature_of(self, type_: TaskType) -> float:
-        return self.review_temperature if type_ == "review" else self.temperature
 
 
 @settings

@@ -54,8 +54,8 @@ def train_policy(
     Args:
         model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
         tokenizer: the model's; it is saved with it.
-        play: plays one episode of each task it is given, with ``config``'s temperatures; a task comes
-            ``num_generations`` times in a row. Its chance must come from its seed alone.
+        play: plays one episode of each task it is given; a task comes ``num_generations`` times in a row. Its
+            chance must come from its seed alone.
         rewards: R_t of each step of an episode.
         folder: of this run alone; holds its log, its checkpoints and the result.
         evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``; by its ``return`` the
@@ -109,7 +109,7 @@ def train_policy(
 
         # Look back at what was sampled before the policy moves. The old log-probabilities of the ratio are
         # the trainer's own; one update of fresh episodes computes them itself.
-        look = learner.look_back(played.rollouts, [config.temperature_of(task.type) for task in batch])
+        look = learner.look_back(played.rollouts)
 
         # Compare each episode with the others of its task, or each token's outcome with the critic's value.
         if learner.critic:
