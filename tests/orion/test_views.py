@@ -105,7 +105,7 @@ def test_figures_have_a_panel_a_number_that_the_log_has_and_levels_beside():
     rows = rows.assign(eval_result_final=[0.5, *[np.nan] * 3])
     scaling = pd.DataFrame({"type": "search", "trajectories": [100, 400], "mean": [0.3, 0.5]})
     with matplotlib.rc_context():
-        curves = plot_curves(rows, window=2, columns=2)
+        curves = plot_curves(rows, window=2)
         points = plot_scaling(scaling.assign(low=0.1, high=0.6), {"teacher": 0.7}).axes[0]
     plt.close("all")
     panels = {ax.get_title(): ax for ax in curves.axes if ax.get_visible()}

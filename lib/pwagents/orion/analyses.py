@@ -21,9 +21,9 @@ from pwagents.web.search import SearchEngine
 from pwagents.words import content_words
 
 
-def longest_dialogue(text: DialogueText, n: int = 10) -> str:
-    """The longest of the first ``n`` dialogues that the small base model is pre-trained on, without rules."""
-    return transcript(max((text.dialogue(i)[1:] for i in range(n)), key=len))
+def longest_dialogue(text: DialogueText) -> str:
+    """The longest of the first ten dialogues that the small base model is pre-trained on, without rules."""
+    return transcript(max((text.dialogue(i)[1:] for i in range(10)), key=len))
 
 
 def most_questions(study: Study, role_play: RolePlay, n: int) -> tuple[Task, Played]:
@@ -65,6 +65,7 @@ def judged_actions(study: Study, questions: int) -> tuple[BeliefState, pd.DataFr
     }
     searches = (task for task in study.test_tasks if task.type == "search" and avoids[task.task_id])
     task = next(searches, study.test_tasks[0])
+    # Who knows the target would score otherwise where it is another.
     other = next(asin for asin in study.benchmark.products if asin != task.target)
     state = study.start(task).state
     same = study.start(task.model_copy(update={"target": other})).state

@@ -24,7 +24,7 @@ PANELS = {
 }
 
 
-def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 2):
+def plot_curves(curves: pd.DataFrame, window: int = 5):
     """A panel a number of :data:`PANELS`, a line a run: the mean of the last ``window`` steps.
 
     Args:
@@ -49,7 +49,7 @@ def plot_curves(curves: pd.DataFrame, window: int = 5, columns: int = 2):
     color, faint = ("method", None) if by_seed else ("run", "each")
     figure = plot_lines(
         pd.concat(parts, ignore_index=True), "step", "shown", hue="run", color=color,
-        panel="panel", faint=faint, columns=columns, panel_size=(5, 3.2), xlabel="step",
+        panel="panel", faint=faint, columns=2, panel_size=(5, 3.2), xlabel="step",
     )  # fmt: skip
     for ax in figure.axes:
         ax.xaxis.get_major_locator().set_params(integer=True)

@@ -182,6 +182,7 @@ def _in_batches(
 
     def solve(task: Task) -> Trajectory:
         if task.task_id not in played:
+            # The task and those that stand beside it, whichever of them are stored.
             size = decoding.batch_size
             number = [other.task_id for other in tasks].index(task.task_id) // size
             batch = tasks[number * size :][:size]

@@ -191,6 +191,7 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
     changed = {"as it is": settings}
     changed |= {f"patience {each:g}": settings.changed(rl={"patience": each}) for each in sweep.patience}
     short = settings.changed(data=FIGURE_4) if settings.data.source == "synthetic" else settings
+    # What other profiles are compared with there; elsewhere it is the world as it is.
     if short is not settings and (sweep.trained_alpha or sweep.trained_l_c):
         changed[f"alpha {study.alpha}, l_c {study.l_c}"] = short
     changed |= {f"alpha {each}": short.changed(study={"alpha": each}) for each in sweep.trained_alpha}

@@ -81,21 +81,11 @@ def write_orion_card(
         name: of its stage, such as "orion-sft".
         parts: what it was made from: ``start``, ``facts``, ``settings``.
     """
-    base = parts["start"].partition("@")[0]
-    tags = ("orion", name.rpartition("-")[2])
-    facts = parts["facts"]
+    base, tags = parts["start"].partition("@")[0], ("orion", name.rpartition("-")[2])
+    facts, policy = parts["facts"], OrionRuns.folder(folder)
     use = _USE.format(shown=facts["shown"] if "shown" in facts else facts["decoding"]["shown"])
-    write_card(
-        OrionRuns.folder(folder),
-        name,
-        _WHAT[name],
-        facts,
-        parts["settings"],
-        results,
-        base=base,
-        tags=tags,
-        use=use,
-    )
+    told = (name, _WHAT[name], facts, parts["settings"], results)
+    write_card(policy, *told, base=base, tags=tags, use=use)
 
 
 def add_results(folder: Path, measured: pd.DataFrame) -> None:
@@ -272,6 +262,7 @@ class OrionModels:
         config = config or self.study.settings.sft
         benchmark, shown = self.study.benchmark, self.study.settings.players.shown
         tokenizer = read_tokenizer(start)
+        # Stored are steps alone: the belief states are made again.
         tasks = {task.task_id: task for task in self.study.train_tasks}
         firsts = [self.study.start(tasks[each.task_id]).state for each in played]
         pairs = zip(firsts, played, strict=True)

@@ -226,14 +226,13 @@ def starts_and_gains(means: pd.DataFrame, curves: pd.DataFrame, start: str, step
     return begun.rename(columns=explored).assign(**columns).reset_index()
 
 
-def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example, most: int = 1000) -> Html:
+def show_tokens(tokenizer: "PreTrainedTokenizerBase", example: Example) -> Html:
     """A conversation token by token, those that the loss is on coloured; what they say is escaped.
 
-    Args:
-        most: of its tokens, the first; long ones fill a page.
+    Of a long one, which would fill pages, the first thousand tokens are shown.
     """
     learned = sum(example.mask)
-    tokens = list(zip(example.input_ids, example.mask, strict=True))[:most]
+    tokens = list(zip(example.input_ids, example.mask, strict=True))[:1000]
     lines = [
         _token(f"learned from: {learned:,} tokens", True)
         + _token(f"given: {len(example.mask) - learned:,} tokens", False)

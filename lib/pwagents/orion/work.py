@@ -62,6 +62,7 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
         begun = state.context.profile.describe() if state.context else ""
         profile = spaced_words(" ".join([begun, *(step.profile for step in state.session)])).split()
         (argument,) = step.action.arguments.values()
+        # The argument of a call is a text, or ids of products.
         listed = {x.asin for x in state.context.purchases} if state.context else set()
         told_ids = np.mean([asin in listed for asin in argument]) if isinstance(argument, list) else np.nan
         call = set(spaced_words(argument if isinstance(argument, str) else " ".join(argument)).split())

@@ -44,6 +44,7 @@ def make_accelerator(config: RlSettings, folder: Path) -> "Accelerator":
         log_with=None if config.report_to == "none" else config.report_to,
         project_dir=str(folder),
     )
+    # Episodes of a task stay in one process, and in one minibatch: they are compared with each other.
     share, rest = divmod(config.prompts_per_step, accelerator.num_processes)
     if rest or config.minibatches > share:
         raise ValueError(

@@ -49,6 +49,7 @@ def open_run(folder: Path, config: RlSettings, tasks: Sequence[Task]) -> tuple[s
         write_aside(path, json.dumps(run, indent=1))
     checkpoint, log = last_checkpoint(folder), folder / LOG
     rows = [row for row in read_rows(log) if row["step"] <= checkpoint_step(checkpoint)]
+    # A line that a kill cut short goes, too.
     text = "".join(json.dumps(row) + "\n" for row in rows)
     if not log.exists() or log.read_text(encoding="utf-8") != text:
         write_aside(log, text)
