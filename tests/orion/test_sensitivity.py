@@ -31,16 +31,13 @@ from pwagents.orion.sensitivity import (
     losses,
     parts_in_worlds,
     play_knowing,
-    play_worlds,
     trained_again,
     usually_known,
     vary,
     with_users,
     worth_of_clusters,
 )
-from pwagents.orion.settings import AblationsNotebook, GrpoNotebook
-from pwagents.orion.study import make_study
-from pwagents.orion.train import OrionModels
+from pwagents.orion.settings import GrpoNotebook
 from pwagents.profiles.types import ContextualProfile
 from pwagents.schema import Product, Review, Task
 from pwagents.users.rules import RuleUser
@@ -48,17 +45,14 @@ from pwagents.web.environment import Context, Purchase
 
 from .small_study import (
     CIRCUMSTANCES,
-    GROUPS,
     SEARCHES,
     call,
     elsewhere,
     notebook,
     profile_of,
-    small_settings,
     small_study,
     step,
 )
-from .test_train import STEP
 
 SWEEP = CIRCUMSTANCES["sweep"]
 
@@ -308,23 +302,3 @@ def test_who_failed_is_found_by_asking_what_would_have_helped(searches):
     assert cause_of(task, (helpful, searched), cooperative, right) == "agent"
     assert cause_of(task, (silent, searched), cooperative, right) == "simulator"
     assert cause_of(task, (searched,), cooperative, right) == "agent"
-
-
-def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny, tmp_path):
-    trainer = GROUPS["sft"]["trainer"] | {"max_steps": 1}
-    few = {"study": SEARCHES, "base": {"model": str(tiny)}, "sft": {"trainer": trainer}}
-    small = small_settings(tmp_path, role_play={"n_trajectories": 4}, **few)
-    rl = STEP | {"log_tasks": 1, "seeds": (0,), "methods": ("GRPO", "PPO"), "worlds": (0, 1)}
-    settings = notebook(AblationsNotebook, small, rl=rl)
-
-    models = OrionModels(make_study(settings))
-    sft = models.sft(models.base(), models.role_play(4).kept)
-    grpo = models.reinforced(sft, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
-    frame = play_worlds(models, settings)
-
-    made = {name: sorted((tmp_path / "models").glob(f"{name}-*")) for name in ("orion-sft", "orion-grpo")}
-    assert sft in made["orion-sft"] and grpo in made["orion-grpo"] and {*map(len, made.values())} == {2}
-    own, other = (set(frame.loc[frame["world"] == world, "task_id"]) for world in (0, 1))
-    assert own == {task.task_id for task in models.study.test_tasks} and not own & other
-    told = frame.groupby("world")["method"].unique().map(list)
-    assert told.to_list() == 2 * [["Base", "SFT", "GRPO", "PPO"]]

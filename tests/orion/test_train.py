@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import grimp
 import pytest
-from pwagents.orion.worlds import play_worlds
 
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.breakdowns import by_type_and_mean
@@ -15,6 +14,7 @@ from pwagents.lm.trainer import not_falling, read_losses
 from pwagents.orion import train as orion_train
 from pwagents.orion.reward import Rewards
 from pwagents.orion.runs import OrionRuns
+from pwagents.orion.sensitivity import play_worlds
 from pwagents.orion.settings import AblationsNotebook
 from pwagents.orion.study import make_study
 from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player

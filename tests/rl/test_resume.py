@@ -66,7 +66,7 @@ def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st', encoding="utf-8")
     (tmp_path / "checkpoint-2").mkdir()
     seal(tmp_path / "checkpoint-2")
-    checkpoint, rows = open_run(tmp_path, game.CONFIGS["grpo"](), game.make_tasks(1))
+    checkpoint, rows = open_run(tmp_path, game.CONFIGS["grpo"](**game.SETTINGS), game.make_tasks(1))
     assert checkpoint.endswith("checkpoint-2") and rows == [{"step": 1}, {"step": 2}]
     append_row(tmp_path, {"step": 3, "loss": 0.5})
     assert read_rows(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 0.5}]
