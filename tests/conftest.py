@@ -30,7 +30,7 @@ settings.load_profile("pwagents")
 
 
 # The longest first, so that no process is left alone with one of them at the end.
-LONGEST = "paper_preset base launch transformers_serve portable make drivers readme train mcp_server"
+LONGEST = "paper_preset dialogues launch transformers_serve portable make drivers readme train mcp_server"
 
 
 def pytest_collection_modifyitems(items):
@@ -154,3 +154,11 @@ def tokenizer():
 @pytest.fixture
 def small_model(tokenizer):
     return make_small_model(tokenizer, seed=1)
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory):
+    """Orion's small study, for all whose tests play its episodes."""
+    from .orion.small_study import small_study
+
+    return small_study(tmp_path_factory.mktemp("orion"))

@@ -1,16 +1,11 @@
-"""One world for all tests of Orion, and a model that has no idea."""
+"""What all tests of Orion share: a model that has no idea, and tasks to train on."""
 
 import pytest
 
 from pwagents.orion.train import OrionModels
 from pwagents.schema import TASK_TYPES
 
-from .small_study import save_tiny_model, small_study
-
-
-@pytest.fixture(scope="session")
-def study(tmp_path_factory):
-    return small_study(tmp_path_factory.mktemp("orion"))
+from .small_study import save_tiny_model
 
 
 @pytest.fixture(scope="session")

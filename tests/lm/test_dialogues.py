@@ -1,4 +1,4 @@
-"""What the small base model is pre-trained on: in the agents' format, and nothing of any user or task.
+"""What Orion's small base model is pre-trained on: in the agents' format, and nothing of any user or task.
 
 What counts as an occurrence: the same words in the same order anywhere in one message, a call's arguments
 included; case, punctuation and line breaks do not matter. Of users and products that is the id; of a target
@@ -8,24 +8,30 @@ morning run"), and sentences about one value ("It really is soft.").
 """
 
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+import torch
 
 from pwagents.data.synthetic import WorldConfig, make_world
 from pwagents.llm.fence import fence
+from pwagents.llm.folder import read_model, read_tokenizer
+from pwagents.llm.local_model import LocalModel
 from pwagents.lm import dialogues
-from pwagents.lm.base import content_hash
+from pwagents.lm.base import ALL_STEPS, Lesson, content_hash, small_base
 from pwagents.lm.dialogues import SHOWN, DialogueText
 from pwagents.lm.exercises import ids_and_titles
-from pwagents.orion.agent import PURCHASES, RULES, orion_messages, orion_tools
+from pwagents.lm.small import make_small_model
+from pwagents.orion.agent import PURCHASES, RULES, OrionAgent, orion_messages, orion_tools
+from pwagents.portable import one_core
 from pwagents.profiles.catalogue import Catalogue
 from pwagents.profiles.update import OfflineUpdater
 
-from .small_study import play
+from ..orion.small_study import play, state_of
 
 IDS = re.compile(r"\b(?:B0[A-Z]{6}|U\d{4})\b")
 
@@ -235,3 +241,51 @@ def test_the_tokenizer_knows_the_words(text, real_messages, tokenizer):
     assert len(in_pieces) < 0.005 * n_words, Counter(in_pieces)
     real = [token for message in real_messages for token in tokenizer.tokenize(whole(message))]
     assert tokenizer.unk_token not in {*tokens, *real}
+
+
+# --- what is learned from it ------------------------------------------------------------------------
+
+SIZE = {"hidden_size": 96, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
+LESSONS = (
+    Lesson(limit=0, batch_size=16, learning_rate=4e-3, accuracy=ALL_STEPS, most_steps=180),
+    Lesson(limit=2, batch_size=16, learning_rate=3e-3, accuracy=ALL_STEPS, most_steps=120),
+)
+
+
+@pytest.mark.slow
+def test_a_model_learns_the_form_of_a_thought_and_a_call(text, tmp_path, monkeypatch):
+    """Measured by transformers itself, on what was never trained on."""
+    monkeypatch.setattr(DialogueText, "lessons", LESSONS)
+    with one_core():  # on more, the last bit depends on how many
+        folder = small_base(tmp_path, text, 5, size=SIZE)
+    tokenizer = read_tokenizer(folder)
+    examples = [text.example(tokenizer, 10**8 + i, LESSONS[0]) for i in range(8)]
+
+    def loss(model):
+        with torch.inference_mode():
+            losses = [
+                model(torch.tensor([each.input_ids]), labels=torch.tensor([each.labels])).loss
+                for each in examples
+            ]
+        return torch.stack(losses).mean().item()
+
+    assert loss(make_small_model(tokenizer, 5, SIZE)) > 0.8 * math.log(len(tokenizer))
+    assert loss(read_model(folder, torch.float32)) < 2.5
+    state = state_of("Find me a new yoga mat.", ("color: navy", True, "history"))
+    action = OrionAgent(LocalModel(folder), sampling={"temperature": 0, "max_tokens": 60})(state)
+    assert (action.name, action.problem) == ("search_product_by_query", "")
+    assert action.thought.startswith("<think>")
+
+
+@pytest.mark.parametrize("end", ["}</tool_call><|end|>", "}<|end|>", "}</tool_call>"])
+@pytest.mark.parametrize("arguments", ['{"content": "Which color?"}', '{"content": "Which "color', "{}"])
+def test_servers_find_its_calls_also_those_that_are_no_json(tokenizer, arguments, end):
+    turn = f'<think>open: color</think><tool_call>{{"name": "respond", "arguments": {arguments}{end}'
+    written = tokenizer(turn, add_special_tokens=False)["input_ids"]
+    message = tokenizer.parse_response(written, prefix="<|user|> Hi <|end|> <|assistant|>")
+    (call,) = message["tool_calls"]
+    assert message["content"].replace(" ", "") == "<think>open:color</think>"
+    assert call["function"]["name"] == "respond"
+    assert call["function"]["arguments"].replace(" ", "") == arguments.replace(" ", "")
+    unclosed = tokenizer.parse_response('<tool_call>{"name": "respond", "arguments": {"con<|end|>', prefix="")
+    assert unclosed["tool_calls"][0]["function"] == {"name": "respond", "arguments": '{"con'}
