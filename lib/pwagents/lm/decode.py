@@ -22,8 +22,8 @@ class BatchDecoder:
     and it starts every turn from an empty cache. Here no row pays for another, in five ways:
 
     - A row lies in a slot of the cache for the whole conversation: what was read or written once stays.
-    - The slots of the rows that still write are always the first ones (:meth:`_bring_forward` swaps those
-      that have ended behind them). A step is then a slice of the cache, which copies nothing.
+    - The slots of the rows that still write are always the first ones: those that have ended are swapped
+      behind them. A step is then a slice of the cache, which copies nothing.
     - What is read is packed, the tokens of all rows in one line, for all that looks at single tokens; only
       attention needs rows side by side.
     - Before each turn the slots are sorted, the longest rows first: attention, which is computed for some
@@ -98,8 +98,18 @@ class BatchDecoder:
             token, logprob = _draw(logits, temperatures[rows], chance[rows])
             turns[rows, place], logprobs[rows, place] = token, logprob
             lengths[rows] += 1
-            came_from = self._bring_forward(token != end)
-            if not len(came_from) or place + 1 == most:
+            # The first slots that end and the last ones that go on change places. Of each slot that goes on
+            # now, ``came_from`` is where it lay before.
+            going = token != end
+            n_going = int(going.sum())
+            came_from = torch.arange(n_going, device=device)
+            gaps = (~going[:n_going]).nonzero()[:, 0]
+            if len(gaps):
+                came_from[gaps] = behind = n_going + going[n_going:].nonzero()[:, 0]
+                to, of = torch.cat([gaps, behind]), torch.cat([behind, gaps])
+                for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
+                    part[to] = part[of]
+            if not n_going or place + 1 == most:
                 break
             logits = self._read(token[came_from], torch.ones_like(came_from))
         each = zip(turns.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
@@ -113,24 +123,6 @@ class BatchDecoder:
         if len(chosen) < len(self.rows):
             self._arrange(chosen, 0)
             self.rows = torch.arange(len(chosen), device=chosen.device)
-
-    def _bring_forward(self, going: "torch.Tensor") -> "torch.Tensor":
-        """Let the first slots that end (False in ``going``) and the last ones that go on change places.
-
-        Returns:
-            Of each slot that goes on now, from the first, where it lay before.
-        """
-        import torch
-
-        n = int(going.sum())
-        came_from = torch.arange(n, device=going.device)
-        gaps = (~going[:n]).nonzero()[:, 0]
-        if len(gaps):
-            came_from[gaps] = behind = n + going[n:].nonzero()[:, 0]
-            to, of = torch.cat([gaps, behind]), torch.cat([behind, gaps])
-            for part in (self.rows, self.lengths, *(part for pair in self.cache for part in pair)):
-                part[to] = part[of]
-        return came_from
 
     def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
         """:meth:`_read` a text in each slot, some slots at a time."""

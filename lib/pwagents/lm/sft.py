@@ -1,6 +1,7 @@
 """Supervised fine-tuning by TRL, on two of its kinds of rows: prompts with completions, and tokens."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from pwagents.lm.trainer import quiet, run, trl_config
 
 if TYPE_CHECKING:
     import torch
-    from trl import SFTConfig
 
 LOGGED = ("step", "epoch", "loss", "learning_rate", "grad_norm")
 
@@ -68,6 +68,7 @@ def fine_tune(
     folder, tokenizer = Path(folder), read_tokenizer(base)
     key_parts = [Path(base).name, list(rows), pad_counts]
     arguments = trl_config(settings, folder, key_parts, chance="fine-tuning", log_steps=10)
+    fill = partial(_fill, tokenizer.eos_token_id, arguments.max_length)
     with quiet():
         trainer = Trainer(
             model=load_model(base, settings),
@@ -75,25 +76,22 @@ def fine_tune(
             train_dataset=Dataset.from_list(list(rows)),
             processing_class=tokenizer,
             peft_config=new_adapter(base, settings),
-            data_collator=_pad_to_the_end(tokenizer.eos_token_id, arguments) if pad_counts else None,
+            data_collator=fill if pad_counts else None,
         )
         return run(trainer, "fine-tune", folder, LOGGED)
 
 
-def _pad_to_the_end(end: int, arguments: "SFTConfig"):
-    """What makes a batch of rows, each filled with end tokens that are learned and never looked at."""
+def _fill(end: int, length: int, rows: list[dict[str, list[int]]]) -> dict[str, "torch.Tensor"]:
+    """A batch of rows, each filled with end tokens that are learned and never looked at."""
     import torch
 
-    def collate(rows: list[dict[str, list[int]]]) -> dict[str, "torch.Tensor"]:
-        ids = torch.full((len(rows), arguments.max_length), end)
-        labels, seen = ids.clone(), torch.zeros_like(ids)
-        for i, row in enumerate(rows):
-            n = len(row["input_ids"])
-            ids[i, :n], labels[i, :n] = torch.tensor(row["input_ids"]), torch.tensor(row["labels"])
-            seen[i, :n] = 1
-        return {"input_ids": ids, "labels": labels, "attention_mask": seen}
-
-    return collate
+    ids = torch.full((len(rows), length), end)
+    labels, seen = ids.clone(), torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        n = len(row["input_ids"])
+        ids[i, :n], labels[i, :n] = torch.tensor(row["input_ids"]), torch.tensor(row["labels"])
+        seen[i, :n] = 1
+    return {"input_ids": ids, "labels": labels, "attention_mask": seen}
 
 
 def _cpu_loss(model: Any, inputs: Mapping[str, "torch.Tensor"], num_items_in_batch: "torch.Tensor | None"):

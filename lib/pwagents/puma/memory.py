@@ -105,7 +105,14 @@ class TaskMemory:
             first = {asin: place for place, asin in reversed(list(enumerate(ids)))}
             ids = list(dict.fromkeys(ids))
             items = [items[first[asin]].replace(asin, str(n)) for n, asin in enumerate(ids, start=1)]
-        text, n_whole = self._cut(items, method.memory_tokens)
+        # Joined and cut as published: tokenise, truncate, decode. An item is whole up to white space at its
+        # end, which the last token need not cover.
+        read = self.tokenizer(
+            "|".join(items), truncation=True, max_length=method.memory_tokens, return_offsets_mapping=True
+        )
+        text = self.tokenizer.decode(read["input_ids"], skip_special_tokens=True)
+        end = max((end for _, end in read["offset_mapping"]), default=0)
+        n_whole = sum(len("|".join(items[: i + 1]).rstrip()) <= end for i in range(len(items)))
         return Recall(text, tuple(ids[:n_whole]) if function == RECOMMEND else (), hint)
 
     def recurring(self, state: BeliefState) -> str:
@@ -117,15 +124,6 @@ class TaskMemory:
         """Keep those of the first one's section."""
         sections = [section(self.products[behavior.parent_asin]) for behavior in retrieved]
         return [b for b, own in zip(retrieved, sections, strict=True) if own == sections[0]]
-
-    def _cut(self, items: Sequence[str], n_tokens: int) -> tuple[str, int]:
-        """Join items and cut them as published: tokenise, truncate, decode. Also, how many stay whole."""
-        text = "|".join(items)
-        read = self.tokenizer(text, truncation=True, max_length=n_tokens, return_offsets_mapping=True)
-        end = max((end for _, end in read["offset_mapping"]), default=0)
-        # The last token need not cover white space at an item's end.
-        ends = [len("|".join(items[: i + 1]).rstrip()) for i in range(len(items))]
-        return self.tokenizer.decode(read["input_ids"], skip_special_tokens=True), sum(e <= end for e in ends)
 
     def _records(self, history: Sequence[Behavior]) -> list[str]:
         """Tell all of each behaviour, with its place: what the instruction is compared with."""
