@@ -1,4 +1,4 @@
-"""Settings of trainings: TRL's fields, what decides the weights, what is refused, what memory they take."""
+"""Settings of trainings: TRL's fields, what is refused, what memory they take."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from transformers import LlamaConfig, Qwen2Config
 
 from pwagents.lm import settings as module
 from pwagents.lm.fit import GIB, Device, DoesNotFitError, Plan, needed, require_fit, without_storage
-from pwagents.lm.settings import DpoSettings, SftSettings, deciding
+from pwagents.lm.settings import DpoSettings, SftSettings
 from pwagents.lm.trainer import trl_config
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 
@@ -36,14 +36,6 @@ def test_trls_fields_reach_trl_and_what_is_not_set_has_its_default(group):
 def test_what_trl_does_not_have_is_refused_by_name(group, fields, line):
     with pytest.raises(ValueError, match=line):
         getattr(module, group)(trainer=fields)
-
-
-def test_what_decides_the_weights():
-    settings = SftSettings(lora=[16, 32], trainer={"max_steps": 3})
-    aside = {"max_steps": 3, "report_to": "none", "save_steps": 7}
-    assert deciding(replace(settings, sharding="ddp", trainer=aside)) == deciding(settings)
-    for decides in ({"seed": 1}, {"n_gpus": 2}, {"lora": (4, 8)}, {"trainer": {"max_steps": 5}}):
-        assert deciding(replace(settings, **decides)) != deciding(settings)
 
 
 # The formula of memory, of Qwen2.5-7B and LLaMA-2-7B by their shapes.

@@ -21,7 +21,7 @@ from pwagents.puma.play import (
     time_agents,
     write_functions,
 )
-from pwagents.puma.settings import NO_DPO, PLUS, PUMA, Method, PumaNotebook
+from pwagents.puma.settings import NO_DPO, PUMA, Method, PumaNotebook
 from pwagents.puma.train import Trained
 from pwagents.puma.worlds import Worlds
 from pwagents.schema import Action, Review
@@ -48,36 +48,30 @@ def test_the_paper_preset_has_the_scripts_values():
     assert values["identify"] == values["sft"]
 
 
-def test_few_variants_are_puma_and_puma_plus_and_all_has_each_part_by_itself():
-    few, every = (load(study={"variants": variants}).methods() for variants in ("few", "all"))
-    assert list(few) == [PUMA, PLUS, NO_DPO]
-    puma, plus = few[PUMA], few[PLUS]
-    assert (puma.memory, puma.ids, puma.hint) == ("paper", "asin", "none")
-    assert (plus.memory, plus.ids, plus.hint) == ("interest", "number", "recurring")
-    switched = [name for name in every if name.startswith("PUMA + ")]
-    assert switched == ["PUMA + interest memory", "PUMA + numbers for ids", "PUMA + recurring word"]
-    for method in every.values():  # but for PUMA+, each row changes PUMA in one thing, or is without training
-        different = [name for name in vars(puma) if getattr(method, name) != getattr(puma, name)]
-        assert len(different) <= 1 or method == plus or not (method.sft or method.dpo)
-    assert every["PUMA, 64 tokens"].memory_tokens == 64
-    assert every["PUMA, published labels"].labels == "published"
+@pytest.mark.parametrize("variants", ["few", "all"])
+def test_each_variant_differs_from_puma_as_the_table_says(variants):
+    methods = load(study={"variants": variants}).methods()
+    puma = vars(methods[PUMA])
+    assert (puma["memory"], puma["ids"], puma["hint"]) == ("paper", "asin", "none")
+    differences = {
+        name: {switch: value for switch, value in vars(method).items() if value != puma[switch]}
+        for name, method in methods.items()
+    }
+    assert differences == CIRCUMSTANCES["variants"][variants]
 
 
-def test_variants_of_preferences_are_two_at_most_and_chosen_on_tasks_held_out():
+def test_variants_of_preferences_change_what_they_name_and_all_trainings_take_the_runs_seed():
     varied = load(dpo={"variants": [{"name": "strict", "trainer": {"beta": 0.5}}]}).dpo.varied
     assert list(varied) == ["as set", "strict"]
     assert varied["strict"].trainer == {**varied["as set"].trainer, "beta": 0.5}
-    for wrong, told in CIRCUMSTANCES["preferences"]:
-        with pytest.raises(SettingsError, match=told):
-            load(dpo=wrong)
-
-
-def test_all_trainings_take_the_runs_seed_and_a_whole_run_has_one_seed():
     for loaded in (load(seed=7), load().seeded(7)):
         assert {loaded.seed, loaded.identify.seed, loaded.sft.seed, loaded.dpo.seed} == {7}
-    for wrong in ([0, 0], [-1], []):
-        with pytest.raises(SettingsError, match=r"study\.seeds"):
-            load(study={"seeds": wrong})
+
+
+@pytest.mark.parametrize(("changed", "told"), CIRCUMSTANCES["refused"])
+def test_settings_that_cannot_be_are_refused(changed, told):
+    with pytest.raises(SettingsError, match=told):
+        load(**changed)
 
 
 @pytest.fixture
