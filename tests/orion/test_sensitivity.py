@@ -43,16 +43,7 @@ from pwagents.schema import Product, Review, Task
 from pwagents.users.rules import RuleUser
 from pwagents.web.environment import Context, Purchase
 
-from .small_study import (
-    CIRCUMSTANCES,
-    SEARCHES,
-    call,
-    elsewhere,
-    notebook,
-    profile_of,
-    small_study,
-    step,
-)
+from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, profile_of, small_study, step
 
 SWEEP = CIRCUMSTANCES["sweep"]
 

@@ -111,16 +111,15 @@ class SensitivityNotebook(ReinforcedNotebook):
 
 def play_knowing(study: Study, policy: Path, known: Known) -> pd.DataFrame:
     """Episodes of a policy on the test tasks where ``known`` is what agents know of their users."""
-    if known == usually_known(study):
-        runs = OrionRuns(study)
-        return runs.frame(runs.policy(METHOD, policy))
-    histories = benchmark_known(study.benchmark, known, study.seed)
-    found = study.retrieve("test", histories, known.alpha, known.l_c, known.clusters)
-    runs = OrionRuns(
-        study,
-        start=lambda task: study.start(task, found[task.task_id], histories),
-        variant={"known": asdict(known)},
-    )
+    runs = OrionRuns(study)
+    if known != usually_known(study):
+        histories = benchmark_known(study.benchmark, known, study.seed)
+        found = study.retrieve("test", histories, known.alpha, known.l_c, known.clusters)
+        runs = OrionRuns(
+            study,
+            start=lambda task: study.start(task, found[task.task_id], histories),
+            variant={"known": asdict(known)},
+        )
     return runs.frame(runs.policy(METHOD, policy))
 
 
