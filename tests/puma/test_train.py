@@ -110,7 +110,7 @@ def test_rows_are_prompts_in_plain_text_and_bare_parameters(study, made):
 def test_what_was_trained_is_found_again_and_nothing_else(study, made):
     methods, settings = made.methods, study.settings
     trainer = settings.sft.trainer | {"save_steps": 7, "report_to": "tensorboard"}
-    tracked = replace(settings.sft, trainer=trainer, sharding="ddp")
+    tracked = replace(settings.sft, trainer=trainer, sharding="fsdp")
     stored = PumaModels(changed(study, sft=tracked, stored_runs_only=True))
     assert stored.fine_tuned(methods[PUMA]) == made.writer
     assert stored.preferred(made.writer, made.rows, settings.dpo) == made.improved
