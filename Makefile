@@ -161,7 +161,7 @@ $(NB)/.settings/%.yaml: params/laptop.yaml params/$(PRESET).yaml
 $(REPRODUCE_FULL): $(NB)/%.ipynb: notebooks/%.ipynb $(NB)/.settings/%.yaml $(LIBRARY) $(READY)
 	@$(run_notebook) $*
 
-# Notebooks that read what another one wrote, a line each. (04 to 08 share a base model: the first trains it,
+# Notebooks that read what another one wrote, a line each. (05 to 08 share a base model: the first trains it,
 # the others wait for it.)
 $(NB)/06_orion_grpo.ipynb: $(NB)/05_orion_sft.ipynb
 $(NB)/07_ablations.ipynb: $(NB)/06_orion_grpo.ipynb

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pwagents.schema import UserProfile
+from pwagents.tasks.writers import prompts
 
 # Small values by group. Those of settings that a notebook does not have are passed over; lists and learning
 # rates are such that each training happens and learns.
@@ -37,15 +38,15 @@ SIZES: dict[str, Any] = {
         }
     },
     "role_play": {"n_trajectories": 4, "scaling": [4], "success_rank": 10, "review_success": 0.0},
-    "sft": {
-        "n_gpus": 1,
+    "sft": {  # by two processes
+        **{"n_gpus": 2, "sharding": "cpu"},
         "trainer": {"num_train_epochs": 2.0, "learning_rate": 0.01, "gradient_accumulation_steps": 1},
     },
     "dpo": {"candidates": 2, "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1}},
     "play": {"turn_tokens": 12, "episode_tokens": 150, "max_tasks": 8, "method_tasks": 4},
     "rl": {
         **{"max_steps": 1, "prompts_per_step": 2, "num_generations": 2, "per_device_train_batch_size": 2},
-        **{"n_gpus": 1, "log_tasks": 1, "seeds": [0], "methods": ["GRPO"], "minibatches": 2},
+        **{"n_gpus": 2, "sharding": "cpu", "use_vllm": False, "log_tasks": 2, "seeds": [0], "minibatches": 2},
         "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },
 }
@@ -56,6 +57,12 @@ _PROFILE = {field.alias: "Medium" for field in UserProfile.model_fields.values()
     **{"Positive Preferences": ["color: navy"], "Negative Preferences": ["material: plastic"]},
     **{"Domain Recommendations": ["style: retro"], "Domain Avoidances": [], "score": 0.5},
     "lines": [{"text": "color: navy", "positive": True, "provenance": "history"}],
+}
+# By type of task: ambiguous, and such that an agent knows which function is meant.
+_REQUESTS = {
+    "search": "Something like what I have at home, please.",
+    "recommend": "Can you suggest anything for me?",
+    "review": "Please write the review for me.",
 }
 
 
@@ -187,6 +194,9 @@ def answer(body: Mapping[str, Any]) -> dict[str, Any]:
     """
     messages = body["messages"]
     heard = [str(m.get("content") or "") for m in messages if m["role"] != "assistant"]
+    for kind, situation in prompts()["ambiguous"].items():
+        if situation in heard[0]:
+            return _said(_REQUESTS[kind])
     if not body.get("tools"):
         wants_json = "JSON object" in heard[0]
         return _said(json.dumps(_PROFILE) if wants_json else "I would like a navy one, not too expensive.")

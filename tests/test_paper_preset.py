@@ -15,6 +15,7 @@ from pwagents.agents.methods import TRACKS
 from pwagents.llm.store import ResponseStore
 from pwagents.notebook.preflight import kind_of
 from pwagents.notebook.settings import settings_values
+from pwagents.rl.log import read_rows
 from pwagents.schema import FUNCTION_OF
 
 from .llm.server import ChatServer
@@ -23,6 +24,16 @@ from .notebook.notebooks import ROOT
 from .paper_standins import SIZES, answer, overrides, save_clone, save_llama, save_qwen
 
 pytestmark = pytest.mark.timeout(1200)  # minutes on a busy machine
+# How what each role of Orion is told begins.
+ROLES = {
+    "writer": "You play a customer of an online shop who writes",
+    "profiler": "You analyse what a customer",
+    "profiler of interests": "You analyse a few purchases",
+    "updater": "You keep the profile",
+    "teacher": "You are the personal assistant",
+    "user": "You play a customer of an online shop. A shopping",
+    "judge": "You check the work",
+}
 ORION = [name for name in notebooks.NOTEBOOKS if "05" <= name[:2] <= "08"]
 
 
@@ -83,8 +94,23 @@ def execute(stand_ins, kernel, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", ORION)
 def test_a_notebook_runs_with_the_parameters_of_the_paper_preset(notebook, execute, output):
-    execute(notebook, output)
+    bodies = execute(notebook, output)
+    models, runs = output / "models", output / "runs"
+    if notebook == "05_orion_sft":
+        heard = [body["messages"][0]["content"] for body in bodies]
+        silent = {role for role, begin in ROLES.items() if not any(text.startswith(begin) for text in heard)}
+        assert not silent, "nobody asked them"
+        assert (runs / "role_play.jsonl").read_text().count("\n") >= SIZES["role_play"]["n_trajectories"]
+        (tuned,) = models.glob("orion-sft-*")
+        assert pd.read_csv(tuned / "log.csv")["step"].iloc[-1] > 0
+        results = pd.read_csv(output / "tables" / "05_results.csv").set_index("method")
+        assert not results.loc[["Base", "SFT"]].isna().any(axis=None)
     if notebook == "06_orion_grpo":
+        for method in ("grpo", "ppo"):
+            (trained,) = models.glob(f"orion-{method}-*")
+            assert read_rows(trained / "log.jsonl")[-1]["step"] == SIZES["rl"]["max_steps"]
+            # The judge cannot tell a random model's malformed calls apart: a group has nothing to compare.
+            assert has_moved(trained / "model") or method == "grpo"
         table = pd.read_csv(output / "tables" / "06_orion_table_1.csv")
         ours = table[table["source"] == "here"].query("backbone == 'gpt-4.1'").filter(regex="^n$|: steps$")
         assert len(ours) == 5 and not ours.isna().any(axis=None), "the prompt baselines"
@@ -171,7 +197,11 @@ def test_every_part_of_puma_ran(variants, execute, stand_ins, tmp_path):
 
 def steps(folder):
     """How many steps a training made that moved the weights of its adapter."""
+    return int(pd.read_csv(folder / "log.csv")["step"].iloc[-1]) if has_moved(folder) else 0
+
+
+def has_moved(folder):
+    """Whether an adapter is no longer as it began."""
     weights = load_file(folder / "adapter_model.safetensors")
     assert all(w.isfinite().all() for w in weights.values())
-    moved = any(w.any() for name, w in weights.items() if "lora_B" in name)
-    return int(pd.read_csv(folder / "log.csv")["step"].iloc[-1]) if moved else 0
+    return any(w.any() for name, w in weights.items() if "lora_B" in name)

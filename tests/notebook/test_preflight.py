@@ -187,6 +187,7 @@ def test_calls_of_orion_are_those_of_conversations_tests_and_the_ladder():
 def test_gpu_hours_follow_from_measured_rates():
     values = settings_values("06_orion_grpo", kind_of("06_orion_grpo"), {"preset": "paper"})
     values["study"]["eval_tasks"] = values["role_play"]["ladder_tasks"] = values["rl"]["eval_steps"] = 0
+    values["study"]["complete_tasks"] = 0
     # Two policies of 200 steps of 64 episodes of 6,144 tokens; measured were 27.2 s for 32 of 1,280.
     expected = 2 * 200 * 64 * 6144 / (32 * 1280) * 27.2 / 3600
     assert forecast("06_orion_grpo", values).gpu_hours == pytest.approx(expected)

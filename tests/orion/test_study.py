@@ -14,6 +14,7 @@ from pwagents.orion.study import make_study
 from pwagents.profiles.types import ContextualProfile
 from pwagents.web.environment import Context, UserReply
 
+from ..llm.server import ChatServer
 from .small_study import GROUPS, SEARCHES, call, notebook, small_study
 
 ASK = call("ask", "Which brand would you like?")
@@ -80,6 +81,19 @@ def test_the_held_out_are_other_notebooks_users_and_asked_for_in_ambiguous_words
         for study in (ambiguous, explicit)
     ]
     assert stated[0] < stated[1] / 3 and ambiguous.facts != explicit.facts
+
+
+def test_a_language_model_writes_the_ambiguous_instructions_where_one_is_named(variant, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    reply = {"role": "assistant", "content": "Something for Sundays, please."}
+    with ChatServer(reply=lambda body: reply) as server:
+        players = {"base_url": server.url, "endpoint": "scripted", "writer": "openai:gpt-4.1"}
+        written = variant(players=GROUPS["players"] | players)
+    tasks = [*written.train_tasks, *written.test_tasks]
+    assert {task.instruction for task in tasks} == {"Something for Sundays, please."}
+    title = written.benchmark.products[tasks[0].target].title
+    assert any(title in body["messages"][1]["content"] for body in server.bodies), "from the target back"
+    assert written.facts != variant().facts
 
 
 def test_the_user_knows_the_target_and_p_ctx_0_and_the_other_sides_do_not_share_it(

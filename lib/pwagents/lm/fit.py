@@ -2,7 +2,8 @@
 
     print(require_fit("models/Qwen2.5-7B-Instruct", Plan(settings, max_length=4096)))
 
-One formula for decoders of Llama's and Qwen2's kind, in bytes on one GPU. The number of parameters comes from
+One formula for decoders of Llama's and Qwen2's kind, in bytes on one GPU, 6 to 22% above the six peaks
+that were measured on an H200 (``benchmarks/gpu_proof.py``). The number of parameters comes from
 a model on torch's meta device, where tensors have a shape and no storage.
 """
 

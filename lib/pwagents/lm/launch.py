@@ -16,7 +16,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pwagents import engine
 from pwagents.lm.settings import BaseSettings, Sharding
@@ -24,7 +24,6 @@ from pwagents.project import PARAMS
 
 U = TypeVar("U")
 R = TypeVar("R")
-Processes = Literal[Sharding, "cpu"]  # a file of params/accelerate; cpu is for tests
 
 
 class LaunchError(RuntimeError):
@@ -50,7 +49,7 @@ def side_by_side(
 
 
 def launch(
-    function: Callable, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Processes = "ddp"
+    function: Callable, arguments: Mapping[str, Any], n_gpus: int = 1, sharding: Sharding = "ddp"
 ) -> None:
     """Call a function in ``n_gpus`` processes, each with a GPU of its own; what it returns is dropped.
 
@@ -91,7 +90,7 @@ def launch(
         raise LaunchError(f"{problem}. The end of its output:\n{''.join(tail).strip()}")
 
 
-def launch_command(job: Path, processes: int, sharding: Processes) -> list[str]:
+def launch_command(job: Path, processes: int, sharding: Sharding) -> list[str]:
     """Return the command that calls a job file's function in so many processes."""
     config = PARAMS / "accelerate" / f"{sharding if processes > 1 else 'single'}.yaml"
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]

@@ -12,7 +12,7 @@ from pwagents.lm.smollm2 import BACKBONE, SMOLLM2, gguf_file, smollm2_folder
 from pwagents.settings import Lora, Names, plain, settings
 
 SMALL = "small"
-Sharding = Literal["fsdp", "deepspeed", "ddp"]
+Sharding = Literal["fsdp", "deepspeed", "ddp", "cpu"]  # files of params/accelerate; cpu is for tests
 # TRL's fields that have no value of their own: folder and seed follow from ours, bars are ours.
 DERIVED = ("output_dir", "seed", "disable_tqdm")
 

@@ -164,6 +164,7 @@ def _orion_work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float,
     units = Counter(user=played, updater=played, teacher=2 * talks, judge=judged, profiler=profiled)
     if number == "05":
         units["teacher"] += study["eval_tasks"]
+        units["writer"] = round((TRAIN + TEST) * everybody)  # of all tasks, which all others find
     if prompted := players.get("policies"):  # five baselines each
         units["baseline"] = 5 * study["eval_tasks"]
         units["user"] += len(prompted) * units["baseline"]

@@ -41,6 +41,8 @@ User = Annotated[str, player("rules", *DIFFICULT, "none")]
 class OrionPlayers(Players):
     """Who plays the roles around the policy."""
 
+    writer: Annotated[str, player("offline")] = "offline"
+    """Writes the ambiguous instructions, from the target back to the request; offline: templates."""
     profiler: Annotated[str, player("offline")] = "offline"
     """Writes users' profiles."""
     updater: Annotated[str, player("offline", "none")] = "offline"

@@ -34,7 +34,7 @@ from pwagents.project import code_hash
 from pwagents.schema import TASK_TYPES, Benchmark, Split, Task, TaskType
 from pwagents.seeds import derive_seed
 from pwagents.settings import plain
-from pwagents.tasks.writers import OfflineAmbiguousWriter, with_instructions
+from pwagents.tasks.writers import LlmAmbiguousWriter, OfflineAmbiguousWriter, with_instructions
 from pwagents.users.llm import make_user
 from pwagents.web.environment import Agent, Context, WebEnvironment
 from pwagents.web.functions import Shop
@@ -54,15 +54,18 @@ REVIEW_TOKENS = 512  # as long as the published scorer reads a review
 Users = tuple[str, ...]  # their ids
 
 
-def load_world(settings: OrionSettings) -> "tuple[Benchmark, Truth | None, Users, Users]":
+def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Truth | None, Users, Users]":
     """All users with the instructions of the settings, and who of them is held out and who is trained on.
 
-    Orion's instructions are ambiguous (4.3: inverse prompting). Those held out come first.
+    Orion's instructions are ambiguous: a strong language model writes them by inverse prompting (4.3), or, in
+    its place, templates do. Those held out come first.
     """
     n_users = settings.data.n_users + settings.study.training_users
     benchmark, truth = load_benchmark(replace(settings.data, n_users=n_users), settings.seed)
     if settings.study.instructions == "ambiguous":
         writer = OfflineAmbiguousWriter(benchmark.products, settings.seed)
+        if settings.players.writer != "offline":
+            writer = LlmAmbiguousWriter(model(settings.players.writer), writer, settings.seed)
         benchmark = with_instructions(benchmark, writer, benchmark.profiles)
     users = tuple(benchmark.behaviors)
     asked, further = settings.data.n_users, settings.study.training_users
@@ -140,7 +143,8 @@ class Study:
         from pwagents.web.recommender import NoRecommender
 
         self.settings, self.seed, self.output_dir = settings, settings.seed, settings.output_dir
-        self.benchmark, self.truth, self.held_out, self._trained = load_world(settings)
+        model = Models(settings.players, settings.output_dir / "runs" / "replies.sqlite")
+        self.benchmark, self.truth, self.held_out, self._trained = load_world(settings, model)
         types, first_task = settings.study.task_types, self.benchmark.first_task
         to_train = tasks_of(self.benchmark, self._trained, "train", types)
         # A review task without a real review cannot be scored.
@@ -164,7 +168,6 @@ class Study:
 
         # Who plays the roles around the policy: rules, or a language model whose replies are stored.
         roles, products = settings.players, self.benchmark.products
-        model = Models(roles, settings.output_dir / "runs" / "replies.sqlite")
         self._profiler, self._update = OfflineProfiler(self.catalogue), self.offline_updater
         self._user = make_user(roles.user, model, self.benchmark, self.seed)
         self.judge, self.llm_teacher = OfflineJudge(self.catalogue), None

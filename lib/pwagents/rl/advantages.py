@@ -61,7 +61,7 @@ def group_advantages(
 
     With ``scale`` "none" nothing is divided (Liu et al. 2025, "Dr. GRPO"). Dividing by the group's own
     deviation makes every group count alike. Where all episodes of a task succeed, or all fail, that blows a
-    small alignment reward up to full size: here the policy then learns within ten steps never to ask.
+    small alignment reward up to full size.
 
     Args:
         rewards: of each episode, R_t of each step.

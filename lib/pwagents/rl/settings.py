@@ -38,7 +38,7 @@ class RlSettings:
     """A tracker that is told the log as well."""
     n_gpus: PositiveInt = 1
     """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
-    sharding: Literal["ddp", "fsdp"] = "ddp"
+    sharding: Literal["ddp", "fsdp", "cpu"] = "ddp"
     """How several GPUs share a training: fsdp spreads the model, with ddp each has all of it."""
     per_device_train_batch_size: PositiveInt = 16
     """Episodes a GPU and pass. On a CPU 8 to 32 are fastest: what they compute stays in its cache."""
@@ -99,7 +99,7 @@ class PpoSettings(RlSettings):
     """Proximal policy optimization (:mod:`pwagents.rl.train`)."""
 
     lam: Share = 1.0
-    """GAE's lambda per sampled token; below 1 the policy is taught to ask less (:mod:`pwagents.rl.train`)."""
+    """GAE's lambda per sampled token; what a value below 1 means here: :mod:`pwagents.rl.train`."""
     value_learning_rate: PositiveFloat = 1e-3
     """Of the critic, whose rate does not fall."""
     value_epochs: PositiveInt = 4

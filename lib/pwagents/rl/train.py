@@ -14,8 +14,8 @@ Where we depart from the papers:
 4. Nothing is compared within a task by PPO, so equally many episodes serve better as one of each of many
    tasks (``num_generations`` 1): from a few tasks the critic learns by heart how these ended.
 5. GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
-   itself, farther only through the critic. As long as that foresees nothing, this is a discount, and a policy
-   learns within a few steps to ask less, for questions make the way to the reward longer.
+   itself, farther only through the critic. As long as that foresees nothing, this is a discount, which a
+   longer way to the reward, as questions make it, pays.
 
 With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
 """
