@@ -120,16 +120,6 @@ def said(model, *words: str) -> dict[str, float]:
         return dict(zip(WORDS, model(ids).logits[0, -1].softmax(-1).tolist(), strict=True))
 
 
-def mean_reward(folder: Path) -> float:
-    """Of 200 new episodes of the second game, sampled from the model in a folder."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    rollouts = play_cue(model, make_tasks(200), seed=1)
-    (paid,) = pay_cue([(r.states, r.trajectory) for r in rollouts]).values()
-    return sum(map(sum, paid)) / len(rollouts)
-
-
 BANDIT, CUE = (play_bandit, pay_bandit), (play_cue, pay_cue)
 
 

@@ -1,7 +1,8 @@
-"""GRPO and PPO on tiny games: they learn, their gradient is the published one, settings do what they say."""
+"""GRPO and PPO on tiny games: the gradient is the published one, they learn, and killed runs go on."""
 
 import math
 import shutil
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,19 +14,24 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import AutoModelForCausalLM
 from trl.generation import vllm_generation
 
+from pwagents.cache import seal
+from pwagents.errors import DataError
 from pwagents.llm.folder import read_model
 from pwagents.rl.learner import Critic
-from pwagents.rl.log import read_rows
-from pwagents.rl.settings import PpoSettings
+from pwagents.rl.log import append_row, open_run, read_curves, read_rows, smooth
+from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.rl.train import train_policy
 from pwagents.seeds import rng
+from pwagents.settings import meaning
 
+from ..processes import begin, kill
 from . import game
 
 BOTH = pytest.mark.parametrize("method", ["grpo", "ppo"])
 
 # The gradient, written again: episode after episode, all logits, no packing, no padding.
-SEVERAL = {"epochs": 2, "minibatches": 2, "learning_rate": 0.05}
+TWICE = {"epochs": 2, "minibatches": 2}
+SEVERAL = TWICE | {"learning_rate": 0.05}
 CASES = {
     "grpo, one update": ("grpo", {}),
     "grpo, several updates": ("grpo", SEVERAL),
@@ -127,7 +133,7 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tm
 
 
 @BOTH
-@pytest.mark.parametrize("updates", [{}, {"epochs": 2, "minibatches": 2, "learning_rate": 2e-3}])
+@pytest.mark.parametrize("updates", [{}, TWICE | {"learning_rate": 2e-3}])
 def test_the_bandit_is_learned(tmp_path, method, updates):
     changed = {"max_steps": 40, "save_steps": 0, "eval_steps": 20} | updates
     out = game.train(method, tmp_path, None, game.BANDIT, lambda model: {"c": 1.0}, **changed)
@@ -144,7 +150,8 @@ def test_the_bandit_is_learned(tmp_path, method, updates):
     ("method", "changed"), [*[("grpo", {"credit": c}) for c in ("episode", "turn", "state")], ("ppo", {})]
 )
 def test_a_second_turn_that_alone_matters_is_learned(tmp_path, method, changed):
-    assert game.mean_reward(game.train(method, tmp_path, max_steps=60, save_steps=0, **changed)) > 0.9
+    game.train(method, tmp_path, max_steps=60, save_steps=0, **changed)
+    assert np.mean([row["reward"] for row in read_rows(tmp_path / "log.jsonl")[-6:]]) > 0.9
 
 
 @BOTH
@@ -237,6 +244,48 @@ def test_the_critic_may_begin_before_the_policy(tmp_path):
     assert rows[0]["explained"] == pytest.approx(0, abs=1e-6) != rows[2]["explained"]
 
 
+# What a step took is no part of what it did.
+TIMES = ("seconds", "rollout_seconds")
+
+
+def in_the_middle(run):
+    return len(read_rows(run / "log.jsonl")) >= 3
+
+
+def while_it_saves(run):
+    """Or just after."""
+    return (run / "checkpoint-6").exists()
+
+
+@pytest.mark.parametrize("lora", [None, (4, 8)])
+@pytest.mark.parametrize(("method", "moment"), [("grpo", in_the_middle), ("ppo", while_it_saves)])
+def test_a_killed_run_ends_with_the_same_weights_and_log_and_is_not_run_again(tmp_path, method, moment, lora):
+    whole, killed, changed = tmp_path / "whole", tmp_path / "killed", TWICE | {"lora": lora}
+    game.train(method, whole, **changed)
+    process = begin(game.train, method, killed, **changed)
+    while not moment(killed):
+        assert process.exitcode is None, "the run ended before it was killed"
+        time.sleep(0.002)
+    kill(process)
+    assert 0 < len(read_rows(killed / "log.jsonl")) < 8
+    out = game.train(method, killed, **changed)
+    files = [next(folder.glob("*.safetensors")) for folder in (whole / "model", out)]
+    one, other = map(load_file, files)
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    logs = [
+        [{name: value for name, value in row.items() if name not in TIMES} for row in read_rows(path)]
+        for path in (whole / "log.jsonl", killed / "log.jsonl")
+    ]
+    assert logs[0] == logs[1] and [row["step"] for row in logs[1]] == list(range(1, 9))
+    stored = torch.load(whole / "checkpoint-8" / "pytorch_model.bin")
+    assert all("lora_" in name for name in stored) == bool(lora), "the base is not written again and again"
+
+    written = files[1].stat().st_mtime_ns
+    assert game.train(method, killed, **changed) == out and files[1].stat().st_mtime_ns == written
+    with pytest.raises(DataError, match=r"'learning_rate': found 0\.005; expected 0\.1"):
+        game.train(method, killed, **changed, learning_rate=0.1)
+
+
 @BOTH
 def test_a_run_stops_where_the_evaluated_return_is_flat_also_when_it_is_taken_up_again(tmp_path, method):
     flat = {"max_steps": 20, "eval_steps": 2, "stop_when_flat": True}
@@ -249,14 +298,21 @@ def test_a_run_stops_where_the_evaluated_return_is_flat_also_when_it_is_taken_up
     assert all(torch.equal(whole[name], w) for name, w in load_file(again / "model.safetensors").items())
 
 
-def test_what_cannot_be_is_refused_before_anything_runs(tmp_path):
-    with pytest.raises(ImportError, match="pip install trackio"):
-        game.train("grpo", tmp_path, report_to="trackio")
-    with pytest.raises(ValueError, match=r"4 prompts a step do not divide .* 1 processes and 5 minibatches"):
-        game.train("grpo", tmp_path, minibatches=5)
-    with pytest.raises(ValueError, match="expected sharding ddp, or beta 0"):
-        game.train("grpo", tmp_path, beta=0.1, n_gpus=2, sharding="fsdp")
+def test_what_cannot_be_is_refused_before_anything_runs_and_settings_say_what_they_mean(tmp_path):
+    for changed, error, said in (
+        ({"report_to": "trackio"}, ImportError, "pip install trackio"),
+        ({"minibatches": 5}, ValueError, "4 prompts a step do not divide .* 1 processes and 5 minibatches"),
+        ({"beta": 0.1, "n_gpus": 2, "sharding": "fsdp"}, ValueError, "expected sharding ddp, or beta 0"),
+        ({"num_generations": 1}, ValueError, "num_generations"),
+        ({"credit": "token"}, ValueError, "credit"),
+        ({"temperature": 0.0}, ValueError, "temperature"),
+        ({"sharding": "deepspeed"}, ValueError, "sharding"),
+    ):
+        with pytest.raises(error, match=said):
+            game.train("grpo", tmp_path, **changed)
     assert not list(tmp_path.iterdir())
+    for group in (GrpoSettings, PpoSettings):
+        assert all(meaning(group, name) for name in group.__pydantic_fields__)
 
 
 def test_a_rollout_that_contradicts_itself_is_named(tmp_path):
@@ -266,3 +322,43 @@ def test_a_rollout_that_contradicts_itself_is_named(tmp_path):
 
     with pytest.raises(ValueError, match=r"rollout of task t\d has 4 completion tokens, but 3 mask"):
         game.train("grpo", tmp_path, rules=(play, game.pay_cue))
+
+
+# The log
+
+
+def test_rows_after_the_checkpoint_and_a_cut_line_are_dropped(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st', encoding="utf-8")
+    (tmp_path / "checkpoint-2").mkdir()
+    seal(tmp_path / "checkpoint-2")
+    checkpoint, rows = open_run(tmp_path, game.CONFIGS["grpo"](**game.SETTINGS), game.make_tasks(1))
+    assert checkpoint.endswith("checkpoint-2") and rows == [{"step": 1}, {"step": 2}]
+    append_row(tmp_path, {"step": 3, "loss": 0.5})
+    assert read_rows(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": 0.5}]
+    with pytest.raises(RuntimeError, match=r"diverged: loss is nan at step 7; take a lower"):
+        append_row(tmp_path, {"step": 7, "loss": float("nan")})
+
+
+def test_runs_stand_below_one_another_and_none_reaches_into_another(tmp_path):
+    for name, rows in {
+        "a": [{"eval_x": 0.5}, {"reward": 0.0}, {"reward": 1.0}],
+        "b": [{"reward": 4.0}],
+    }.items():
+        (tmp_path / name).mkdir()
+        for step, row in enumerate(rows):
+            append_row(tmp_path / name, {"step": step} | row)
+    curves = read_curves({"GRPO": tmp_path / "a", "PPO": tmp_path / "b"})
+    assert list(curves.columns) == ["run", "step", "eval_x", "reward"]
+    assert list(curves["run"]) == ["GRPO"] * 3 + ["PPO"] and list(curves["step"]) == [0, 1, 2, 0]
+    assert curves["eval_x"].isna().tolist() == [False, True, True, True]
+    assert smooth(curves, "reward", window=2).fillna(-1).tolist() == [-1, 0.0, 0.5, 4.0]
+
+
+def test_a_log_that_is_none_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"record GRPO, field 'step': found no rows"):
+        read_curves({"GRPO": tmp_path})
+    for line, field in (("reward: 2", r"\(whole line\)"), ('{"reward": 2}', "step")):
+        (tmp_path / "log.jsonl").write_text(f'{{"step": 1}}\n{line}\n', encoding="utf-8")
+        with pytest.raises(DataError, match=f"record line 2, field '{field}'"):
+            read_curves({"GRPO": tmp_path})
