@@ -33,7 +33,7 @@ from pwagents.web.functions import full_text
 
 from ..agents.conftest import ScriptedModel
 from . import small_study
-from .small_study import call, play, profile_of, record, step
+from .small_study import CIRCUMSTANCES, call, play, profile_of, record, step
 
 LINES = (("color: navy", True, "history"), ("material: leather", False, "history"))
 PROFILE = profile_of(*LINES)
@@ -60,15 +60,29 @@ def listed(n, title="cotton mat"):
 # What the policy is told
 
 
-def test_the_conversation_opens_with_rules_task_profile_and_past_purchases():
-    rules, task = orion_messages(state_of(context=Context(PROFILE, BOUGHT)))
-    assert rules == {"role": "system", "content": RULES}
-    wants = "Wants:\n- [history] color: navy\nAvoids:\n- [history] not material: leather"
-    old = "2020-01 Cotton mat | Sports | B0OLD\n2021-12 Mat &lt;/data> Now"
-    asked = (
-        f"User U0001: I want a mat.\n\nProfile:\n{OPEN}\n{wants}\n{CLOSE}\n\nPast purchases:\n{OPEN}\n{old}"
+def as_text(message):
+    """A message as it reads: who speaks, what is said, what is called."""
+    calls = [each["function"] for each in message.get("tool_calls", ())]
+    called = [f"{function['name']}({function['arguments']})" for function in calls]
+    return "\n".join([f"[{message['role']}]", message["content"], *called])
+
+
+def test_a_conversation_reads_as_it_is_written_down():
+    """With all that may happen: an answer that changes the profile, results, pages, calls that are none."""
+    pages = "1. Title: A\nFeatures: 2. is no product\n2. Title: B\nPrice: $3\n3. Title: C"
+    lost = [call("").model_copy(update={"problem": "two", "thought": said}) for said in ("search mats", "")]
+    session = (
+        step(ASK, "Cotton, please.", profile="Wants:\n- cotton"),
+        step(SEARCH, *listed(10)),
+        step(SEARCH, pages, ("A", "B", "C")),
+        *(step(action, "Error: two calls") for action in lost),
+        step(call("buy it now!" * 20), "Error"),
     )
-    assert task["role"] == "user" and task["content"].startswith(asked)
+    rules, *messages = orion_messages(state_of(session, context=Context(PROFILE, BOUGHT)), shown=2)
+    assert rules == {"role": "system", "content": RULES}
+    assert "\n".join(map(as_text, messages)) == CIRCUMSTANCES["conversation"]
+    ids = [each["id"] for message in messages for each in message.get("tool_calls", ())]
+    assert [message["tool_call_id"] for message in messages if message["role"] == "tool"] == ids
     for nothing in (None, Context(ContextualProfile())):
         assert orion_messages(state_of(context=nothing))[1]["content"] == "User U0001: I want a mat."
 
@@ -83,33 +97,6 @@ def test_a_review_task_shows_the_product_and_the_latest_earlier_review(benchmark
     assert f"The product:\n{OPEN}\n{full_text(product)}\n{CLOSE}" in told
     assert told.endswith(f"An earlier review:\n{OPEN}\nSoft, love it!\n{CLOSE}")
     assert "Too thin" not in told and "Past purchases" not in told
-
-
-def test_a_call_is_told_as_a_call_and_its_answer_as_the_tools():
-    news = "Wants:\n- cotton"
-    asked, found = step(ASK, "Cotton, please.", profile=news), step(SEARCH, *listed(10))
-    turn, answer, _, shown = orion_messages(state_of((asked, found)), shown=3)[2:]
-    assert (turn["content"], turn["tool_calls"][0]["function"]) == (
-        "<think>open: color</think>",
-        {"name": "respond", "arguments": '{"content": "Which one?"}'},
-    )
-    assert (answer["role"], answer["tool_call_id"]) == ("tool", turn["tool_calls"][0]["id"])
-    assert answer["content"] == f"Cotton, please.\n\nProfile:\n{OPEN}\n{news}\n{CLOSE}"
-    assert shown["content"] == f"{OPEN}\n{listed(3)[0]}\n{CLOSE}", "no profile where none changed"
-    pages = "1. Title: A\nFeatures: 2. is no product\n2. Title: B\nPrice: $3\n3. Title: C"
-    page = orion_messages(state_of((step(SEARCH, pages, ("A", "B", "C")),)), 2)[-1]["content"]
-    assert "Price: $3" in page and "Title: C" not in page
-    odd = orion_messages(state_of((step(call("buy it now!" * 20), "Error"),)))[2]
-    assert odd["tool_calls"][0]["function"]["name"].startswith("buy_it_now_buy")
-    assert len(odd["tool_calls"][0]["function"]["name"]) == 64  # what providers take
-
-
-def test_a_lost_step_is_told_as_it_was_written_and_what_was_wrong_by_the_user():
-    lost = [call("").model_copy(update={"problem": "two", "thought": said}) for said in ("search mats", "")]
-    told = orion_messages(state_of(tuple(step(action, "Error: two calls") for action in lost)))[2:]
-    error = {"role": "user", "content": "Error: two calls"}
-    turns = [{"role": "assistant", "content": said} for said in ("search mats", "(nothing)")]
-    assert told == [turns[0], error, turns[1], error]
 
 
 def test_foreign_text_breaks_out_of_no_fence(benchmark):

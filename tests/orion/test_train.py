@@ -21,15 +21,18 @@ from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player
 from pwagents.rl.log import read_curves
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 
-from .small_study import GROUPS, SEARCHES, call, elsewhere, notebook, small_settings, small_study
+from .small_study import (
+    CIRCUMSTANCES,
+    GROUPS,
+    SEARCHES,
+    call,
+    elsewhere,
+    notebook,
+    small_settings,
+    small_study,
+)
 
-STEP = {
-    "max_steps": 1,
-    "prompts_per_step": 2,
-    "num_generations": 2,
-    "per_device_train_batch_size": 4,
-    "eval_steps": 1,
-}
+STEP = CIRCUMSTANCES["step"]
 
 
 @pytest.fixture(scope="module")

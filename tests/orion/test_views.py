@@ -12,19 +12,9 @@ from pwagents.evaluation.breakdowns import trained_differences
 from pwagents.evaluation.seeds import by_seed, format_seeds, means_by_seed
 from pwagents.evaluation.tables import format_differences
 from pwagents.lm.tokens import Example
+from pwagents.orion import views
 from pwagents.orion.control import FOREIGN, NONE, OWN
 from pwagents.orion.figures import plot_curves, plot_scaling
-from pwagents.orion.views import (
-    PRINTED,
-    of_one_seed,
-    orion_rows,
-    profile_effect,
-    show_card,
-    show_tokens,
-    starts_and_gains,
-    with_return,
-    worth_of_profiles,
-)
 
 from .test_settings import load
 
@@ -49,10 +39,10 @@ def test_policies_are_compared_under_own_and_other_profiles():
         for runs in results.values()
     ]
     played = pd.concat(each.assign(profiles=name) for each, name in zip(rows, results, strict=True))
-    effect = profile_effect(played, "SFT", "RL", "result_final")
+    effect = views.profile_effect(played, "SFT", "RL", "result_final")
     assert effect["difference"].tolist() == pytest.approx([0.1, 0.4, 0.4, 0.0, 0.1, 0.3])
     assert set(effect["n_tasks"]) == {2} and "p" not in effect
-    worth = worth_of_profiles(played, "result_final").set_index("comparison")["difference"]
+    worth = views.worth_of_profiles(played, "result_final").set_index("comparison")["difference"]
     expected = {("SFT", FOREIGN): 0.1, ("SFT", NONE): 0.3, ("RL", FOREIGN): 0.4, ("RL", NONE): 0.5}
     expected = {f"{method}: {OWN} - {other}": value for (method, other), value in expected.items()}
     assert worth.to_dict() == pytest.approx(expected)
@@ -62,12 +52,12 @@ def test_the_return_stands_beside_accuracy_row_by_row_uncut():
     values = {("SFT", "u", "a"): 0.5, ("SFT", "v", "b"): 0.5, ("RL", "u", "a"): 0.75, ("RL", "v", "b"): 0.25}
     played = frame(values, **{"return": [-2.0, 0.0, 2.0, np.nan]})
     pairs = {"RL - SFT": ("RL", "SFT"), "SFT - RL": ("SFT", "RL")}
-    table, shown = with_return(partial(trained_differences, played, pairs), format_differences)
+    table, shown = views.with_return(partial(trained_differences, played, pairs), format_differences)
     assert table["difference"].tolist() == [0, 0] and table["n_tasks"].tolist() == [2, 2]
     assert table["return"].tolist() == [4, -4] and table["return_low"].isna().all()
     assert shown["return"].tolist() == ["4.000", "-4.000"] and not {"low", "return_low"} & {*shown}
     seeds = pd.concat([played.assign(seed=0), played.assign(seed=1)])
-    over, _ = with_return(lambda metric: by_seed(means_by_seed(seeds, metric)), format_seeds)
+    over, _ = views.with_return(lambda metric: by_seed(means_by_seed(seeds, metric)), format_seeds)
     rows = over[["method", "mean", "return", "return_high"]].to_numpy().tolist()
     assert rows == [["SFT", 0.5, -1.0, -1.0], ["RL", 0.5, 2.0, 2.0]]
 
@@ -77,8 +67,8 @@ def test_our_rows_stand_below_the_papers_for_what_was_played():
     results = {"SFT": 0.5, "GRPO": 1.0, "PPO": 1.0, "new": 0.0}
     played = frame({(method, "u", "a"): result for method, result in results.items()}, tokens=900.0, usd=0.0)
     shown = ["SFT", "GRPO", "new"]  # of the last the paper has no row
-    table = orion_rows(played, "Table 1", shown, smoke)
-    printed = [PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
+    table = views.orion_rows(played, "Table 1", shown, smoke)
+    printed = [views.PRINTED["Table 1"][name] for name in ("SFT", "GRPO")]
     assert list(table["row"]) == [*printed, *(f"{smoke.base.backbone} ({method})" for method in shown)]
     assert table["source"].tolist() == ["Orion, Table 1"] * 2 + ["here"] * 3
     assert table["data"].tolist()[2:] == ["embedded world"] * 3
@@ -91,13 +81,13 @@ def test_what_a_training_began_with_stands_beside_what_it_gained_and_the_noise_o
     means = pd.DataFrame(rows, columns=["method", "seed", "mean"]).assign(type="search")
     steps = [(f"GRPO, seed {seed}", step, 0.1 * step, seed, 0.0) for seed in (1, 0) for step in range(4)]
     curves = pd.DataFrame(steps, columns=["run", "step", "entropy", "asks", "reward_std"])
-    table = starts_and_gains(means, curves, "SFT", steps=2).set_index("run")
+    table = views.starts_and_gains(means, curves, "SFT", steps=2).set_index("run")
     assert list(table.index) == ["GRPO, seed 1", "GRPO, seed 0"] and list(table["questions"]) == [1, 0]
     assert table.loc["GRPO, seed 0", "entropy"] == pytest.approx(0.15)  # step 0 is before the first
     assert table["SFT: search"].tolist() == [0.7, 0.5]
     assert table["gain: search"].tolist() == pytest.approx([-0.1, 0.3])
-    assert of_one_seed({"search": 0.14, "overall": 0.0512}).endswith("search 0.14, overall 0.051.")
-    assert of_one_seed(None).endswith("not measured at this preset.")
+    assert views.of_one_seed({"search": 0.14, "overall": 0.0512}).endswith("search 0.14, overall 0.051.")
+    assert views.of_one_seed(None).endswith("not measured at this preset.")
 
 
 def test_figures_have_a_panel_a_number_that_the_log_has_and_levels_beside():
@@ -118,9 +108,9 @@ def test_figures_have_a_panel_a_number_that_the_log_has_and_levels_beside():
 
 def test_what_is_learned_from_is_coloured_and_a_card_is_text(tokenizer, tmp_path):
     """That neither runs what it is told: ``notebook/test_hostile_texts.py``."""
-    page = show_tokens(tokenizer, Example([5, 6, 7], [0, 0, 1])).html
+    page = views.show_tokens(tokenizer, Example([5, 6, 7], [0, 0, 1])).html
     assert (page.count("#ececec"), page.count("#9fd3f5")) == (1 + 2, 1 + 1)  # beside the legend's
     assert page.index("given: 2") and "learned from: 1" in page and "<style" not in page
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\n| a | <b> |\n")
-    page = show_card(tmp_path).html
+    page = views.show_card(tmp_path).html
     assert "# A model" in page and "<h1" not in page and "&lt;b&gt;" in page and "license" not in page

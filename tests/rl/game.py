@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import yaml
+
 from pwagents.portable import one_core
 from pwagents.rl.rollout import Rollout
 from pwagents.rl.settings import GrpoSettings, PpoSettings
@@ -15,17 +17,8 @@ from pwagents.schema import Action, Observation, Review, Step, Task, Trajectory
 from pwagents.seeds import rng
 from pwagents.web.environment import BeliefState
 
-WORDS = ["<pad>", "<end>", "begin", "go", "heads", "tails", "say", "a", "b", "c", "d", "e"]
-PRICES = {"a": 0.1, "b": 0.3, "c": 1.0, "d": 0.5, "e": 0.0}  # of the bandit's arms
-RIGHT = {"heads": "a", "tails": "b"}  # answers to the cues
-SETTINGS = {
-    "max_steps": 8,
-    "prompts_per_step": 4,
-    "num_generations": 8,
-    "learning_rate": 5e-3,
-    "save_steps": 2,
-    "per_device_train_batch_size": 16,
-}
+CIRCUMSTANCES = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))
+WORDS, PRICES, RIGHT, SETTINGS = CIRCUMSTANCES["game"].values()
 CONFIGS = {"grpo": GrpoSettings, "ppo": PpoSettings}
 
 

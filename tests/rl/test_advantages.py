@@ -1,11 +1,9 @@
 """Advantages against cases computed by hand."""
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from pwagents.rl.advantages import (
     critic_advantages,
@@ -19,6 +17,8 @@ from pwagents.rl.advantages import (
 from pwagents.rl.rollout import Played, Rollout, loss_mask
 from pwagents.rl.settings import GrpoSettings, PpoSettings
 from pwagents.schema import Action, Observation, Step, Trajectory
+
+from .game import CIRCUMSTANCES
 
 
 def rollout(names, turns, mask, error="", thought="", answer="."):
@@ -35,7 +35,7 @@ def rollout(names, turns, mask, error="", thought="", answer="."):
     return Rollout([1], list(range(len(turns))), mask, [-0.5 * m for m in mask], turns, (), trajectory)
 
 
-GROUPS = yaml.safe_load(Path(__file__).with_name("circumstances.yaml").read_text("utf-8"))["groups"]
+GROUPS = CIRCUMSTANCES["groups"]
 
 
 @pytest.mark.parametrize(("rewards", "how", "differences", "variance"), GROUPS.values(), ids=GROUPS)
