@@ -168,10 +168,8 @@ def test_half_of_them_are_of_the_retrieved_interest_where_there_are_others(
         assert told[0][1:3] == (product.title, product.category) and told[0].month.startswith("1970-0")
 
 
-@pytest.mark.parametrize(("has_clusters", "expected"), [(True, "soft"), (False, "color: red")])
-def test_an_episode_begins_with_the_nearest_interest_or_the_whole_profile(
-    benchmark, embedder, has_clusters, expected
-):
+def test_an_episode_begins_with_the_nearest_interest(benchmark, embedder):
+    """And with the whole profile where there are none: ``profiles/test_global_micro.py``."""
     longest = max(benchmark.tasks["test"], key=lambda task: len(benchmark.history(task, "test")))
     task = longest.model_copy(update={"instruction": "find me a mat now"})
     facts = UserProfile(**dict.fromkeys(UserProfile.model_fields, "Other"))
@@ -180,12 +178,12 @@ def test_an_episode_begins_with_the_nearest_interest_or_the_whole_profile(
     centres = zip(members.items(), embedder.encode([*members]), strict=True)
     clusters = tuple(Cluster(word, own, centre) for (word, own), centre in centres)
     micro = tuple(MicroProfile(recommendations=(wish,)) for wish in ("bright", "soft"))
-    made = UserProfiles(task.user_id, whole, *((clusters, micro) if has_clusters else ()))
+    made = UserProfiles(task.user_id, whole, clusters, micro)
     context = contexts(benchmark, [task], "test", {task.user_id: made}, embedder)[task.task_id]
     texts = [(line.text, line.positive) for line in context.profile.lines]
-    assert texts == [(expected, True), ("material: leather", False)]
+    assert texts == [("soft", True), ("material: leather", False)]
     history = benchmark.history(task, "test")
-    of_mats = purchases(benchmark, history, members["mat"] if has_clusters else ())
+    of_mats = purchases(benchmark, history, members["mat"])
     assert context.purchases == of_mats != purchases(benchmark, history, members["lamp"])
 
 

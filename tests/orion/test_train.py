@@ -55,14 +55,6 @@ def stored_models(study, **changes):
     return OrionModels(elsewhere(study, study.output_dir, stored_runs_only=True, **changes))
 
 
-def test_fewer_trajectories_are_the_first_of_more(models, kept):
-    assert models.role_play(2).kept == kept[:2]
-    assert stored_models(models.study).role_play(4).kept == kept
-    stricter = replace(models.study.settings.role_play, success_rank=9)
-    with pytest.raises(DataError, match="an episode missing"):
-        stored_models(models.study, role_play=replace(stricter, questions=2)).role_play(4)
-
-
 def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversations(
     study, kept, monkeypatch
 ):
@@ -73,6 +65,10 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
         models.base()
     assert made == [study.seed, study.seed, study.seed + 1]
     assert same.role_play(4).kept == kept != other.role_play(4).kept
+    asks_more = stored_models(study, role_play=replace(study.settings.role_play, questions=3))
+    assert stored_models(study).role_play(4).kept == kept
+    with pytest.raises(DataError, match="an episode missing"):
+        asks_more.role_play(4)
     first, second, third = (each.base_text.dialogue(0) for each in (OrionModels(study), same, other))
     assert first == second != third
     assert same.base_text.taken == ids_and_titles(study.benchmark.products), "and no more of the study"
