@@ -121,12 +121,12 @@ class PumaAgent:
         places = [i for i, function in enumerate(functions) if function]
         recalls = {i: self.memory.recall(states[i], of_memory[i], self.method) for i in places}
         told = self.protocol == "leak_free"
-        prompts = [
-            self.prompts.parameter(states[i], functions[i], recalls[i], with_product=told) for i in places
-        ]
+        prompt_of = {
+            i: self.prompts.parameter(states[i], functions[i], recalls[i], with_product=told) for i in places
+        }
         # Prompts of one function and of like length share a batch, which takes as long as its longest.
-        order = sorted(range(len(places)), key=lambda k: (functions[places[k]], len(prompts[k])))
-        places, prompts = [places[k] for k in order], [prompts[k] for k in order]
+        places.sort(key=lambda i: (functions[i], len(prompt_of[i])))
+        prompts = [prompt_of[i] for i in places]
         written = complete(self.writer, prompts, max_new_tokens=self.max_new_tokens, **options)
         problem = f"name one of {', '.join(FUNCTION_OF.values())}"
         lost = {"problem": problem, "problem_kind": "unknown_function"}

@@ -227,10 +227,8 @@ def choose_pair(begun: Begun, scores: Mapping[str, float]) -> Pair:
     Args:
         scores: text -> result accuracy, in the order of the beam.
     """
-    best, worst = max(scores.values()), min(scores.values())
-    chosen = next(text for text, score in scores.items() if score == best)
-    rejected = next(text for text, score in reversed(scores.items()) if score == worst)
-    return Pair(begun, chosen, rejected, best, worst)
+    chosen, rejected = max(scores, key=scores.get), min(reversed(scores), key=scores.get)
+    return Pair(begun, chosen, rejected, scores[chosen], scores[rejected])
 
 
 def part(pairs: Sequence[Pair], preferences: PreferenceSettings) -> tuple[list[Pair], list[Pair]]:
