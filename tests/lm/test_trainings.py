@@ -102,7 +102,7 @@ def test_preference_loss_and_gradient_are_those_of_the_paper(base, models, tmp_p
         return torch.stack(gains)
 
     torch.manual_seed(derive_seed(settings.seed, "preferences") % 2**32)  # as TRL, before it draws an adapter
-    first = get_peft_model(read_model(whole, torch.float32), new_adapter(whole, settings))
+    first = get_peft_model(plain := read_model(whole, torch.float32), new_adapter(plain, settings))
     loss = -torch.nn.functional.logsigmoid(margins(first, rows)).mean()
     loss.backward()
     assert log.loss[0] == pytest.approx(loss.item(), abs=1e-6)

@@ -47,6 +47,7 @@ def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path,
         return f"query of {len(text)} letters, {hash(text) % 1000}"
 
     cut, files = 120, [tmp_path / f"{name}.json" for name in ("instructions", "user_history", "output")]
+    tokenizer = byte_tokenizer()  # of the real transformers
     for file in files[:2]:
         file.write_text(json.dumps(records(world)[file.stem]))
     options = "--task_file {} --user_history_file {} --output_file {} --mem_token_length {}"
@@ -59,7 +60,7 @@ def test_the_published_script_makes_the_same_prompts_and_labels(world, tmp_path,
         _, script = load("utils"), load("prepare_param_data")
         for name in ("utils", "prepare_param_data"):
             patch.delitem(sys.modules, name)
-        script.llama_tokenizer = byte_tokenizer()
+        script.llama_tokenizer = tokenizer
         script.main()
     official, prompts = json.loads(files[2].read_text()), load_prompts(CLONE)
     memory, method = memory_of(world, prompts.texts), Method(memory_tokens=cut)

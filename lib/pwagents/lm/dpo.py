@@ -39,7 +39,8 @@ def prefer(model: Path, rows: Rows, settings: DpoSettings, folder: Path) -> pd.D
         raise DataError("preference pairs", 0, "pairs", "none", "at least one")
     folder = Path(folder)
     with quiet():
-        network, adapter = read_model(model, weights_type(settings)), new_adapter(model, settings)
+        network = read_model(model, weights_type(settings))
+        adapter = new_adapter(network, settings)
         trainer = _trainer(model, rows, settings, folder, model=network, peft_config=adapter)
         return run(trainer, "optimize preferences", folder, LOGGED)
 

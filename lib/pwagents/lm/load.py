@@ -45,14 +45,8 @@ def new_adapter(model: Any, settings: Any) -> Any:
     """Return the settings, for peft, of the adapter to be put on a model; None where there is none to be put.
 
     That is where the settings ask for none, or the model has one.
-
-    Args:
-        model: a folder, or a model.
     """
-    has_one = (
-        (Path(model) / ADAPTER).exists() if isinstance(model, str | Path) else hasattr(model, "peft_config")
-    )
-    if settings.lora is None or has_one:
+    if settings.lora is None or hasattr(model, "peft_config"):
         return None
     from peft import LoraConfig
 

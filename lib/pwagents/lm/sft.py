@@ -70,12 +70,13 @@ def fine_tune(
     arguments = trl_config(settings, folder, key_parts, chance="fine-tuning", log_steps=10)
     fill = partial(_fill, tokenizer.eos_token_id, arguments.max_length)
     with quiet():
+        network = load_model(base, settings)
         trainer = Trainer(
-            model=load_model(base, settings),
+            model=network,
             args=arguments,
             train_dataset=Dataset.from_list(list(rows)),
             processing_class=tokenizer,
-            peft_config=new_adapter(base, settings),
+            peft_config=new_adapter(network, settings),
             data_collator=fill if pad_counts else None,
         )
         return run(trainer, "fine-tune", folder, LOGGED)

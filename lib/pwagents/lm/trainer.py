@@ -161,11 +161,8 @@ def read_losses(folders: Mapping[str, Path]) -> pd.DataFrame:
 
     A folder without a log is passed over: a model that was not trained here has none.
     """
-    logs = [
-        pd.read_csv(folder / "log.csv").assign(training=name)
-        for name, folder in folders.items()
-        if (folder / "log.csv").exists()
-    ]
+    files = {name: folder / "log.csv" for name, folder in folders.items()}
+    logs = [pd.read_csv(file).assign(training=name) for name, file in files.items() if file.exists()]
     return pd.concat(logs, ignore_index=True)
 
 
