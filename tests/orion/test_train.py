@@ -77,11 +77,13 @@ def test_a_pipeline_with_another_seed_has_another_base_model_and_other_conversat
 def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
     assert not_falling(read_losses({"sft": sft})) == []
     stored, config = stored_models(models.study), models.study.settings.sft
-    assert stored.sft(tiny, kept, replace(config, trainer=config.trainer | {"save_steps": 7})) == sft
+    aside = replace(config, sharding="ddp", trainer=config.trainer | {"save_steps": 7, "report_to": "none"})
+    assert stored.sft(tiny, kept, aside) == sft, "which decides nothing"
     told_more = replace(models.study.settings.players, shown=3)
     for other in (
         lambda: stored.sft(tiny, kept[:3]),
         lambda: stored.sft(tiny, kept, replace(config, seed=1)),
+        lambda: stored.sft(tiny, kept, replace(config, n_gpus=2)),
         lambda: stored_models(models.study, players=told_more).sft(tiny, kept),
     ):
         with pytest.raises(DataError, match=r"orion-sft.*run once with stored_runs_only=False"):
