@@ -70,27 +70,26 @@ def test_an_engine_plays_the_same_episodes_and_policies_stay_here(study, tiny, t
     assert played(tmp_path / "there") == here
 
 
-@pytest.mark.parametrize("when", ["at the start", "when it is asked"])
-def test_a_refusal_costs_that_task_alone_and_is_counted_apart(study, tiny, tmp_path, when):
-    lost = study.test_tasks[4]
+def test_a_refusal_costs_that_task_alone_and_is_counted_apart(study, tiny, tmp_path):
+    """At the start of one episode, and at the first step of another."""
+    at_start, when_asked = study.test_tasks[4], study.test_tasks[7]
 
     def refuse(*_):
         raise NotEvaluableError("the model behind the user refuses")
 
     def start(task):
+        if task is at_start:
+            refuse()
         episode = study.start(task)
-        if task is lost:
+        if task is when_asked:
             episode.step = refuse
-            if when == "at the start":
-                refuse()
         return episode
 
-    runs = OrionRuns(elsewhere(study, tmp_path), start=start, variant={"lost": when})
-    records = runs.policy("tiny", tiny)
-    assert [r.task_id for r in records if r.outcome == "not_evaluable"] == [lost.task_id]
-    runs = OrionRuns(runs.study, variant=runs.variant)
-    frame = runs.frame(records).set_index("task_id")
-    assert frame.index[frame["return"].isna() & frame["asks"].isna()].tolist() == [lost.task_id]
+    runs = OrionRuns(elsewhere(study, tmp_path), start=start)
+    records, lost = runs.policy("tiny", tiny), [at_start.task_id, when_asked.task_id]
+    assert [r.task_id for r in records if r.outcome == "not_evaluable"] == lost
+    frame = OrionRuns(runs.study).frame(records).set_index("task_id")
+    assert frame.index[frame["return"].isna() & frame["asks"].isna()].tolist() == lost
 
 
 def test_references_stand_in_the_order_of_what_they_know_and_can_do_every_task(runs, tiny):

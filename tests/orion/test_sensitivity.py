@@ -39,11 +39,10 @@ from pwagents.orion.sensitivity import (
 )
 from pwagents.orion.settings import GrpoNotebook
 from pwagents.profiles.types import ContextualProfile
-from pwagents.schema import Product, Review, Task
 from pwagents.users.rules import RuleUser
-from pwagents.web.environment import Context, Purchase
+from pwagents.web.environment import Context
 
-from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, profile_of, small_study, step
+from .small_study import CIRCUMSTANCES, SEARCHES, call, elsewhere, notebook, small_study, step
 
 SWEEP = CIRCUMSTANCES["sweep"]
 
@@ -60,31 +59,21 @@ def here(study, tmp_path):
 
 # Other profiles, none, the truth; instructions that say more
 
-CATEGORY = {"B1": "Shoes", "B2": "Shoes", "B3": "Tea"}
-PRODUCTS = {asin: Product(parent_asin=asin, title=asin, category=name) for asin, name in CATEGORY.items()}
 
-
-def task(user, target, type_="search"):
-    told = {"task_id": f"{user}-{target}-{type_}", "user_id": user, "type": type_, "target": target}
-    return Task(**told, timestamp=1, instruction="go", review=Review(rating=5))
-
-
-def retrieved(task):
-    profile = profile_of((f"color: of {task.user_id}", True, "history"))
-    return Context(profile, (Purchase(task.user_id, "x", "y", "2020-01"),))
-
-
-def test_anothers_past_is_of_the_same_category_and_type_where_there_is_one_and_seeded():
-    tasks = [task("u1", "B1"), task("u2", "B2"), task("u3", "B3"), task("u4", "B2", "review")]
-    made = foreign_contexts(tasks, PRODUCTS, retrieved, seed=0)
-    whose = {name: context.purchases[0].asin for name, context in made.items()}
-    assert whose["u1-B1-search"] == "u2" and whose["u2-B2-search"] == "u1" and whose["u3-B3-search"] != "u3"
-    many = [task(f"u{i}", "B1") for i in range(9)]
-    first, again, other = (foreign_contexts(many, PRODUCTS, retrieved, seed) for seed in (0, 0, 1))
+def test_anothers_past_is_of_the_same_category_and_type_where_there_is_one_and_seeded(study):
+    tasks, products = study.test_tasks, study.benchmark.products
+    first, again, other = (foreign_contexts(tasks, products, study.context, seed) for seed in (0, 0, 1))
     assert first == again != other
-    assert all(context.purchases[0].asin != name.split("-")[0] for name, context in first.items())
+    category, matched = {task: products[task.target].category for task in tasks}, 0
+    for task in tasks:
+        others = [each for each in tasks if each.user_id != task.user_id]
+        whose = [each for each in others if study.context(each) == first[task.task_id]]
+        alike = [each for each in others if (each.type, category[each]) == (task.type, category[task])]
+        assert {each.task_id for each in whose} & {each.task_id for each in alike or others}
+        matched += bool(alike)
+    assert 2 < matched < len(tasks)
     with pytest.raises(ValueError, match="only one"):
-        foreign_contexts([task("u", "B1"), task("u", "B2")], PRODUCTS, retrieved, 0)
+        foreign_contexts(tasks[:1], products, study.context, 0)
 
 
 def test_policies_play_with_the_own_profile_anothers_none_and_the_true_one(here, tiny):
