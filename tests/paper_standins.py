@@ -45,7 +45,7 @@ SIZES: dict[str, Any] = {
     "dpo": {"candidates": 2, "trainer": {"num_train_epochs": 1.0, "gradient_accumulation_steps": 1}},
     "play": {"turn_tokens": 12, "episode_tokens": 150, "max_tasks": 8, "method_tasks": 4},
     "rl": {
-        **{"max_steps": 1, "prompts_per_step": 2, "num_generations": 2, "per_device_train_batch_size": 2},
+        **{"max_steps": 1, "prompts_per_step": 4, "num_generations": 2, "per_device_train_batch_size": 2},
         **{"n_gpus": 2, "sharding": "cpu", "use_vllm": False, "log_tasks": 2, "seeds": [0], "minibatches": 2},
         "variants": [{"name": "entropy bonus", "entropy_coef": 0.003}],
     },

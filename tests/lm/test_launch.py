@@ -48,6 +48,19 @@ def train_all(base: Path, start: Path, folder: Path, size: int) -> None:
         fine_tune(base, [], tiny.sft(), folder / "nothing")
 
 
+def count_processes(folder: Path) -> None:
+    """Write how many processes there are, before anything of TRL has looked for them."""
+    from accelerate import PartialState
+
+    (folder / str(PartialState().process_index)).write_text(str(PartialState().num_processes))
+
+
+def test_each_process_knows_the_others_from_the_start(tmp_path, monkeypatch, project_root):
+    monkeypatch.setenv("PYTHONPATH", f"{project_root}:{project_root / 'lib'}")
+    launch(count_processes, {"folder": tmp_path}, n_gpus=2, sharding="cpu")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "2", "1": "2"}
+
+
 @pytest.fixture(scope="module")
 def launched(base, tmp_path_factory, project_root):
     """The folder in which two processes trained, and what was told of the training that failed."""

@@ -101,9 +101,11 @@ def launch_command(job: Path, processes: int, sharding: Sharding) -> list[str]:
 
 def _call(job: str) -> None:
     """Call a job file's function, in each process that accelerate starts."""
+    import torch
     from accelerate import PartialState
 
-    PartialState()  # before weights are read: then one process reads them for all
+    # Before weights are read: then one process reads them for all.
+    PartialState(cpu=not torch.cuda.is_available())
     try:
         function, arguments = pickle.loads(Path(job).read_bytes())
         function(**arguments)
