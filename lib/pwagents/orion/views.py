@@ -90,7 +90,7 @@ def whole_profiles(calls: Sequence[tuple[EpisodeRecord, BeliefState, Step]]) -> 
     """
     rows = []
     for record, state, step in calls:
-        if record.type == "search":
+        if record.type == "search" and "query" in step.action.arguments:  # a wrong function has none
             lines = state.profile.lines if state.profile else ()
             wanted = [x.value for x in lines if x.positive and x.about != TOPIC and not x.is_amount]
             texts = (state.instruction, step.action.arguments["query"], " ".join(wanted))
