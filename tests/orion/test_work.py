@@ -55,7 +55,7 @@ def test_a_query_of_all_that_the_profile_wants_is_seen_in_any_order(study, searc
     values = [line.value for line in lines if not line.is_amount]
     queries = {f"{task.instruction} {' '.join(values[::-1])}": 1, f"{values[0]} zebra crossing": 0}
     records = [record(task, [search(query)], query) for query in queries]
-    records.append(record(task, [step(call("review", review="Fine."))], "no query"))
+    records.append(record(task, [step(call("review", "Fine."))], "no query"))
     shares = whole_profiles(first_calls(study, records)).set_index("method")["the whole profile"]
     assert shares.to_dict() == queries
 
