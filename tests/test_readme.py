@@ -114,8 +114,6 @@ REPURCHASES = {
         ["Plain, relevant memory"],
     ),
     "Is PUMA best, and which of its parts bring what?": ("04_puma", ["PUMA", "PUMA+"]),
-    "Does Orion learn by imitation?": ("orion", ["SFT", "Teacher"]),
-    "Does training by reward add to it?": ("orion", ["SFT", "GRPO", "PPO"]),
 }
 
 
@@ -131,12 +129,9 @@ def is_repurchase():
 @pytest.mark.parametrize("question", REPURCHASES)
 def test_results_tell_repurchases_from_new_products(question, is_repurchase):
     runs, methods = REPURCHASES[question]
-    episodes = read_episodes(REFERENCE / "runs" / f"{runs}.parquet", {*methods, "Teacher"})
+    episodes = read_episodes(REFERENCE / "runs" / f"{runs}.parquet", {*methods})
     stored = pd.DataFrame(each for each in episodes if each["type"] == "recommend")
-    # The main test comes first, and all of Orion's play the tasks of the teacher.
-    stored = stored.drop_duplicates(["method", "task_id"])
-    if runs == "orion":
-        stored = stored[stored["task_id"].isin(stored.loc[stored["method"] == "Teacher", "task_id"])]
+    stored = stored.drop_duplicates(["method", "task_id"])  # the main test comes first
     result = [grade(Trajectory.model_validate(each)).result_official for each in stored["trajectory"]]
     means = stored.assign(result=result, again=stored["task_id"].map(is_repurchase))
     means = means.groupby(["method", "again"])["result"].mean().map("{:.2f}".format).str.lstrip("0")
