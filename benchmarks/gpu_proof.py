@@ -1,6 +1,6 @@
 """What the papers' trainings take on one GPU, beside the forecast of memory: a JSON line a part, no network.
 
-    .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_sft_full ...] [--tiny]  # or four minutes
+    .venv/bin/python benchmarks/gpu_proof.py [orion_grpo orion_sft_full ...] [--tiny]  # none: 4 minutes
 
 Weights are random, settings preset paper's with an adapter (`_full`, on 140 GB: without), for two steps; MFU
 is the share of a large product, work done twice for checkpoints counts once. --tiny, or no GPU: sizes / 16.

@@ -83,6 +83,13 @@ def test_the_held_out_are_other_notebooks_users_and_asked_for_in_ambiguous_words
     assert stated[0] < stated[1] / 3 and ambiguous.facts != explicit.facts
 
 
+def test_of_each_user_as_many_test_tasks_are_taken_as_the_settings_say(study, variant):
+    whole, some = (variant(study={"eval_tasks": 0, "tasks_a_user": most}) for most in (0, 2))
+    own = {user: [t for t in whole.test_tasks if t.user_id == user] for user in whole.held_out}
+    assert max(map(len, own.values())) > 2
+    assert list(some.test_tasks) == [task for tasks in own.values() for task in tasks[:2]]
+
+
 def test_a_language_model_writes_the_ambiguous_instructions_where_one_is_named(variant, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     reply = {"role": "assistant", "content": "Something for Sundays, please."}

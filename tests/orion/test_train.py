@@ -1,6 +1,7 @@
 """Orion's trainings: made once, found by what they follow from, told in their cards."""
 
 import os
+import shutil
 from dataclasses import replace
 
 import grimp
@@ -88,6 +89,13 @@ def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
     ):
         with pytest.raises(DataError, match=r"orion-sft.*run once with stored_runs_only=False"):
             other()
+
+
+def test_a_model_whose_template_tells_no_calls_is_not_trained(models, tiny, kept, tmp_path):
+    folder = shutil.copytree(tiny, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    with pytest.raises(DataError, match="chat template.*drops the functions that may be called"):
+        models.sft(folder, kept)
 
 
 def test_a_card_tells_what_a_model_was_made_from_and_what_it_achieved(study, sft):

@@ -113,7 +113,7 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     on_gpu = device.gpus > 0
     half = plan.value("bf16", False) and on_gpu  # the trainers compute in float32 without a GPU
     held, computed = (2 if half and settings.lora else 4), (2 if half else 4)
-    shards = settings.n_gpus if on_gpu and settings.sharding != "ddp" else 1
+    shards = settings.n_gpus if on_gpu and settings.sharding not in ("ddp", "cpu") else 1
     # Trained weights in float32 with their gradient and AdamW's two moments; DPO keeps no second model.
     linear = [m for m in network.base_model.modules() if isinstance(m, torch.nn.Linear)]
     adapter = settings.lora[0] * sum(m.in_features + m.out_features for m in linear) if settings.lora else 0
@@ -138,7 +138,8 @@ def needed(network: "PreTrainedModel", plan: Plan, device: Device) -> int:
     kept = tokens * (config.num_hidden_layers * held * config.hidden_size if again else 0)
     kept += tokens * layer * (2 if again else config.num_hidden_layers + 1)
     if half and not adapter:  # autocast keeps what it multiplies by in bfloat16, too, until the pass is over
-        kept += 2 * (parameters - network.get_input_embeddings().weight.numel()) // shards
+        looked_up = 0 if config.tie_word_embeddings else network.get_input_embeddings().weight.numel()
+        kept += 2 * (parameters - looked_up) // shards
     # Logits with what loss and gradient need of them, of the tokens whose logits exist at once.
     if plan.episodes:
         logits = min(tokens, SCORED_AT_ONCE) * config.vocab_size * (computed + 6 * 4)

@@ -40,7 +40,8 @@ PARTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "w/o asking": {"players": {"user": "none"}},
 }
 # Orion's Figure 4 is about short histories as much as about long ones; else most have their usual length.
-FIGURE_4 = {"history": (5, 60), "lengths": "uniform"}
+# Tasks grow with the history, so each user has as many: else few of those tested would be short.
+FIGURE_4 = {"data": {"history": (5, 60), "lengths": "uniform"}, "study": {"tasks_a_user": 3}}
 Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 METHOD = "GRPO"  # what the policy's episodes are stored as, in notebooks 06 and 07, too
 FEW = 10  # users to train on
@@ -189,7 +190,7 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
     study, sweep = settings.study, settings.study.sweep
     changed = {"as it is": settings}
     changed |= {f"patience {each:g}": settings.changed(rl={"patience": each}) for each in sweep.patience}
-    short = settings.changed(data=FIGURE_4) if settings.data.source == "synthetic" else settings
+    short = settings.changed(**FIGURE_4) if settings.data.source == "synthetic" else settings
     # What other profiles are compared with there; elsewhere it is the world as it is.
     if short is not settings and (sweep.trained_alpha or sweep.trained_l_c):
         changed[f"alpha {study.alpha}, l_c {study.l_c}"] = short

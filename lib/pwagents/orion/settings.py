@@ -79,6 +79,8 @@ class StudySettings:
     """Whether the agent is told of interests; false: of the global profile alone. The user knows both."""
     eval_tasks: NonNegativeInt
     """Test tasks of held-out users, at most, drawn at random; 0 takes all."""
+    tasks_a_user: NonNegativeInt = 0
+    """Test tasks of each held-out user, at most, the first; 0 takes all. Who has bought much has more."""
     seed_noise: dict[str, NonNegativeFloat] | None = None
     """How far pipelines of one method with other seeds differ in result accuracy, at most, on each type of
     task and overall: notebook 07 measures it, 05 and 06 use it; none: not measured at this preset."""

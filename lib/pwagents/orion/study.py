@@ -8,9 +8,11 @@ out, nor anything that happened from the first test task of any of those tested 
 settings alone, which are plain values, so that a training in other processes makes the same one.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -157,6 +159,9 @@ class Study:
         self.train_tasks = tuple(task for task in before if task.user_id not in validated)
         self.validation_tasks = tuple(task for task in before if task.user_id in validated)
         later = [task for task in to_test if first_task(task.user_id) >= self.date]
+        if most := settings.study.tasks_a_user:
+            own = defaultdict[str, count](count)  # how many of a user came before
+            later = [task for task in later if next(own[task.user_id]) < most]
         self.test_tasks = tuple(sample_tasks(later, settings.study.eval_tasks, self.seed))
 
         self._cache_dir = settings.output_dir / "cache"

@@ -23,7 +23,7 @@ from pwagents.cache import KEY, cached, hash_of
 from pwagents.errors import DataError, NotEvaluableError
 from pwagents.evaluation.breakdowns import sample_tasks
 from pwagents.evaluation.tables import format_intervals
-from pwagents.llm.folder import read_tokenizer
+from pwagents.llm.folder import dropped_by_template, read_tokenizer
 from pwagents.llm.local_model import LocalModel
 from pwagents.lm.base import base_model
 from pwagents.lm.card import write_card
@@ -262,6 +262,11 @@ class OrionModels:
         config = config or self.study.settings.sft
         benchmark, shown = self.study.benchmark, self.study.settings.players.shown
         tokenizer = read_tokenizer(start)
+        if dropped := dropped_by_template(tokenizer):
+            expected = "one that tells functions, calls and results"
+            raise DataError(
+                start, "tokenizer", "chat template", f"one that drops {', '.join(dropped)}", expected
+            )
         # Stored are steps alone: the belief states are made again.
         tasks = {task.task_id: task for task in self.study.train_tasks}
         firsts = [self.study.start(tasks[each.task_id]).state for each in played]
