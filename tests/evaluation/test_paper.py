@@ -132,6 +132,12 @@ def test_what_was_not_played_has_no_column_and_a_mean_over_fewer_tasks_is_not_th
     assert "overall" not in below_paper(some, "Orion", "Table 2", SMALL).columns.unique(0)
 
 
+def test_orions_mean_needs_all_types_of_a_method():
+    some = episodes("SFT", "PPO").query("method == 'SFT' or type != 'review'")
+    rows = below_paper(some, "Orion", "Table 2", SMALL).tail(2)["overall", "result accuracy"]
+    assert rows.notna().tolist() == [True, False]
+
+
 def test_orions_mean_is_over_the_types_and_the_others_over_the_tasks():
     some = episodes("SFT").query("type != 'search' or user_id == 'u'")  # one search, two of the others
     some.loc[some["type"] == "search", ["result_final", "result_official"]] = 1.0

@@ -94,7 +94,7 @@ def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
 def test_a_model_whose_template_tells_no_calls_is_not_trained(models, tiny, kept, tmp_path):
     folder = shutil.copytree(tiny, tmp_path / "model")
     (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-    with pytest.raises(DataError, match="chat template.*drops the functions that may be called"):
+    with pytest.raises(DataError, match=r"chat template.*drops the functions that may be called"):
         models.sft(folder, kept)
 
 
@@ -146,8 +146,10 @@ def test_a_refusal_behind_a_role_ends_neither_a_training_nor_its_evaluation(stud
     monkeypatch.setattr(study, "_user", refuse)
     monkeypatch.setattr(study, "_update", refuse)
     monkeypatch.setattr(orion_train, "play_rollouts", ask)
-    model, tokenizer, config = read_model(tiny, "float32"), read_tokenizer(tiny), GrpoSettings(**STEP)
-    assert len(player(study, tokenizer, config)(model, study.train_tasks[:2], 0)) == 2
+    model, tokenizer = read_model(tiny, "float32"), read_tokenizer(tiny)
+    config = GrpoSettings(**STEP | {"temperature": 0.7, "review_temperature": 0.7})
+    rollouts = player(study, tokenizer, config)(model, study.train_tasks[:2], 0)
+    assert [rollout.temperature for rollout in rollouts] == [0.7, 0.7]
     evaluate = evaluator(study, tokenizer, config, Rewards(study.judge, reward), log_tasks=0)
     assert evaluate(model)["turns"] > 0 and evaluate(model) == evaluate(model)
     assert {step.observation.text for step in answers} == {"..."} and not any(s.profile for s in answers)

@@ -88,10 +88,12 @@ def test_the_gradient_of_each_update_is_that_of_an_independent_implementation(tm
     def watch(optimizer, *_):
         trained = optimizer.param_groups[0]["params"]
         if len(trained) > 4:  # not the critic
+            assert policy.training, "a GPU computes activations again in this mode alone"
             updates.append([(each.detach().clone(), each.grad.clone()) for each in trained])
 
     hook = register_optimizer_step_pre_hook(watch)
-    given = (game.make_model(), game.make_tokenizer(), tasks, play, pay, config, tmp_path)
+    policy = game.make_model()
+    given = (policy, game.make_tokenizer(), tasks, play, pay, config, tmp_path)
     train_policy(*given)
     hook.remove()
 

@@ -101,7 +101,8 @@ def below_paper(
     """Put rows of ours below a paper's table as printed, in the table's unit.
 
     There is an "overall" of ours only where all three types of tasks were played: a mean over fewer is not
-    the paper's. Where anything was played, columns of what was not are left out.
+    the paper's. In it each task weighs the same, beside Orion's each type. Where anything was played, columns
+    of what was not are left out.
 
     Args:
         frame: the episodes of the methods to show, a row each; may be empty.
@@ -126,7 +127,9 @@ def below_paper(
             means = means.drop(columns="overall", level=0, errors="ignore")
         elif paper == "Orion":  # each type weighs the same: 62.5, 19.8, 50.5 (Table 1) make 44.3 (Table 2)
             for heading in METRICS[paper].values():
-                means["overall", heading] = means[[(each, heading) for each in TASK_TYPES]].mean(axis=1)
+                means["overall", heading] = means[[(each, heading) for each in TASK_TYPES]].mean(
+                    axis=1, skipna=False
+                )
         # What our rows say of themselves.
         result = next(metric for metric in METRICS[paper] if metric.startswith("result"))
         scored = frame.dropna(subset=[result]).groupby("method")

@@ -116,21 +116,19 @@ def draw_episode(instruction: str, trajectory: Trajectory, title: str) -> str:
     from jinja2 import Template
 
     parts, spoken, profile = [("user", "User", [instruction], set())], instruction, ""
-    n_shown = n_hidden = 0
+    n_asked, n_shown = sum(step.action.name == "respond" for step in trajectory.steps), 0
     for step in trajectory.steps:
         action, answer = step.action, step.observation
         if action.name == "respond":
             spoken += f" {answer.text}"
-            if n_shown < DRAWN_QUESTIONS:
-                n_shown += 1
+            n_shown += 1
+            if n_shown <= DRAWN_QUESTIONS:
                 parts.append(("agent", "Agent asks", [action.arguments["content"]], set()))
                 parts.append(("user", "User answers", [answer.text], set()))
-            else:
-                n_hidden += 1
+            if n_shown == DRAWN_QUESTIONS < n_asked:
+                rest = n_asked - DRAWN_QUESTIONS
+                parts.append(("agent", f"and {rest} more question{'s' * (rest > 1)}", [], set()))
         elif action.name == "search_product_by_query":
-            if n_hidden:
-                parts.append(("agent", f"and {n_hidden} more question{'s' * (n_hidden > 1)}", [], set()))
-                n_hidden = 0
             query = action.arguments["query"]
             known = re.findall(r"\w+", " ".join(re.findall(r"\[history\] (.*)", profile)).lower())
             bold = {word for word in query.split() if word.lower() in known and word not in spoken.lower()}

@@ -72,7 +72,8 @@ class TrainingSettings:
     n_gpus: PositiveInt = 1
     """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
     sharding: Sharding = "fsdp"
-    """How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of it."""
+    """How several GPUs share a training: fsdp and deepspeed spread the model, with ddp each has all of it;
+    cpu, processes without one, is for tests."""
     seed: int = 0
     """Of all that is drawn at random."""
 

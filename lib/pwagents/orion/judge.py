@@ -59,8 +59,8 @@ class OfflineJudge:
     """Scores by rules, in [-1, 1], from what the policy was told.
 
     - -1: no call, or a malformed one; the same call again; a search or review that touches what is to be
-      avoided, unless the user spoke of it, or a recommendation of such a product that no list in the prompt
-      has (one that the user bought before is none); a ``stop`` before any result; a question about what
+      avoided, unless the user spoke of it, or a recommendation of such a product, which a listed
+      purchase never is; a ``stop`` before any result; a question about what
       was stated or asked before; a review where there is nothing to review, a search or recommendation where
       there is.
     - Search: from -1 to 1 by how much the query holds of the user's own values and words for the thing, which

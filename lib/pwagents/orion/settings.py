@@ -256,7 +256,8 @@ class ControlledStudy(StudySettings):
     """The study of notebook 06, with a control."""
 
     complete_tasks: NonNegativeInt = 0
-    """Test tasks of each control, whose instructions name more attributes (synthetic); 0: no control."""
+    """Test tasks of each control, with the source's own instructions and, on the embedded world, with such as
+    name all attributes; 0: no control."""
 
 
 @settings

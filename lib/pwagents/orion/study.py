@@ -8,7 +8,7 @@ out, nor anything that happened from the first test task of any of those tested 
 settings alone, which are plain values, so that a training in other processes makes the same one.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -64,11 +64,6 @@ def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Trut
     """
     n_users = settings.data.n_users + settings.study.training_users
     benchmark, truth = load_benchmark(replace(settings.data, n_users=n_users), settings.seed)
-    if settings.study.instructions == "ambiguous":
-        writer = OfflineAmbiguousWriter(benchmark.products, settings.seed)
-        if settings.players.writer != "offline":
-            writer = LlmAmbiguousWriter(model(settings.players.writer), writer, settings.seed)
-        benchmark = with_instructions(benchmark, writer, benchmark.profiles)
     users = tuple(benchmark.behaviors)
     asked, further = settings.data.n_users, settings.study.training_users
     n = round(len(users) * asked / (asked + further))
@@ -77,6 +72,14 @@ def load_world(settings: OrionSettings, model: Models) -> "tuple[Benchmark, Trut
             f"training_users is {further} beside n_users {asked}, and {benchmark.name} has "
             f"{len(users)} users: {n} would be held out; expected some of both"
         )
+    if settings.study.instructions == "ambiguous":
+        writer = OfflineAmbiguousWriter(benchmark.products, settings.seed)
+        if settings.players.writer != "offline":
+            writer = LlmAmbiguousWriter(model(settings.players.writer), writer, settings.seed)
+        benchmark = with_instructions(benchmark, writer, benchmark.profiles)
+        if failures := +getattr(writer, "failures", Counter()):
+            told = ", ".join(f"{what} {n:,}" for what, n in failures.items())
+            print(f"Instructions repaired, or written by templates instead: {told}")
     return benchmark, truth, users[:n], users[n:]
 
 
@@ -256,8 +259,8 @@ class Study:
             "micro_profiles": settings.study.micro_profiles,
             "shop": plain(settings.shop),
             "recommender": "recommend" in settings.study.task_types,
-            # teacher and judge only look on
-            "roles": replace(settings.players, teacher="offline", judge="offline").facts(
+            # teacher and judge only look on, and what a writer wrote is in the data
+            "roles": replace(settings.players, writer="offline", teacher="offline", judge="offline").facts(
                 "profiler", "updater", "user"
             ),
             "code": code_hash(*EPISODE),

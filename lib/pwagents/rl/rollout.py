@@ -50,7 +50,7 @@ class Rollout:
     mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
-    states: Sequence[BeliefState] = field(default_factory=list)
+    states: list[BeliefState] = field(default_factory=list)
     trajectory: Trajectory | None = None
     temperature: float = 1.0
 

@@ -39,7 +39,7 @@ class RlSettings:
     n_gpus: PositiveInt = 1
     """GPUs to train on, where there are any; batch sizes are for each of them. Orion, 5.1: 2."""
     sharding: Literal["ddp", "fsdp", "cpu"] = "ddp"
-    """How several GPUs share a training: fsdp spreads the model, with ddp each has all of it."""
+    """How several GPUs share a training: fsdp spreads the model, with ddp each has it all. cpu: for tests."""
     per_device_train_batch_size: PositiveInt = 16
     """Episodes a GPU and pass. On a CPU 8 to 32 are fastest: what they compute stays in its cache."""
     temperature: PositiveFloat = 1.0

@@ -14,8 +14,8 @@ Where we depart from the papers:
 4. Nothing is compared within a task by PPO, so equally many episodes serve better as one of each of many
    tasks (``num_generations`` 1): from a few tasks the critic learns by heart how these ended.
 5. GAE's lambda is 1 unless asked otherwise. Below 1 a reward reaches back about 1 / (1 - lambda) tokens by
-   itself, farther only through the critic. As long as that foresees nothing, this is a discount, which a
-   longer way to the reward, as questions make it, pays.
+   itself, farther only through the critic. As long as that foresees nothing, this is a discount:
+   questions make the way to the reward longer, so they cost.
 
 With one update a step the ratio is 1 and the clipping never acts; ``clip_fraction`` says so.
 """
@@ -55,7 +55,7 @@ def train_policy(
         model: a folder, or a model, which is then trained in place (peft's adapters may be on it).
         tokenizer: the model's; it is saved with it.
         play: plays one episode of each task it is given; a task comes ``num_generations`` times in a row. Its
-            chance must come from its seed alone.
+            chance must come from its seed alone, and its rollouts tell the temperature they were sampled at.
         rewards: R_t of each step of an episode.
         folder: of this run alone; holds its log, its checkpoints and the result.
         evaluate: every ``eval_steps``, its numbers join the log as ``eval_<name>``; by its ``return`` the
