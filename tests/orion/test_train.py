@@ -94,7 +94,7 @@ def test_fine_tuning_learns_and_is_found_again(models, tiny, kept, sft):
 def test_a_model_whose_template_tells_no_calls_is_not_trained(models, tiny, kept, tmp_path):
     folder = shutil.copytree(tiny, tmp_path / "model")
     (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-    with pytest.raises(DataError, match=r"chat template.*drops the functions that may be called"):
+    with pytest.raises(DataError, match=r"chat template.*drops a call.*the functions that may be called"):
         models.sft(folder, kept)
 
 
