@@ -7,6 +7,7 @@ A function and its arguments cross into other processes in a file: a function of
 pickle takes.
 """
 
+import gc
 import io
 import os
 import pickle
@@ -64,6 +65,9 @@ def launch(
     """
     import torch
 
+    # Models that this process is done with refer to themselves; the training needs their memory.
+    gc.collect()
+    torch.cuda.empty_cache()
     there = torch.cuda.device_count()
     if sharding != "cpu" and n_gpus > there > 0:
         raise ValueError(f"n_gpus is {n_gpus}; expected at most {there}, as many as were found")

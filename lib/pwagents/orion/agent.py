@@ -64,11 +64,11 @@ class OrionAgent:
         sample: int = 0,
     ):
         self.model, self.shown = model, shown
-        self.fixed = {"sampling": dict(sampling or {"temperature": 0.0}), "sample": sample}
+        self.options = {"sampling": dict(sampling or {"temperature": 0.0}), "sample": sample}
 
     def __call__(self, state: BeliefState) -> Action:
         messages = tuple(orion_messages(state, self.shown))
-        return read_turn(self.model.reply(Request(messages=messages, tools=orion_tools(), **self.fixed)))
+        return read_turn(self.model.reply(Request(messages=messages, tools=orion_tools(), **self.options)))
 
 
 def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:

@@ -239,8 +239,8 @@ def play_worlds(models: OrionModels, settings: AblationsNotebook) -> pd.DataFram
 
 def _reinforce(unit: tuple[ReinforcedNotebook, Path, Literal["GRPO", "PPO"]]) -> Path:
     settings, start, method = unit
-    config = settings.rl.grpo if method == "GRPO" else settings.rl.ppo
-    return OrionModels(make_study(settings)).reinforced(start, config, settings.paid, settings.rl.log_tasks)
+    rl, models = settings.rl, OrionModels(make_study(settings))
+    return models.reinforced(start, rl.configs[method], settings.paid, rl.log_tasks)
 
 
 def by_value(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:

@@ -165,6 +165,11 @@ class OnlineSettings(GrpoSettings, PpoSettings):
         own = {"prompts_per_step": self.episodes, "num_generations": 1, "use_vllm": use_vllm(self.use_vllm)}
         return PpoSettings(**values_of(PpoSettings, self) | own)
 
+    @property
+    def configs(self) -> dict[str, GrpoSettings | PpoSettings]:
+        """The settings of each method, by its name."""
+        return {"GRPO": self.grpo, "PPO": self.ppo}
+
     @field_validator("use_vllm")
     @classmethod
     def _check_vllm(cls, wanted: bool | None, info: ValidationInfo) -> bool | None:

@@ -10,7 +10,6 @@ import pandas as pd
 
 from pwagents.cache import CARD
 from pwagents.evaluation.breakdowns import trained_differences
-from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.evaluation.paper import Setup, below_paper
 from pwagents.evaluation.statistics import paired_test
 from pwagents.evaluation.tables import Html, format_intervals
@@ -19,10 +18,6 @@ from pwagents.orion.control import FOREIGN, OWN
 from pwagents.orion.role_play import RolePlay
 from pwagents.orion.settings import OrionSettings
 from pwagents.orion.study import Study
-from pwagents.orion.work import REPEATS
-from pwagents.profiles.catalogue import TOPIC, spaced_words
-from pwagents.schema import Step
-from pwagents.web.environment import BeliefState
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -76,30 +71,6 @@ def with_return(
 def by_profile(frame: pd.DataFrame) -> pd.DataFrame:
     """Episodes of :func:`pwagents.orion.control.play_with_profiles`, methods called "GRPO, no profile"."""
     return frame.assign(method=frame["method"] + ", " + frame["profiles"])
-
-
-def whole_profiles(calls: Sequence[tuple[EpisodeRecord, BeliefState, Step]]) -> pd.DataFrame:
-    """How many first searches only put together the request and all that the profile wants.
-
-    Args:
-        calls: of :func:`pwagents.orion.work.first_calls`.
-
-    Returns:
-        A row a method with searches: ``method, type``, and ``the whole profile``, the share of first searches
-        whose words, but for the request's own, overlap by :data:`REPEATS` (Jaccard) with the values wanted.
-    """
-    rows = []
-    for record, state, step in calls:
-        if record.type == "search" and "query" in step.action.arguments:  # a wrong function has none
-            lines = state.profile.lines if state.profile else ()
-            wanted = [x.value for x in lines if x.positive and x.about != TOPIC and not x.is_amount]
-            texts = (state.instruction, step.action.arguments["query"], " ".join(wanted))
-            request, query, values = (set(spaced_words(text).split()) for text in texts)
-            query, values = query - request, values - request
-            is_list = len(query & values) >= REPEATS * len(query | values) > 0
-            rows.append((record.method, record.type, is_list))
-    frame = pd.DataFrame(rows, columns=["method", "type", "the whole profile"])
-    return frame.groupby(["method", "type"], sort=False).mean().astype(float).reset_index()
 
 
 def worth_of_profiles(frame: pd.DataFrame, metric: str) -> pd.DataFrame:

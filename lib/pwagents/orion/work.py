@@ -5,7 +5,7 @@ changes one thing that the user told, or one line of the profile, and looks whet
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -44,13 +44,15 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
     """How many first calls repeat what the prompt says already: then rules compose them, not the policy.
 
     A call's words are compared with each line of the prompt that it follows (but for rules and the policy's
-    own turns), with and without a label and a colon.
+    own turns), with and without a label and a colon. Words repeat others where they overlap by
+    :data:`REPEATS`.
 
     Returns:
-        A row a method and type: ``calls``, and the shares of them that overlap by :data:`REPEATS` with ``one
-        line`` of the prompt, with ``two or three lines`` that stand beside each other (or with one), and
-        those ``within the profile``, all of whose words stand in its profile parts. Last, ``ids told``: the
-        share of a recommendation's ids that are of purchases in the prompt. Who cannot copy makes up ids.
+        A row a method and type: ``calls``, and the shares of them that repeat ``one line`` of the prompt,
+        ``two or three lines`` that stand beside each other (or one), and those ``within the profile``, all of
+        whose words stand in its profile parts. Then ``ids told``: the share of a recommendation's ids that
+        are of purchases in the prompt; who cannot copy makes up ids. Last, of searches, ``the whole
+        profile``: the share whose words, but for the request's own, repeat all values that the profile wants.
     """
     rows = []
     for record, state, step in first_calls(study, records):
@@ -66,18 +68,27 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
         listed = {x.asin for x in state.context.purchases} if state.context else set()
         told_ids = np.mean([asin in listed for asin in argument]) if isinstance(argument, list) else np.nan
         call = set(spaced_words(argument if isinstance(argument, str) else " ".join(argument)).split())
-
-        def repeats(words: Sequence[str], call: set[str] = call) -> bool:
-            return len(call & set(words)) >= REPEATS * len(call | set(words)) > 0
-
-        one = any(map(repeats, (*lines, *bare)))
+        one = any(_repeats(call, words) for words in (*lines, *bare))
         runs = (of[i : i + n] for of in (lines, bare) for n in (2, 3) for i in range(len(of)))
-        several = one or any(repeats([word for line in run for word in line]) for run in runs)
-        shares = (one, several, bool(call) and call <= set(profile), told_ids)
+        several = one or any(_repeats(call, [word for line in run for word in line]) for run in runs)
+        whole = np.nan
+        if record.type == "search" and "query" in step.action.arguments:  # a wrong function has none
+            wanted = [x for x in (state.profile.lines if state.profile else ()) if x.positive]
+            values = " ".join(x.value for x in wanted if x.about != TOPIC and not x.is_amount)
+            request, values = (set(spaced_words(text).split()) for text in (state.instruction, values))
+            whole = _repeats(call - request, values - request)
+        shares = (one, several, bool(call) and call <= set(profile), told_ids, whole)
         rows.append((record.method, record.type, 1, *shares))
     columns = ["method", "type", "calls", "one line", "two or three lines", "within the profile", "ids told"]
+    columns.append("the whole profile")
     groups = pd.DataFrame(rows, columns=columns).groupby(columns[:2], sort=False)
     return groups.mean().astype(float).assign(calls=groups["calls"].sum()).reset_index()
+
+
+def _repeats(words: Collection[str], others: Collection[str]) -> bool:
+    """Whether words overlap with others by :data:`REPEATS` (Jaccard); none overlap with nothing."""
+    words, others = set(words), set(others)
+    return len(words & others) >= REPEATS * len(words | others) > 0
 
 
 def wasted_calls(records: Sequence[EpisodeRecord]) -> pd.DataFrame:
