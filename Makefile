@@ -56,7 +56,7 @@ EVERYTHING := $(or $(CHOSEN),$(REPRODUCE_FULL))
 FULL_03_benchmark := play: {worlds: [0, 1, 2, 3, 4]}
 FULL_04_puma := study: {variants: all, worlds: [0, 1, 2, 3, 4]}
 FULL_05_orion_sft := role_play: {scaling: [100, 200, 400, 800, 1600]}
-FULL_06_orion_grpo := rl: {methods: [GRPO, PPO]}
+FULL_06_orion_grpo := rl: {methods: [GRPO, PPO], worlds: [0, 1, 2, 3, 4]}
 FULL := $(if $(filter laptop,$(PRESET)),$(foreach n,$(basename $(notdir $(EVERYTHING))),$(if $(FULL_$(n)),$(NB)/.full_$(n))))
 run = $(VENV)/bin/python -m
 
@@ -77,7 +77,7 @@ FIRST := $(filter $(if $(filter paper,$(PRESET)),$(NB)/04%) $(NB)/05%,$(REPRODUC
 
 reproduce: $(FIRST) $(REPRODUCE) ## run notebooks 00 to 06, 09 and 10 (or ONLY="03 04"), as far as they are not up to date
 
-reproduce-full: $(FIRST) $(EVERYTHING) $(FULL) ## run all notebooks, 03 in further worlds, all of PUMA, Orion by PPO
+reproduce-full: $(FIRST) $(EVERYTHING) $(FULL) ## run all notebooks, 03, 04 and 06 in further worlds, all of PUMA, Orion by PPO
 
 preflight: $(READY) ## say what notebooks need (ONLY="03 04": these), what is missing and what brings it, and what they cost
 	@$(run) pwagents.notebook.preflight --preset $(PRESET) --output-dir $(OUT) $(basename $(notdir $(EVERYTHING)))

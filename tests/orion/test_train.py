@@ -16,7 +16,7 @@ from pwagents.orion import train as orion_train
 from pwagents.orion.reward import Rewards
 from pwagents.orion.runs import OrionRuns
 from pwagents.orion.sensitivity import play_worlds
-from pwagents.orion.settings import AblationsNotebook
+from pwagents.orion.settings import GrpoNotebook
 from pwagents.orion.study import make_study
 from pwagents.orion.train import RL, OrionModels, add_results, evaluator, player
 from pwagents.rl.log import read_curves
@@ -187,8 +187,8 @@ def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny
     trainer = GROUPS["sft"]["trainer"] | {"max_steps": 1}
     few = {"study": SEARCHES, "base": {"model": str(tiny)}, "sft": {"trainer": trainer}}
     small = small_settings(tmp_path, role_play={"n_trajectories": 4}, **few)
-    rl = STEP | {"log_tasks": 1, "seeds": (0,), "methods": ("GRPO", "PPO"), "worlds": (0, 1)}
-    settings = notebook(AblationsNotebook, small, rl=rl)
+    rl = STEP | {"log_tasks": 1, "methods": ("GRPO", "PPO"), "worlds": (0, 1)}
+    settings = notebook(GrpoNotebook, small, rl=rl)
 
     models = OrionModels(make_study(settings))
     sft = models.sft(models.base(), models.role_play(4).kept)

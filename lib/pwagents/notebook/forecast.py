@@ -132,18 +132,22 @@ def _orion_work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float,
         talks, learned = max(numbers), sum(numbers)
         tests, further = 11 + len(numbers), 2 * ladder
     elif number == "06":
-        # Likewise; two policies with other profiles, and twice with other instructions.
-        trainings = len(rl["methods"])
-        tests, further = 15 + 2 * trainings, ladder + 4 * study["complete_tasks"]
+        # Likewise; two policies with other profiles, and twice with other instructions. In each world base
+        # and fine-tuned model are tested, too.
+        worlds, methods = len(rl["worlds"]), len(rl["methods"])
+        trainings, talks = (1 + worlds) * methods, worlds * kept
+        learned, profiled = talks, profiled * (1 + worlds)
+        tests = 15 + 2 * methods + worlds * (2 + methods)
+        further = (1 + worlds) * ladder + 4 * study["complete_tasks"]
     elif number == "07":
-        # Pipelines end in each method and in GRPO without each of three parts, worlds in each method;
-        # variants are trained once. Tested are base and fine-tuned models, too, GRPO's policies with three
-        # other profiles and without each part, and with all parts two of those trained without one.
-        seeds, worlds, methods = len(rl["seeds"]), len(rl["worlds"]), len(rl["methods"])
-        trainings = (seeds + worlds) * methods + 3 * seeds + len(rl["variants"])
-        talks = learned = (seeds + worlds) * kept
-        tests, further = trainings + 10 * seeds + 2 * worlds, worlds * ladder
-        profiled *= 4 + worlds
+        # Pipelines end in each method and in GRPO without each of three parts; variants are trained once.
+        # Tested are base and fine-tuned models, too, GRPO's policies with three other profiles and without
+        # each part, and with all parts two of those trained without one.
+        seeds, methods = len(rl["seeds"]), len(rl["methods"])
+        trainings = seeds * methods + 3 * seeds + len(rl["variants"])
+        talks = learned = seeds * kept
+        tests = trainings + 10 * seeds
+        profiled *= 4
     else:
         # Lengths of histories are varied with and without clusters, each world has four parts; whoever is
         # trained with other profiles is compared with one that has the usual ones.

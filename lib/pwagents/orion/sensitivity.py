@@ -17,7 +17,7 @@ from pwagents.errors import DataError
 from pwagents.evaluation.breakdowns import by_type_and_mean, trained_differences
 from pwagents.evaluation.episodes import EpisodeRecord
 from pwagents.orion.runs import OrionRuns
-from pwagents.orion.settings import AblationsNotebook, OrionSettings, ReinforcedNotebook, StudySettings, User
+from pwagents.orion.settings import GrpoNotebook, OrionSettings, ReinforcedNotebook, StudySettings, User
 from pwagents.orion.study import Study, make_study
 from pwagents.orion.train import OrionModels
 from pwagents.schema import Benchmark
@@ -204,11 +204,11 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
     return pd.concat(frames, ignore_index=True)
 
 
-def play_worlds(models: OrionModels, settings: AblationsNotebook) -> pd.DataFrame:
+def play_worlds(models: OrionModels, settings: GrpoNotebook) -> pd.DataFrame:
     """Train base model, SFT and each of ``rl.methods`` in each of ``rl.worlds``, and let them play its tests.
 
     A world is the embedded shop and its people, made anew from another seed. That of the run's own seed is
-    the world of notebooks 05 and 06. Trainings run beside each other; what was trained or played before is
+    the world of notebooks 05 and 06. Worlds are made beside each other; what was trained or played before is
     found.
 
     Args:
@@ -217,24 +217,20 @@ def play_worlds(models: OrionModels, settings: AblationsNotebook) -> pd.DataFram
     Returns:
         One row an episode, as of :meth:`pwagents.orion.runs.OrionRuns.frame`, with its ``world``.
     """
-    worlds, methods = settings.rl.worlds, settings.rl.methods
-    runs = [settings.seeded(world) for world in worlds]
-    bases = models.side_by_side(lambda run: OrionModels(make_study(run)).base(), runs)
-    # Role-plays share a file, which one process writes.
-    n = settings.role_play.n_trajectories
-    kept = [OrionModels(make_study(run)).role_play(n).kept for run in runs]
-    units = list(zip(runs, bases, kept, strict=True))
-    tuned = models.side_by_side(lambda unit: OrionModels(make_study(unit[0])).sft(*unit[1:]), units)
-    pairs = list(zip(runs, tuned, strict=True))
-    trained = models.side_by_side(_reinforce, [(*pair, method) for pair in pairs for method in methods])
-
-    frames = []
-    for i, (world, run) in enumerate(zip(worlds, runs, strict=True)):
-        played, own = OrionRuns(make_study(run)), trained[i * len(methods) :][: len(methods)]
-        policies = {"Base": bases[i], "SFT": tuned[i], **dict(zip(methods, own, strict=True))}
-        records = [played.policy(name, folder) for name, folder in policies.items()]
-        frames.append(played.frame(*records).assign(world=world))
+    worlds = settings.rl.worlds
+    played = models.side_by_side(_play_world, [settings.seeded(world) for world in worlds])
+    frames = [frame.assign(world=world) for world, frame in zip(worlds, played, strict=True)]
     return pd.concat(frames, ignore_index=True)
+
+
+def _play_world(settings: GrpoNotebook) -> pd.DataFrame:
+    models = OrionModels(make_study(settings))
+    base = models.base()
+    tuned = models.sft(base, models.role_play(settings.role_play.n_trajectories).kept)
+    policies = {"Base": base, "SFT": tuned}
+    policies |= {method: _reinforce((settings, tuned, method)) for method in settings.rl.methods}
+    runs = OrionRuns(models.study)
+    return runs.frame(*(runs.policy(name, folder) for name, folder in policies.items()))
 
 
 def _reinforce(unit: tuple[ReinforcedNotebook, Path, Literal["GRPO", "PPO"]]) -> Path:

@@ -252,8 +252,14 @@ class ReinforcedNotebook(OrionSettings):
         return replace(self.earned, use=self.rl.reward, **own)
 
     def seeded(self, seed: int) -> Self:
-        """Change the seed of all samples and trainings; data loaded with it are those of another world."""
-        return replace(self, seed=seed, sft=replace(self.sft, seed=seed), rl=replace(self.rl, seed=seed))
+        """Change the seed of all samples and trainings; data loaded with it are those of another world.
+
+        What is made in another world has a folder of its own, so that worlds can be made beside each other.
+        """
+        if seed == self.seed:
+            return self
+        own = {"sft": replace(self.sft, seed=seed), "rl": replace(self.rl, seed=seed)}
+        return replace(self, seed=seed, output_dir=self.output_dir / "worlds" / str(seed), **own)
 
 
 @settings
@@ -281,6 +287,14 @@ class ComparedSettings(OnlineSettings):
 
 
 @settings
+class RepeatedSettings(ComparedSettings):
+    """Reinforcement learning in notebook 06, repeated in other worlds."""
+
+    worlds: tuple[NonNegativeInt, ...] = ()
+    """Seeds of whole embedded worlds, data and trainings; none: only this world."""
+
+
+@settings
 class PromptedPlayers(OrionPlayers):
     """The players of notebook 06, with the models behind the prompt baselines of Orion's Table 1."""
 
@@ -294,7 +308,7 @@ class GrpoNotebook(ReinforcedNotebook):
 
     players: PromptedPlayers
     study: ControlledStudy
-    rl: ComparedSettings
+    rl: RepeatedSettings
 
 
 @settings
@@ -304,8 +318,6 @@ class AblationSettings(ComparedSettings):
 
     seeds: Seeds
     """Of pipelines: base model, role-play, fine-tuning and reinforcement learning; data and users stay."""
-    worlds: tuple[NonNegativeInt, ...] = ()
-    """Seeds of whole embedded worlds, data and trainings; none: only this world."""
     variants: Variants = ()
     """GRPO with one thing changed: a name each, and what differs of GRPO's settings in this group."""
 
