@@ -195,8 +195,9 @@ def test_a_world_has_its_own_people_and_trainings_and_the_runs_own_is_found(tiny
     grpo = models.reinforced(sft, settings.rl.grpo, settings.paid, settings.rl.log_tasks)
     frame = play_worlds(models, settings)
 
-    made = {name: sorted((tmp_path / "models").glob(f"{name}-*")) for name in ("orion-sft", "orion-grpo")}
-    assert sft in made["orion-sft"] and grpo in made["orion-grpo"] and {*map(len, made.values())} == {2}
+    for folder, name in ((sft, "orion-sft"), (grpo, "orion-grpo")):
+        assert [*(tmp_path / "models").glob(f"{name}-*")] == [folder]
+        assert len([*(tmp_path / "worlds/1/models").glob(f"{name}-*")]) == 1
     own, other = (set(frame.loc[frame["world"] == world, "task_id"]) for world in (0, 1))
     assert own == {task.task_id for task in models.study.test_tasks} and not own & other
     told = frame.groupby("world")["method"].unique().map(list)
