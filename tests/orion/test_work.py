@@ -149,14 +149,16 @@ def test_the_most_frequent_patterns_of_two_methods_stand_side_by_side(catalogue)
         played("a", found(0.5, "navy cotton towel Willow premium"), method="n"),
         played("b", found(0.5, "?"), found(0.5, "towel quickly"), method="n"),
     ]
-    table = frequent_patterns(records, lambda t: queries(t, catalogue))
-    assert table["m"].dropna().to_numpy().tolist() == [["color + type", 0.5, 1.0], ["type", 0.5, 0.0]]
+    rows = [(r.method, r.task_id, r.grade.result_final, len(r.trajectory.steps)) for r in records if r.grade]
+    results = pd.DataFrame(rows, columns=["method", "task_id", "result_final", "return"])
+    table = frequent_patterns(records, results, lambda t: queries(t, catalogue))
+    assert table["m"].dropna().to_numpy().tolist() == [["color + type", 0.5, 1.0, 4], ["type", 0.5, 0.0, 2]]
     assert table["n"]["pattern"].tolist() == [
         "brand + color + material + price + type",
         NOTHING,
         "other words + type",
     ]
-    asked = frequent_patterns(records, lambda t: questions(t, catalogue), n=1)
+    asked = frequent_patterns(records, results, lambda t: questions(t, catalogue), n=1)
     assert (asked["m", "pattern"].tolist(), asked["n", "pattern"].tolist()) == (["color, brand"], [NOTHING])
 
 

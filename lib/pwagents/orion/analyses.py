@@ -124,30 +124,32 @@ def questions(trajectory: Trajectory, catalogue: Catalogue) -> list[str]:
 
 
 def frequent_patterns(
-    records: Sequence[EpisodeRecord], patterns_of: Callable[[Trajectory], list[str]], n: int = 10
+    records: Sequence[EpisodeRecord],
+    results: pd.DataFrame,
+    patterns_of: Callable[[Trajectory], list[str]],
+    n: int = 10,
 ) -> pd.DataFrame:
     """The ``n`` most frequent patterns of each method, side by side.
 
     Args:
         records: of one or several methods; those that were not scored are left out.
+        results: one row an episode, theirs among them, as of :meth:`pwagents.orion.runs.OrionRuns.frame`.
         patterns_of: the patterns of an episode, such as :func:`queries`.
 
     Returns:
         Rows by ``rank``; a method's columns are ``pattern``, ``share`` of its episodes that have it, and the
-        ``result accuracy`` of these episodes.
+        ``result accuracy`` and ``return`` of these episodes.
     """
     scored = [record for record in records if record.outcome == "scored"]
-    rows = [
-        (record.method, pattern, record.grade.result_final)
-        for record in scored
-        for pattern in patterns_of(record.trajectory)
-    ]
-    frame = pd.DataFrame(rows, columns=["method", "pattern", "result"])
+    rows = [(r.method, r.task_id, pattern) for r in scored for pattern in patterns_of(r.trajectory)]
+    found = pd.DataFrame(rows, columns=["method", "task_id", "pattern"])
+    frame = found.merge(results[["method", "task_id", "result_final", "return"]], how="left")
     parts = {}
     for method, episodes in Counter(record.method for record in scored).items():
-        groups = frame[frame["method"] == method].groupby("pattern")["result"]
-        table = pd.DataFrame({"share": groups.size() / episodes, "result accuracy": groups.mean()})
-        table = table.rename_axis("pattern").reset_index()
+        groups = frame[frame["method"] == method].groupby("pattern")
+        means = groups[["result_final", "return"]].mean().rename(columns={"result_final": "result accuracy"})
+        table = means.assign(share=groups.size() / episodes).reset_index()
+        table = table[["pattern", "share", *means]]
         table = table.sort_values(["share", "pattern"], ascending=[False, True]).head(n)
         parts[method] = table.set_axis(range(1, len(table) + 1))
     return pd.concat(parts, axis=1).rename_axis("rank")
