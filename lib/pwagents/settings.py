@@ -31,7 +31,8 @@ Lora = tuple[int, int]  # rank and alpha of an adapter
 Names = tuple[str, ...]
 Numbers = tuple[int, ...]
 Shares = tuple[Share, ...]
-Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1), AfterValidator(_refuse_repeats)]
+Worlds = Annotated[tuple[NonNegativeInt, ...], AfterValidator(_refuse_repeats)]  # their seeds, or none
+Seeds = Annotated[Worlds, Field(min_length=1)]
 Variants = tuple[dict[str, Any], ...]  # of a group: a name each, and what differs
 
 

@@ -100,11 +100,16 @@ class Players:
         """What of the players decides an episode, for the keys of records: who plays ``roles`` and, where
         language models play any, how they are asked."""
         facts = {role: getattr(self, role) for role in roles}
-        if self._played_by("openai", "local", "replay"):
+        if self.are_models:
             facts |= {"endpoint": self.endpoint, "sampling": self.sampling}
         if self._played_by("openai"):
             facts["endpoint"] = self.endpoint or endpoint_name(endpoint_url(self.base_url))
         return facts
+
+    @property
+    def are_models(self) -> bool:
+        """Whether a language model plays any role."""
+        return bool(self._played_by("openai", "local", "replay"))
 
     def require_keys(self) -> None:
         """Find a missing key before hours of work do. An endpoint other than OpenAI's own may need none.

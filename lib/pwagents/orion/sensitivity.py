@@ -196,7 +196,7 @@ def trained_again(models: OrionModels, settings: ReinforcedNotebook, start: Path
         changed[f"alpha {study.alpha}, l_c {study.l_c}"] = short
     changed |= {f"alpha {each}": short.changed(study={"alpha": each}) for each in sweep.trained_alpha}
     changed |= {f"l_c {each}": short.changed(study={"l_c": each}) for each in sweep.trained_l_c}
-    policies = models.side_by_side(_reinforce, [(there, start, "GRPO") for there in changed.values()])
+    policies = models.side_by_side(_reinforce, [(there, start) for there in changed.values()])
     frames = []
     for (name, there), policy in zip(changed.items(), policies, strict=True):
         runs = OrionRuns(make_study(there))
@@ -227,16 +227,17 @@ def _play_world(settings: GrpoNotebook) -> pd.DataFrame:
     models = OrionModels(make_study(settings))
     base = models.base()
     tuned = models.sft(base, models.role_play(settings.role_play.n_trajectories).kept)
-    policies = {"Base": base, "SFT": tuned}
-    policies |= {method: _reinforce((settings, tuned, method)) for method in settings.rl.methods}
+    rl, policies = settings.rl, {"Base": base, "SFT": tuned}
+    for method in rl.methods:
+        policies[method] = models.reinforced(tuned, rl.configs[method], settings.paid, rl.log_tasks)
     runs = OrionRuns(models.study)
     return runs.frame(*(runs.policy(name, folder) for name, folder in policies.items()))
 
 
-def _reinforce(unit: tuple[ReinforcedNotebook, Path, Literal["GRPO", "PPO"]]) -> Path:
-    settings, start, method = unit
+def _reinforce(unit: tuple[ReinforcedNotebook, Path]) -> Path:
+    settings, start = unit
     rl, models = settings.rl, OrionModels(make_study(settings))
-    return models.reinforced(start, rl.configs[method], settings.paid, rl.log_tasks)
+    return models.reinforced(start, rl.grpo, settings.paid, rl.log_tasks)
 
 
 def by_value(frame: pd.DataFrame, metric: str = "result_final") -> pd.DataFrame:

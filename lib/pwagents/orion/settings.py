@@ -26,6 +26,7 @@ from pwagents.settings import (
     Seeds,
     Share,
     Variants,
+    Worlds,
     plain,
     settings,
     values_of,
@@ -254,12 +255,14 @@ class ReinforcedNotebook(OrionSettings):
     def seeded(self, seed: int) -> Self:
         """Change the seed of all samples and trainings; data loaded with it are those of another world.
 
-        What is made in another world has a folder of its own, so that worlds can be made beside each other.
+        What is made with another has a folder of its own, so that worlds can be made beside each other. Where
+        language models play roles, worlds follow one another and share their replies and their budget.
         """
-        if seed == self.seed:
-            return self
+        folder = self.output_dir
+        if seed != self.seed and not self.players.are_models:
+            folder = folder / "worlds" / str(seed)
         own = {"sft": replace(self.sft, seed=seed), "rl": replace(self.rl, seed=seed)}
-        return replace(self, seed=seed, output_dir=self.output_dir / "worlds" / str(seed), **own)
+        return replace(self, seed=seed, output_dir=folder, **own)
 
 
 @settings
@@ -290,7 +293,7 @@ class ComparedSettings(OnlineSettings):
 class RepeatedSettings(ComparedSettings):
     """Reinforcement learning in notebook 06, repeated in other worlds."""
 
-    worlds: tuple[NonNegativeInt, ...] = ()
+    worlds: Worlds = ()
     """Seeds of whole embedded worlds, data and trainings; none: only this world."""
 
 

@@ -5,7 +5,7 @@ changes one thing that the user told, or one line of the profile, and looks whet
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,8 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
         ``two or three lines`` that stand beside each other (or one), and those ``within the profile``, all of
         whose words stand in its profile parts. Then ``ids told``: the share of a recommendation's ids that
         are of purchases in the prompt; who cannot copy makes up ids. Last, of searches, ``the whole
-        profile``: the share whose words, but for the request's own, repeat all values that the profile wants.
+        profile``: the share whose words, but for the request's own, repeat the values, all together, that the
+        profile wants.
     """
     rows = []
     for record, state, step in first_calls(study, records):
@@ -79,15 +80,15 @@ def who_does_the_work(study: Study, records: Sequence[EpisodeRecord]) -> pd.Data
             whole = _repeats(call - request, values - request)
         shares = (one, several, bool(call) and call <= set(profile), told_ids, whole)
         rows.append((record.method, record.type, 1, *shares))
-    columns = ["method", "type", "calls", "one line", "two or three lines", "within the profile", "ids told"]
-    columns.append("the whole profile")
-    groups = pd.DataFrame(rows, columns=columns).groupby(columns[:2], sort=False)
+    headings = ["one line", "two or three lines", "within the profile", "ids told", "the whole profile"]
+    frame = pd.DataFrame(rows, columns=["method", "type", "calls", *headings])
+    groups = frame.groupby(["method", "type"], sort=False)
     return groups.mean().astype(float).assign(calls=groups["calls"].sum()).reset_index()
 
 
-def _repeats(words: Collection[str], others: Collection[str]) -> bool:
+def _repeats(words: set[str], others: Iterable[str]) -> bool:
     """Whether words overlap with others by :data:`REPEATS` (Jaccard); none overlap with nothing."""
-    words, others = set(words), set(others)
+    others = set(others)
     return len(words & others) >= REPEATS * len(words | others) > 0
 
 
