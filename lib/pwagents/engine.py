@@ -6,9 +6,9 @@
         ...
 
 No result depends on it: a function is pickled with all that it holds, and the process that asked writes the
-files. What a lost machine had not given back is computed elsewhere. The cluster is the one that Ray and Dask
-find by themselves (``RAY_ADDRESS``, ``DASK_SCHEDULER_ADDRESS``), else one on this machine. Its machines need
-this environment and, where models are trained, the same folder of results.
+files, but for those of trainings. What a lost machine had not given back is computed elsewhere. The cluster
+is the one that Ray and Dask find by themselves (``RAY_ADDRESS``, ``DASK_SCHEDULER_ADDRESS``), else one on
+this machine. Its machines need this environment and, where models are trained, the same folder of results.
 """
 
 import io

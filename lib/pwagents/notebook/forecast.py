@@ -124,27 +124,28 @@ def _orion_work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float,
     kept, users = values["role_play"]["n_trajectories"], values["data"]["n_users"]
     everybody, rungs = users + study["training_users"], len(values["role_play"]["ladder"])
     ladder = rungs * values["role_play"]["ladder_tasks"]  # on train tasks or on test tasks
-    talks = learned = trainings = tests = further = 0
+    talks = learned = tuned = trainings = tests = further = written = 0
     profiled = everybody
     if number == "05":
         # Tests: five references, two models greedily and sampled, one with three other profiles.
         numbers = {kept, *values["role_play"]["scaling"]}
-        talks, learned = max(numbers), sum(numbers)
+        talks, learned, tuned, written = max(numbers), sum(numbers), len(numbers), everybody
         tests, further = 11 + len(numbers), 2 * ladder
     elif number == "06":
-        # Likewise; two policies with other profiles, and twice with other instructions. In each world base
-        # and fine-tuned model are tested, too.
-        worlds, methods = len(rl["worlds"]), len(rl["methods"])
-        trainings, talks = (1 + worlds) * methods, worlds * kept
-        learned, profiled = talks, profiled * (1 + worlds)
-        tests = 15 + 2 * methods + worlds * (2 + methods)
+        # Likewise; two policies with other profiles, and twice with other instructions. In each further world
+        # base and fine-tuned model are made and tested, too.
+        others = {*rl["worlds"]} - {values["seed"]} if values["data"]["source"] == "synthetic" else ()
+        worlds, methods = len(others), len(rl["methods"])
+        trainings, tuned, written = (1 + worlds) * methods, worlds, worlds * everybody
+        talks = learned = worlds * kept
+        tests, profiled = 15 + 2 * methods + worlds * (2 + methods), profiled * (1 + worlds)
         further = (1 + worlds) * ladder + 4 * study["complete_tasks"]
     elif number == "07":
         # Pipelines end in each method and in GRPO without each of three parts; variants are trained once.
         # Tested are base and fine-tuned models, too, GRPO's policies with three other profiles and without
         # each part, and with all parts two of those trained without one.
         seeds, methods = len(rl["seeds"]), len(rl["methods"])
-        trainings = seeds * methods + 3 * seeds + len(rl["variants"])
+        trainings, tuned = seeds * methods + 3 * seeds + len(rl["variants"]), seeds
         talks = learned = seeds * kept
         tests = trainings + 10 * seeds
         profiled *= 4
@@ -168,7 +169,8 @@ def _orion_work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float,
     units = Counter(user=played, updater=played, teacher=2 * talks, judge=judged, profiler=profiled)
     if number == "05":
         units["teacher"] += study["eval_tasks"]
-        units["writer"] = round((TRAIN + TEST) * everybody)  # of all tasks, which all others find
+    if written:  # all tasks of a world, once for all notebooks
+        units["writer"] = round((TRAIN + TEST) * written)
     if prompted := players.get("policies"):  # five baselines each
         units["baseline"] = 5 * study["eval_tasks"]
         units["user"] += len(prompted) * units["baseline"]
@@ -178,7 +180,7 @@ def _orion_work(number: str, values: Mapping[str, Any]) -> tuple[Counter, float,
     seconds += paid * values["play"]["episode_tokens"] * STEP_S / STEP_TOKENS
     sft = values["sft"]
     seconds += learned * _of(sft, "num_train_epochs") * _of(sft, "max_length") / LEARNED
-    return units, seconds, trainings + bool(talks)
+    return units, seconds, trainings + tuned
 
 
 def _of(group: Mapping[str, Any], name: str) -> Any:

@@ -177,7 +177,7 @@ def starts_and_gains(means: pd.DataFrame, curves: pd.DataFrame, start: str, step
     """What each training by rewards began with, and what it gained, one row a training.
 
     Args:
-        means: result accuracies by ``method, type, seed`` (:func:`pwagents.evaluation.seeds.means_by_seed`).
+        means: of a metric, by ``method, type, seed`` (:func:`pwagents.evaluation.seeds.means_by_seed`).
         curves: of :func:`pwagents.rl.log.read_curves`; runs are called "GRPO, seed 0".
         start: the method that each seed's trainings began with.
         steps: how many first steps tell what there was to explore.
