@@ -131,7 +131,8 @@ def trained_differences(
         whole = all({*types.get(method, ())} == {*frame["type"]} for method in (a, b))
         for task, part in split_by_type(frame):
             if task != OVERALL or whole:
-                rows.append({"comparison": name, "task": task, **paired_test(part, metric, a, b)._asdict()})
+                test = paired_test(part, metric, a, b, flips=0)
+                rows.append({"comparison": name, "task": task, **test._asdict()})
     table = pd.DataFrame(rows, columns=["comparison", "task", *PairedTest._fields]).drop(columns="p")
     table = table[table["n_tasks"] > 0].reset_index(drop=True)
     table = name_left_out(table)

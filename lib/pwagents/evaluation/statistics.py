@@ -111,7 +111,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], metrics: Sequence[str]) ->
     return pd.DataFrame(rows, columns=[*by, "metric", *Interval._fields, "n_tasks", "n_users", "n_missing"])
 
 
-def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
+def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str, *, flips: int = _FLIPS) -> PairedTest:
     """Compare two given policies, ``a`` and ``b``, on the same tasks: difference a - b, interval, p.
 
     p is of a sign-flip test by user: had neither policy an advantage, each user's summed difference might as
@@ -123,6 +123,7 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
     Args:
         frame: one row an episode with ``method, task_id, user_id`` and ``metric``. A method's rows on one
             task, as from several seeds, are averaged first. Rows without the metric are left out.
+        flips: random sign flips; 0: no p is wanted, it is NaN.
     """
     scored = frame[frame["method"].isin([a, b])].dropna(subset=[metric])
     wide = scored.groupby(["user_id", "task_id", "method"])[metric].mean().unstack("method")
@@ -131,12 +132,12 @@ def paired_test(frame: pd.DataFrame, metric: str, a: str, b: str) -> PairedTest:
     differences = both[a] - both[b]
     sums = differences.groupby(users).sum().to_numpy()
     flipped = sums[np.abs(sums) > 1e-9]  # users without a difference have no sign to flip
-    if len(sums) < 2 or len(flipped) < 2:
-        p = np.nan if len(sums) < 2 else 1.0
+    if not flips or len(sums) < 2 or len(flipped) < 2:
+        p = np.nan if not flips or len(sums) < 2 else 1.0
     else:
         from scipy.stats import permutation_test
 
-        look = {"permutation_type": "samples", "vectorized": True, "n_resamples": _FLIPS, "batch": 1_000}
+        look = {"permutation_type": "samples", "vectorized": True, "n_resamples": flips, "batch": 1_000}
         p = float(permutation_test((flipped,), np.sum, rng=np.random.default_rng(0), **look).pvalue)
     interval = mean_interval(differences, users)
     return PairedTest(*interval, p, len(both), users.nunique(), len(wide) - len(both))

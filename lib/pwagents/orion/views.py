@@ -124,7 +124,7 @@ def profile_effect(frame: pd.DataFrame, before: str, after: str, metric: str) ->
     rows = []
     for comparison, (a, b) in compared.items():
         long = pd.concat({"a": a, "b": b}, names=["method"]).rename("value").reset_index()
-        test = paired_test(long, "value", "a", "b")._asdict()
+        test = paired_test(long, "value", "a", "b", flips=0)._asdict()
         shown = {name: test[name] for name in ("difference", "low", "high", "n_tasks", "n_users")}
         rows.append({"comparison": comparison, **shown})
     return pd.DataFrame(rows)
