@@ -56,6 +56,14 @@ def test_the_noise_of_seeds_is_the_one_that_notebook_07_has_measured(notebook):
     assert load(notebook).study.seed_noise is None, "not measured at smoke"
 
 
+def test_another_seed_is_of_data_and_all_trainings_and_works_in_a_folder_of_its_own():
+    here, asking = load(), load(players={"judge": "openai:m", "base_url": "http://x"})
+    there = here.seeded(7)
+    assert (there.seed, there.sft.seed, there.rl.seed) == (7, 7, 7) and here.seeded(here.seed) == here
+    assert there.output_dir == here.output_dir / "worlds" / "7"
+    assert asking.seeded(7).output_dir == asking.output_dir, "replies and their budget are shared"
+
+
 def test_tables_call_the_small_model_by_its_size():
     model = AutoModelForCausalLM.from_config(base_size(load("05_orion_sft")))
     told = f"small model, {model.num_parameters() / 1e6:.1f}M parameters"
