@@ -10,6 +10,7 @@ from pwagents.llm.chat import Reply
 from pwagents.llm.fence import CLOSE, OPEN
 from pwagents.orion.agent import (
     FUNCTIONS,
+    LONGEST,
     RULES,
     OrionAgent,
     belief_states,
@@ -114,6 +115,12 @@ def test_foreign_text_breaks_out_of_no_fence(benchmark):
     product = next(iter(benchmark.products.values())).model_copy(update={"title": HOSTILE})
     told = opening(state_of(history=(bought("B0A", HOSTILE),), context=None, product=product))
     assert told.count(OPEN) == told.count(CLOSE) == 2 and told.endswith(f"\n{CLOSE}")
+
+
+def test_of_a_page_of_a_hundred_thousand_characters_the_beginning_is_told():
+    messages = orion_messages(state_of((step(ASK, "a" * 100_000), step(SEARCH, "b" * 100_000, ["B0A"]))))
+    assert [len(messages[i]["content"]) < LONGEST + 100 for i in (3, 5)] == [True, True]
+    assert "a" * LONGEST in messages[3]["content"] and "b" * 1000 in messages[5]["content"]
 
 
 # The policy's turns

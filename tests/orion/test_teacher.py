@@ -3,6 +3,7 @@
 import pytest
 
 from pwagents.llm.chat import Reply
+from pwagents.orion.judge import LlmJudge
 from pwagents.orion.teacher import OfflineTeacher, llm_teachers
 from pwagents.schema import FUNCTION_OF, Behavior, Review
 from pwagents.web.environment import Purchase
@@ -123,7 +124,8 @@ def test_another_hidden_target_changes_nothing_for_teacher_or_judge(study, train
             states, trajectory = play(study, study.teacher(0, 0), task.model_copy(update={"target": target}))
             actions = [each.action for each in trajectory.steps]
             played.append((states, actions, study.judge.scores(states[:-1], actions)))
-            played[-1] += (study.teacher(0, 2)(states[0]),)
+            told = [LlmJudge(None).request(*each) for each in zip(states, actions, strict=False)]
+            played[-1] += (study.teacher(0, 2)(states[0]), told)
         assert played[0] == played[1]
 
 
