@@ -37,14 +37,21 @@ class Device(NamedTuple):
     gpus: int = 0
 
 
+def free_memory() -> None:
+    """Give back what models that this process is done with still hold of a GPU: they refer to themselves."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def find_device() -> Device:
     """Return the GPUs, else the CPU, with the memory that is free now."""
     import psutil
     import torch
 
     if torch.cuda.is_available():
-        gc.collect()  # models of earlier trainings refer to themselves
-        torch.cuda.empty_cache()  # what these have left behind is free, too
+        free_memory()
         memory = torch.cuda.mem_get_info()
         return Device(torch.cuda.get_device_name(), *memory, torch.cuda.device_count())
     memory = psutil.virtual_memory()

@@ -7,7 +7,6 @@ A function and its arguments cross into other processes in a file: a function of
 pickle takes.
 """
 
-import gc
 import io
 import os
 import pickle
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pwagents import engine
+from pwagents.lm.fit import free_memory
 from pwagents.lm.settings import BaseSettings, Sharding
 from pwagents.project import PARAMS
 
@@ -65,9 +65,7 @@ def launch(
     """
     import torch
 
-    # Models that this process is done with refer to themselves; the training needs their memory.
-    gc.collect()
-    torch.cuda.empty_cache()
+    free_memory()
     there = torch.cuda.device_count()
     if sharding != "cpu" and n_gpus > there > 0:
         raise ValueError(f"n_gpus is {n_gpus}; expected at most {there}, as many as were found")
