@@ -56,6 +56,9 @@ def test_the_return_stands_beside_accuracy_row_by_row_uncut():
     assert table["difference"].tolist() == [0, 0] and table["n_tasks"].tolist() == [2, 2]
     assert table["return"].tolist() == [4, -4] and table["return_low"].isna().all()
     assert shown["return"].tolist() == ["4.000", "-4.000"] and not {"low", "return_low"} & {*shown}
+    assert (
+        views.tell_difference(table, comparison="SFT - RL") == "result accuracy 0.000 ±3.177, return -4.000"
+    )
     seeds = pd.concat([played.assign(seed=0), played.assign(seed=1)])
     over, _ = views.with_return(lambda metric: by_seed(means_by_seed(seeds, metric)), format_seeds)
     rows = over[["method", "mean", "return", "return_high"]].to_numpy().tolist()
