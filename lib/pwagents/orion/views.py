@@ -68,6 +68,21 @@ def with_return(
     return table, format_table(accuracy).reset_index(drop=True).assign(**{"return": cells})
 
 
+def tell_difference(table: pd.DataFrame, **row: str) -> str:
+    """Result accuracy and return, with intervals, of one row of a table of differences.
+
+    Args:
+        table: as of :func:`with_return`.
+        row: its values in some columns, such as ``comparison="GRPO - SFT"``; no other row has them.
+    """
+    found, told = table[table[list(row)].eq(pd.Series(row)).all(axis=1)], []
+    for name, mean, prefix in (("result accuracy", "difference", ""), ("return", "return", "return_")):
+        columns = found[[mean, f"{prefix}low", f"{prefix}high"]]
+        (cell,) = format_intervals(columns.set_axis(["mean", "low", "high"], axis=1))
+        told.append(f"{name} {cell}")
+    return ", ".join(told)
+
+
 def by_profile(frame: pd.DataFrame) -> pd.DataFrame:
     """Episodes of :func:`pwagents.orion.control.play_with_profiles`, methods called "GRPO, no profile"."""
     return frame.assign(method=frame["method"] + ", " + frame["profiles"])
