@@ -15,7 +15,6 @@ from pwagents.orion.agent import (
     OrionAgent,
     belief_states,
     contexts,
-    opening,
     orion_messages,
     orion_tools,
     purchases,
@@ -92,9 +91,8 @@ def test_a_review_task_shows_the_product_and_the_latest_earlier_review(benchmark
     product = next(iter(benchmark.products.values()))
     history = (bought("B0A", "Too thin."), bought("B0B", "Soft, love it!"), bought("B0C", "  "))
     state = state_of(product=product, history=history, context=Context(PROFILE, BOUGHT))
-    told = opening(
-        replace(state, observation=f"User U0001: Review it.\n\nThe product:\n{full_text(product)}")
-    )
+    state = replace(state, observation=f"User U0001: Review it.\n\nThe product:\n{full_text(product)}")
+    told = orion_messages(state)[1]["content"]
     assert f"The product:\n{OPEN}\n{full_text(product)}\n{CLOSE}" in told
     assert told.endswith(f"An earlier review:\n{OPEN}\nSoft, love it!\n{CLOSE}")
     assert "Too thin" not in told and "Past purchases" not in told
@@ -113,7 +111,8 @@ def test_foreign_text_breaks_out_of_no_fence(benchmark):
         text = messages[i]["content"]
         assert text.count(OPEN) == text.count(CLOSE) == fences and text.endswith(CLOSE)
     product = next(iter(benchmark.products.values())).model_copy(update={"title": HOSTILE})
-    told = opening(state_of(history=(bought("B0A", HOSTILE),), context=None, product=product))
+    reviewed = state_of(history=(bought("B0A", HOSTILE),), context=None, product=product)
+    told = orion_messages(reviewed)[1]["content"]
     assert told.count(OPEN) == told.count(CLOSE) == 2 and told.endswith(f"\n{CLOSE}")
 
 

@@ -94,9 +94,15 @@ class BatchDecoder:
         for place in range(most):
             rows = self.rows[: len(logits)]
             # For all rows, also those that have ended: what a row draws does not depend on the others.
-            chance = torch.rand(n, generator=generator).to(device)  # from the CPU: a GPU draws alike
-            token, logprob = _draw(logits, temperatures[rows], chance[rows])
-            turns[rows, place], logprobs[rows, place] = token, logprob
+            chance = torch.rand(n, generator=generator).to(device)[rows]  # from the CPU: a GPU draws alike
+            heat = temperatures[rows]
+            scores = (logits.float() / torch.where(heat > 0, heat, 1.0)[:, None]).log_softmax(-1)
+            token = scores.argmax(-1)
+            if (heat > 0).any():
+                below = scores.exp().cumsum(-1)
+                drawn = torch.searchsorted(below, chance[:, None] * below[:, -1:])[:, 0]
+                token = torch.where(heat > 0, drawn.clamp(max=scores.shape[-1] - 1), token)
+            turns[rows, place], logprobs[rows, place] = token, scores.gather(-1, token[:, None])[:, 0]
             lengths[rows] += 1
             # The first slots that end and the last ones that go on change places. Of each slot that goes on
             # now, ``came_from`` is where it lay before.
@@ -217,22 +223,6 @@ class BatchDecoder:
             for part, old in zip(wider, pair, strict=True):
                 part[:, :, : old.shape[2]] = old[slots]
             self.cache[i] = tuple(wider)
-
-
-def _draw(
-    logits: "torch.Tensor", temperatures: "torch.Tensor", chance: "torch.Tensor"
-) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """A token of each row, and its log-probability; ``chance`` lies between 0 and 1."""
-    import torch
-
-    sampled = temperatures > 0
-    logprobs = (logits.float() / torch.where(sampled, temperatures, 1.0)[:, None]).log_softmax(-1)
-    token = logprobs.argmax(-1)
-    if sampled.any():
-        below = logprobs.exp().cumsum(-1)
-        drawn = torch.searchsorted(below, chance[:, None] * below[:, -1:])[:, 0]
-        token = torch.where(sampled, drawn.clamp(max=logits.shape[-1] - 1), token)
-    return token, logprobs.gather(-1, token[:, None])[:, 0]
 
 
 class VllmDecoder:

@@ -6,7 +6,8 @@ end token, the answer, the next turn. They get prompts and answers from here, to
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pwagents.errors import DataError
@@ -74,7 +75,13 @@ def prompt_tokens(
     tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message], tools: Sequence[Tool] = ()
 ) -> list[int]:
     """Return the tokens that the assistant's first turn follows; ``messages`` are what was said before it."""
-    return _tokens(tokenizer, _render(tokenizer, for_template(tokenizer, messages), tools))
+    text = tokenizer.apply_chat_template(
+        for_template(tokenizer, messages),
+        tools=list(tools) or None,
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Message]) -> list[list[int]]:
@@ -87,14 +94,16 @@ def answer_tokens(tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Messag
         DataError: the template does not keep the beginning of a conversation as it was.
     """
     before = [{"role": "user", "content": "."}, {"role": "assistant", "content": "."}]
-    end = tokenizer.eos_token
-    beginning = _render(tokenizer, before, (), goes_on=False).rpartition(end)[0] + end
-    texts = [_render(tokenizer, [*before, answer], ()) for answer in for_template(tokenizer, answers)]
-    for text in texts:
+    render = partial(tokenizer.apply_chat_template, tokenize=False)
+    beginning = render(before).rpartition(tokenizer.eos_token)[0] + tokenizer.eos_token
+    tokens = []
+    for answer in for_template(tokenizer, answers):
+        text = render([*before, answer], add_generation_prompt=True)
         if not text.startswith(beginning):
             expected = "a chat template that keeps the beginning of a conversation as it was"
             raise DataError("conversation", "message 1", "chat template", repr(text[:80]), expected)
-    return [_tokens(tokenizer, text[len(beginning) :]) for text in texts]
+        tokens.append(tokenizer(text[len(beginning) :], add_special_tokens=False)["input_ids"])
+    return tokens
 
 
 def for_template(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -102,26 +111,11 @@ def for_template(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Messag
     made = []
     for message in messages:
         message = {**message, "content": without_control_tokens(tokenizer, message.get("content") or "")}
-        if calls := message.get("tool_calls"):
-            message["tool_calls"] = [
-                {**call, "function": {**call["function"], "arguments": _arguments(tokenizer, call)}}
-                for call in calls
-            ]
-        made.append(message)
+        calls = []
+        for call in message.get("tool_calls") or ():
+            text = call["function"]["arguments"]
+            text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+            arguments = json.loads(without_control_tokens(tokenizer, text))
+            calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+        made.append(message | ({"tool_calls": calls} if calls else {}))
     return made
-
-
-def _arguments(tokenizer: "PreTrainedTokenizerBase", call: Mapping[str, Any]) -> Any:
-    arguments = call["function"]["arguments"]
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return json.loads(without_control_tokens(tokenizer, text))
-
-
-def _render(tokenizer, messages: list[dict], tools: Sequence[Tool], goes_on: bool = True) -> str:
-    return tokenizer.apply_chat_template(
-        messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=goes_on
-    )
-
-
-def _tokens(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
-    return tokenizer(text, add_special_tokens=False)["input_ids"]

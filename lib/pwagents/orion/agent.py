@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
-from pwagents.agents.conversation import task_text, user
+from pwagents.agents.conversation import task_text
 from pwagents.agents.replies import read_turn
 from pwagents.embedding import Embedder
 from pwagents.llm.chat import ChatModel, Message, Request, Tool
@@ -73,7 +73,17 @@ class OrionAgent:
 
 def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
     """The belief state as a conversation: rules, the task with P_ctx,0, then each step."""
-    messages = [{"role": "system", "content": RULES}, user(opening(state))]
+    # The task, P_ctx,0, and what else of the past the functions need.
+    parts = [_shortened(task_text(state))]
+    if state.context and (told := state.context.profile.describe()):
+        parts.append(f"Profile:\n{fence(told)}")
+    texts = [b.review.text for b in state.history if b.review.text.strip()]
+    if state.product is None and state.context and state.context.purchases:
+        rows = (f"{x.month} {x.title} | {x.category} | {x.asin}" for x in state.context.purchases)
+        parts.append(f"Past purchases:\n{fence(chr(10).join(rows))}")
+    if state.product is not None and texts:
+        parts.append(f"An earlier review:\n{fence(_shortened(texts[-1]))}")
+    messages = [{"role": "system", "content": RULES}, {"role": "user", "content": "\n\n".join(parts)}]
     for i, step in enumerate(state.session):
         # What the policy said: a thought and a call, or what it wrote in place of them.
         action = step.action
@@ -88,20 +98,6 @@ def orion_messages(state: BeliefState, shown: int = 10) -> list[Message]:
     return messages
 
 
-def opening(state: BeliefState) -> str:
-    """The task, P_ctx,0, and what else of the past the functions need."""
-    parts = [_shortened(task_text(state))]
-    if state.context and (told := state.context.profile.describe()):
-        parts.append(f"Profile:\n{fence(told)}")
-    texts = [b.review.text for b in state.history if b.review.text.strip()]
-    if state.product is None and state.context and state.context.purchases:
-        rows = (f"{x.month} {x.title} | {x.category} | {x.asin}" for x in state.context.purchases)
-        parts.append(f"Past purchases:\n{fence(chr(10).join(rows))}")
-    if state.product is not None and texts:
-        parts.append(f"An earlier review:\n{fence(_shortened(texts[-1]))}")
-    return "\n\n".join(parts)
-
-
 def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     """What came back: the observation, its first ``shown`` products fenced, and P_ctx,t where it changed."""
     text = _shortened(step.observation.text)
@@ -110,7 +106,7 @@ def answer_message(i: int, step: Step, shown: int = 10) -> Message:
     if step.profile:
         text = f"{text}\n\nProfile:\n{fence(step.profile)}"
     if step.action.problem:
-        return user(text)
+        return {"role": "user", "content": text}
     return {"role": "tool", "tool_call_id": f"call{i:05}", "content": text}
 
 

@@ -90,7 +90,7 @@ def play_rollouts(
                 rows = [
                     row
                     for row, (episode, rollout) in enumerate(active)
-                    if not episode.done and len(rollout.completion_ids) < decoding.episode_tokens
+                    if episode.end is None and len(rollout.completion_ids) < decoding.episode_tokens
                 ]
                 states = [active[row][0].state for row in rows]
                 last = [(len(state.session) - 1, state.session[-1], decoding.shown) for state in states]
@@ -106,7 +106,7 @@ def play_rollouts(
                     unread.append([written, *answer])
 
             for episode, rollout in begun:
-                ended = {} if episode.done else {"end": "tokens"}
+                ended = {} if episode.end else {"end": "tokens"}
                 rollout.trajectory = episode.trajectory.model_copy(update=ended)
                 rollouts.append(rollout)
     return rollouts

@@ -15,13 +15,13 @@ from pwagents.llm.chat import ChatModel
 from pwagents.orion.agent import OrionAgent
 from pwagents.profiles.catalogue import (
     TOPIC,
+    WORD_LISTS,
     Catalogue,
     affirmed,
     denied,
     expresses,
     find_bands,
     spaced_words,
-    word_lists,
 )
 from pwagents.schema import FUNCTION_OF, Action, Step, TaskType
 from pwagents.seeds import derive_seed
@@ -94,7 +94,7 @@ class OfflineTeacher:
                 values = [trait.value for _, trait in self.catalogue.find(text)] + find_bands(text)
                 about = self.catalogue.find_attribute(step.action.arguments["content"])
                 if about == "mention":  # anything may be
-                    values = [w for w in content_words(text) if w not in word_lists()["answer_words"].split()]
+                    values = [w for w in content_words(text) if w not in WORD_LISTS["answer_words"].split()]
                 yield about, values or self.catalogue.find_topics(text)
 
     def _open(self, state: BeliefState) -> list[str]:

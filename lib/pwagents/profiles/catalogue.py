@@ -12,6 +12,7 @@ from pwagents.schema import Product
 from pwagents.words import content_words, kind_of, short_store, word_list
 
 BANDS = ("budget", "midrange", "premium")  # a third of the products of a kind each
+WORD_LISTS = read_yaml(__package__, "attributes.yaml")
 TOPIC = "topic"  # what the other words of a title are about
 _LEAST_GROUP = 8  # products that say what is usual among their like
 _LEAST_USES = 3  # of a value in details, before it is recognised wherever it is read
@@ -127,7 +128,7 @@ class Catalogue:
         words, about = stems(question), attribute_of_word() | attribute_of_word("asked")
         named = [about[word] for word in words if word in about]
         named += [trait.about for _, trait in self.find(question)]
-        is_open = set(words) & set(word_lists()["open_words"].split())
+        is_open = set(words) & set(WORD_LISTS["open_words"].split())
         return next(iter(named), TOPIC if is_open else "")
 
     def find_topics(self, text: str) -> list[str]:
@@ -159,21 +160,16 @@ def section(product: Product) -> str:
     return f"{product.category} > {department}" if department else product.category
 
 
-def word_lists() -> dict:
-    """The contents of ``attributes.yaml``."""
-    return read_yaml(__package__, "attributes.yaml")
-
-
 @cache
 def attribute_of_word(group: str = "attributes") -> dict[str, str]:
     """Word -> the attribute that it names ("colour" -> "color"), for a group of ``attributes.yaml``."""
-    return {word: about for about, text in word_lists()[group].items() for word in text.split()}
+    return {word: about for about, text in WORD_LISTS[group].items() for word in text.split()}
 
 
 def find_bands(text: str) -> list[str]:
     """Find the price bands that a text names: "premium" of "something luxury"."""
     words = set(stems(text))
-    return [band for band, names in word_lists()["price_words"].items() if words & set(names.split())]
+    return [band for band, names in WORD_LISTS["price_words"].items() if words & set(names.split())]
 
 
 def split_clauses(text: str) -> list[tuple[str, bool]]:
@@ -193,7 +189,7 @@ def denied(text: str) -> str:
 
 def expresses(manner: str, text: str) -> bool:
     """Whether a text has a phrase of a manner: "indifferent", "dissatisfied" or "unknown"."""
-    return any(re.search(phrase, text, re.IGNORECASE) for phrase in word_lists()["phrases"][manner])
+    return any(re.search(phrase, text, re.IGNORECASE) for phrase in WORD_LISTS["phrases"][manner])
 
 
 def stems(text: str) -> list[str]:
@@ -210,7 +206,7 @@ def spaced_words(text: str) -> str:
 
 def _read_details(product: Product) -> Iterator[Trait]:
     """The details that people have tastes in."""
-    attributes, dull = attribute_of_word(), word_lists()["dull_values"].split()
+    attributes, dull = attribute_of_word(), WORD_LISTS["dull_values"].split()
     for key, text in product.details.items():
         about = next((attributes[word] for word in stems(key) if word in attributes), "")
         for part in re.split(r"[,;/(|]", text.lower())[:3] if about else ():

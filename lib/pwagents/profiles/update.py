@@ -7,18 +7,19 @@ these" means nothing without what was shown.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from pwagents.profiles.catalogue import (
     TOPIC,
+    WORD_LISTS,
     Catalogue,
     Trait,
     expresses,
     find_bands,
     spaced_words,
     split_clauses,
-    word_lists,
 )
 from pwagents.profiles.types import ContextualProfile, ProfileLine
 from pwagents.schema import Step, Usage
@@ -54,20 +55,17 @@ def settle(profile: ContextualProfile, new: Sequence[ProfileLine]) -> Contextual
     may want several values). Nothing overrides what was stated but another statement.
     """
 
-    def key(line: ProfileLine) -> tuple[str, str]:
-        return line.about, line.value.lower()
-
-    def overrides(line: ProfileLine, old: ProfileLine) -> bool:
-        both_wanted = line.provenance == "stated" and line.positive and old.positive
-        is_rival = both_wanted and line.about == old.about not in ("", TOPIC)
-        return key(line) == key(old) or (
-            is_rival and (old.provenance != "stated" or line.about not in _SEVERAL)
-        )
-
-    stated = {key(old) for old in profile.lines if old.provenance == "stated"}
-    new = [line for line in new if line.provenance == "stated" or key(line) not in stated]
-    rest = [old for old in profile.lines if not any(overrides(line, old) for line in new)]
-    lines = sorted([*new, *rest], key=lambda line: not line.positive)  # as they are told and read again
+    stated = {(old.about, old.value.lower()) for old in profile.lines if old.provenance == "stated"}
+    new = [x for x in new if x.provenance == "stated" or (x.about, x.value.lower()) not in stated]
+    values = {(line.about, line.value.lower()) for line in new}
+    wished = {line.about for line in new if line.provenance == "stated" and line.positive} - {"", TOPIC}
+    rest = []
+    for old in profile.lines:
+        may_stay = old.provenance == "stated" and old.about in _SEVERAL
+        is_rival = old.positive and old.about in wished and not may_stay
+        if not is_rival and (old.about, old.value.lower()) not in values:
+            rest.append(old)
+    lines = sorted([*new, *rest], key=attrgetter("positive"), reverse=True)  # as they are told and read again
     return profile.model_copy(update={"lines": tuple(lines)})
 
 
@@ -102,8 +100,15 @@ class OfflineUpdater:
             profile = profile.model_copy(update={"lines": tuple(lines)})
             return Update(self.hear(profile, ". ".join(rest)))
         if expresses("dissatisfied", answer):
-            rejected = self._shared_traits(profile, instruction, last_results(session))
-            profile = settle(profile, [ProfileLine.of(trait.text, False, "inferred") for trait in rejected])
+            # What all results share is unwanted, but for what the user asked for.
+            results = last_results(session)
+            shared = self.catalogue.traits(results[0]) if len(results) >= _FEW else ()
+            for asin in results[1:]:
+                shared = [trait for trait in shared if trait in self.catalogue.traits(asin)]
+            stated = [x.text for x in profile.lines if x.positive and x.provenance == "stated"]
+            request = spaced_words(" ".join([instruction, *stated]))
+            shared = [t for t in shared if t.about != TOPIC and spaced_words(t.value) not in request]
+            profile = settle(profile, [ProfileLine.of(trait.text, False, "inferred") for trait in shared])
             about = about or TOPIC  # a hint may be about anything
         elif expresses("unknown", answer):
             return Update(profile)
@@ -115,40 +120,19 @@ class OfflineUpdater:
         is_wanted: dict[Trait, bool] = {}
         for clause, positive in clauses:
             is_wanted |= dict.fromkeys((trait for _, trait in self.catalogue.find(clause)), positive)
-            is_wanted |= dict.fromkeys(_prices(clause), True)
+            # Price bands and amounts of money: "premium", "around 20 dollars".
+            is_wanted |= dict.fromkeys((Trait("price", band) for band in find_bands(clause)), True)
+            for match in _AMOUNT.finditer(clause):
+                bound = (match[1] or "around").lower()
+                is_wanted[Trait("price", f"{bound} {match[2] or match[3]} dollars")] = True
         if not is_wanted:
+            # Words that are no values; about anything at all, only words of titles tell.
+            empty = WORD_LISTS["answer_words"].split()
             for clause, positive in clauses:
-                is_wanted |= dict.fromkeys(self._own_words(clause, positive, about), positive)
+                words = [word for word in content_words(clause) if word not in empty][:_OWN_WORDS]
+                own = [Trait(about, " ".join(words))] if about and words else []
+                if about == TOPIC:
+                    own = filter(self.catalogue.is_used, [Trait(TOPIC, word) for word in words if positive])
+                is_wanted |= dict.fromkeys(own, positive)
         lines = [ProfileLine.of(trait.text, positive, "stated") for trait, positive in is_wanted.items()]
         return settle(profile, lines)
-
-    def _own_words(self, clause: str, positive: bool, about: str) -> list[Trait]:
-        """Take a clause in words that are no values; about anything at all, only words of titles tell."""
-        empty = word_lists()["answer_words"].split()
-        words = [word for word in content_words(clause) if word not in empty][:_OWN_WORDS]
-        if about != TOPIC:
-            return [Trait(about, " ".join(words))] if about and words else []
-        return [
-            Trait(TOPIC, word) for word in words if positive and self.catalogue.is_used(Trait(TOPIC, word))
-        ]
-
-    def _shared_traits(
-        self, profile: ContextualProfile, instruction: str, results: Sequence[str]
-    ) -> list[Trait]:
-        """What all results share, but for what the user asked for."""
-        if len(results) < _FEW:
-            return []
-        stated = [line.text for line in profile.lines if line.positive and line.provenance == "stated"]
-        request = spaced_words(" ".join([instruction, *stated]))
-        shared = [t for t in self.catalogue.traits(results[0]) if t.about != TOPIC]
-        for asin in results[1:]:
-            shared = [trait for trait in shared if trait in self.catalogue.traits(asin)]
-        return [trait for trait in shared if spaced_words(trait.value) not in request]
-
-
-def _prices(clause: str) -> Iterator[Trait]:
-    """Price bands and amounts of money: "premium", "around 20 dollars"."""
-    yield from (Trait("price", band) for band in find_bands(clause))
-    for match in _AMOUNT.finditer(clause):
-        bound = (match[1] or "around").lower()
-        yield Trait("price", f"{bound} {match[2] or match[3]} dollars")

@@ -75,7 +75,8 @@ def group_advantages(
         table = np.zeros((len(rewards), max(map(len, rewards))))
         for i, steps in enumerate(rewards):
             table[i, : len(steps)] = returns_to_go(steps, gamma)
-        difference = _less_mean(table)
+        shifted = table - table[0]
+        difference = shifted - shifted.mean(axis=0)  # exactly 0 where all are equal
         taken = [difference[i, : len(steps)] for i, steps in enumerate(rewards)]
         if scale == "none":
             return taken
@@ -111,7 +112,8 @@ def states_of(rollout: Rollout) -> list[Hashable]:
 def _compared(returns: Sequence[float], scale: Scale) -> np.ndarray:
     """Returns less their mean, divided by their deviation (with n - 1) where that is asked for."""
     returns = np.array(returns)
-    difference = _less_mean(returns)
+    shifted = returns - returns[0]
+    difference = shifted - shifted.mean()  # exactly 0 where all are equal
     if scale == "none":
         return difference
     return difference / ((returns.std(ddof=1) if len(returns) > 1 else 0.0) + _EPSILON)
@@ -124,12 +126,6 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> np.ndarray:
         total = rewards[t] + gamma * total
         earned[t] = total
     return earned
-
-
-def _less_mean(values: np.ndarray) -> np.ndarray:
-    """Values less their mean over the episodes (the first axis); equal values give exactly 0."""
-    shifted = values - values[0]
-    return shifted - shifted.mean(axis=0)
 
 
 def critic_advantages(
