@@ -78,15 +78,36 @@ class BatchDecoder:
         to_come = self.lengths + counts[self.rows]
         self._arrange(to_come.argsort(descending=True, stable=True), int(to_come.max()) + most)
         texts = [unread[row] for row in self.rows.tolist()]
-        if self.lengths.any():
-            logits = self._read_texts(texts)
-        else:  # a first text that several rows have is read once
-            different = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
-            logits = self._read_texts(list(map(list, different)))
-            source = torch.tensor([different[tuple(text)] for text in texts], device=device)
+
+        # A first text that several rows have is read once.
+        is_first, different = not self.lengths.any(), texts
+        if is_first:
+            numbers = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
+            source = torch.tensor([numbers[tuple(text)] for text in texts], device=device)
+            different = list(numbers)
+
+        # Some slots are read at a time: as many as, padded to the longest, have PORTION tokens; or one that
+        # is longer still.
+        first, parts = 0, []
+        while first < len(different):
+            longest, size = len(different[first]), 1
+            for text in different[first + 1 :]:
+                longest = max(longest, len(text))
+                if longest * (size + 1) > PORTION:
+                    break
+                size += 1
+            some = different[first : first + size]
+            ids = torch.tensor([token for text in some for token in text], device=device)
+            counts = torch.tensor([len(text) for text in some], device=device)
+            parts.append(self._read(ids, counts, first))
+            first += size
+        logits = torch.cat(parts)
+        if is_first:
             logits, self.lengths[:] = logits[source], self.lengths[source]
             for part in (part for pair in self.cache for part in pair):
                 part[:] = part[source]
+
+        # Each row writes its turn, a token at a time.
         temperatures = torch.tensor(temperatures, device=device)
         turns = torch.full((n, most), end, device=device)
         logprobs = torch.zeros(n, most, device=device)
@@ -129,26 +150,6 @@ class BatchDecoder:
         if len(chosen) < len(self.rows):
             self._arrange(chosen, 0)
             self.rows = torch.arange(len(chosen), device=chosen.device)
-
-    def _read_texts(self, texts: Sequence[list[int]]) -> "torch.Tensor":
-        """:meth:`_read` a text in each slot, some slots at a time."""
-        import torch
-
-        device, first, logits = self.model.device, 0, []
-        while first < len(texts):
-            # As many as, padded to the longest, have PORTION tokens; or one that is longer still.
-            longest, n = len(texts[first]), 1
-            for text in texts[first + 1 :]:
-                longest = max(longest, len(text))
-                if longest * (n + 1) > PORTION:
-                    break
-                n += 1
-            some = texts[first : first + n]
-            ids = torch.tensor([token for text in some for token in text], device=device)
-            counts = torch.tensor([len(text) for text in some], device=device)
-            logits.append(self._read(ids, counts, first))
-            first += n
-        return torch.cat(logits)
 
     def _read(self, ids: "torch.Tensor", counts: "torch.Tensor", first: int = 0) -> "torch.Tensor":
         """Read ``counts[i]`` more tokens, at least one, in the slots from ``first`` on.

@@ -11,7 +11,7 @@ result of the action. A judge that knew the target would pay for success a secon
 import json
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -43,16 +43,6 @@ _ARGUMENT = {
     "respond": "content",
     "get_recommendations_by_history": "product_sequence",
 }
-
-
-class Judge(Protocol):
-    """Scores actions against belief states; sees nothing else."""
-
-    def __call__(self, state: BeliefState, action: Action) -> float:
-        """In [-1, 1]."""
-
-    def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
-        """The score of each action in its state."""
 
 
 class OfflineJudge:
@@ -89,7 +79,14 @@ class OfflineJudge:
             is_done = any(s.action.name in FUNCTION_OF.values() and not s.error for s in state.session)
             return 0.0 if is_done else WORST
         if action.name == "respond":
-            return self._question(state, action.arguments["content"])
+            # What was stated or asked before is known.
+            about = self.catalogue.find_attribute(action.arguments["content"])
+            if not about:
+                return VAGUE
+            asked = [s.action.arguments["content"] for s in state.session if s.is_talk]
+            spoken_of = {trait.about for _, trait in self.catalogue.find(" ".join(state.user_texts))}
+            is_known = about in spoken_of or about in map(self.catalogue.find_attribute, asked)
+            return WORST if is_known else 0.0
         if (action.name == "add_product_review") != (state.product is not None):
             return WORST
         value = action.arguments[_ARGUMENT[action.name]]
@@ -107,16 +104,8 @@ class OfflineJudge:
         return (self._search if action.name == "search_product_by_query" else self._review)(state, text)
 
     def scores(self, states: Sequence[BeliefState], actions: Sequence[Action]) -> list[float]:
+        """The score of each action in its state."""
         return [self(state, action) for state, action in zip(states, actions, strict=True)]
-
-    def _question(self, state: BeliefState, question: str) -> float:
-        about = self.catalogue.find_attribute(question)
-        if not about:
-            return VAGUE
-        asked = [s.action.arguments["content"] for s in state.session if s.is_talk]
-        spoken_of = {trait.about for _, trait in self.catalogue.find(" ".join(state.user_texts))}
-        is_known = about in spoken_of or about in map(self.catalogue.find_attribute, asked)
-        return WORST if is_known else 0.0
 
     def _search(self, state: BeliefState, query: str) -> float:
         said = " ".join(map(affirmed, state.user_texts))

@@ -125,8 +125,8 @@ class Catalogue:
 
     def find_attribute(self, question: str) -> str:
         """Find the first attribute that a question names or has a value of; else topics, if it is open."""
-        words, about = stems(question), attribute_of_word() | attribute_of_word("asked")
-        named = [about[word] for word in words if word in about]
+        words = stems(question)
+        named = [_NAMED_BY[word] for word in words if word in _NAMED_BY]
         named += [trait.about for _, trait in self.find(question)]
         is_open = set(words) & set(WORD_LISTS["open_words"].split())
         return next(iter(named), TOPIC if is_open else "")
@@ -164,6 +164,9 @@ def section(product: Product) -> str:
 def attribute_of_word(group: str = "attributes") -> dict[str, str]:
     """Word -> the attribute that it names ("colour" -> "color"), for a group of ``attributes.yaml``."""
     return {word: about for about, text in WORD_LISTS[group].items() for word in text.split()}
+
+
+_NAMED_BY = attribute_of_word() | attribute_of_word("asked")  # a question's word -> what it asks for
 
 
 def find_bands(text: str) -> list[str]:

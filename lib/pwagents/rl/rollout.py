@@ -151,19 +151,13 @@ def summarize(played: Played) -> dict[str, float]:
     ``reward`` of an episode, its spread ``reward_std``, its parts ``reward_<name>``; the metrics of
     :func:`grade`, steps as ``turns``; ``asks``, valid calls of ``respond``; ``tokens``, those sampled.
     """
-    grades = [grade(rollout.trajectory) for rollout in played.rollouts]
-    returns = [sum(steps) for steps in played.rewards]
-    means = {
-        name: float(np.mean([getattr(g, name) for g in grades]))
-        for name in ("function_accuracy", "step_accuracy", "result_official", "result_final")
-    }
-    asks = [count_asks(rollout.trajectory) for rollout in played.rollouts]
-    return {
-        "reward": float(np.mean(returns)),
-        "reward_std": float(np.std(returns)),
-        **{f"reward_{name}": float(np.mean(values)) for name, values in played.parts.items()},
-        **means,
-        "turns": float(np.mean([len(rollout.trajectory.steps) for rollout in played.rollouts])),
-        "asks": float(np.mean(asks)),
-        "tokens": float(np.mean([sum(rollout.mask) for rollout in played.rollouts])),
-    }
+    trajectories = [rollout.trajectory for rollout in played.rollouts]
+    returns, grades = [sum(steps) for steps in played.rewards], list(map(grade, trajectories))
+    columns = {f"reward_{name}": values for name, values in played.parts.items()}
+    for name in ("function_accuracy", "step_accuracy", "result_official", "result_final"):
+        columns[name] = [getattr(each, name) for each in grades]
+    columns["turns"] = [len(trajectory.steps) for trajectory in trajectories]
+    columns["asks"] = list(map(count_asks, trajectories))
+    columns["tokens"] = [sum(rollout.mask) for rollout in played.rollouts]
+    means = {name: float(np.mean(values)) for name, values in columns.items()}
+    return {"reward": float(np.mean(returns)), "reward_std": float(np.std(returns))} | means

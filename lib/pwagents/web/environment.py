@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from pydantic import ValidationError
+
 from pwagents.errors import NotEvaluableError
 from pwagents.profiles.types import ContextualProfile
 from pwagents.profiles.update import Updater
@@ -24,7 +26,7 @@ from pwagents.schema import (
     Usage,
     check_choice,
 )
-from pwagents.web.functions import DETAILS_FUNCTION, MalformedCallError, Shop, call, full_text
+from pwagents.web.functions import DETAILS_FUNCTION, FUNCTIONS, MalformedCallError, Shop, full_text
 
 Track = Literal["single_turn", "multi_turn"]
 MAX_STEPS = 10  # of the multi-turn track
@@ -151,16 +153,29 @@ class WebEnvironment:
 
         Raises:
             RuntimeError: there is no task, or it has ended.
+            Exception: what goes wrong inside the shop, as it is.
         """
         if self.task is None or self.end is not None:
             raise RuntimeError("no task is under way; call reset(task) first")
-        error, kind = "", ""
+        name, error, kind = action.name, "", ""
         self.user_usage: Usage | None = None  # noted by respond
-        try:
-            observation = call(self, action)
-        except MalformedCallError as problem:
-            error, kind = str(problem), problem.kind
-            observation = Observation(text=f"Error: {problem}")
+        if action.problem:
+            error, kind = action.problem, action.problem_kind
+        elif name not in self.allowed:
+            error = f"unknown function {name!r}; the functions are {', '.join(self.allowed)}"
+            kind = "unknown_function"
+        else:
+            try:
+                observation = FUNCTIONS[name](self, **action.arguments)
+            except MalformedCallError as problem:
+                error, kind = str(problem), "wrong_arguments"
+            except ValidationError as problem:
+                if problem.title != name:  # not of the arguments: something inside the shop
+                    raise
+                first = problem.errors(include_url=False)[0]
+                where = ".".join(map(str, first["loc"])) or "arguments"
+                error, kind = " ".join(f"{name}: {where}: {first['msg']}".split()), "wrong_arguments"
+        observation = Observation(text=f"Error: {error}") if error else observation
         told = {"observation": observation, "error": error, "error_kind": kind}
         step = Step(action=action, **told, user_usage=self.user_usage)
 
@@ -175,7 +190,7 @@ class WebEnvironment:
         self.state = replace(before, session=(*before.session, step), profile=profile)
 
         # Looking a product up does not use up the one call of the single-turn track.
-        looked_up = action.name == DETAILS_FUNCTION and not error
+        looked_up = name == DETAILS_FUNCTION and not error
         if self.end is None and self.track == "single_turn" and not looked_up:
             self.end = "call"
         elif self.end is None and len(self.state.session) >= MAX_STEPS:

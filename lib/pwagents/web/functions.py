@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from pydantic import ConfigDict, ValidationError, validate_call
+from pydantic import ConfigDict, validate_call
 
 from pwagents.embedding import Embedder
-from pwagents.schema import Action, Benchmark, Observation, ProblemKind, Product, Text, check_choice
+from pwagents.schema import Benchmark, Observation, Product, Text, check_choice
 from pwagents.web.search import SearchEngine
 
 ObservationForm = Literal["full", "compact"]
@@ -73,6 +73,10 @@ def full_text(product: Product) -> str:
         "Category": product.category,
     }
     return "\n".join(f"{name}: {value}" for name, value in shown.items() if value not in (None, ""))
+
+
+class MalformedCallError(ValueError):
+    """Arguments that fit no call, by the agent's fault; its one line is for the agent."""
 
 
 FUNCTIONS: dict[str, Callable[..., Observation]] = {}  # by name
@@ -152,37 +156,6 @@ def stop(environment) -> Observation:
     """End the task."""
     environment.end = "stop"
     return Observation(text="The task has ended.")
-
-
-class MalformedCallError(ValueError):
-    """A call that cannot be carried out, by the agent's fault; its one line is for the agent."""
-
-    def __init__(self, message: str, kind: ProblemKind = "wrong_arguments"):
-        super().__init__(message)
-        self.kind = kind
-
-
-def call(environment, action: Action) -> Observation:
-    """Carry out a call of a web function.
-
-    Raises:
-        MalformedCallError: there is no call, the function is unknown or not among the environment's
-            ``allowed``, or its arguments are malformed. What goes wrong inside the shop is raised as it is.
-    """
-    name = action.name
-    if action.problem:
-        raise MalformedCallError(action.problem, action.problem_kind)
-    if name not in environment.allowed:
-        message = f"unknown function {name!r}; the functions are {', '.join(environment.allowed)}"
-        raise MalformedCallError(message, "unknown_function")
-    try:
-        return FUNCTIONS[name](environment, **action.arguments)
-    except ValidationError as error:
-        if error.title != name:  # not of the arguments: something inside the shop
-            raise
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "arguments"
-        raise MalformedCallError(" ".join(f"{name}: {where}: {first['msg']}".split())) from None
 
 
 def tool_schemas(names: tuple[str, ...]) -> list[dict]:
