@@ -179,7 +179,8 @@ class Learner:
                 ]
             logprobs, _, features = (torch.cat(column).float() for column in zip(*parts, strict=True))
             batch = batch._replace(**{name: batch.spread(logprobs)})
-            self.features = features if name == "old" else self.features
+            if name == "old":
+                self.features = features
         if self._vllm:
             # Its probabilities differ a little from the trainer's, as if an older policy had played.
             batch = batch._replace(trust=(batch.old - sampled).exp().clamp(max=_TRUST))
